@@ -1,0 +1,31 @@
+"""Errors that a user can act on: each message says what was required, what came, and what to change."""
+
+from __future__ import annotations
+
+
+class SmoothcruiserError(Exception):
+    """Base of every error this library raises on purpose."""
+
+
+class InvalidInput(SmoothcruiserError, ValueError):
+    """A parameter, a table or a state that cannot be used as it is."""
+
+
+class OracleError(SmoothcruiserError):
+    """The user's simulator returned something it must not, or raised; names the state and action at fault."""
+
+
+class Unpayable(SmoothcruiserError):
+    """The plan's price is above the budget; the message lists the nearest promises that can be paid."""
+
+
+class BrokenPromise(SmoothcruiserError, AssertionError):
+    """A schedule whose table does not keep the promise or the price written on it."""
+
+
+class MissingExtra(SmoothcruiserError, ImportError):
+    """An optional dependency is not installed; the message has the command that installs it."""
+
+
+class Interrupted(SmoothcruiserError):
+    """The run was stopped from outside before it had enough to answer."""

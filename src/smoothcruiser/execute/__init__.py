@@ -1,0 +1,1 @@
+"""Engines that run a schedule against an oracle."""

@@ -1,0 +1,158 @@
+"""What is known of a problem before the first oracle call: the ground that every promise stands on.
+
+legend   symbol     public name
+  gamma             ``discount``
+  K, K_min          ``num_actions``, ``min_actions``
+  rho               ``reward_span``
+  M                 ``regularizer_bound``: sup |F(0)| over the numbers of legal actions
+  B                 ``value_span(remaining)``
+  h                 ``remaining``: steps left before the horizon (None without one)
+
+Bounds on V (theory, section 3). F is monotone and F(Q + c) = F(Q) + c, so V <= r_hi + F(0) + gamma sup V: the regularizer moves the
+value and does not widen it, unless states differ in F(0) (varying actions, terminals, two players). In strictly alternating games
+V minus the offset of the player to move has span rho/(1-gamma) again; ``player_offset`` is that offset, 0 elsewhere, and
+``value_range`` bounds V - sign(player) * player_offset.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from smoothcruiser.problem.operators import Operator
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything a schedule may rely on; hashable, no oracle inside."""
+
+    num_actions: int
+    min_actions: int
+    discount: float
+    operator: Operator
+    reward_range: tuple[float, float]
+    game: bool = False  # some states may belong to the min player
+    alternating: bool = False  # turns alternate strictly
+    terminals: bool = False  # some states may be terminal, with value 0
+    horizon: int | None = None
+    given_bounds: tuple[float, float] | None = None  # the user's own bounds on V, valid in every state and stage
+
+    @property
+    def reward_span(self) -> float:
+        """Rho."""
+        return self.reward_range[1] - self.reward_range[0]
+
+    @property
+    def reward_bound(self) -> float:
+        """The largest |reward|: the paper's 1."""
+        return max(abs(self.reward_range[0]), abs(self.reward_range[1]))
+
+    @property
+    def offsets(self) -> tuple[float, float]:
+        """Smallest and largest F(0) over the possible numbers of legal actions (max player)."""
+        values = [self.operator.offset(k) for k in range(self.min_actions, self.num_actions + 1)]
+        return min(values), max(values)
+
+    @property
+    def regularizer_bound(self) -> float:
+        """M = sup |F(0)|."""
+        low, high = self.offsets
+        return max(abs(low), abs(high))
+
+    @property
+    def smoothness(self) -> float:
+        """The paper's L for up to K actions."""
+        return self.operator.smoothness(self.num_actions)
+
+    @property
+    def curvature(self) -> float:
+        """The constant curv for up to K actions."""
+        return self.operator.curvature(self.num_actions)
+
+    @property
+    def price_is_exact(self) -> bool:
+        """Whether every node has K actions and none ends early, so that a schedule's price is its count."""
+        return not self.terminals and self.min_actions == self.num_actions
+
+    def steps(self, remaining: int | None) -> float:
+        """Sum of gamma**i over the remaining steps: 1/(1-gamma) without a horizon."""
+        if remaining is None:
+            return 1.0 / (1.0 - self.discount)
+        if self.discount == 1.0:
+            return float(remaining)
+        return (1.0 - self.discount**remaining) / (1.0 - self.discount)
+
+    def _alternating_range(self, remaining: int | None) -> tuple[float, float, float] | None:
+        """(low, high, offset) of V minus the mover's offset, where strict alternation makes that tighter."""
+        low, high = self.offsets
+        if not (self.game and self.alternating and low == high and not self.terminals and self.operator.shift_invariant):
+            return None
+        if remaining is None:
+            offset = high / (1.0 + self.discount)
+        else:
+            offset = high * sum((-self.discount) ** i for i in range(remaining))
+        total = self.steps(remaining)
+        return self.reward_range[0] * total, self.reward_range[1] * total, offset
+
+    def _plain_range(self, remaining: int | None) -> tuple[float, float]:
+        low, high = self.offsets
+        if self.game:
+            low, high = min(low, -high), max(high, -low)
+        if self.operator.shift_invariant:
+            total = self.steps(remaining)
+            bottom, top = (self.reward_range[0] + low) * total, (self.reward_range[1] + high) * total
+        else:  # monotone and 1-Lipschitz: |F(Q)| <= |Q| + M
+            top = (self.reward_bound + self.regularizer_bound) * self.steps(remaining)
+            bottom = -top
+        if self.terminals:
+            bottom, top = min(bottom, 0.0), max(top, 0.0)
+        if self.given_bounds is not None:
+            bottom, top = max(bottom, self.given_bounds[0]), min(top, self.given_bounds[1])
+        return bottom, top
+
+    def value_range(self, remaining: int | None = None) -> tuple[float, float]:
+        """Bounds on V - sign(player) * player_offset with ``remaining`` steps left (the horizon, if None and there is one)."""
+        remaining = self.horizon if remaining is None else remaining
+        plain = self._plain_range(remaining)
+        special = self._alternating_range(remaining)
+        if special is not None and special[1] - special[0] < plain[1] - plain[0]:
+            return special[0], special[1]
+        return plain
+
+    def player_offset(self, remaining: int | None = None) -> float:
+        """The offset of the player to move, added for max and subtracted for min; 0 where it does not help."""
+        remaining = self.horizon if remaining is None else remaining
+        plain = self._plain_range(remaining)
+        special = self._alternating_range(remaining)
+        if special is not None and special[1] - special[0] < plain[1] - plain[0]:
+            return special[2]
+        return 0.0
+
+    def value_bounds(self, player: int = 1, remaining: int | None = None) -> tuple[float, float]:
+        """Bounds on V itself in a state where ``player`` moves."""
+        low, high = self.value_range(remaining)
+        offset = self.player_offset(remaining) * (1.0 if player == 1 else -1.0)
+        return low + offset, high + offset
+
+    def value_span(self, remaining: int | None = None) -> float:
+        """B: the width of the bounds on V."""
+        low, high = self.value_range(remaining)
+        return high - low
+
+    def q_bounds(self, player: int = 1, remaining: int | None = None) -> tuple[float, float]:
+        """The box [r_lo + gamma V_lo, r_hi + gamma V_hi] that holds every Q(s, a) where ``player`` moves."""
+        remaining = self.horizon if remaining is None else remaining
+        after = None if remaining is None else remaining - 1
+        movers = (1,) if not self.game else ((3 - player,) if self.alternating else (1, 2))
+        bounds = [self.value_bounds(mover, after) for mover in movers]
+        low, high = min(b[0] for b in bounds), max(b[1] for b in bounds)
+        return self.reward_range[0] + self.discount * low, self.reward_range[1] + self.discount * high
+
+    def relaxation_bound(self) -> float:
+        """|V_lambda - V_0| <= M/(1-gamma): what the regularizer may add to (or, for min, take from) the plain value."""
+        bound = self.regularizer_bound
+        return 0.0 if bound == 0.0 else bound * self.steps(self.horizon)
+
+    def __post_init__(self) -> None:
+        assert 1 <= self.min_actions <= self.num_actions
+        assert math.isfinite(self.reward_range[0]) and math.isfinite(self.reward_range[1])

@@ -1,0 +1,1 @@
+"""Sampling plans as frozen tables, and what fills them."""

@@ -1,0 +1,164 @@
+"""A sampling plan as a frozen table of levels; its promise and its price are properties of the data.
+
+legend   symbol   public name
+  N               ``samples``: draws per legal action for the query Q-hat
+  X'              ``query``: index of the level that values next states inside Q-hat
+  X''             ``continuation``: index of the level that values the next state of the drawn action
+  c               ``constant``
+
+What one draw of a level returns in a state s where the mover has sign +1 (max) or -1 (min); F, Omega are the mover's:
+
+  CONSTANT   c
+  PLUGIN     F(Q-hat), Q-hat(a) = mean of N draws of r + gamma X'(z)
+  ROLLOUT    F(Q-hat) - <Q-hat, g> + |g|_1 (r(s,A) + gamma X''(z)),  g = grad F(Q-hat), A ~ g/|g|_1          (Alg. 2, line 13)
+  BLIND      the same with Q-hat = 0, unsampled
+
+each plus sign * ``shift``. Terminal states are worth 0 before any of this. Children stand before their parents in the table, so
+the recursion ends. The root draws ``samples`` values of r + gamma X(z) per action (target "q_values"), or of X itself (target "value").
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, Literal
+
+from smoothcruiser.errors import BrokenPromise
+from smoothcruiser.problem.facts import Facts
+
+Target = Literal["q_values", "value"]
+
+
+class Kind(IntEnum):
+    """The kinds of estimator a level can be."""
+
+    CONSTANT = 0
+    PLUGIN = 1
+    ROLLOUT = 2
+    BLIND = 3
+
+
+@dataclass(frozen=True)
+class Level:
+    """One row of the table. ``query`` and ``continuation`` are row indices, -1 where there is none."""
+
+    kind: Kind
+    samples: int = 0
+    query: int = -1
+    continuation: int = -1
+    constant: float = 0.0
+    shift: float = 0.0  # added to the output with the sign of the player to move
+
+
+@dataclass(frozen=True)
+class Root:
+    """What happens at the asked state: ``samples`` draws (per action for q_values) over level ``child``."""
+
+    target: Target
+    samples: int
+    child: int
+    bound: str  # which inequality closes the promise: "hoeffding", "bernstein", "paper"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A plan that keeps |answer - truth| <= epsilon with probability 1 - delta; verified when it is made."""
+
+    method: str
+    facts: Facts
+    levels: tuple[Level, ...]
+    root: Root
+    epsilon: float
+    delta: float
+    clip: tuple[float, float] | None = None  # box for every Q-hat inside the tree (paper mode only: the sharp analysis forbids it)
+    delta_prime: float | None = None  # the paper's per-node confidence (paper mode only)
+
+    def __post_init__(self) -> None:
+        self._check_shape()
+        from smoothcruiser.schedule.verifier import verify
+
+        verify(self)
+
+    def _check_shape(self) -> None:
+        for i, level in enumerate(self.levels):
+            wants_query = level.kind in (Kind.PLUGIN, Kind.ROLLOUT)
+            wants_continuation = level.kind in (Kind.ROLLOUT, Kind.BLIND)
+            if wants_query and not (level.samples >= 1 and 0 <= level.query < i):
+                raise BrokenPromise(f"Level {i} ({level.kind.name}) needs samples >= 1 and a query child before it, got {level}.")
+            if wants_continuation and not 0 <= level.continuation < i:
+                raise BrokenPromise(f"Level {i} ({level.kind.name}) needs a continuation before it, got {level}.")
+            if not (math.isfinite(level.constant) and math.isfinite(level.shift)):
+                raise BrokenPromise(f"Level {i} has a constant or shift that is not finite: {level}.")
+        if not (self.root.samples >= 1 and 0 <= self.root.child < len(self.levels)):
+            raise BrokenPromise(f"The root needs samples >= 1 and a child in the table, got {self.root}.")
+
+    @cached_property
+    def level_calls(self) -> tuple[int, ...]:
+        """Oracle calls of one draw of each level (exact integers; an upper bound where actions vary or states end)."""
+        calls: list[int] = []
+        for level in self.levels:
+            calls.append(_draw_calls(level, calls, self.facts.num_actions))
+        return tuple(calls)
+
+    @cached_property
+    def num_calls(self) -> int:
+        """The price: oracle calls of the whole run, exact when ``price_is_exact``, an upper bound otherwise."""
+        child = self.level_calls[self.root.child]
+        if self.root.target == "value":
+            return self.root.samples * child
+        return self.facts.num_actions * self.root.samples * (1 + child)
+
+    @property
+    def price_is_exact(self) -> bool:
+        """Whether the run makes exactly ``num_calls`` calls, whatever the oracle answers."""
+        return self.facts.price_is_exact
+
+    @cached_property
+    def depth(self) -> int:
+        """Longest chain of levels below the root."""
+        depths: list[int] = []
+        for level in self.levels:
+            below = [depths[child] for child in (level.query, level.continuation) if child >= 0]
+            depths.append(1 + max(below, default=0))
+        return depths[self.root.child]
+
+    def visits(self) -> tuple[int, ...]:
+        """How often each level is drawn in a run (upper bounds where the price is one)."""
+        counts = [0] * len(self.levels)
+        per_action = self.facts.num_actions if self.root.target == "q_values" else 1
+        counts[self.root.child] = self.root.samples * per_action
+        for i in range(len(self.levels) - 1, -1, -1):
+            level = self.levels[i]
+            if level.query >= 0:
+                counts[level.query] += counts[i] * self.facts.num_actions * level.samples
+            if level.continuation >= 0:
+                counts[level.continuation] += counts[i]
+        return tuple(counts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The table and its promise as plain data."""
+        return {
+            "method": self.method,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "delta_prime": self.delta_prime,
+            "num_calls": self.num_calls,
+            "price_is_exact": self.price_is_exact,
+            "root": asdict(self.root),
+            "clip": self.clip,
+            "levels": [
+                {**asdict(level), "kind": level.kind.name.lower(), "calls": calls, "visits": visits}
+                for level, calls, visits in zip(self.levels, self.level_calls, self.visits(), strict=True)
+            ],
+        }
+
+
+def _draw_calls(level: Level, calls: list[int], num_actions: int) -> int:
+    total = 0
+    if level.query >= 0:
+        total += num_actions * level.samples * (1 + calls[level.query])
+    if level.continuation >= 0:
+        total += 1 + calls[level.continuation]
+    return total

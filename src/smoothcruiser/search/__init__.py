@@ -1,0 +1,1 @@
+"""Adaptive planners: they spend a budget or stop at a promise."""

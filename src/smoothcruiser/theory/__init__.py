@@ -1,0 +1,1 @@
+"""The mathematics: constants and bounds, no sampling."""
