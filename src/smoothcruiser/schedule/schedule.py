@@ -60,6 +60,8 @@ class Root:
     samples: int
     child: int
     bound: str  # which inequality closes the promise: "hoeffding", "bernstein", "paper"
+    looks: tuple[int, ...] = ()  # draw counts below ``samples`` at which an adaptive stop may look at the data
+    adaptive_delta: float = 0.0  # share of delta spent on those looks; the fixed promise keeps delta - adaptive_delta
 
 
 @dataclass(frozen=True)
