@@ -16,7 +16,6 @@ V minus the offset of the player to move has span rho/(1-gamma) again; ``player_
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from smoothcruiser.problem.operators import Operator
@@ -152,7 +151,3 @@ class Facts:
         """|V_lambda - V_0| <= M/(1-gamma): what the regularizer may add to (or, for min, take from) the plain value."""
         bound = self.regularizer_bound
         return 0.0 if bound == 0.0 else bound * self.steps(self.horizon)
-
-    def __post_init__(self) -> None:
-        assert 1 <= self.min_actions <= self.num_actions
-        assert math.isfinite(self.reward_range[0]) and math.isfinite(self.reward_range[1])

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput
 
-Vector = Any  # a list of floats in Python, a float64 array in compiled code
+Vector = MutableSequence[float]  # a list of floats in Python, a float64 array in compiled code
 
 ENTROPY, KL_PRIOR, SPARSEMAX, SQUARE_ROOT, MAX, CUSTOM = range(6)
 
@@ -460,8 +460,8 @@ class CustomOperator(Operator):
     """A user's own F: ``value(q) -> float`` and ``gradient(q) -> k numbers``, plain Python or ``numba.njit``.
 
     The paper's conditions (section "Generalization"): differentiable, 0 < |grad|_1 <= 1, grad >= 0, L-smooth. Gradients need not
-    sum to one. ``check_operator`` tests the four numerically. ``smooth`` is L in |D| <= L norm2**2; curv follows as
-    4 k L (span/2 in sup norm after centring, so norm2**2 <= k span**2 / 4 and D <= k L span**2 / 4 <= curv span**2 / 8 with curv = 2 k L).
+    sum to one. ``check_operator`` tests the four numerically. ``smooth`` is L in |D| <= L norm2**2. Where gradients sum
+    to one, Q - Q' may be centred, so norm2**2 <= k span**2 / 4 and D <= k L span**2 / 4: curv = 2 k L.
     """
 
     value_function: Callable[[Any], float]

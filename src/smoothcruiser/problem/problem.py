@@ -1,0 +1,191 @@
+"""Problems: a simulator, a smooth operator, a discount and a range of rewards; MDPs and turn-based zero-sum games.
+
+The oracle is ``step(state, action, rng) -> (reward, next_state)`` or ``(reward, next_state, terminated)``, a plain Python function
+or a ``numba.njit`` one. ``legal(state, action)``, ``terminal(state)`` and ``player(state)`` come in the same forms. A problem is
+frozen data: it owns no random stream and keeps no state, so copies cannot foresee each other's draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.jit import is_compiled
+from smoothcruiser.problem.operators import KL, Operator
+
+if TYPE_CHECKING:
+    from smoothcruiser.problem.tabular import Tables
+
+Step = Callable[[Any, int, Any], tuple[Any, ...]]
+Outcomes = Callable[[Any, int], Sequence[tuple[float, float, Any]]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Problem:
+    """What MDPs and games have in common. Use ``MDP`` or ``Game``."""
+
+    oracle: Step
+    _: KW_ONLY
+    num_actions: int
+    discount: float
+    operator: Operator
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    legal: Callable[[Any, int], bool] | None = None
+    terminal: Callable[[Any], bool] | bool | None = None  # True: only the step's own terminated flag ends an episode
+    initial_state: Any = None
+    value_bounds: tuple[float, float] | None = None
+    horizon: int | None = None
+    deterministic: bool = False
+    outcomes: Outcomes | None = None
+    min_actions: int | None = None  # fewest legal actions of any state; 1 where ``legal`` is given and nothing is said
+    name: str = "problem"
+    spec: dict[str, Any] | None = field(default=None, repr=False)  # how ``make`` built it, for run stores
+    tables: Tables | None = field(default=None, repr=False)  # only ``exact`` reads them
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def __repr__(self) -> str:
+        kind = type(self).__name__
+        return f"{kind}({self.name!r}, num_actions={self.num_actions}, discount={self.discount}, operator={self.operator})"
+
+    @property
+    def is_game(self) -> bool:
+        """Whether some states belong to the min player."""
+        return False
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What a promise may rely on before the first call."""
+        fewest = self.num_actions if self.legal is None else 1
+        return Facts(
+            num_actions=self.num_actions,
+            min_actions=fewest if self.min_actions is None else self.min_actions,
+            discount=float(self.discount),
+            operator=self.operator,
+            reward_range=(float(self.reward_range[0]), float(self.reward_range[1])),
+            game=self.is_game,
+            alternating=bool(getattr(self, "alternating", False)),
+            terminals=self.terminal is not None and self.terminal is not False,
+            horizon=self.horizon,
+            given_bounds=None if self.value_bounds is None else (float(self.value_bounds[0]), float(self.value_bounds[1])),
+        )
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether every function of the problem can run inside compiled code."""
+        parts = [self.oracle, self.legal, self.terminal, getattr(self, "player", None)]
+        return self.tables is not None or all(part is None or isinstance(part, bool) or is_compiled(part) for part in parts)
+
+    def legal_actions(self, state: Any) -> list[int]:
+        """The actions allowed in ``state``, in order; never empty."""
+        if self.legal is None:
+            return list(range(self.num_actions))
+        actions = [a for a in range(self.num_actions) if self.legal(state, a)]
+        if not actions:
+            raise InvalidInput(
+                f"State {state!r} has no legal action; a state where nothing can be done is terminal: say so with terminal=."
+            )
+        return actions
+
+    def is_terminal(self, state: Any) -> bool:
+        """Whether the episode is over in ``state``."""
+        return callable(self.terminal) and bool(self.terminal(state))
+
+    def mover(self, state: Any) -> int:
+        """1 where the max player moves, 2 where the min player does."""
+        return 1
+
+    def start(self, state: Any = None) -> Any:
+        """The asked state: ``state``, or the problem's initial state."""
+        if state is None:
+            state = self.initial_state
+        if state is None:
+            raise InvalidInput("No state was asked for and the problem has no initial_state; pass state= (--state) or initial_state=.")
+        if self.tables is not None:
+            self.tables.check_state(state)
+            return int(state)
+        return state
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MDP(Problem):
+    """A Markov decision process: one player, who maximizes."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Game(Problem):
+    """A turn-based zero-sum game: ``player(state)`` is 1 (max) or 2 (min); rewards are the max player's.
+
+    ``alternating=True`` declares that turns alternate strictly, which tightens the bounds on V (theory, section 3).
+    """
+
+    _: KW_ONLY
+    player: Callable[[Any], int] = field(default=lambda state: 1)
+    alternating: bool = False
+
+    @property
+    def is_game(self) -> bool:  # noqa: D102
+        return True
+
+    def mover(self, state: Any) -> int:  # noqa: D102
+        player = int(self.player(state))
+        if player not in (1, 2):
+            raise InvalidInput(f"player({state!r}) must be 1 (max) or 2 (min), got {player}.")
+        return player
+
+
+def _require(condition: bool, sentence: str) -> None:
+    if not condition:
+        raise InvalidInput(sentence)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def check_range(name: str, bounds: object) -> None:
+    """Refuse anything but a pair of finite numbers in order."""
+    ok = isinstance(bounds, tuple | list) and len(bounds) == 2 and all(_is_number(x) for x in bounds) and bounds[0] <= bounds[1]
+    _require(ok, f"{name} must be two finite numbers (low, high) with low <= high, got {bounds!r}.")
+
+
+def _check(p: Problem) -> None:
+    _require(callable(p.oracle), f"oracle must be a function step(state, action, rng), got {p.oracle!r}.")
+    _require(_is_count(p.num_actions), f"num_actions must be a whole number of at least 1, got {p.num_actions!r}.")
+    _require(isinstance(p.operator, Operator), f"operator must be an operator such as Entropy(1.0) or Max(), got {p.operator!r}.")
+    _require(p.horizon is None or _is_count(p.horizon), f"horizon must be a whole number of at least 1 or None, got {p.horizon!r}.")
+    _check_discount(p)
+    check_range("reward_range", p.reward_range)
+    if p.value_bounds is not None:
+        check_range("value_bounds", p.value_bounds)
+    _require(p.legal is None or callable(p.legal), f"legal must be a function legal(state, action) or None, got {p.legal!r}.")
+    _require(
+        p.terminal is None or isinstance(p.terminal, bool) or callable(p.terminal),
+        f"terminal must be a function terminal(state), True, or None, got {p.terminal!r}.",
+    )
+    if p.min_actions is not None:
+        ok = _is_count(p.min_actions) and p.min_actions <= p.num_actions
+        _require(ok, f"min_actions must be a whole number from 1 to num_actions = {p.num_actions}, got {p.min_actions!r}.")
+    if isinstance(p.operator, KL):
+        p.operator.weights(p.num_actions)
+    if p.value_bounds is not None:
+        low, high = p.facts._plain_range(p.horizon)
+        _require(low <= high, f"value_bounds {p.value_bounds!r} exclude every value that the rewards allow; widen them.")
+
+
+def _check_discount(p: Problem) -> None:
+    _require(_is_number(p.discount) and p.discount >= 0, f"discount must be a number of at least 0, got {p.discount!r}.")
+    if p.horizon is None:
+        _require(p.discount < 1, f"discount must be in [0, 1) without a horizon, got {p.discount!r}; give horizon= to use 1.")
+    else:
+        _require(p.discount <= 1, f"discount must be in [0, 1] with a horizon, got {p.discount!r}.")

@@ -1,0 +1,313 @@
+"""Tabular problems: arrays in, a Problem out, sampled by Walker's alias method in one uniform draw.
+
+Row ``state * A + action`` of the tables holds the successors of that pair: probability, next state, and the reward paid on arrival.
+Alias sampling: u uniform on [0, n) picks slot i = floor(u); its fraction keeps the slot's own successor with probability
+``accept[i]`` and takes ``alias[i]`` otherwise. (n * 2**-53 is the resolution, far below any promise.) Rows with one successor draw
+nothing. All tabular problems share one compiled step whose tables are arguments, so that fifty of them compile once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.jit import compiled
+from smoothcruiser.problem.operators import Operator
+from smoothcruiser.problem.problem import MDP, Game, Problem
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+ROW_SUM_TOLERANCE = 1e-8  # what float32 probabilities and printed decimals miss; rows are then normalized exactly
+
+
+class SamplingTables(NamedTuple):
+    """What the compiled step reads."""
+
+    start: Ints  # (S*A + 1,)
+    next_state: Ints  # (nnz,)
+    reward: Floats  # (nnz,)
+    accept: Floats  # (nnz,)
+    alias: Ints  # (nnz,)
+    num_actions: int
+    player: NDArray[np.int8]  # (S,)
+    terminal: Bools  # (S,)
+    legal: Bools  # (S, A)
+
+
+def tabular_step(tables: SamplingTables, state: int, action: int, rng: Any) -> tuple[float, int]:
+    """One draw of (reward, next state); consumes one uniform unless the pair has a single successor."""
+    row = state * tables.num_actions + action
+    low = tables.start[row]
+    size = tables.start[row + 1] - low
+    slot = low
+    if size > 1:
+        u = rng.random() * size
+        i = int(u)
+        slot = low + i
+        if u - i >= tables.accept[slot]:
+            slot = tables.alias[slot]
+    return tables.reward[slot], tables.next_state[slot]
+
+
+def tabular_legal(tables: SamplingTables, state: int, action: int) -> bool:
+    """Whether the action is allowed."""
+    return bool(tables.legal[state, action])
+
+
+def tabular_terminal(tables: SamplingTables, state: int) -> bool:
+    """Whether the state is terminal."""
+    return bool(tables.terminal[state])
+
+
+def tabular_player(tables: SamplingTables, state: int) -> int:
+    """1 for max, 2 for min."""
+    return int(tables.player[state])
+
+
+def fill_alias(start: Ints, prob: Floats, accept: Floats, alias: Ints, stack: Ints) -> None:
+    """Vose's construction of the alias tables of every row; ``stack`` has room for the longest row."""
+    for row in range(len(start) - 1):
+        low, high = start[row], start[row + 1]
+        size = high - low
+        small, large = 0, size  # two stacks in one array: small slots grow from the left, large ones from the right
+        for j in range(low, high):
+            accept[j] = prob[j] * size
+            alias[j] = j
+            if accept[j] < 1.0:
+                stack[small] = j
+                small += 1
+            else:
+                large -= 1
+                stack[large] = j
+        while small > 0 and large < size:
+            small -= 1
+            little = stack[small]
+            big = stack[large]
+            alias[little] = big
+            accept[big] = (accept[big] + accept[little]) - 1.0
+            if accept[big] < 1.0:
+                large += 1
+                stack[small] = big
+                small += 1
+        while small > 0:
+            small -= 1
+            accept[stack[small]] = 1.0
+        while large < size:
+            accept[stack[large]] = 1.0
+            large += 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tables:
+    """The model of a tabular problem in compressed rows, one row a (state, action) pair."""
+
+    start: Ints  # (S*A + 1,)
+    next_state: Ints  # (nnz,)
+    prob: Floats  # (nnz,), rows sum to 1
+    reward: Floats  # (nnz,), paid on arrival
+    player: NDArray[np.int8]  # (S,) of 1 and 2
+    terminal: Bools  # (S,)
+    legal: Bools  # (S, A)
+
+    @property
+    def num_states(self) -> int:
+        """S."""
+        return len(self.terminal)
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return int(self.legal.shape[1])
+
+    def check_state(self, state: Any) -> None:
+        """Refuse a state that does not exist."""
+        whole = isinstance(state, int | np.integer) and not isinstance(state, bool)
+        if not whole or not 0 <= state < self.num_states:
+            raise InvalidInput(f"state must be a whole number from 0 to {self.num_states - 1}, got {state!r}.")
+
+    @cached_property
+    def sampling(self) -> SamplingTables:
+        """The alias form, built on first use."""
+        accept = np.empty(len(self.prob))
+        alias = np.empty(len(self.prob), dtype=np.int64)
+        longest = int(np.max(np.diff(self.start), initial=1))
+        compiled(fill_alias)(self.start, self.prob, accept, alias, np.empty(longest, dtype=np.int64))
+        return SamplingTables(
+            self.start, self.next_state, self.reward, accept, alias, self.num_actions, self.player, self.terminal, self.legal
+        )
+
+    def outcomes(self, state: int, action: int) -> list[tuple[float, float, int]]:
+        """The known model of one pair: (probability, reward, next state) of each successor."""
+        row = state * self.num_actions + action
+        part = slice(self.start[row], self.start[row + 1])
+        return [(float(p), float(r), int(z)) for p, r, z in zip(self.prob[part], self.reward[part], self.next_state[part], strict=True)]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TabularOracle:
+    """The step of a tabular problem as a Python function: the same compiled code and bits as inside the engine."""
+
+    tables: Tables
+
+    def __call__(self, state: int, action: int, rng: Any) -> tuple[float, int]:
+        """One draw of (reward, next state)."""
+        result: tuple[float, int] = compiled(tabular_step)(self.tables.sampling, state, action, rng)
+        return result
+
+
+def tabular(
+    P: Any,
+    R: Any,
+    *,
+    discount: float,
+    operator: Operator,
+    players: Any = None,
+    terminal: Any = None,
+    legal: Any = None,
+    initial_state: int = 0,
+    alternating: bool = False,
+    reward_range: tuple[float, float] | None = None,
+    horizon: int | None = None,
+    value_bounds: tuple[float, float] | None = None,
+    name: str = "tabular",
+    spec: dict[str, Any] | None = None,
+) -> Problem:
+    """A Problem from arrays: P (S,A,S) or CSR of shape (S*A, S); R (S,A) or (S,A,S) (or one value a nonzero of a CSR P).
+
+    ``players`` (S,) of 1 and 2 makes a game; ``terminal`` (S,) and ``legal`` (S,A) are masks. The reward range is (0, 1) if it
+    holds all rewards, else their smallest and largest.
+    """
+    start, next_state, prob, num_states, num_actions = _rows_of(P, R)
+    dead = _mask(terminal, (num_states,), "terminal", default=False)
+    allowed = _mask(legal, (num_states, num_actions), "legal", default=True)
+    live = (~dead[:, None] & allowed).reshape(-1)
+    reward = _rewards(R, P, start, next_state, num_states, num_actions)
+    prob = _normalized(start, prob, live, num_actions)
+    used = np.repeat(live, np.diff(start))
+    if not np.all(np.isfinite(reward[used])):
+        raise InvalidInput("R must be finite, but holds NaN or infinity; every reward needs a number.")
+    if not np.all(dead | allowed.any(axis=1)):
+        lost = int(np.flatnonzero(~(dead | allowed.any(axis=1)))[0])
+        raise InvalidInput(f"State {lost} has no legal action; allow one, or mark the state terminal.")
+    movers = _players(players, num_states)
+    tables = Tables(start, next_state, prob, reward, movers, dead, allowed)
+    tables.check_state(initial_state)
+    if reward_range is None:
+        low, high = float(np.min(reward[used], initial=0.0)), float(np.max(reward[used], initial=0.0))
+        reward_range = (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (float(np.min(reward[used])), float(np.max(reward[used])))
+    counts = allowed.sum(axis=1)[~dead]
+    common: dict[str, Any] = {
+        "num_actions": num_actions,
+        "discount": discount,
+        "operator": operator,
+        "reward_range": reward_range,
+        "legal": None if bool(allowed.all()) else lambda s, a: bool(allowed[s, a]),
+        "terminal": (lambda s: bool(dead[s])) if dead.any() else None,
+        "initial_state": initial_state,
+        "value_bounds": value_bounds,
+        "horizon": horizon,
+        "min_actions": int(counts.min()) if len(counts) else num_actions,
+        "outcomes": tables.outcomes,
+        "name": name,
+        "spec": spec,
+        "tables": tables,
+    }
+    oracle = TabularOracle(tables)
+    if players is None:
+        return MDP(oracle, **common)
+    if alternating:
+        _check_alternation(tables, live)
+    return Game(oracle, player=lambda s: int(movers[s]), alternating=alternating, **common)
+
+
+# --- reading the arrays ------------------------------------------------------------------------------------------------------
+
+
+def _rows_of(P: Any, R: Any) -> tuple[Ints, Ints, Floats, int, int]:
+    """Compressed rows of P, and (S, A)."""
+    if hasattr(P, "tocsr"):
+        P = P.tocsr()
+        rows, num_states = P.shape
+        if num_states < 1 or rows % num_states:
+            raise InvalidInput(f"A sparse P must have shape (S*A, S), got {P.shape}; row s*A + a holds the successors of (s, a).")
+        parts = (np.asarray(P.indptr), np.asarray(P.indices), np.asarray(P.data))
+        return parts[0].astype(np.int64), parts[1].astype(np.int64), parts[2].astype(float), num_states, rows // num_states
+    dense = np.asarray(P, dtype=float)
+    if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
+        raise InvalidInput(f"P must have shape (S, A, S) or be sparse of shape (S*A, S), got {dense.shape}.")
+    num_states, num_actions, _ = dense.shape
+    flat = dense.reshape(num_states * num_actions, num_states)
+    row, column = np.nonzero(flat)
+    start = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=num_states * num_actions))])
+    return start.astype(np.int64), column.astype(np.int64), flat[row, column], num_states, num_actions
+
+
+def _rewards(R: Any, P: Any, start: Ints, next_state: Ints, num_states: int, num_actions: int) -> Floats:
+    """One reward a nonzero of P."""
+    if hasattr(R, "tocsr"):
+        sparse = R.tocsr()
+        row = np.repeat(np.arange(num_states * num_actions), np.diff(start))
+        return np.asarray(sparse[row, next_state], dtype=float).reshape(-1)
+    table = np.asarray(R, dtype=float)
+    row = np.repeat(np.arange(num_states * num_actions), np.diff(start))
+    if table.shape == (num_states, num_actions):
+        return np.ascontiguousarray(table.reshape(-1)[row])
+    if table.shape == (num_states, num_actions, num_states):
+        return np.ascontiguousarray(table.reshape(num_states * num_actions, num_states)[row, next_state])
+    if hasattr(P, "tocsr") and table.shape == (len(next_state),):
+        return np.ascontiguousarray(table)
+    raise InvalidInput(f"R must have shape (S, A) = ({num_states}, {num_actions}) or (S, A, S), got {table.shape}.")
+
+
+def _normalized(start: Ints, prob: Floats, live: Bools, num_actions: int) -> Floats:
+    """Rows divided by their sums; refuses rows of usable pairs that are not distributions."""
+    row = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    if not np.all(np.isfinite(prob)) or np.any(prob < 0):
+        bad = int(row[np.flatnonzero(~np.isfinite(prob) | (prob < 0))[0]])
+        raise InvalidInput(
+            f"P must hold probabilities, but state {bad // num_actions}, action {bad % num_actions} has a negative or undefined entry."
+        )
+    sums = np.bincount(row, weights=prob, minlength=len(start) - 1)
+    wrong = np.flatnonzero(live & (np.abs(sums - 1.0) > ROW_SUM_TOLERANCE))
+    if len(wrong):
+        bad = int(wrong[0])
+        raise InvalidInput(
+            f"P must sum to 1 over next states, but state {bad // num_actions}, action {bad % num_actions} sums to {sums[bad]:.6g}."
+        )
+    return np.ascontiguousarray(prob / np.where(sums > 0, sums, 1.0)[row])
+
+
+def _mask(mask: Any, shape: tuple[int, ...], name: str, *, default: bool) -> Bools:
+    if mask is None:
+        return np.full(shape, default)
+    array = np.asarray(mask)
+    if array.shape != shape:
+        raise InvalidInput(f"{name} must be a mask of shape {shape}, got {array.shape}.")
+    return np.ascontiguousarray(array.astype(bool))
+
+
+def _players(players: Any, num_states: int) -> NDArray[np.int8]:
+    if players is None:
+        return np.ones(num_states, dtype=np.int8)
+    array = np.asarray(players)
+    if array.shape != (num_states,) or not np.all((array == 1) | (array == 2)):
+        raise InvalidInput(f"players must be an array of shape ({num_states},) that holds 1 (max) and 2 (min).")
+    return array.astype(np.int8)
+
+
+def _check_alternation(tables: Tables, live: Bools) -> None:
+    row = np.repeat(np.arange(len(tables.start) - 1), np.diff(tables.start))
+    mover = tables.player[row // tables.num_actions]
+    same = (mover == tables.player[tables.next_state]) & live[row] & (tables.prob > 0)
+    if np.any(same):
+        bad = int(row[np.flatnonzero(same)[0]])
+        raise InvalidInput(
+            f"alternating=True, but state {bad // tables.num_actions} can lead to a state of the same player; drop alternating=."
+        )
