@@ -19,6 +19,7 @@ the recursion ends. The root draws ``samples`` values of r + gamma X(z) per acti
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict, dataclass
 from enum import IntEnum
@@ -139,7 +140,11 @@ class Schedule:
                 counts[level.continuation] += counts[i]
         return tuple(counts)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, **options: Any) -> str:
+        """The table and its promise as JSON text."""
+        return json.dumps(self.to_dict(), **options)
+
+    def to_dict(self) -> dict[str, Any]:
         """The table and its promise as plain data."""
         return {
             "method": self.method,
