@@ -1,0 +1,254 @@
+"""Executor ``compiled``: Numba over the schedule table, for tabular problems and for users' ``numba.njit`` oracles.
+
+Tabular problems share one machine with their tables as arguments, cached on disk. A user's oracle is compiled into its own machine
+(a few seconds, reported apart as ``compile_seconds``). Kernels release the GIL, so shards run in a pool of threads; errors inside a
+kernel come back as a code, and the shard is replayed in ``reference`` to name the state and action at fault.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.errors import Interrupted, InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.execute import kernel
+from smoothcruiser.execute.reference import ReferenceEngine
+from smoothcruiser.execute.shards import Partial, Shard
+from smoothcruiser.execute.streams import STREAM, stream
+from smoothcruiser.problem.jit import compiled, is_compiled
+from smoothcruiser.problem.operators import CustomOperator
+from smoothcruiser.problem.problem import Game, Problem
+from smoothcruiser.schedule.schedule import Schedule
+
+_machines: dict[Any, Any] = {}
+
+
+class CompiledEngine:
+    """Runs shards of one (problem, schedule, state) as machine code."""
+
+    name = "compiled"
+
+    def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0) -> None:
+        if not problem.is_compiled:
+            raise InvalidInput(
+                "The compiled executor needs a tabular problem, or step, legal, terminal and player that are numba.njit functions; "
+                "decorate them, or use executor='reference'."
+            )
+        self.problem, self.schedule, self.center = problem, schedule, center
+        self.plan = plan_arrays(problem, schedule)
+        self.flag = np.zeros(1, np.uint8)
+        begin = time.perf_counter()
+        self.machine, self.data, self.state = _machine(problem, state)
+        self.python_state = state
+        self._warm_up()
+        self.compile_seconds = time.perf_counter() - begin
+
+    def _warm_up(self) -> None:
+        """Compile (or load) the machine: a shard of no draws makes no oracle call."""
+        try:
+            self.machine(self.plan, self.data, self.state, 0, 0, 0.0, stream(0), self.flag)
+        except SmoothcruiserError:
+            raise
+        except Exception as error:
+            raise InvalidInput(
+                f"The oracle could not be compiled into the engine: {_first_line(error)} "
+                "Check that step, legal, terminal and player take the states that step returns, or use executor='reference'."
+            ) from error
+
+    def stop(self) -> None:
+        """Ask running shards to end."""
+        self.flag[0] = 1
+
+    def run_shard(self, shard: Shard, seed: int) -> Partial:
+        """The sums of one shard."""
+        rng = stream(seed, shard.action, shard.index)
+        action = shard.action if self.schedule.root.target == "q_values" else -1
+        try:
+            status, calls, total, square = self.machine(self.plan, self.data, self.state, action, shard.count, self.center, rng, self.flag)
+        except Exception as error:
+            self._replay(shard, seed)
+            raise OracleError(f"The oracle raised {type(error).__name__}: {error}; mend the simulator.") from error
+        if status == kernel.STOPPED:
+            raise Interrupted("The run was stopped before this shard was finished.")
+        if status != kernel.DONE:
+            self._replay(shard, seed)
+            raise OracleError("The oracle returned something it must not, and did not do so again when replayed; is it deterministic?")
+        return Partial(shard.count, total, square, calls)
+
+    def _replay(self, shard: Shard, seed: int) -> None:
+        """Run a failed shard in plain Python, which raises with the state and action at fault."""
+        ReferenceEngine(self.problem, self.schedule, self.python_state, center=self.center).run_shard(shard, seed)
+
+
+def plan_arrays(problem: Problem, schedule: Schedule) -> kernel.Plan:
+    """The schedule's table and the facts it needs, in the machine's form."""
+    levels, facts, operator = schedule.levels, schedule.facts, problem.operator
+    K = facts.num_actions
+    clip = schedule.clip or (0.0, 0.0)
+
+    def column(name: str, dtype: Any) -> Any:
+        return np.array([getattr(level, name) for level in levels], dtype=dtype)
+
+    return kernel.Plan(
+        kind=column("kind", np.int64),
+        samples=column("samples", np.int64),
+        query=column("query", np.int64),
+        continuation=column("continuation", np.int64),
+        constant=column("constant", np.float64),
+        shift=column("shift", np.float64),
+        weights=np.array(operator.weights(K)),
+        blind_head=np.array([0.0] + [operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, K + 1)]),
+        depth=schedule.depth,
+        num_actions=K,
+        root_row=schedule.root.child,
+        discount=facts.discount,
+        low=facts.reward_range[0],
+        high=facts.reward_range[1],
+        clips=schedule.clip is not None,
+        clip_low=clip[0],
+        clip_high=clip[1],
+        operator=operator.code,
+        temperature=operator.strength,
+        unit=operator.shift_invariant,
+        varies=problem.legal is not None,
+        ends=facts.terminals,
+        game=problem.is_game,
+    )
+
+
+def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any]:
+    """(machine, its data argument, the root state in its form); one machine for all tabular problems, one a user oracle."""
+    custom = problem.operator if isinstance(problem.operator, CustomOperator) else None
+    parts = _operator_parts(custom)
+    if problem.tables is not None:
+        return compiled(kernel.run_shard, nogil=True, **parts), problem.tables.sampling, int(state)
+    import numba
+
+    kind = numba.typeof(state)
+    player = problem.player if isinstance(problem, Game) else None
+    terminal = problem.terminal if callable(problem.terminal) else None
+    shape = np.shape(state) if isinstance(kind, numba.types.Array) else None
+    key = (problem.oracle, problem.legal, terminal, player, custom, kind, shape)
+    if key not in _machines:
+        parts |= _oracle_parts(problem.oracle, problem.legal, terminal, player, kind, state)
+        _machines[key] = compiled(kernel.run_shard, nogil=True, **parts)
+    return _machines[key], (), state
+
+
+def _oracle_parts(oracle: Any, legal: Any, terminal: Any, player: Any, kind: Any, state: Any) -> dict[str, Any]:
+    """The user's functions in the engine's form: the data argument first, steps with an end flag, states stored by type."""
+    import numba
+    from numba import njit
+
+    from smoothcruiser.execute.stack import storage
+
+    returned = _returned_type(oracle, (kind, numba.types.int64, STREAM))
+    after = returned[1]
+    store = storage(after, state)
+    if len(returned) == 2:
+
+        @njit(inline="always")
+        def step(data: Any, state: Any, action: Any, rng: Any) -> Any:
+            reward, after = oracle(state, action, rng)
+            return float(reward), after, False
+
+    else:
+
+        @njit(inline="always")
+        def step(data: Any, state: Any, action: Any, rng: Any) -> Any:
+            reward, after, over = oracle(state, action, rng)
+            return float(reward), after, bool(over)
+
+    legal_function = legal if legal is not None else _always_legal()
+    terminal_function = terminal if terminal is not None else _never_terminal()
+    player_function = player if player is not None else _always_max()
+
+    @njit(inline="always")
+    def allowed(data: Any, state: Any, action: Any) -> Any:
+        return legal_function(state, action)
+
+    @njit(inline="always")
+    def over(data: Any, state: Any) -> Any:
+        return terminal_function(state)
+
+    @njit(inline="always")
+    def mover(data: Any, state: Any) -> Any:
+        return player_function(state)
+
+    return {
+        "STEP": step, "LEGAL": allowed, "TERMINAL": over, "PLAYER": mover,
+        "ALLOCATE": store.allocate, "LOAD": store.load, "STORE": store.store, "KEEP": store.keep,
+    }  # fmt: skip
+
+
+def _returned_type(oracle: Any, signature: tuple[Any, ...]) -> Any:
+    """The Numba types that the step returns for a state of the given type, found by compiling it, without calling it."""
+    try:
+        oracle.compile(signature)
+        returned = oracle.overloads[signature].signature.return_type
+        if len(returned) in (2, 3):
+            return returned
+    except Exception as error:
+        raise InvalidInput(
+            f"step(state, action, rng) could not be compiled for a state of type {signature[0]}: {_first_line(error)} "
+            "Check the state that was asked for, or drop numba.njit to run the step in plain Python."
+        ) from error
+    raise InvalidInput(f"step must return (reward, next_state) or (reward, next_state, terminated), but it returns {returned}.")
+
+
+def _operator_parts(custom: CustomOperator | None) -> dict[str, Any]:
+    if custom is None:
+        return {}
+    from numba import njit
+
+    for function in (custom.value_function, custom.gradient_function):
+        if not is_compiled(function):
+            raise InvalidInput(
+                "The compiled executor needs the custom operator's value and gradient as numba.njit functions; "
+                "decorate them, or use executor='reference'."
+            )
+    if custom not in _machines:
+        value_function, gradient_function = custom.value_function, custom.gradient_function
+
+        @njit
+        def value(code: int, q: Any, w: Any, t: float) -> Any:
+            return float(value_function(q))
+
+        @njit
+        def gradient(code: int, q: Any, w: Any, t: float, out: Any) -> None:
+            slopes = gradient_function(q)
+            for a in range(len(q)):
+                out[a] = slopes[a]
+
+        _machines[custom] = {"VALUE": value, "GRADIENT": gradient}
+    return dict(_machines[custom])
+
+
+def _constant(result: Any) -> Any:
+    from numba import njit
+
+    @njit
+    def constant(*_arguments: Any) -> Any:
+        return result
+
+    return constant
+
+
+def _always_legal() -> Any:
+    return _machines.setdefault("legal", _constant(True))
+
+
+def _never_terminal() -> Any:
+    return _machines.setdefault("terminal", _constant(False))
+
+
+def _always_max() -> Any:
+    return _machines.setdefault("player", _constant(1))
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    useful = [line for line in lines if "Failed in nopython" not in line and "During:" not in line]
+    return (useful or lines or [type(error).__name__])[0].rstrip(".") + "."

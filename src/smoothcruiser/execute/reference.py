@@ -1,0 +1,186 @@
+"""Executor ``reference``: the paper's pseudocode over a schedule table, line by line and slow on purpose.
+
+Alg. 1 is the root, Alg. 2 (sampleV) is ``sample_v``, Alg. 3 (estimateQ) is ``estimate_q``. It calls the user's own step with the same
+stream as the compiled engine and does the same scalar arithmetic in the same order, so the two agree to the last bit. Line 11-13
+of Alg. 2, the recursion along a rollout, is a loop here as there: rewards and heads are collected on the way down with the weight
+gamma**t they will have.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from smoothcruiser.errors import Interrupted, OracleError, SmoothcruiserError
+from smoothcruiser.execute.shards import Partial, Shard
+from smoothcruiser.execute.streams import Stream, stream
+from smoothcruiser.problem.operators import ENTROPY, SPARSEMAX, SQUARE_ROOT
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.schedule.schedule import Kind, Level, Schedule
+
+UNIFORM_AT_ZERO = (ENTROPY, SPARSEMAX, SQUARE_ROOT)  # operators whose policy at Q = 0 is uniform, drawn by one integer
+
+
+class ReferenceEngine:
+    """Runs shards of one (problem, schedule, state) in plain Python."""
+
+    name = "reference"
+    compile_seconds = 0.0
+
+    def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0) -> None:
+        self.problem, self.schedule, self.state, self.center = problem, schedule, state, center
+        self.weights = problem.operator.weights(problem.num_actions)
+        self.unit = problem.operator.shift_invariant
+        self.blind_head = [0.0] + [problem.operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, problem.num_actions + 1)]
+        self.calls = 0
+        self.rng: Stream
+        self.stopped = False
+
+    def stop(self) -> None:
+        """Ask a running shard to end."""
+        self.stopped = True
+
+    def run_shard(self, shard: Shard, seed: int) -> Partial:
+        """The sums of one shard (Alg. 1, over its part of the draws)."""
+        self.rng = stream(seed, shard.action, shard.index)
+        self.calls = 0
+        total = 0.0
+        square = 0.0
+        root = self.schedule.root
+        for _ in range(shard.count):
+            if self.stopped:
+                raise Interrupted("The run was stopped before this shard was finished.")
+            if root.target == "value":
+                x = self.sample_v(root.child, self.state)
+            else:
+                x = self.backup(self.state, shard.action, root.child)
+            total += x
+            distance = x - self.center
+            square += distance * distance
+        return Partial(shard.count, total, square, self.calls)
+
+    def oracle(self, state: Any, action: int) -> tuple[float, Any, bool]:
+        """One call of the user's simulator, counted and checked: (reward, next state, whether the episode is over)."""
+        self.calls += 1
+        try:
+            answer = self.problem.oracle(state, action, self.rng)
+        except (SmoothcruiserError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            raise OracleError(
+                f"The oracle raised {type(error).__name__}: {error} at state {state!r}, action {action}; mend the simulator there."
+            ) from error
+        reward, after, ended = _unpacked(answer, state, action)
+        low, high = self.schedule.facts.reward_range
+        if not low <= reward <= high:
+            raise OracleError(
+                f"The oracle returned reward {reward!r} at state {state!r}, action {action}, outside reward_range ({low:g}, {high:g}); "
+                "declare the range that holds every reward, or mend the simulator."
+            )
+        if ended and not self.schedule.facts.terminals:
+            raise OracleError(
+                f"The oracle ended the episode at state {state!r}, action {action}, but the problem declares no terminal states; "
+                "pass terminal=True (or a function), since it changes the bounds on the value."
+            )
+        return reward, after, ended or self.problem.is_terminal(after)
+
+    def backup(self, state: Any, action: int, child: int) -> float:
+        """One draw of r + gamma X(z) (Alg. 3, lines 6-8)."""
+        reward, after, ended = self.oracle(state, action)
+        if ended:
+            return reward
+        return reward + self.problem.discount * self.sample_v(child, after)
+
+    def estimate_q(self, state: Any, actions: list[int], level: Level) -> list[float]:
+        """Alg. 3: the mean of N backups for each legal action, clipped in paper mode only."""
+        q = []
+        for action in actions:
+            total = 0.0
+            for _ in range(level.samples):
+                total += self.backup(state, action, level.query)
+            mean = total / level.samples
+            if self.schedule.clip is not None:
+                mean = min(max(mean, self.schedule.clip[0]), self.schedule.clip[1])
+            q.append(mean)
+        return q
+
+    def sample_v(self, row: int, state: Any) -> float:
+        """Alg. 2: one draw of level ``row`` at a state that is not terminal."""
+        total = 0.0
+        weight = 1.0
+        while True:
+            level = self.schedule.levels[row]
+            if level.kind == Kind.CONSTANT:
+                value = level.constant
+                if level.shift != 0.0:
+                    value += self.sign(state) * level.shift
+                return total + weight * value
+            actions = self.problem.legal_actions(state)
+            sign = self.sign(state)
+            if level.kind == Kind.BLIND:
+                head = sign * self.blind_head[len(actions)] + sign * level.shift
+                action, norm = self.blind_action(actions)
+            else:
+                q = [sign * x for x in self.estimate_q(state, actions, level)]
+                w = [self.weights[a] for a in actions]
+                value = self.problem.operator.value(q, weights=w)
+                if level.kind == Kind.PLUGIN:
+                    return total + weight * (sign * value + sign * level.shift)
+                gradient = self.problem.operator.gradient(q, weights=w)
+                inner = 0.0
+                for x, g in zip(q, gradient, strict=True):
+                    inner += x * g
+                head = sign * (value - inner) + sign * level.shift
+                action, norm = self.drawn(actions, gradient)
+            reward, state, ended = self.oracle(state, action)
+            total += weight * (head + norm * reward)
+            if ended:
+                return total
+            weight *= self.problem.discount * norm
+            row = level.continuation
+
+    def sign(self, state: Any) -> float:
+        """+1 where max moves, -1 where min does."""
+        return 1.0 if self.problem.mover(state) == 1 else -1.0
+
+    def blind_action(self, actions: list[int]) -> tuple[int, float]:
+        """A ~ grad F(0), and its norm."""
+        if self.problem.operator.code in UNIFORM_AT_ZERO:
+            return actions[self.rng.integers(len(actions))], 1.0
+        gradient = self.problem.operator.gradient([0.0] * len(actions), weights=[self.weights[a] for a in actions])
+        return self.drawn(actions, gradient)
+
+    def drawn(self, actions: list[int], gradient: list[float]) -> tuple[int, float]:
+        """A ~ g / |g|_1 by one uniform and a running sum, and |g|_1 (1 where the operator is shift-invariant)."""
+        norm = 0.0
+        for g in gradient:
+            norm += g
+        u = self.rng.random() * norm
+        running = 0.0
+        chosen = 0
+        for i, g in enumerate(gradient):
+            if g > 0.0:
+                chosen = i
+                running += g
+                if u < running:
+                    break
+        return actions[chosen], 1.0 if self.unit else norm
+
+
+def _unpacked(answer: Any, state: Any, action: int) -> tuple[float, Any, bool]:
+    try:
+        reward, after, *rest = answer
+        ended = bool(rest[0]) if rest else False
+        if len(rest) > 1:
+            raise ValueError("too many values")
+        return _number(reward), after, ended
+    except (TypeError, ValueError) as error:
+        raise OracleError(
+            f"The oracle must return (reward, next_state) or (reward, next_state, terminated), got {answer!r} "
+            f"at state {state!r}, action {action}."
+        ) from error
+
+
+def _number(reward: Any) -> float:
+    value = float(reward)
+    return math.nan if math.isnan(value) else value

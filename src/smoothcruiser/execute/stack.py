@@ -1,0 +1,108 @@
+"""How the compiled engine keeps states on its stack: one array a field, so that any state type runs at full speed.
+
+``storage(numba_type, example)`` returns four compiled functions: ``allocate(depth)``, ``load(stack, i)``, ``store(stack, i, state)``,
+and ``keep(stack, i, state)``, which hands a state on: a scalar or tuple of scalars as it is, an array after copying it to the stack
+(the step may reuse the array it returned). Scalars live in 1-D arrays, tuples and NamedTuples in a tuple of their fields' stores,
+arrays of fixed shape in one array with a leading axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit, types
+from numba.np.numpy_support import as_dtype
+
+from smoothcruiser.errors import InvalidInput
+
+
+class Storage(NamedTuple):
+    """The four functions for one state type."""
+
+    allocate: Callable[..., Any]
+    load: Callable[..., Any]
+    store: Callable[..., Any]
+    keep: Callable[..., Any]
+
+
+def storage(kind: Any, example: Any) -> Storage:
+    """The storage of states of Numba type ``kind``; ``example`` gives array shapes."""
+    if isinstance(kind, types.Integer | types.Float | types.Boolean):
+        return _scalar(as_dtype(kind))
+    if isinstance(kind, types.Array):
+        return _array(np.asarray(example).shape, as_dtype(kind.dtype))
+    if isinstance(kind, types.BaseTuple):
+        return _tuple(kind, example)
+    raise InvalidInput(
+        f"Compiled oracles take states of numbers, tuples, NamedTuples and arrays of fixed shape, got {kind}; "
+        "use one of these, or drop numba.njit from the step to run it in plain Python."
+    )
+
+
+def _scalar(dtype: Any) -> Storage:
+    @njit(inline="always")
+    def allocate(depth: int) -> Any:
+        return np.empty(depth, dtype)
+
+    @njit(inline="always")
+    def load(stack: Any, i: int) -> Any:
+        return stack[i]
+
+    @njit(inline="always")
+    def store(stack: Any, i: int, state: Any) -> None:
+        stack[i] = state
+
+    @njit(inline="always")
+    def keep(stack: Any, i: int, state: Any) -> Any:
+        return state
+
+    return Storage(allocate, load, store, keep)
+
+
+def _array(shape: tuple[int, ...], dtype: Any) -> Storage:
+    @njit(inline="always")
+    def allocate(depth: int) -> Any:
+        return np.empty((depth, *shape), dtype)
+
+    @njit(inline="always")
+    def load(stack: Any, i: int) -> Any:
+        return stack[i]
+
+    @njit(inline="always")
+    def store(stack: Any, i: int, state: Any) -> None:
+        stack[i] = state
+
+    @njit(inline="always")
+    def keep(stack: Any, i: int, state: Any) -> Any:
+        stack[i] = state
+        return stack[i]
+
+    return Storage(allocate, load, store, keep)
+
+
+def _tuple(kind: Any, example: Any) -> Storage:
+    """Generated code: Numba unrolls a tuple only where its length stands in the source."""
+    fields = [storage(part, value) for part, value in zip(kind.types, example, strict=True)]
+    scope: dict[str, Any] = {}
+    for i, field in enumerate(fields):
+        scope |= {f"allocate{i}": field.allocate, f"load{i}": field.load, f"store{i}": field.store, f"keep{i}": field.keep}
+    named = isinstance(kind, types.BaseNamedTuple)
+    if named:
+        scope["Named"] = kind.instance_class
+
+    def built(parts: list[str]) -> str:
+        inner = "".join(f"{part}, " for part in parts)
+        return f"Named({inner})" if named else f"({inner})"
+
+    n = range(len(fields))
+    source = [
+        "def allocate(depth): return (" + "".join(f"allocate{i}(depth), " for i in n) + ")",
+        "def load(stack, i): return " + built([f"load{j}(stack[{j}], i)" for j in n]),
+        "def store(stack, i, state):\n" + "\n".join([f"    store{j}(stack[{j}], i, state[{j}])" for j in n] + ["    return"]),
+        "def keep(stack, i, state): return " + built([f"keep{j}(stack[{j}], i, state[{j}])" for j in n]),
+    ]
+    for text in source:
+        exec(text, scope)
+    return Storage(*(njit(scope[name]) for name in Storage._fields))
