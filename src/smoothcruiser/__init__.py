@@ -1,2 +1,48 @@
-"""Planning with a promise."""
+"""Planning with a promise: certified values and policies for regularized MDPs and games.
+
+>>> import smoothcruiser as sc
+>>> problem = sc.make("chain:n=5", discount=0.2, temperature=10)
+>>> sc.explain(problem, epsilon="20%", delta=0.1, method="paper").num_calls > 10**9
+True
+"""
+
+from smoothcruiser.api import explain, plan, solve
+from smoothcruiser.errors import BrokenPromise, InvalidInput, MissingExtra, OracleError, SmoothcruiserError, Unpayable
+from smoothcruiser.estimate import Certificate, Estimate
+from smoothcruiser.problem.make import make
+from smoothcruiser.problem.operators import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.problem.problem import MDP, Game, Problem
+from smoothcruiser.problem.tabular import tabular
+from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "KL",
+    "MDP",
+    "BrokenPromise",
+    "Certificate",
+    "CustomOperator",
+    "Entropy",
+    "Estimate",
+    "Game",
+    "InvalidInput",
+    "Kind",
+    "Level",
+    "Max",
+    "MissingExtra",
+    "Operator",
+    "OracleError",
+    "Problem",
+    "Root",
+    "Schedule",
+    "SmoothcruiserError",
+    "Sparsemax",
+    "SquareRoot",
+    "Unpayable",
+    "explain",
+    "make",
+    "plan",
+    "solve",
+    "tabular",
+]

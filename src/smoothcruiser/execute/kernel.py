@@ -92,7 +92,8 @@ def keep(stack: Any, i: int, state: Any) -> Any:
 
 STEP, LEGAL, TERMINAL, PLAYER = transition, tabular_legal, tabular_terminal, tabular_player
 ALLOCATE, LOAD, STORE, KEEP = allocate, load, store, keep
-VALUE, GRADIENT = builtin_value, builtin_gradient
+VALUE: Any = builtin_value
+GRADIENT: Any = builtin_gradient
 
 
 def leaf_total(plan: Plan, data: Any, state: Any, action: int, count: int, row: int, rng: Any) -> tuple[float, int]:

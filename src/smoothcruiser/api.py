@@ -1,0 +1,293 @@
+"""The verbs: ``explain`` a promise, ``plan`` it, ``solve`` exactly. Data flows one way: problem, schedule, executor, estimate.
+
+``method="auto"`` takes the exact solution where the model is known (no calls, no doubt), the sharp schedule where the promise can be
+paid, certified search where it cannot and states can be told apart; it says in ``notes`` what it chose and why.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput, Unpayable
+from smoothcruiser.estimate import Certificate, Estimate, best_action
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.schedule.schedule import Schedule, Target
+
+DEFAULT_BUDGET = 10**9  # calls; minutes at the speed of the compiled engine
+SCHEDULED = ("smoothcruiser", "paper", "sparse-sampling")
+METHODS = ("auto", *SCHEDULED, "certified", "exact")
+EXECUTORS = ("reference", "compiled")
+
+
+def explain(
+    problem: Problem,
+    *,
+    epsilon: float | str,
+    delta: float | None = None,
+    method: str = "auto",
+    budget: int | None = None,
+    target: Target = "q_values",
+    delta_prime: float | None = None,
+) -> Schedule:
+    """The cheapest schedule that keeps the promise, with its price; nothing is sampled.
+
+    With ``budget`` an unpayable plan is refused, with what can be paid instead.
+    """
+    schedule = _schedule(problem, _scheduled_method(method), epsilon, delta, target, delta_prime)
+    if budget is not None:
+        _afford(problem, schedule, _checked_budget(budget))
+    return schedule
+
+
+def plan(
+    problem: Problem,
+    state: Any = None,
+    *,
+    epsilon: float | str | None = None,
+    delta: float | None = None,
+    method: str = "auto",
+    target: Target = "q_values",
+    seed: int = 0,
+    executor: str | None = None,
+    workers: int | None = None,
+    budget: int | None = None,
+    seconds: float | None = None,
+    progress: Callable[[Any], object] | None = None,
+    delta_prime: float | None = None,
+    shards: int | None = None,
+) -> Estimate:
+    """The value of ``state`` and of its actions, within ``epsilon`` with probability 1 - ``delta``.
+
+    ``epsilon`` is a number or a share of the value span such as "5%". The result is the same to the last bit for any ``workers``.
+    """
+    _check_problem(problem)
+    _check_method(method)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")
+    if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+        raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")
+    state = problem.start(state)
+    paid = _checked_budget(DEFAULT_BUDGET if budget is None else budget)
+    if problem.is_terminal(state):
+        from smoothcruiser.execute.answer import terminal_answer
+
+        return terminal_answer(problem, state, method)
+    chosen, why = _choose(problem, method, state, epsilon, delta, target, paid)
+    if chosen == "exact":
+        return _exact(problem, state, why)
+    if chosen == "certified":
+        return _certified(problem, state, epsilon, delta, target, seed, budget, paid, seconds, progress, why)
+    schedule = _schedule(problem, chosen, epsilon, delta, target, delta_prime)
+    _afford(problem, schedule, paid)
+    return _run(problem, schedule, state, seed, executor, workers, seconds, progress, shards, why)
+
+
+def solve(problem: Problem, **options: Any) -> Any:
+    """The exact values, action values and policy of a problem with a known model, with a proven error bound."""
+    from smoothcruiser.exact import solve as solve_exactly
+
+    _check_problem(problem)
+    return solve_exactly(problem, **options)
+
+
+# --- choosing ----------------------------------------------------------------------------------------------------------------
+
+
+def _choose(
+    problem: Problem, method: str, state: Any, epsilon: float | str | None, delta: float | None, target: Target, budget: int
+) -> tuple[str, tuple[str, ...]]:
+    """The method to run, and why if the choice was ours."""
+    if method != "auto":
+        return method, ()
+    if problem.tables is not None:
+        return "exact", ("auto chose exact: the model is known as tables, so no sampling is needed and delta is 0.",)
+    if epsilon is None or delta is None:
+        return "smoothcruiser", ()  # _schedule asks for what is missing
+    try:
+        price = _schedule(problem, "smoothcruiser", epsilon, delta, target, None).num_calls
+        if price <= budget:
+            return "smoothcruiser", (f"auto chose smoothcruiser: its schedule keeps the promise for {price:,} calls.",)
+        told = f"the sharp schedule would cost {_short(price)} calls"
+    except (InvalidInput, Unpayable) as error:
+        told = f"no sharp schedule ({error})"
+    if isinstance(state, Hashable):
+        return "certified", (f"auto chose certified search: {told}, and states can be told apart.",)
+    return "smoothcruiser", ()
+
+
+def _check_method(method: str) -> None:
+    if method not in METHODS:
+        raise InvalidInput(f"Unknown method {method!r}; choose one of {', '.join(METHODS)}.")
+
+
+def _scheduled_method(method: str) -> str:
+    _check_method(method)
+    if method == "auto":
+        return "smoothcruiser"
+    if method not in SCHEDULED:
+        raise InvalidInput(f"{method} follows no schedule, so its price is not known before the run; explain takes {', '.join(SCHEDULED)}.")
+    return method
+
+
+def _schedule(
+    problem: Problem, method: str, epsilon: float | str | None, delta: float | None, target: Target, delta_prime: float | None
+) -> Schedule:
+    _check_problem(problem)
+    facts = problem.facts
+    width = parse_epsilon(epsilon, facts)
+    if target not in ("q_values", "value"):
+        raise InvalidInput(f"target must be 'q_values' or 'value', got {target!r}.")
+    if method == "paper":
+        from smoothcruiser.schedule.paper import paper_schedule
+
+        if (delta is None) == (delta_prime is None):
+            raise InvalidInput("paper mode needs delta (--delta) or delta_prime (--delta-prime), one of the two.")
+        return paper_schedule(facts, epsilon=width, delta=None if delta is None else check_delta(delta), delta_prime=delta_prime)
+    if delta_prime is not None:
+        raise InvalidInput("delta_prime (--delta-prime) belongs to method 'paper'; for others give delta (--delta).")
+    from smoothcruiser.schedule import optimizer
+
+    make = optimizer.sparse_sampling if method == "sparse-sampling" else optimizer.compile_schedule
+    return make(facts, epsilon=width, delta=check_delta(delta), target=target)
+
+
+def parse_epsilon(epsilon: float | str | None, facts: Facts) -> float:
+    """Epsilon as a number; "5%" is five percent of the value span B."""
+    if isinstance(epsilon, str):
+        text = epsilon.strip()
+        try:
+            epsilon = float(text[:-1]) / 100.0 * facts.value_span() if text.endswith("%") else float(text)
+        except ValueError:
+            raise InvalidInput(f"epsilon must be a number above 0 or a percentage such as 5%, got {text!r}.") from None
+    if epsilon is None:
+        raise InvalidInput("This method needs epsilon, the half-width of the promised interval (--epsilon 0.1, or --epsilon 5%).")
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0.0 < epsilon < math.inf:
+        raise InvalidInput(f"epsilon must be a finite number above 0, got {epsilon!r}.")
+    return float(epsilon)
+
+
+def check_delta(delta: float | None) -> float:
+    """Delta, if it is a probability strictly between 0 and 1."""
+    if delta is None:
+        raise InvalidInput("This method needs delta, the allowed probability of failure (--delta 0.1).")
+    if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0.0 < delta < 1.0:
+        raise InvalidInput(f"delta must be a probability strictly between 0 and 1, got {delta!r}.")
+    return float(delta)
+
+
+def _check_problem(problem: object) -> None:
+    if not isinstance(problem, Problem):
+        raise InvalidInput(f"A problem (MDP, Game, tabular or make) was expected, got {type(problem).__name__}.")
+
+
+def _checked_budget(budget: float) -> int:
+    if isinstance(budget, bool) or not isinstance(budget, int | float) or not 1 <= budget < math.inf:
+        raise InvalidInput(f"budget must be a number of oracle calls of at least 1, got {budget!r}.")
+    return int(budget)
+
+
+def _afford(problem: Problem, schedule: Schedule, budget: int) -> None:
+    """Refuse a plan that cannot be paid, with its price and what can be paid instead."""
+    if schedule.num_calls <= budget:
+        return
+    from smoothcruiser.schedule.offers import offers
+
+    choices = offers(problem.facts, schedule, budget)
+    listed = "".join(f"\n  - {offer}" for offer in choices)
+    raise Unpayable(
+        f"This promise costs {_short(schedule.num_calls)} oracle calls, above the budget of {_short(budget)} (--budget). "
+        f"What can be paid:{listed}"
+    )
+
+
+def _short(count: int) -> str:
+    if count < 10**12:
+        return f"{count:,}"
+    digits = str(count)
+    return f"{digits[0]}.{digits[1:3]}e{len(digits) - 1}"
+
+
+# --- running -----------------------------------------------------------------------------------------------------------------
+
+
+def _run(
+    problem: Problem,
+    schedule: Schedule,
+    state: Any,
+    seed: int,
+    executor: str | None,
+    workers: int | None,
+    seconds: float | None,
+    progress: Callable[[Any], object] | None,
+    shards: int | None,
+    notes: tuple[str, ...],
+) -> Estimate:
+    from dataclasses import replace
+
+    from smoothcruiser.execute.answer import assemble, legal_at_root
+    from smoothcruiser.execute.engines import make_engine
+    from smoothcruiser.execute.run import run
+    from smoothcruiser.execute.shards import cut
+    from smoothcruiser.execute.stopping import stopping_rule
+
+    actions = legal_at_root(problem, state) if schedule.root.target == "q_values" else [0]
+    rule = stopping_rule(schedule)
+    engine = make_engine(executor, problem, schedule, state, center=rule.center)
+    outcome = run(
+        engine, schedule, cut(schedule, shards=shards), actions,
+        seed=seed, workers=workers, enough=rule.enough, progress=progress, seconds=seconds,
+    )  # fmt: skip
+    estimate = assemble(problem, schedule, state, outcome, engine, seed=seed, radius=rule.radius(outcome), bound=rule.bound(outcome))
+    return replace(estimate, notes=(*notes, *estimate.notes))
+
+
+def _exact(problem: Problem, state: Any, notes: tuple[str, ...]) -> Estimate:
+    begin = time.perf_counter()
+    solution = solve(problem)
+    mover = problem.mover(state)
+    value, bound = float(solution.values[state]), float(solution.residual_bound)
+    q_values = tuple(float(q) for q in solution.q_values[state])
+    policy = tuple(float(p) for p in solution.policy[state])
+    certificate = Certificate(
+        kind="exact",
+        interval=(value - bound, value + bound),
+        q_intervals=tuple((q - bound, q + bound) for q in q_values),
+        confidence=1.0,
+        bound=f"residual of {solution.method}",
+        assumptions=("the tables are the model",),
+        best_actions=None,
+    )
+    return Estimate(
+        value=value, interval=certificate.interval, q_values=q_values, policy=policy, action=best_action(policy, q_values, mover),
+        num_calls=0, epsilon=bound, delta=0.0, method="exact", certificate=certificate, seconds=time.perf_counter() - begin,
+        compile_seconds=0.0, problem=problem.name, state=state, notes=notes,
+    )  # fmt: skip
+
+
+def _certified(
+    problem: Problem,
+    state: Any,
+    epsilon: float | str | None,
+    delta: float | None,
+    target: Target,
+    seed: int,
+    budget: int | None,
+    paid: int,
+    seconds: float | None,
+    progress: Callable[[Any], object] | None,
+    notes: tuple[str, ...],
+) -> Estimate:
+    from dataclasses import replace
+
+    from smoothcruiser.search.certified import Certified
+
+    width = None if epsilon is None else parse_epsilon(epsilon, problem.facts)
+    if width is None and budget is None and seconds is None:
+        raise InvalidInput("certified search needs epsilon to stop at a promise, or budget or seconds to stop at a price.")
+    memory = Certified(problem, delta=check_delta(delta), seed=seed)
+    estimate = memory.query(state, epsilon=width, budget=paid, seconds=seconds, target=target, callback=progress)
+    return replace(estimate, notes=(*notes, *estimate.notes))
