@@ -182,8 +182,8 @@ def _check_failure(schedule: Schedule) -> None:
     assert schedule.delta_prime is not None
     failure = Fraction(schedule.delta_prime) * (1 + schedule.num_calls)
     if not (0.0 < schedule.delta < 1.0 and failure <= Fraction(schedule.delta) * (1 + Fraction(ROUNDING))):
-        shown = f"{float(failure):.6g}" if failure < 10**9 else f"10^{math.log10(failure.numerator) - math.log10(failure.denominator):.1f}"
+        shown = f"{float(failure):.9g}" if failure < 10**9 else f"10^{math.log10(failure.numerator) - math.log10(failure.denominator):.1f}"
         raise BrokenPromise(
-            f"The table may fail with probability delta' (1 + num_calls) = {shown}, above the promised delta {schedule.delta:.6g}: "
+            f"The table may fail with probability delta' (1 + num_calls) = {shown}, above the promised delta {schedule.delta:.9g}: "
             f"level {schedule.root.child} and those below make too many calls for delta' = {schedule.delta_prime:.6g}."
         )

@@ -1,0 +1,287 @@
+"""Paper-mode schedules: the exact tables, their promises, and a verifier that notices every way of breaking them."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from smoothcruiser.errors import BrokenPromise, InvalidInput, Unpayable
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.operators import KL, CustomOperator, Entropy, Max, Sparsemax, SquareRoot
+from smoothcruiser.schedule.paper import paper_schedule, sparse_sampling_schedule
+from smoothcruiser.schedule.schedule import Kind, Level
+from smoothcruiser.theory import paper
+from smoothcruiser.theory.paper import Setting
+
+
+def mdp(gamma, temperature, num_actions=2, **more):
+    return Facts(num_actions, num_actions, gamma, Entropy(temperature), more.pop("reward_range", (0.0, 1.0)), **more)
+
+
+def hand_facts():
+    """The hand example of tests/unit/test_paper_theory.py: gamma = 1/4, K = 2, L = 1/8, M = F(0) = 1."""
+    operator = CustomOperator(lambda q: 1.0 + 0.5 * (q[0] + q[1]), lambda q: [0.5, 0.5], smooth=0.125, sums_to_one=True)
+    return Facts(2, 2, 0.25, operator, (0.0, 1.0))
+
+
+def tight_schedule():
+    """A table without slack: kappa = gamma V_max and the root's child just below kappa, so every chain ends a hair above V_max.
+
+    kappa/V_max = (1-sqrt g)(1-g) lambda / (K (1 + lambda log K)) = g is solved by this lambda.
+    """
+    gamma = 0.2
+    temperature = 2.0 * gamma / ((1.0 - math.sqrt(gamma)) * (1.0 - gamma) - 2.0 * gamma * math.log(2.0))
+    facts = mdp(gamma, temperature * (1.0 + 1e-5))
+    epsilon = paper.kappa(Setting.of(facts)) * math.sqrt(gamma) * (1.0 - 1e-6)
+    return paper_schedule(facts, epsilon=epsilon, delta=0.1)
+
+
+def deep_schedule():
+    return paper_schedule(mdp(0.2, 10.0), epsilon=0.0625, delta=0.1)
+
+
+def with_level(schedule, index, **changes):
+    levels = list(schedule.levels)
+    levels[index] = replace(levels[index], **changes)
+    return replace(schedule, levels=tuple(levels))
+
+
+# --- tables ------------------------------------------------------------------------------------------------------------------
+
+
+def test_table_by_hand():
+    schedule = paper_schedule(hand_facts(), epsilon=0.5, delta_prime=4.0 * math.exp(-2.0))
+    assert schedule.levels == (Level(Kind.CONSTANT), Level(Kind.PLUGIN, 456, 0), Level(Kind.ROLLOUT, 911, 0, 1))
+    assert (schedule.root.samples, schedule.root.child, schedule.root.target, schedule.root.bound) == (7282, 2, "q_values", "paper")
+    assert schedule.num_calls == 2 * 7282 * 2736
+    assert schedule.delta == 1.0  # no promise: delta' times the calls is far above 1
+    assert schedule.clip == pytest.approx((1.0 / 3.0, 5.0 / 3.0))  # r + gamma [1, 2]/(1-gamma)
+
+
+@pytest.mark.parametrize(
+    ("gamma", "temperature", "epsilon", "delta_prime", "calls"), [(0.2, 1.0, 0.9, 0.1, 2_828_268), (0.2, 0.5, 0.8, 0.05, 3_572)]
+)
+def test_the_counts_of_the_issue(gamma, temperature, epsilon, delta_prime, calls):
+    assert paper_schedule(mdp(gamma, temperature), epsilon=epsilon, delta_prime=delta_prime).num_calls == calls
+
+
+def test_rollout_tables_share_rows_between_near_identical_accuracies():
+    """kappa/eps = sqrt(gamma)^-8: continuations and queries of queries fall on common accuracies; each row appears once."""
+    gamma = 0.2
+    facts = mdp(gamma, 10.0)
+    schedule = paper_schedule(facts, epsilon=paper.kappa(Setting.of(facts)) * math.sqrt(gamma) ** 8, delta_prime=0.1)
+    rows = [(level.kind, level.samples, level.query, level.continuation) for level in schedule.levels]
+    assert len(rows) == len(set(rows))
+    # units of log_{1/sqrt(gamma)} from kappa: -7...-1 and their queries x/2+1, again and again, V_max is at 1.6
+    units, todo = set(), [-7.0]
+    while todo:
+        x = todo.pop()
+        if x < 1.6 and x not in units:
+            units.add(x)
+            todo += [x + 1.0] if x >= 0.0 else [x + 1.0, x / 2.0 + 1.0]
+    assert len(rows) == 1 + len(units)
+
+
+@pytest.mark.parametrize("operator", [Entropy(1.0), KL(1.0), Sparsemax(1.0), SquareRoot(1.0), Max()], ids=lambda o: o.name)
+@pytest.mark.parametrize("game", [False, True])
+def test_price_equals_the_recurrence_for_every_operator(operator, game):
+    facts = Facts(3, 3, 0.3, operator, (-1.0, 2.0), game=game, alternating=game)
+    schedule = paper_schedule(facts, epsilon=0.4, delta=0.05)
+    assert schedule.num_calls == paper.oracle_calls(Setting.of(facts), 0.4, schedule.delta_prime).exact
+    assert schedule.delta == 0.05
+    assert all(level.kind != Kind.ROLLOUT for level in schedule.levels) or operator.name != "max"
+
+
+def test_a_given_delta_prime_states_the_delta_it_keeps():
+    schedule = paper_schedule(mdp(0.2, 0.5), epsilon=0.8, delta_prime=1e-6)
+    assert schedule.delta == pytest.approx(1e-6 * (1 + schedule.num_calls), rel=1e-12)
+
+
+def test_sparse_sampling_is_the_table_with_kappa_zero():
+    facts = mdp(0.2, 10.0)
+    schedule = sparse_sampling_schedule(facts, epsilon=0.5, delta=0.1)
+    assert {level.kind for level in schedule.levels} == {Kind.CONSTANT, Kind.PLUGIN}
+    flat = paper.sparse_sampling(Setting.of(facts))
+    assert schedule.num_calls == paper.oracle_calls(flat, 0.5, schedule.delta_prime).exact
+    assert schedule.num_calls > paper_schedule(facts, epsilon=0.5, delta=0.1).num_calls
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 7, 50])
+def test_a_horizon_bounds_the_depth(horizon):
+    schedule = paper_schedule(mdp(0.5, 1.0, horizon=horizon), epsilon=0.3, delta=0.1)
+    unbounded = paper_schedule(mdp(0.5, 1.0), epsilon=0.3, delta=0.1)
+    assert schedule.depth == min(horizon, unbounded.depth)
+    assert schedule.num_calls == paper.oracle_calls(Setting.of(schedule.facts), 0.3, schedule.delta_prime, horizon).exact
+    assert schedule.num_calls <= unbounded.num_calls
+
+
+# --- the box -----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_box_holds_negative_values_of_games():
+    """Zero rewards, alternating turns: a min state has V = -M/(1+gamma), so Q = -gamma M/(1+gamma) at a max state; printed box: [0, .]."""
+    facts = mdp(0.5, 1.0, reward_range=(0.0, 0.0), game=True, alternating=True)
+    schedule = paper_schedule(facts, epsilon=0.5, delta=0.1)
+    worst = 0.5 * math.log(2.0) / 1.5
+    assert schedule.clip == pytest.approx((-worst, worst))
+    with pytest.raises(BrokenPromise, match="cuts off action values"):
+        replace(schedule, clip=(0.0, math.log(2.0) / 0.5))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        mdp(0.5, 1.0, reward_range=(-3.0, -1.0)),
+        mdp(0.5, 1.0, terminals=True, reward_range=(1.0, 2.0)),
+        mdp(0.5, 1.0, game=True, reward_range=(-1.0, 0.5)),
+        mdp(0.5, 1.0, game=True, alternating=True, horizon=4),
+        mdp(0.5, 1.0, horizon=3, reward_range=(1.0, 2.0)),
+    ],
+)
+def test_the_box_holds_every_stage_and_cannot_shrink(facts):
+    schedule = paper_schedule(facts, epsilon=0.6, delta=0.1)
+    low, high = schedule.clip
+    for stage in [None] if facts.horizon is None else range(1, facts.horizon + 1):
+        for player in (1, 2) if facts.game else (1,):
+            inner = facts.q_bounds(player, stage)
+            assert low <= inner[0] <= inner[1] <= high
+    for box in ((low + 1e-3, high), (low, high - 1e-3), (low, paper.value_bound(Setting.of(facts)) + 1e-3), None):
+        with pytest.raises(BrokenPromise):
+            replace(schedule, clip=box)
+
+
+# --- mutations ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_tight_table_has_every_kind_and_passes():
+    schedule = tight_schedule()
+    assert [level.kind for level in schedule.levels].count(Kind.ROLLOUT) == 1
+    assert [level.kind for level in schedule.levels].count(Kind.PLUGIN) >= 2
+
+
+def test_halving_the_samples_of_any_level_or_of_the_root_breaks_the_promise():
+    schedule = tight_schedule()
+    for index, level in enumerate(schedule.levels):
+        if level.kind != Kind.CONSTANT:
+            with pytest.raises(BrokenPromise, match="above the promised epsilon"):
+                with_level(schedule, index, samples=level.samples // 2)
+            with_level(schedule, index, samples=level.samples)  # the same table unchanged passes
+    with pytest.raises(BrokenPromise, match="above the promised epsilon"):
+        replace(schedule, root=replace(schedule.root, samples=schedule.root.samples // 2))
+
+
+def test_in_a_deep_table_halving_is_noticed_down_the_chain_and_one_draw_everywhere():
+    """With slack at the leaves (V_max below the last rung) a halved leaf may pass, honestly; one draw alone never does."""
+    schedule = deep_schedule()
+    top = schedule.root.child
+    with pytest.raises(BrokenPromise):
+        with_level(schedule, top, samples=schedule.levels[top].samples // 2)
+    for index, level in enumerate(schedule.levels):
+        if level.kind != Kind.CONSTANT:
+            with pytest.raises(BrokenPromise):
+                with_level(schedule, index, samples=1)
+
+
+def test_swapping_query_and_continuation_breaks_the_promise():
+    schedule = deep_schedule()
+    rollouts = [i for i, level in enumerate(schedule.levels) if level.kind == Kind.ROLLOUT]
+    assert len(rollouts) == 6
+    for index in rollouts:
+        level = schedule.levels[index]
+        with pytest.raises(BrokenPromise):  # the accuracy (near the root), or the calls and with them delta (near the leaves)
+            with_level(schedule, index, query=level.continuation, continuation=level.query)
+
+
+def test_promising_more_breaks_the_promise():
+    schedule = tight_schedule()
+    with pytest.raises(BrokenPromise, match="above the promised epsilon"):
+        replace(schedule, epsilon=0.999 * schedule.epsilon)
+    with pytest.raises(BrokenPromise, match="above the promised delta"):
+        replace(schedule, delta=0.999 * schedule.delta)
+    with pytest.raises(BrokenPromise):
+        replace(schedule, delta_prime=2.0 * schedule.delta_prime)
+    with pytest.raises(BrokenPromise):  # fewer misses, but each Q-hat is too coarse for it
+        replace(schedule, delta_prime=0.5 * schedule.delta_prime)
+    replace(schedule, epsilon=2.0 * schedule.epsilon, delta=0.5)  # a table that keeps more passes
+
+
+def test_a_short_cut_to_the_constant_breaks_the_promise():
+    schedule = tight_schedule()
+    for index, level in enumerate(schedule.levels):
+        if level.kind == Kind.PLUGIN and level.query != 0:
+            with pytest.raises(BrokenPromise):
+                with_level(schedule, index, query=0)
+
+
+def test_what_the_paper_does_not_have_is_refused():
+    schedule = tight_schedule()
+    root = schedule.root
+    with pytest.raises(BrokenPromise, match="not part of the paper"):
+        with_level(schedule, len(schedule.levels) - 1, kind=Kind.BLIND)
+    with pytest.raises(BrokenPromise, match="not part of the paper"):
+        with_level(schedule, 0, shift=0.1)
+    with pytest.raises(BrokenPromise, match="beyond C_gamma"):
+        with_level(schedule, 0, constant=1e9)
+    for changes in ({"target": "value"}, {"bound": "hoeffding"}, {"looks": (10,)}, {"adaptive_delta": 0.01}):
+        with pytest.raises(BrokenPromise, match="fixed number"):
+            replace(schedule, root=replace(root, **changes))
+    with pytest.raises(BrokenPromise, match="not smooth"):
+        replace(schedule, facts=replace(schedule.facts, operator=Max()), clip=(0.0, 1.25))
+
+
+def test_a_level_beyond_the_horizon_is_refused():
+    """A table for 7 steps run with 2: its plug-ins would sample after the end."""
+    schedule = paper_schedule(mdp(0.5, 1.0, horizon=7), epsilon=0.3, delta=0.1)
+    with pytest.raises(BrokenPromise, match="no steps left"):
+        replace(schedule, facts=replace(schedule.facts, horizon=2), clip=(0.0, 3.0))
+
+
+def test_the_constant_is_exact_only_at_the_end():
+    """The table for 2 steps is not enough for 3: its constant then stands for one more step."""
+    schedule = paper_schedule(mdp(0.5, 1.0, horizon=2), epsilon=0.3, delta=0.1)
+    with pytest.raises(BrokenPromise, match="above the promised epsilon"):
+        replace(schedule, facts=replace(schedule.facts, horizon=3), clip=(0.0, 3.0))
+
+
+# --- refusals ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("facts", "promise"),
+    [
+        (mdp(1.0, 1.0, horizon=3), {"epsilon": 0.1, "delta": 0.1}),
+        (Facts(1, 1, 0.2, Max(), (0.0, 1.0)), {"epsilon": 0.1, "delta": 0.1}),
+        (mdp(0.2, 1.0), {"epsilon": 0.0, "delta": 0.1}),
+        (mdp(0.2, 1.0), {"epsilon": math.nan, "delta": 0.1}),
+        (mdp(0.2, 1.0), {"epsilon": math.inf, "delta": 0.1}),
+        (mdp(0.2, 1.0), {"epsilon": 0.1}),
+        (mdp(0.2, 1.0), {"epsilon": 0.1, "delta": 0.1, "delta_prime": 0.1}),
+        (mdp(0.2, 1.0), {"epsilon": 0.1, "delta": 1.0}),
+        (mdp(0.2, 1.0), {"epsilon": 0.1, "delta_prime": 0.0}),
+    ],
+)
+def test_bad_input_is_refused(facts, promise):
+    with pytest.raises(InvalidInput):
+        paper_schedule(facts, **promise)
+
+
+@pytest.mark.parametrize(
+    ("facts", "promise"),
+    [
+        (mdp(0.9, 50.0, 4), {"epsilon": 0.5, "delta": 0.1}),  # delta' below the floats
+        (mdp(0.999, 1.0), {"epsilon": 50.0, "delta_prime": 0.1}),  # 114,448 digits
+        (mdp(0.999, 1.0), {"epsilon": 1e-6, "delta_prime": 0.1}),  # more than 10^4 levels
+        (mdp(1.0 - 1e-12, 1.0), {"epsilon": 50.0, "delta": 0.1}),
+        (mdp(0.99, 1.0, game=True, alternating=True, horizon=10_000), {"epsilon": 0.3, "delta_prime": 0.1}),
+    ],
+)
+def test_a_table_too_large_to_make_is_refused_with_its_price(facts, promise):
+    with pytest.raises(Unpayable, match=r"10\^[0-9.e+]+ oracle calls.*smoothcruiser"):
+        paper_schedule(facts, **promise)
+
+
+def test_a_long_horizon_has_a_box_without_a_hull_of_every_stage():
+    schedule = paper_schedule(mdp(0.95, 5.0, horizon=90, reward_range=(0.0, 1.0)), epsilon=0.2, delta_prime=0.1)
+    assert schedule.depth > 64
+    top = paper.value_bound(Setting.of(schedule.facts))
+    assert schedule.clip == (-top, top)
