@@ -8,7 +8,7 @@ import pytest
 from smoothcruiser.errors import BrokenPromise, InvalidInput, Unpayable
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.operators import KL, CustomOperator, Entropy, Max, Sparsemax, SquareRoot
-from smoothcruiser.schedule.paper import paper_schedule, sparse_sampling_schedule
+from smoothcruiser.schedule.paper import paper_schedule, paper_sparse_sampling
 from smoothcruiser.schedule.schedule import Kind, Level
 from smoothcruiser.theory import paper
 from smoothcruiser.theory.paper import Setting
@@ -99,7 +99,7 @@ def test_a_given_delta_prime_states_the_delta_it_keeps():
 
 def test_sparse_sampling_is_the_table_with_kappa_zero():
     facts = mdp(0.2, 10.0)
-    schedule = sparse_sampling_schedule(facts, epsilon=0.5, delta=0.1)
+    schedule = paper_sparse_sampling(facts, epsilon=0.5, delta=0.1)
     assert {level.kind for level in schedule.levels} == {Kind.CONSTANT, Kind.PLUGIN}
     flat = paper.sparse_sampling(Setting.of(facts))
     assert schedule.num_calls == paper.oracle_calls(flat, 0.5, schedule.delta_prime).exact

@@ -63,9 +63,9 @@ def paper_schedule(facts: Facts, *, epsilon: float, delta: float | None = None, 
     return _fill("paper", facts, setting, epsilon, delta, delta_prime)
 
 
-def sparse_sampling_schedule(facts: Facts, *, epsilon: float, delta: float | None = None, delta_prime: float | None = None) -> Schedule:
+def paper_sparse_sampling(facts: Facts, *, epsilon: float, delta: float | None = None, delta_prime: float | None = None) -> Schedule:
     """Sparse sampling (Kearns et al.) with the paper's constants: the same table with kappa = 0, so every level is a plug-in."""
-    return _fill("sparse-sampling", facts, sparse_sampling(Setting.of(facts)), epsilon, delta, delta_prime)
+    return _fill("paper-sparse-sampling", facts, sparse_sampling(Setting.of(facts)), epsilon, delta, delta_prime)
 
 
 def _fill(method: str, facts: Facts, setting: Setting, epsilon: float, delta: float | None, given: float | None) -> Schedule:
