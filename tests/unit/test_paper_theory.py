@@ -161,6 +161,13 @@ def test_theorem_1_counts_too_few():
     assert paper.failure_probability(delta_prime, true) > delta
 
 
+def test_theorem_1_as_printed_is_exceeded():
+    """Both faults together, the count and Lemma 1: Alg. 1 makes more than ten times the calls of the printed bound."""
+    setting = Setting.entropy(0.8, 0.1, 5)
+    eps = paper.kappa(setting) * math.sqrt(0.8) ** 7.2
+    assert paper.oracle_calls(setting, eps, 0.1).log10 > paper.theorem_1_log10(setting, eps, 0.1) + 1.0
+
+
 @pytest.mark.parametrize(("gamma", "temperature", "K"), [(0.2, 10.0, 2), (0.5, 1.0, 2), (0.0, 1.0, 3), (0.3, 0.01, 1), (0.5, 10.0, 4)])
 @pytest.mark.parametrize("delta", [0.5, 0.1, 1e-8])
 def test_delta_prime_keeps_delta_and_is_the_largest(gamma, temperature, K, delta):
