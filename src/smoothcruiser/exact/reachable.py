@@ -1,0 +1,98 @@
+"""The known model of a problem: its tables, or the graph explored from ``outcomes``.
+
+``outcomes(state, action) -> [(probability, reward, next_state)]`` with hashable states: walk from ``initial_state``, number the
+states in the order they are met, and write compressed rows. Illegal actions and terminal states get empty rows. This file decides
+nothing about values, and leaves out graphs too large for Python loops.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE, Tables
+
+MOST_STATES = 200_000  # about ten seconds of Python with a handful of outcomes a pair
+
+
+def known_model(problem: Problem) -> tuple[Tables, tuple[Any, ...] | None]:
+    """The tables of ``problem``, and the states their rows stand for (None where states are numbers already)."""
+    if problem.tables is not None:
+        return problem.tables, None
+    if problem.outcomes is None:
+        raise InvalidInput(
+            "An exact solution needs the model: build the problem with tabular(), or give outcomes=, a function of (state, action) "
+            "that lists (probability, reward, next_state)."
+        )
+    return explore(problem)
+
+
+def explore(problem: Problem, *, most_states: int = MOST_STATES) -> tuple[Tables, tuple[Any, ...]]:
+    """Tables of the states reachable from ``initial_state``, and those states in row order."""
+    if problem.terminal is True:
+        raise InvalidInput("outcomes= cannot say where an episode ends; give terminal= as a function of the state instead of True.")
+    states = [problem.start()]
+    number = {_hashable(states[0]): 0}
+    counts: list[int] = []
+    target: list[int] = []
+    prob: list[float] = []
+    paid: list[float] = []
+    player: list[int] = []
+    terminal: list[bool] = []
+    legal: list[list[bool]] = []
+    for state in states:  # grows while we walk: first met, first expanded
+        over = problem.is_terminal(state)
+        allowed = set() if over else set(problem.legal_actions(state))
+        terminal.append(over)
+        player.append(1 if over else problem.mover(state))
+        legal.append([a in allowed for a in range(problem.num_actions)])
+        for action in range(problem.num_actions):
+            found = _outcomes(problem, state, action) if action in allowed else []
+            counts.append(len(found))
+            for p, reward, following in found:
+                if _hashable(following) not in number:
+                    if len(states) >= most_states:
+                        raise InvalidInput(f"More than {most_states} states can be reached: too many for exact; use a sampling method.")
+                    number[following] = len(states)
+                    states.append(following)
+                target.append(number[following])
+                prob.append(p)
+                paid.append(reward)
+    tables = Tables(
+        start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        next_state=np.array(target, dtype=np.int64),
+        prob=np.array(prob, dtype=np.float64),
+        reward=np.array(paid, dtype=np.float64),
+        player=np.array(player, dtype=np.int8),
+        terminal=np.array(terminal, dtype=np.bool_),
+        legal=np.array(legal, dtype=np.bool_),
+    )
+    return tables, tuple(states)
+
+
+def _hashable(state: Any) -> Any:
+    try:
+        hash(state)
+    except TypeError:
+        raise InvalidInput(f"outcomes= needs hashable states to recognize them, got {type(state).__name__}; use a tuple.") from None
+    return state
+
+
+def _outcomes(problem: Problem, state: Any, action: int) -> list[tuple[float, float, Any]]:
+    """The outcomes of one pair, checked and normalized."""
+    assert problem.outcomes is not None
+    where = f"outcomes({state!r}, {action})"
+    try:
+        found = [(float(p), float(r), z) for p, r, z in problem.outcomes(state, action)]
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{where} must list (probability, reward, next_state): {error}.") from error
+    total = math.fsum(p for p, _, _ in found)
+    if not all(p >= 0.0 for p, _, _ in found) or not abs(total - 1.0) <= ROW_SUM_TOLERANCE:
+        raise InvalidInput(f"{where} must hold probabilities that sum to 1, got {[p for p, _, _ in found]}.")
+    if not all(math.isfinite(r) for _, r, _ in found):
+        raise InvalidInput(f"{where} must hold finite rewards, got {[r for _, r, _ in found]}.")
+    return [(p / total, r, z) for p, r, z in found if p > 0.0]
