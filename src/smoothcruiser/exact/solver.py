@@ -174,7 +174,7 @@ class _Search:
         """Eta: no computed sweep is further than this from TV where no value exceeds ``top``. Derivation, in units of 2**-53:
 
         Action values, relative to Q = max |r| + gamma top, for n successors: n + 2 for the normalization of the stored rows (we solve
-        the problem whose rows sum to 1), n + 1 for the mean reward, n/4 + 4 for four running sums, 2 for the last two operations.
+        the problem whose rows sum to 1), n + 1 for the mean reward, n + 1 for the mean of V (in any order), 2 for the last two operations.
         Operators, k actions (F is 1-Lipschitz): shifts and quotients by lambda 4 span(q) <= 8 Q; sums of k exponentials and
         logarithms lambda (k + 8 + log k); sparsemax's threshold is k + 3 off and costs lambda k times that, its sums lambda (2k + 8);
         the square root's dual form is of second order in its level, its sum costs lambda k sqrt k. All are below lambda (2k^2 + 16).
@@ -182,7 +182,7 @@ class _Search:
         """
         k = len(self.model.weights)
         size = self.model.reward_top + self.model.discount * top
-        return UNIT * (size * (2.25 * self.longest + 17.0) + self.strength * (2.0 * k * k + 16.0))
+        return UNIT * (size * (3.0 * self.longest + 14.0) + self.strength * (2.0 * k * k + 16.0))
 
     def remaining(self) -> int:
         """Passes that may still be made."""
@@ -262,8 +262,7 @@ def _improve(search: _Search, point: _Point, method: str, budget: int, aim: floa
     reads = len(m.prob) * (float(np.count_nonzero(policy)) / max(1.0, float(np.count_nonzero(m.live))))
     direct = method == "policy-iteration" or (method == "auto" and budget * reads > num_states**3 / 15)
     if direct and num_states <= LARGEST_SOLVE:
-        matrix = np.empty((num_states, num_states))
-        search.kernels.matrix(m, policy, matrix)
+        matrix = search.kernels.matrix(m, policy)
         return np.asarray(np.linalg.solve(matrix, income), dtype=np.float64), "policy-iteration"
     target = 2.0 * aim * (1.0 - m.discount) / max(m.discount, 0.5)  # the width at which the bound is at the aim
     if method == "policy-iteration":
@@ -271,7 +270,7 @@ def _improve(search: _Search, point: _Point, method: str, budget: int, aim: floa
     else:
         most, enough = min(budget, search.remaining()), max(0.25 * target, FORCING * point.width)
     x = point.w.copy()
-    search.sweeps += search.kernels.evaluate(m, policy, income, x, np.empty(num_states), most, enough)
+    search.sweeps += search.kernels.evaluate(m, policy, income, x, most, enough)
     return x, "policy-iteration" if method == "policy-iteration" else "modified-policy-iteration"
 
 
