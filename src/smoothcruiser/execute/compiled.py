@@ -217,12 +217,13 @@ def _operator_parts(custom: CustomOperator | None) -> dict[str, Any]:
             return float(value_function(q))
 
         @njit
-        def gradient(code: int, q: Any, w: Any, t: float, out: Any) -> None:
+        def both(code: int, q: Any, w: Any, t: float, out: Any) -> Any:
             slopes = gradient_function(q)
             for a in range(len(q)):
                 out[a] = slopes[a]
+            return float(value_function(q))
 
-        _machines[custom] = {"VALUE": value, "GRADIENT": gradient}
+        _machines[custom] = {"VALUE": value, "BOTH": both}
     return dict(_machines[custom])
 
 

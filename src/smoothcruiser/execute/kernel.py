@@ -26,10 +26,10 @@ from smoothcruiser.problem.operators import (
     KL_PRIOR,
     SPARSEMAX,
     SQUARE_ROOT,
-    builtin_gradient,
+    builtin_both,
     builtin_value,
 )
-from smoothcruiser.problem.tabular import SamplingTables, tabular_legal, tabular_player, tabular_step, tabular_terminal
+from smoothcruiser.problem.tabular_kernel import tabular_legal, tabular_player, tabular_step, tabular_terminal
 
 CONSTANT, PLUGIN, ROLLOUT, BLIND = range(4)  # schedule.Kind, as plain numbers for the compiler
 ENTER, DRAW, FINISH, RETURN = range(4)
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
     game: bool
 
 
-def transition(data: SamplingTables, state: int, action: int, rng: Any) -> tuple[float, int, bool]:
+def transition(data: Any, state: int, action: int, rng: Any) -> Any:
     """The tabular step with the flag every step has inside the engine."""
     reward, after = tabular_step(data, state, action, rng)
     return reward, after, False
@@ -93,47 +93,58 @@ def keep(stack: Any, i: int, state: Any) -> Any:
 STEP, LEGAL, TERMINAL, PLAYER = transition, tabular_legal, tabular_terminal, tabular_player
 ALLOCATE, LOAD, STORE, KEEP = allocate, load, store, keep
 VALUE: Any = builtin_value
-GRADIENT: Any = builtin_gradient
+BOTH: Any = builtin_both
 
 
-def leaf_total(plan: Plan, data: Any, state: Any, action: int, count: int, row: int, rng: Any) -> tuple[float, int]:
-    """Sum of ``count`` backups r + gamma * constant of one action, and how it ended."""
+def pick(g: Any, size: int, rng: Any) -> tuple[int, float]:
+    """A slot drawn in proportion to the gradient by one uniform and a running sum, and the gradient's norm."""
+    norm = 0.0
+    for j in range(size):
+        norm += g[j]
+    u = rng.random() * norm
+    running = 0.0
+    slot = 0
+    for j in range(size):
+        if g[j] > 0.0:
+            slot = j
+            running += g[j]
+            if u < running:
+                break
+    return slot, norm
+
+
+def leaf_total(data: Any, state: Any, action: int, count: int, tail: float, low: float, high: float, rng: Any) -> tuple[float, int]:
+    """Sum of ``count`` backups reward + ``tail`` of one action, and how it ended: the loop that most calls are made in."""
     total = 0.0
-    constant = plan.constant[row]
-    shift = plan.shift[row]
-    sided = plan.game and shift != 0.0
-    if not sided:
-        tail = plan.discount * (constant + shift if shift != 0.0 else constant)
-        if not plan.ends:
-            low, high = plan.low, plan.high
-            for _ in range(count):
-                reward, _after, over = STEP(data, state, action, rng)
-                if not (low <= reward <= high):
-                    return total, BAD_REWARD
-                if over:
-                    return total, UNDECLARED_END
-                total += reward + tail
-            return total, DONE
-        for _ in range(count):
-            reward, after, over = STEP(data, state, action, rng)
-            if not (plan.low <= reward <= plan.high):
-                return total, BAD_REWARD
-            if over or TERMINAL(data, after):
-                total += reward
-            else:
-                total += reward + tail
-        return total, DONE
+    for _ in range(count):
+        reward, _after, over = STEP(data, state, action, rng)
+        if not (low <= reward <= high):
+            return total, BAD_REWARD
+        if over:
+            return total, UNDECLARED_END
+        total += reward + tail
+    return total, DONE
+
+
+def careful_leaf_total(
+    data: Any, state: Any, action: int, count: int, constant: float, shift: float, discount: float, low: float, high: float,
+    ends: bool, game: bool, rng: Any,
+) -> tuple[float, int]:  # fmt: skip
+    """The same where the next state matters: it may be terminal, or its mover may set the sign of the shift."""
+    total = 0.0
     for _ in range(count):
         reward, after, over = STEP(data, state, action, rng)
-        if not (plan.low <= reward <= plan.high):
+        if not (low <= reward <= high):
             return total, BAD_REWARD
-        if over and not plan.ends:
+        if over and not ends:
             return total, UNDECLARED_END
-        if plan.ends and (over or TERMINAL(data, after)):
+        if ends and (over or TERMINAL(data, after)):
             total += reward
         else:
-            sign = 1.0 if PLAYER(data, after) == 1 else -1.0
-            total += reward + plan.discount * (constant + sign * shift)
+            value = constant
+            if shift != 0.0:
+                value += (1.0 if not game or PLAYER(data, after) == 1 else -1.0) * shift
+            total += reward + discount * value
     return total, DONE
 
 
@@ -141,8 +152,13 @@ def run_shard(
     plan: Plan, data: Any, root_state: Any, action: int, count: int, center: float, rng: Any, stop: NDArray[np.uint8]
 ) -> tuple[int, int, float, float]:
     """(how it ended, oracle calls, sum of the root draws, sum of their squared distances to ``center``); action -1 draws X itself."""
-    K, discount, unit = plan.num_actions, plan.discount, plan.unit
+    # Arrays and numbers out of the tuple once: Numba counts a reference each time an array is taken from it.
     kinds, samples, query, continuation = plan.kind, plan.samples, plan.query, plan.continuation
+    constants, shifts, weights, blind_head = plan.constant, plan.shift, plan.weights, plan.blind_head
+    K, discount, unit, low, high = plan.num_actions, plan.discount, plan.unit, plan.low, plan.high
+    clips, clip_low, clip_high = plan.clips, plan.clip_low, plan.clip_high
+    operator, temperature, root_row = plan.operator, plan.temperature, plan.root_row
+    varies, ends, game = plan.varies, plan.ends, plan.game
     rooms = plan.depth + 2
     stack = ALLOCATE(rooms)
     frame_row = np.empty(rooms, np.int64)
@@ -158,12 +174,12 @@ def run_shard(
     q = np.empty((rooms, K))
     x = np.empty(K)
     g = np.empty(K)
-    w = plan.weights.copy()
+    w = weights.copy()
     for i in range(rooms):
         for a in range(K):
             actions[i, a] = a
     zeros = np.zeros(K)
-    uniform_at_zero = plan.operator == ENTROPY or plan.operator == SPARSEMAX or plan.operator == SQUARE_ROOT
+    uniform_at_zero = operator in (ENTROPY, SPARSEMAX, SQUARE_ROOT)
 
     calls = 0
     grand_total = 0.0
@@ -178,7 +194,7 @@ def run_shard(
         phase = ENTER
         v = 0.0
         depth = 1
-        row = plan.root_row
+        row = root_row
         total = 0.0
         weight = 1.0
         sign = 1.0
@@ -186,12 +202,12 @@ def run_shard(
         if action >= 0:
             reward, after, over = STEP(data, state, action, rng)
             calls += 1
-            if not (plan.low <= reward <= plan.high):
+            if not (low <= reward <= high):
                 return BAD_REWARD, calls, grand_total, grand_square
-            if over and not plan.ends:
+            if over and not ends:
                 return UNDECLARED_END, calls, grand_total, grand_square
             root_reward = reward
-            if plan.ends and (over or TERMINAL(data, after)):
+            if ends and (over or TERMINAL(data, after)):
                 grand_total += root_reward
                 distance = root_reward - center
                 grand_square += distance * distance
@@ -201,15 +217,15 @@ def run_shard(
             if phase == ENTER:
                 kind = kinds[row]
                 if kind == CONSTANT:
-                    v = plan.constant[row]
-                    if plan.shift[row] != 0.0:
-                        v += (1.0 if not plan.game or PLAYER(data, state) == 1 else -1.0) * plan.shift[row]
+                    v = constants[row]
+                    if shifts[row] != 0.0:
+                        v += (1.0 if not game or PLAYER(data, state) == 1 else -1.0) * shifts[row]
                     v = total + weight * v
                     phase = RETURN
                 else:
-                    sign = 1.0 if not plan.game or PLAYER(data, state) == 1 else -1.0
+                    sign = 1.0 if not game or PLAYER(data, state) == 1 else -1.0
                     size = K
-                    if plan.varies:
+                    if varies:
                         size = 0
                         for a in range(K):
                             if LEGAL(data, state, a):
@@ -222,33 +238,22 @@ def run_shard(
                         if uniform_at_zero:
                             slot = rng.integers(size)
                         else:
-                            if plan.operator == KL_PRIOR and plan.varies:
+                            if operator == KL_PRIOR and varies:
                                 for j in range(size):
-                                    w[j] = plan.weights[actions[depth, j]]
-                            GRADIENT(plan.operator, zeros[:size], w[:size], plan.temperature, g)
-                            norm = 0.0
-                            for j in range(size):
-                                norm += g[j]
-                            u = rng.random() * norm
-                            running = 0.0
-                            slot = 0
-                            for j in range(size):
-                                if g[j] > 0.0:
-                                    slot = j
-                                    running += g[j]
-                                    if u < running:
-                                        break
+                                    w[j] = weights[actions[depth, j]]
+                            BOTH(operator, zeros[:size], w[:size], temperature, g)
+                            slot, norm = pick(g, size, rng)
                             if unit:
                                 norm = 1.0
-                        head = sign * plan.blind_head[size] + sign * plan.shift[row]
+                        head = sign * blind_head[size] + sign * shifts[row]
                         reward, after, over = STEP(data, state, actions[depth, slot], rng)
                         calls += 1
-                        if not (plan.low <= reward <= plan.high):
+                        if not (low <= reward <= high):
                             return BAD_REWARD, calls, grand_total, grand_square
-                        if over and not plan.ends:
+                        if over and not ends:
                             return UNDECLARED_END, calls, grand_total, grand_square
                         total += weight * (head + norm * reward)
-                        if plan.ends and (over or TERMINAL(data, after)):
+                        if ends and (over or TERMINAL(data, after)):
                             v = total
                             phase = RETURN
                         else:
@@ -258,29 +263,35 @@ def run_shard(
                     else:
                         child = query[row]
                         number = samples[row]
-                        frame_row[depth] = row
-                        frame_size[depth] = size
-                        frame_sign[depth] = sign
-                        frame_total[depth] = total
-                        frame_weight[depth] = weight
                         if kinds[child] == CONSTANT:
+                            constant, shift = constants[child], shifts[child]
+                            simple = not ends and not (game and shift != 0.0)
+                            tail = discount * (constant + shift if shift != 0.0 else constant)
                             for j in range(size):
-                                subtotal, status = leaf_total(plan, data, state, actions[depth, j], number, child, rng)
+                                if simple:
+                                    subtotal, status = leaf_total(data, state, actions[depth, j], number, tail, low, high, rng)
+                                else:
+                                    subtotal, status = careful_leaf_total(
+                                        data, state, actions[depth, j], number, constant, shift, discount, low, high, ends, game, rng
+                                    )
                                 if status != DONE:
                                     return status, calls, grand_total, grand_square
                                 calls += number
                                 mean = subtotal / number
-                                if plan.clips:
-                                    if mean < plan.clip_low:
-                                        mean = plan.clip_low
-                                    if mean > plan.clip_high:
-                                        mean = plan.clip_high
-                                q[depth, j] = mean
-                            if kind == ROLLOUT:
-                                STORE(stack, depth, state)
+                                if clips:
+                                    if mean < clip_low:
+                                        mean = clip_low
+                                    if mean > clip_high:
+                                        mean = clip_high
+                                x[j] = sign * mean
                             phase = FINISH
                         else:
                             STORE(stack, depth, state)
+                            frame_row[depth] = row
+                            frame_size[depth] = size
+                            frame_sign[depth] = sign
+                            frame_total[depth] = total
+                            frame_weight[depth] = weight
                             frame_slot[depth] = 0
                             frame_left[depth] = number
                             frame_sum[depth] = 0.0
@@ -290,14 +301,19 @@ def run_shard(
                 if frame_left[depth] == 0:
                     slot = frame_slot[depth]
                     mean = frame_sum[depth] / samples[row]
-                    if plan.clips:
-                        if mean < plan.clip_low:
-                            mean = plan.clip_low
-                        if mean > plan.clip_high:
-                            mean = plan.clip_high
+                    if clips:
+                        if mean < clip_low:
+                            mean = clip_low
+                        if mean > clip_high:
+                            mean = clip_high
                     q[depth, slot] = mean
                     slot += 1
                     if slot == frame_size[depth]:
+                        size, sign = frame_size[depth], frame_sign[depth]
+                        total, weight = frame_total[depth], frame_weight[depth]
+                        state = LOAD(stack, depth)
+                        for j in range(size):
+                            x[j] = sign * q[depth, j]
                         phase = FINISH
                         continue
                     frame_slot[depth] = slot
@@ -306,11 +322,11 @@ def run_shard(
                 frame_left[depth] -= 1
                 reward, after, over = STEP(data, LOAD(stack, depth), actions[depth, frame_slot[depth]], rng)
                 calls += 1
-                if not (plan.low <= reward <= plan.high):
+                if not (low <= reward <= high):
                     return BAD_REWARD, calls, grand_total, grand_square
-                if over and not plan.ends:
+                if over and not ends:
                     return UNDECLARED_END, calls, grand_total, grand_square
-                if plan.ends and (over or TERMINAL(data, after)):
+                if ends and (over or TERMINAL(data, after)):
                     frame_sum[depth] += reward
                 else:
                     frame_reward[depth] = reward
@@ -320,51 +336,36 @@ def run_shard(
                     weight = 1.0
                     state = KEEP(stack, depth, after)
                     phase = ENTER
-            elif phase == FINISH:
-                row = frame_row[depth]
-                size = frame_size[depth]
-                sign = frame_sign[depth]
-                for j in range(size):
-                    x[j] = sign * q[depth, j]
-                if plan.operator == KL_PRIOR and plan.varies:
+            elif phase == FINISH:  # row, state, size, sign, total, weight and x = sign * Q-hat are those of the node
+                if operator == KL_PRIOR and varies:
                     for j in range(size):
-                        w[j] = plan.weights[actions[depth, j]]
-                value = VALUE(plan.operator, x[:size], w[:size], plan.temperature)
+                        w[j] = weights[actions[depth, j]]
+                # Slices are counted references: only states with fewer actions pay for them.
                 if kinds[row] == PLUGIN:
-                    v = frame_total[depth] + frame_weight[depth] * (sign * value + sign * plan.shift[row])
+                    value = VALUE(operator, x, w, temperature) if size == K else VALUE(operator, x[:size], w[:size], temperature)
+                    v = total + weight * (sign * value + sign * shifts[row])
                     phase = RETURN
                     continue
-                GRADIENT(plan.operator, x[:size], w[:size], plan.temperature, g)
+                value = BOTH(operator, x, w, temperature, g) if size == K else BOTH(operator, x[:size], w[:size], temperature, g)
                 inner = 0.0
-                norm = 0.0
                 for j in range(size):
                     inner += x[j] * g[j]
-                for j in range(size):
-                    norm += g[j]
-                u = rng.random() * norm
-                running = 0.0
-                slot = 0
-                for j in range(size):
-                    if g[j] > 0.0:
-                        slot = j
-                        running += g[j]
-                        if u < running:
-                            break
+                slot, norm = pick(g, size, rng)
                 if unit:
                     norm = 1.0
-                head = sign * (value - inner) + sign * plan.shift[row]
-                reward, after, over = STEP(data, LOAD(stack, depth), actions[depth, slot], rng)
+                head = sign * (value - inner) + sign * shifts[row]
+                reward, after, over = STEP(data, state, actions[depth, slot], rng)
                 calls += 1
-                if not (plan.low <= reward <= plan.high):
+                if not (low <= reward <= high):
                     return BAD_REWARD, calls, grand_total, grand_square
-                if over and not plan.ends:
+                if over and not ends:
                     return UNDECLARED_END, calls, grand_total, grand_square
-                total = frame_total[depth] + frame_weight[depth] * (head + norm * reward)
-                if plan.ends and (over or TERMINAL(data, after)):
+                total += weight * (head + norm * reward)
+                if ends and (over or TERMINAL(data, after)):
                     v = total
                     phase = RETURN
                 else:
-                    weight = frame_weight[depth] * (discount * norm)
+                    weight *= discount * norm
                     row = continuation[row]
                     state = KEEP(stack, depth, after)
                     phase = ENTER

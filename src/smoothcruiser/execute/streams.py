@@ -1,8 +1,9 @@
 """Random streams: xoshiro256++ with the same bits from Python and from compiled code, at the speed of C.
 
 A stream belongs to a position in the work, never to a moment: ``stream(seed, action, shard)`` seeds it through NumPy's
-``SeedSequence(seed, spawn_key=(action, shard))``, so results do not depend on who runs a shard, or when. The object is a Numba
-structref: inside compiled code its methods inline (about 2 ns a uniform), from Python they call that same compiled code.
+``SeedSequence(seed, spawn_key=(action, shard))``, so results do not depend on who runs a shard, or when. To compiled code a stream
+is the address of its four words, so its methods inline and nothing is reference-counted (about 2 ns a uniform); from Python they
+call that same compiled code.
 
 Methods: ``random()`` on [0, 1) in steps of 2**-53; ``integers(n)`` on 0..n-1 without bias (Lemire's multiply-shift with rejection,
 n below 2**32); ``normal()`` (Marsaglia's polar method, one of its two values is dropped so that no state hides in the stream);
@@ -16,8 +17,16 @@ from typing import Any
 
 import numpy as np
 from numba import njit, types
-from numba.core.extending import overload_method
-from numba.experimental import structref
+from numba.core import cgutils
+from numba.core.extending import (
+    NativeValue,
+    intrinsic,
+    models,
+    overload_method,
+    register_model,
+    typeof_impl,
+    unbox,
+)
 
 U11, U17, U19, U23, U32, U41, U45 = (np.uint64(k) for k in (11, 17, 19, 23, 32, 41, 45))
 LOW32 = np.uint64(0xFFFFFFFF)
@@ -25,57 +34,121 @@ TWO32 = np.uint64(1 << 32)
 STEP53 = 2.0**-53
 
 
-@structref.register
-class StreamType(types.StructRef):  # type: ignore[misc]
-    """The Numba type of a stream: four words of state."""
-
-
-class Stream(structref.StructRefProxy):  # type: ignore[misc]
+class Stream:
     """A stream of random numbers; see the module's head."""
+
+    __slots__ = ("address", "words")
+
+    def __init__(self, words: Any) -> None:
+        self.words = np.array([int(word) for word in words], dtype=np.uint64)  # four words, not all zero
+        self.address = int(self.words.ctypes.data)
 
     def random(self) -> float:
         """A uniform number in [0, 1)."""
-        return float(_random(self))
+        return _random(self.address)  # type: ignore[no-any-return]
 
     def integers(self, n: int) -> int:
         """A uniform whole number in 0..n-1."""
-        return int(_integers(self, n))
+        return _integers(self.address, n)  # type: ignore[no-any-return]
 
     def normal(self) -> float:
         """A standard normal number."""
-        return float(_normal(self))
+        return _normal(self.address)  # type: ignore[no-any-return]
 
     def exponential(self) -> float:
         """An exponential number with mean 1."""
-        return float(_exponential(self))
+        return _exponential(self.address)  # type: ignore[no-any-return]
 
     def choice(self, weights: Any) -> int:
         """An index drawn in proportion to ``weights``."""
-        return int(_choice(self, np.asarray(weights, dtype=np.float64)))
+        return _choice(self.address, np.asarray(weights, dtype=np.float64))  # type: ignore[no-any-return]
 
     def raw(self) -> int:
         """The next 64 bits."""
-        return int(_raw(self))
+        return int(_raw(self.address))
 
 
-structref.define_proxy(Stream, StreamType, ["s0", "s1", "s2", "s3"])
-STREAM = StreamType([(name, types.uint64) for name in ("s0", "s1", "s2", "s3")])
+class StreamType(types.Type):  # type: ignore[misc]
+    """The Numba type of a stream: the address of its state."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Stream")
+
+
+STREAM = StreamType()
+
+
+@register_model(StreamType)
+class StreamModel(models.PrimitiveModel):  # type: ignore[misc]
+    """An address; never boxed back, never counted."""
+
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, manager.lookup(types.intp).get_value_type())
+
+
+@typeof_impl.register(Stream)
+def _typeof(value: Stream, context: Any) -> StreamType:
+    return STREAM
+
+
+@unbox(StreamType)
+def _unbox(kind: Any, thing: Any, c: Any) -> Any:
+    address = c.pyapi.object_getattr_string(thing, "address")
+    native = c.pyapi.long_as_voidptr(address)
+    value = c.builder.ptrtoint(native, c.context.get_value_type(types.intp))
+    c.pyapi.decref(address)
+    return NativeValue(value, is_error=cgutils.is_not_null(c.builder, c.pyapi.err_occurred()))
+
+
+def _word_pointer(context: Any, builder: Any, address: Any, index: Any) -> Any:
+    base = builder.inttoptr(address, context.get_value_type(types.uint64).as_pointer())
+    return cgutils.gep_inbounds(builder, base, index)
+
+
+@intrinsic
+def word(typing_context: Any, stream: Any, index: Any) -> Any:
+    """The state word ``index``."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(_word_pointer(context, builder, arguments[0], arguments[1]))
+
+    return types.uint64(stream, types.intp), generate
+
+
+@intrinsic
+def set_word(typing_context: Any, stream: Any, index: Any, value: Any) -> Any:
+    """Write the state word ``index``."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.store(arguments[2], _word_pointer(context, builder, arguments[0], arguments[1]))
+        return context.get_dummy_value()
+
+    return types.void(stream, types.intp, types.uint64), generate
+
+
+@intrinsic
+def stream_at(typing_context: Any, address: Any) -> Any:
+    """The stream whose state lies at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return arguments[0]
+
+    return STREAM(types.intp), generate
 
 
 @overload_method(StreamType, "raw")
 def _raw_method(self: Any) -> Any:
     def raw(self: Any) -> Any:
-        s0, s1, s2, s3 = self.s0, self.s1, self.s2, self.s3
+        s0, s1, s2, s3 = word(self, 0), word(self, 1), word(self, 2), word(self, 3)
         mixed = s0 + s3
         result = ((mixed << U23) | (mixed >> U41)) + s0
         shifted = s1 << U17
         s2 ^= s0
         s3 ^= s1
-        s1 ^= s2
-        s0 ^= s3
-        s2 ^= shifted
-        self.s0, self.s1, self.s2 = s0, s1, s2
-        self.s3 = (s3 << U45) | (s3 >> U19)
+        set_word(self, 1, s1 ^ s2)
+        set_word(self, 0, s0 ^ s3)
+        set_word(self, 2, s2 ^ shifted)
+        set_word(self, 3, (s3 << U45) | (s3 >> U19))
         return result
 
     return raw
@@ -147,48 +220,40 @@ def _choice_method(self: Any, weights: Any) -> Any:
 
 
 @njit(cache=True)
-def _make(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    made = structref.new(STREAM)
-    made.s0, made.s1, made.s2, made.s3 = s0, s1, s2, s3
-    return made
+def _raw(address: int) -> Any:
+    return stream_at(address).raw()
 
 
 @njit(cache=True)
-def _raw(stream: Any) -> Any:
-    return stream.raw()
+def _random(address: int) -> Any:
+    return stream_at(address).random()
 
 
 @njit(cache=True)
-def _random(stream: Any) -> Any:
-    return stream.random()
+def _integers(address: int, n: int) -> Any:
+    return stream_at(address).integers(n)
 
 
 @njit(cache=True)
-def _integers(stream: Any, n: int) -> Any:
-    return stream.integers(n)
+def _normal(address: int) -> Any:
+    return stream_at(address).normal()
 
 
 @njit(cache=True)
-def _normal(stream: Any) -> Any:
-    return stream.normal()
+def _exponential(address: int) -> Any:
+    return stream_at(address).exponential()
 
 
 @njit(cache=True)
-def _exponential(stream: Any) -> Any:
-    return stream.exponential()
-
-
-@njit(cache=True)
-def _choice(stream: Any, weights: Any) -> Any:
-    return stream.choice(weights)
+def _choice(address: int, weights: Any) -> Any:
+    return stream_at(address).choice(weights)
 
 
 def from_words(words: Any) -> Stream:
     """The stream whose state is four given words, not all zero."""
-    made: Stream = _make(*(np.uint64(int(word)) for word in words))
-    return made
+    return Stream(words)
 
 
 def stream(seed: int, *key: int) -> Stream:
     """The stream of position ``key`` under ``seed``."""
-    return from_words(np.random.SeedSequence(seed, spawn_key=key).generate_state(4, np.uint64))
+    return Stream(np.random.SeedSequence(seed, spawn_key=key).generate_state(4, np.uint64))

@@ -249,6 +249,29 @@ def builtin_gradient(code: int, q: Vector, w: Vector, t: float, out: Vector) -> 
         max_gradient(q, w, t, out)
 
 
+def entropy_both(q: Vector, w: Vector, t: float, out: Vector) -> float:
+    """``entropy_gradient`` and ``entropy_value`` in one pass over the exponentials, with the bits of each."""
+    top = q[0]
+    for a in range(1, len(q)):
+        if q[a] > top:
+            top = q[a]
+    total = 0.0
+    for a in range(len(q)):
+        out[a] = math.exp((q[a] - top) / t)
+        total += out[a]
+    for a in range(len(q)):
+        out[a] = out[a] / total
+    return top + t * math.log(total)
+
+
+def builtin_both(code: int, q: Vector, w: Vector, t: float, out: Vector) -> float:
+    """The gradient written to ``out`` and the value returned: what a rollout needs."""
+    if code == ENTROPY:
+        return entropy_both(q, w, t, out)
+    builtin_gradient(code, q, w, t, out)
+    return builtin_value(code, q, w, t)
+
+
 # --- the operators as data ---------------------------------------------------------------------------------------------------
 
 

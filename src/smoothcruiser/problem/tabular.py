@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,50 +25,6 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 ROW_SUM_TOLERANCE = 1e-8  # what float32 probabilities and printed decimals miss; rows are then normalized exactly
-
-
-class SamplingTables(NamedTuple):
-    """What the compiled step reads."""
-
-    start: Ints  # (S*A + 1,)
-    next_state: Ints  # (nnz,)
-    reward: Floats  # (nnz,)
-    accept: Floats  # (nnz,)
-    alias: Ints  # (nnz,)
-    num_actions: int
-    player: NDArray[np.int8]  # (S,)
-    terminal: Bools  # (S,)
-    legal: Bools  # (S, A)
-
-
-def tabular_step(tables: SamplingTables, state: int, action: int, rng: Any) -> tuple[float, int]:
-    """One draw of (reward, next state); consumes one uniform unless the pair has a single successor."""
-    row = state * tables.num_actions + action
-    low = tables.start[row]
-    size = tables.start[row + 1] - low
-    slot = low
-    if size > 1:
-        u = rng.random() * size
-        i = int(u)
-        slot = low + i
-        if u - i >= tables.accept[slot]:
-            slot = tables.alias[slot]
-    return tables.reward[slot], tables.next_state[slot]
-
-
-def tabular_legal(tables: SamplingTables, state: int, action: int) -> bool:
-    """Whether the action is allowed."""
-    return bool(tables.legal[state, action])
-
-
-def tabular_terminal(tables: SamplingTables, state: int) -> bool:
-    """Whether the state is terminal."""
-    return bool(tables.terminal[state])
-
-
-def tabular_player(tables: SamplingTables, state: int) -> int:
-    """1 for max, 2 for min."""
-    return int(tables.player[state])
 
 
 def fill_alias(start: Ints, prob: Floats, accept: Floats, alias: Ints, stack: Ints) -> None:
@@ -133,15 +89,20 @@ class Tables:
             raise InvalidInput(f"state must be a whole number from 0 to {self.num_states - 1}, got {state!r}.")
 
     @cached_property
-    def sampling(self) -> SamplingTables:
-        """The alias form, built on first use."""
+    def alias_form(self) -> tuple[Floats, Ints]:
+        """(accept, alias), built on first use."""
         accept = np.empty(len(self.prob))
         alias = np.empty(len(self.prob), dtype=np.int64)
         longest = int(np.max(np.diff(self.start), initial=1))
         compiled(fill_alias)(self.start, self.prob, accept, alias, np.empty(longest, dtype=np.int64))
-        return SamplingTables(
-            self.start, self.next_state, self.reward, accept, alias, self.num_actions, self.player, self.terminal, self.legal
-        )
+        return accept, alias
+
+    @cached_property
+    def sampling(self) -> tuple[int, ...]:
+        """What compiled code reads (``tabular_kernel``): addresses, valid as long as this object lives."""
+        accept, alias = self.alias_form
+        arrays = (self.start, self.next_state, self.reward, accept, alias, self.player, self.terminal, self.legal)
+        return (*(int(array.ctypes.data) for array in arrays), self.num_actions)
 
     def outcomes(self, state: int, action: int) -> list[tuple[float, float, int]]:
         """The known model of one pair: (probability, reward, next state) of each successor."""
@@ -158,6 +119,8 @@ class TabularOracle:
 
     def __call__(self, state: int, action: int, rng: Any) -> tuple[float, int]:
         """One draw of (reward, next state)."""
+        from smoothcruiser.problem.tabular_kernel import tabular_step
+
         result: tuple[float, int] = compiled(tabular_step)(self.tables.sampling, state, action, rng)
         return result
 

@@ -1,0 +1,181 @@
+/* The yardstick: a schedule table run by hand-written C, to compare the compiled engine with.
+ *
+ * It reads the same table at run time, makes the same reward checks, inlines leaf loops, sums in the same order and returns the same
+ * bits (compile with -O3 -march=native -ffp-contract=off). Recursion is what a C programmer would write here, and it is fast in C.
+ * Entropy and max operators, MDPs without terminals. -DWALK compiles a user-written oracle with a struct state instead of tables.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define MAX_ACTIONS 64
+enum { CONSTANT, PLUGIN, ROLLOUT, BLIND };
+
+typedef struct {
+    const int64_t *kind, *samples, *query, *continuation;
+    const double *constant, *shift, *blind_head;
+    int64_t num_actions, root_row;
+    double discount, low, high;
+    int64_t clips;
+    double clip_low, clip_high;
+    int64_t maximum; /* plain max instead of entropy */
+    double temperature;
+    /* tables of the tabular oracle */
+    const int64_t *start, *next_state, *alias;
+    const double *reward, *accept;
+} Plan;
+
+typedef struct { uint64_t s[4]; } Rng;
+
+static inline uint64_t rotl(uint64_t x, int k) { return (x << k) | (x >> (64 - k)); }
+static inline uint64_t raw(Rng *r) {
+    uint64_t *s = r->s, result = rotl(s[0] + s[3], 23) + s[0], t = s[1] << 17;
+    s[2] ^= s[0]; s[3] ^= s[1]; s[1] ^= s[2]; s[0] ^= s[3]; s[2] ^= t; s[3] = rotl(s[3], 45);
+    return result;
+}
+static inline double uniform(Rng *r) { return (double)(int64_t)(raw(r) >> 11) * 0x1.0p-53; }
+static inline int64_t below(Rng *r, uint64_t n) {
+    uint64_t m = (raw(r) >> 32) * n, low = m & 0xffffffffu;
+    if (low < n) {
+        uint64_t floor = ((1ull << 32) - n) % n;
+        while (low < floor) { m = (raw(r) >> 32) * n; low = m & 0xffffffffu; }
+    }
+    return (int64_t)(m >> 32);
+}
+
+#ifdef WALK
+typedef struct { int64_t x, y; } State;
+/* Four moves on a ring of 32 x 32 cells with a slip; the reward is the distance to the corner, scaled. */
+static inline double step(const Plan *p, State s, int64_t a, Rng *r, State *z) {
+    (void)p;
+    if (uniform(r) < 0.1) a = (a + 1) % 4;
+    *z = s;
+    if (a == 0) z->x = (s.x + 1) % 32;
+    else if (a == 1) z->x = (s.x + 31) % 32;
+    else if (a == 2) z->y = (s.y + 1) % 32;
+    else z->y = (s.y + 31) % 32;
+    return (double)(z->x + z->y) / 62.0;
+}
+#else
+typedef int64_t State;
+static inline double step(const Plan *p, State s, int64_t a, Rng *r, State *z) {
+    int64_t row = s * p->num_actions + a, low = p->start[row], size = p->start[row + 1] - low, slot = low;
+    if (size > 1) {
+        double u = uniform(r) * (double)size;
+        int64_t i = (int64_t)u;
+        slot = low + i;
+        if (u - (double)i >= p->accept[slot]) slot = p->alias[slot];
+    }
+    *z = p->next_state[slot];
+    return p->reward[slot];
+}
+#endif
+
+static double soft(const Plan *p, const double *q) {
+    int64_t K = p->num_actions;
+    double top = q[0], total = 0.0;
+    for (int64_t a = 1; a < K; a++) if (q[a] > top) top = q[a];
+    if (p->maximum) return top;
+    for (int64_t a = 0; a < K; a++) total += exp((q[a] - top) / p->temperature);
+    return top + p->temperature * log(total);
+}
+static void softmax(const Plan *p, const double *q, double *g) {
+    int64_t K = p->num_actions;
+    double top = q[0], total = 0.0;
+    for (int64_t a = 1; a < K; a++) if (q[a] > top) top = q[a];
+    for (int64_t a = 0; a < K; a++) { g[a] = exp((q[a] - top) / p->temperature); total += g[a]; }
+    for (int64_t a = 0; a < K; a++) g[a] /= total;
+}
+
+typedef struct { int64_t calls; int bad; } Count;
+
+static double sample_v(const Plan *p, int64_t row, State s, Rng *r, Count *c);
+
+static void estimate_q(const Plan *p, State s, int64_t row, Rng *r, Count *c, double *q) {
+    int64_t n = p->samples[row], child = p->query[row];
+    State z;
+    for (int64_t a = 0; a < p->num_actions; a++) {
+        double total = 0.0;
+        if (p->kind[child] == CONSTANT) {
+            double tail = p->discount * (p->shift[child] != 0.0 ? p->constant[child] + p->shift[child] : p->constant[child]);
+            for (int64_t i = 0; i < n; i++) {
+                double x = step(p, s, a, r, &z);
+                if (!(p->low <= x && x <= p->high)) { c->bad = 1; return; }
+                total += x + tail;
+            }
+            c->calls += n;
+        } else {
+            for (int64_t i = 0; i < n; i++) {
+                double x = step(p, s, a, r, &z);
+                c->calls++;
+                if (!(p->low <= x && x <= p->high)) { c->bad = 1; return; }
+                total += x + p->discount * sample_v(p, child, z, r, c);
+                if (c->bad) return;
+            }
+        }
+        double mean = total / (double)n;
+        if (p->clips) {
+            if (mean < p->clip_low) mean = p->clip_low;
+            if (mean > p->clip_high) mean = p->clip_high;
+        }
+        q[a] = mean;
+    }
+}
+
+static double sample_v(const Plan *p, int64_t row, State s, Rng *r, Count *c) {
+    double total = 0.0, weight = 1.0, q[MAX_ACTIONS], g[MAX_ACTIONS];
+    for (;;) {
+        int64_t kind = p->kind[row], a = 0;
+        double head;
+        if (kind == CONSTANT) {
+            double v = p->constant[row];
+            if (p->shift[row] != 0.0) v += p->shift[row];
+            return total + weight * v;
+        }
+        if (kind == BLIND) {
+            head = p->blind_head[p->num_actions] + p->shift[row];
+            a = below(r, (uint64_t)p->num_actions);
+        } else {
+            estimate_q(p, s, row, r, c, q);
+            if (c->bad) return 0.0;
+            double value = soft(p, q);
+            if (kind == PLUGIN) return total + weight * (value + p->shift[row]);
+            softmax(p, q, g);
+            double inner = 0.0, norm = 0.0, running = 0.0;
+            for (int64_t j = 0; j < p->num_actions; j++) inner += q[j] * g[j];
+            for (int64_t j = 0; j < p->num_actions; j++) norm += g[j];
+            double u = uniform(r) * norm;
+            for (int64_t j = 0; j < p->num_actions; j++)
+                if (g[j] > 0.0) { a = j; running += g[j]; if (u < running) break; }
+            head = (value - inner) + p->shift[row];
+        }
+        State z;
+        double x = step(p, s, a, r, &z);
+        c->calls++;
+        if (!(p->low <= x && x <= p->high)) { c->bad = 1; return 0.0; }
+        total += weight * (head + x);
+        weight *= p->discount;
+        row = p->continuation[row];
+        s = z;
+    }
+}
+
+/* One shard; out = {calls, bad}, sums = {total, square}. */
+void run_shard(const Plan *p, const int64_t *root, int64_t action, int64_t count, double center, uint64_t *words, int64_t *out, double *sums) {
+    Rng r;
+    Count c = {0, 0};
+    State s, z;
+    memcpy(r.s, words, sizeof r.s);
+    memcpy(&s, root, sizeof s);
+    double total = 0.0, square = 0.0;
+    for (int64_t i = 0; i < count && !c.bad; i++) {
+        double x = step(p, s, action, &r, &z);
+        c.calls++;
+        if (!(p->low <= x && x <= p->high)) { c.bad = 1; break; }
+        double v = x + p->discount * sample_v(p, p->root_row, z, &r, &c), d = v - center;
+        total += v;
+        square += d * d;
+    }
+    out[0] = c.calls; out[1] = c.bad;
+    sums[0] = total; sums[1] = square;
+}

@@ -1,0 +1,42 @@
+"""The one compiled step of all tabular problems: their tables come as a tuple of addresses (``Tables.sampling``).
+
+  data = (start, next_state, reward, accept, alias, player, terminal, legal, number of actions)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from smoothcruiser.problem.pointers import byte_at, float_at, int_at
+
+START, NEXT_STATE, REWARD, ACCEPT, ALIAS, PLAYER, TERMINAL, LEGAL, NUM_ACTIONS = range(9)
+
+
+def tabular_step(data: Any, state: int, action: int, rng: Any) -> Any:
+    """One draw of (reward, next state); consumes one uniform unless the pair has a single successor."""
+    row = state * data[NUM_ACTIONS] + action
+    low = int_at(data[START], row)
+    size = int_at(data[START], row + 1) - low
+    slot = low
+    if size > 1:
+        u = rng.random() * size
+        i = int(u)
+        slot = low + i
+        if u - i >= float_at(data[ACCEPT], slot):
+            slot = int_at(data[ALIAS], slot)
+    return float_at(data[REWARD], slot), int_at(data[NEXT_STATE], slot)
+
+
+def tabular_legal(data: Any, state: int, action: int) -> Any:
+    """Whether the action is allowed."""
+    return byte_at(data[LEGAL], state * data[NUM_ACTIONS] + action) != 0
+
+
+def tabular_terminal(data: Any, state: int) -> Any:
+    """Whether the state is terminal."""
+    return byte_at(data[TERMINAL], state) != 0
+
+
+def tabular_player(data: Any, state: int) -> Any:
+    """1 for max, 2 for min."""
+    return byte_at(data[PLAYER], state)

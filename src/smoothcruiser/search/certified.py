@@ -1,0 +1,356 @@
+"""Certified search: intervals that hold at any time, for states that come back, paid for by the problem at hand.
+
+The problem: V(s0) and Q(s0, a) of a regularized MDP or game, from draws of its oracle alone, with a promise that holds for every state
+seen, every number of draws and every query on one memory at once, with probability 1 - delta. Each round sweeps the bounds
+L <= V <= U over the seen graph (``certified_sweeps``), stops if the interval is narrow enough, and otherwise draws where the width of the
+answer comes from (``certified_sampling``); the radii are those of ``certified_radii``, the data lie in ``certified_memory``.
+
+    value = (L + U)/2,  interval = [L, U],  q box = [Q_L(a), Q_U(a)],  policy = grad F at the middle of the box.
+
+legend   symbol      public name
+  delta              ``delta``: belongs to the memory, not to a query
+  epsilon            half the width that a query is to reach
+
+Rounds: calls grow by a quarter each time, so that a problem that takes n calls takes about log(n)/log(1.25) rounds of sweeps and at most
+a quarter of the calls came too late to be steered. Nothing depends on the clock but a stop that ``seconds`` asks for.
+
+What this file decides: rounds, stops, and what an Estimate says. Proofs: docs/certified.md.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput, OracleError
+from smoothcruiser.estimate import Estimate
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.tabular import Floats, Ints
+from smoothcruiser.search.certified_answer import answer, terminal_answer
+from smoothcruiser.search.certified_kernels import Kernels, make_kernels, warmed
+from smoothcruiser.search.certified_memory import END, Memory
+from smoothcruiser.search.certified_radii import POLE_COSTS, POLE_OFFSETS, pair_cost
+from smoothcruiser.search.certified_sampling import STREAM_KEY, Sampler, make_sampler
+from smoothcruiser.search.certified_sweeps import FIRST_BATCH, Rules
+
+GROWTH = 0.25  # calls of a round, as a share of those the query's pairs have
+LEAST_CALLS = 256  # of a round, so that the first levels are not met one by one
+LEAST_NEW = 32  # pairs that a round tries where one draw is exact
+CHUNK = 1 << 20  # draws held in buffers at a time: 16 MB
+SETTLED = 0.01  # sweeps end when one closes less than this share of the width (weighed by visits)
+MOST_SWEEPS = 400  # of a round; the rest is made up in the next one
+SPREAD_PASSES = 20
+SPREAD_SHARE = 0.02  # of the width: flow that matters less in all is not passed on
+CHECKED_FIRST, CHECKED_EVERY = 8, 16  # with deterministic=True the first 8 pairs and every 16th are drawn twice and compared
+DEFAULT_BUDGET = 10**9
+
+Target = Literal["q_values", "value"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is told after each round."""
+
+    num_calls: int
+    seconds: float
+    interval: tuple[float, float]
+    half_width: float  # what epsilon is compared with
+    num_states: int
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """When a query ends."""
+
+    epsilon: float | None
+    budget: int
+    deadline: float
+    callback: Callable[[Progress], object] | None
+    target: Target
+
+
+class Certified:
+    """A memory of one problem: counts, bounds, and a delta that all its queries share."""
+
+    def __init__(self, problem: Problem, *, delta: float, seed: int = 0, radius_scale: float = 1.0, uniform: bool = False) -> None:
+        """``radius_scale`` and ``uniform`` are for tests and benchmarks: wrong radii, and the same number of draws for every pair."""
+        if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0.0 < delta < 1.0:
+            raise InvalidInput(f"delta must be a probability strictly between 0 and 1, got {delta!r}.")
+        self.problem, self.delta, self.seed = problem, float(delta), seed
+        self.memory = Memory(problem)
+        self.num_calls = 0
+        self._uniform = uniform
+        self._drawn_pairs = 0  # k: pairs that have been given a share of delta
+        self._fault: str | None = None
+        self._salt = np.random.SeedSequence(seed, spawn_key=(STREAM_KEY, 1)).generate_state(1, np.uint64)[0]
+        self._rules = _rules(problem, radius_scale)
+        self._kernels: Kernels | None = None
+        self._sampler: Sampler | None = None
+        self._order: Ints = np.zeros(0, dtype=np.int64)
+        self._count = 0
+
+    # --- asking ----------------------------------------------------------------------------------------------------------
+
+    def query(
+        self,
+        state: Any = None,
+        *,
+        epsilon: float | None = None,
+        budget: float | None = None,
+        seconds: float | None = None,
+        callback: Callable[[Progress], object] | None = None,
+        target: Target = "q_values",
+    ) -> Estimate:
+        """The Estimate at ``state``: its intervals have half-width at most ``epsilon``, or what budget, seconds or callback allowed.
+
+        ``target`` says which intervals have to be narrow: those of all action values (and so that of the value), or the value's
+        alone. ``budget`` counts the calls of this query. All estimates of one memory hold together with probability 1 - delta.
+        """
+        begin = time.perf_counter()
+        limits = _checked(epsilon, budget, seconds, callback, target, begin)
+        if self._fault is not None:
+            raise InvalidInput(f"This memory was left unfinished by an error ({self._fault}); start a new one.")
+        state = self.problem.start(state)
+        compile_seconds = self._prepare(state)
+        root = self.memory.node_of(state, self.problem.horizon or 0)
+        if root == END:
+            return terminal_answer(self.problem, state, delta=self.delta, seed=self.seed, seconds=time.perf_counter() - begin)
+        before = self.num_calls
+        try:
+            reason = self._search(root, limits, begin)
+        except BaseException as error:
+            self._fault = f"{type(error).__name__}: {error}"
+            raise
+        return answer(
+            self, root, state, epsilon=limits.epsilon, reached=self._half_width(root, target), reason=reason,
+            num_calls=self.num_calls - before, seconds=time.perf_counter() - begin - compile_seconds, compile_seconds=compile_seconds,
+        )  # fmt: skip
+
+    def _prepare(self, state: Any) -> float:
+        """Seconds spent on compiling what the first query needs."""
+        if self._kernels is not None:
+            return 0.0
+        begin = time.perf_counter()
+        self._kernels = make_kernels(self.problem.operator)
+        self._sampler = make_sampler(self.problem, self.memory, state, self.seed)
+        warmed(self._kernels, self.memory.graph, self._rules)
+        return time.perf_counter() - begin
+
+    def _search(self, root: int, limits: _Limits, begin: float) -> str:
+        """Rounds until the query may end; why it did."""
+        self._start(root)
+        first_call = self.num_calls
+        while True:
+            self._settle(root, limits, SETTLED)
+            width = self._half_width(root, limits.target)
+            if limits.epsilon is not None and width <= limits.epsilon:
+                return "epsilon"
+            left = limits.budget - (self.num_calls - first_call)
+            if limits.callback is not None:
+                g = self.memory.graph
+                told = Progress(
+                    self.num_calls - first_call, time.perf_counter() - begin, (float(g.lower[root]), float(g.upper[root])),
+                    width, self.memory.num_nodes - 1,
+                )  # fmt: skip
+                if limits.callback(told) is False:
+                    return "callback"
+            if time.perf_counter() > limits.deadline:
+                return "seconds"
+            if left <= 0 or not self._round(root, limits, left):
+                self._settle(root, limits, SETTLED / 100.0)  # calls are spent, sweeps are cheap: use what was bought
+                width = self._half_width(root, limits.target)
+                if limits.epsilon is not None and width <= limits.epsilon:
+                    return "epsilon"
+                return "budget" if left <= 0 else "exhausted"
+
+    # --- one round -------------------------------------------------------------------------------------------------------
+
+    def _start(self, root: int) -> None:
+        """Begin the list of nodes that matter for this query."""
+        g, n = self.memory.graph, self.memory.num_nodes
+        g.listed[:n], g.mass[:n], g.residual[:n] = False, 0.0, 0.0
+        g.listed[root] = True
+        self._order = np.zeros(max(64, 2 * n), dtype=np.int64)
+        self._order[0], self._count = root, 1
+
+    def _settle(self, root: int, limits: _Limits, tolerance: float) -> None:
+        """Sweep until little moves, or the answer is narrow enough."""
+        assert self._kernels is not None
+        g = self.memory.graph
+        for i in range(MOST_SWEEPS):
+            closed = self._kernels.sweep(g, self._order, self._count, self._rules, i == 0)
+            width = self._half_width(root, limits.target)
+            if limits.epsilon is not None and width <= limits.epsilon:
+                return
+            if closed <= tolerance * 2.0 * width or time.perf_counter() > limits.deadline:
+                return
+
+    def _round(self, root: int, limits: _Limits, left: int) -> bool:
+        """Choose pairs, draw and record; whether there was anything to draw."""
+        pairs, counts = self._jobs_uniform(left) if self._uniform else self._jobs(root, limits, left)
+        if len(pairs) == 0:
+            return False
+        self._give_shares(pairs)
+        done = 0
+        while done < len(pairs):
+            chunk = _chunk(counts, done)
+            if chunk == 0:  # one job larger than the buffers: draw a part of it
+                self._draw(pairs[done : done + 1], np.array([CHUNK]))
+                counts[done] -= CHUNK
+                continue
+            self._draw(pairs[done : done + chunk], counts[done : done + chunk])
+            done += chunk
+            if time.perf_counter() > limits.deadline:
+                break
+        return True
+
+    def _jobs(self, root: int, limits: _Limits, left: int) -> tuple[Ints, Ints]:
+        """Where draws pay, and how many there."""
+        assert self._kernels is not None
+        memory, g = self.memory, self.memory.graph
+        self._order = _fitted(self._order, memory.num_nodes)
+        source = self._source(root, limits)
+        share = SPREAD_SHARE * 2.0 * self._half_width(root, limits.target) / self._count
+        self._count = int(self._kernels.spread(g, self._order, self._count, source, self._rules, share, SPREAD_PASSES))
+        pairs, counts = np.zeros(memory.num_pairs, dtype=np.int64), np.zeros(memory.num_pairs, dtype=np.int64)
+        exact = self.problem.deterministic
+        calls = max(LEAST_NEW, int(GROWTH * self._drawn_pairs)) if exact else max(LEAST_CALLS, int(GROWTH * self._query_draws()))
+        jobs = self._kernels.allocate(g, self._order, self._count, min(calls, left), 1 if exact else FIRST_BATCH, pairs, counts)
+        pairs, counts = pairs[:jobs], counts[:jobs]
+        return (pairs, self._with_checks(counts, left)) if exact else (pairs, counts)
+
+    def _jobs_uniform(self, left: int) -> tuple[Ints, Ints]:
+        """Every pair seen, as many draws as the others: what certified search is compared with."""
+        n = self.memory.graph.total[: self.memory.num_pairs]
+        pairs = np.flatnonzero(n == 0.0) if np.any(n == 0.0) else np.arange(len(n))
+        least = max(FIRST_BATCH, int(n.max(initial=0.0)))
+        each = least if np.any(n == 0.0) else max(1, int(GROWTH * least))
+        pairs = pairs[: max(1, left // each)] if len(pairs) * each > left else pairs
+        g, count = self.memory.graph, self.memory.num_nodes - 1
+        self._order = _fitted(self._order, count + 1)
+        others = [node for node in range(1, count + 1) if node != self._order[0]]
+        self._order[1 : 1 + len(others)], self._count = others, 1 + len(others)
+        g.mass[1 : count + 1] = 1.0
+        return pairs, np.full(len(pairs), min(each, left), dtype=np.int64)
+
+    def _query_draws(self) -> float:
+        g = self.memory.graph
+        nodes = self._order[: self._count]
+        return float(sum(g.total[a : a + k].sum() for a, k in zip(g.first[nodes].tolist(), g.size[nodes].tolist(), strict=True)))
+
+    def _source(self, root: int, limits: _Limits) -> Floats:
+        """With which weights the asked state's actions matter: as F weighs them, or those whose intervals are too wide."""
+        g = self.memory.graph
+        span = slice(int(g.first[root]), int(g.first[root] + g.size[root]))
+        if limits.target == "value":
+            ends = g.q_upper[span] if g.sign[root] > 0 else g.q_lower[span]
+            player = 1 if g.sign[root] > 0 else 2
+            return np.array(self.problem.operator.gradient(ends.tolist(), player=player, weights=g.prior[span].tolist()))
+        widths = g.q_upper[span] - g.q_lower[span]
+        goal = 0.5 * float(widths.max()) if limits.epsilon is None else 2.0 * limits.epsilon
+        wide = (widths > goal).astype(np.float64)
+        return wide / max(1.0, wide.sum())
+
+    def _give_shares(self, pairs: Ints) -> None:
+        """The next k for every pair that is drawn for the first time, before its first draw."""
+        g = self.memory.graph
+        new = pairs[g.total[pairs] == 0.0]
+        if not self.problem.deterministic:
+            g.cost[new] = pair_cost(self._drawn_pairs + 1 + np.arange(len(new)), self.delta)
+        self._drawn_pairs += len(new)
+
+    def _draw(self, pairs: Ints, counts: Ints) -> None:
+        assert self._kernels is not None
+        assert self._sampler is not None
+        memory = self.memory
+        raws, rewards = self._sampler.draw(pairs, counts)
+        low, high = self.problem.facts.reward_range
+        resolved, done = self._sampler.resolved, 0
+        while True:
+            done = int(self._kernels.record(memory.graph, pairs, counts, raws, rewards, done, resolved, low, high, self._salt))
+            if done == len(raws):
+                break
+            memory.make_room(rehash_with=self._kernels.rehash)
+        if not resolved:
+            memory.resolve()
+        self.num_calls += len(raws)
+        if self.problem.deterministic:
+            self._compare(pairs)
+
+    # --- deterministic problems ----------------------------------------------------------------------------------------------
+
+    def _with_checks(self, counts: Ints, left: int) -> Ints:
+        k = self._drawn_pairs + 1 + np.arange(len(counts))
+        twice = (k <= CHECKED_FIRST) | (k % CHECKED_EVERY == 0)
+        more: Ints = counts + twice
+        return more if more.sum() <= left else counts
+
+    def _compare(self, pairs: Ints) -> None:
+        g = self.memory.graph
+        bad = pairs[g.length[pairs] > 1]
+        if len(bad):
+            pair = int(bad[0])
+            raise OracleError(
+                f"deterministic=True, but action {int(g.action[pair])} in state {self.memory.states[g.node[pair]]!r} gave two outcomes; "
+                "drop deterministic=, or mend the simulator."
+            )
+
+    def _half_width(self, root: int, target: Target) -> float:
+        g = self.memory.graph
+        if target == "value":
+            return 0.5 * float(g.upper[root] - g.lower[root])
+        span = slice(int(g.first[root]), int(g.first[root] + g.size[root]))
+        return 0.5 * float((g.q_upper[span] - g.q_lower[span]).max())
+
+
+def _rules(problem: Problem, radius_scale: float) -> Rules:
+    facts = problem.facts
+    K = facts.num_actions
+    players = (1, 2) if facts.game else (1,)
+    ends = [abs(x) for player in players for x in (*facts.value_bounds(player), *facts.q_bounds(player))]
+    return Rules(
+        discount=facts.discount, operator=problem.operator.code, temperature=float(problem.operator.strength), offsets=POLE_OFFSETS,
+        costs=POLE_COSTS, shrink=float(radius_scale), scale=max(ends), q=np.zeros(K), w=np.ones(K), out=np.zeros(K),
+    )  # fmt: skip
+
+
+def _chunk(counts: Ints, done: int) -> int:
+    """How many of the jobs from ``done`` on fit in the buffers."""
+    return int(np.searchsorted(np.cumsum(counts[done:]), CHUNK, side="right"))
+
+
+def _fitted(order: Ints, size: int) -> Ints:
+    if len(order) >= size:
+        return order
+    larger = np.zeros(max(size, 2 * len(order)), dtype=np.int64)
+    larger[: len(order)] = order
+    return larger
+
+
+def _checked(
+    epsilon: float | None, budget: float | None, seconds: float | None, callback: Callable[[Progress], object] | None, target: str, now: float
+) -> _Limits:  # fmt: skip
+    def positive(name: str, value: float | None) -> None:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and (not number or not 0.0 < float(value) < math.inf):
+            raise InvalidInput(f"{name} must be a finite number above 0, got {value!r}.")
+
+    positive("epsilon", epsilon)
+    positive("budget", budget)
+    positive("seconds", seconds)
+    if epsilon is None and budget is None and seconds is None and callback is None:
+        raise InvalidInput("Certified search has to know when to stop: give epsilon, budget, seconds or callback.")
+    if target not in ("q_values", "value"):
+        raise InvalidInput(f"target must be 'q_values' or 'value', got {target!r}.")
+    return _Limits(
+        epsilon=epsilon,
+        budget=DEFAULT_BUDGET if budget is None else int(budget),
+        deadline=math.inf if seconds is None else now + seconds,
+        callback=callback,
+        target=target,  # type: ignore[arg-type]
+    )

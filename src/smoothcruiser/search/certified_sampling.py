@@ -1,0 +1,265 @@
+"""Where outcomes come from: draws of the oracle in batches, each pair with a stream of its own that goes on where it stopped.
+
+The tape of pair k is the stream whose four words are outputs 4k..4k+3 of SplitMix64 under the seed (random access, so that pairs cost
+nothing until they are drawn). The i-th draw of a pair does not depend on how batches were cut, and no two pairs share a stream: the
+radii need draws that are independent across pairs.
+
+Two samplers fill the same buffers (next state as a whole number, reward): ``CompiledSampler`` for tabular problems and for numba.njit
+steps over whole numbers, ``PythonSampler`` for any step over hashable states. Neither reads tables or outcomes: they call the oracle.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.problem.jit import compiled, is_compiled
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.tabular import Floats, Ints, tabular_step
+from smoothcruiser.search.certified_memory import END, END_RAW, Memory, mixed
+
+GOLDEN = 0x9E3779B97F4A7C15  # the odd step of SplitMix64
+STREAM_KEY = 6  # spawn key of certified search's streams under the user's seed
+FINE, BAD_REWARD, ENDED = 0, 1, 2  # what a compiled batch reports
+
+
+def step_two(data: Any, state: int, action: int, rng: Any) -> Any:
+    """A user's step of two values, with the engine's argument list and an episode that goes on."""
+    reward, after = USER_STEP(state, action, rng)
+    return reward, after, False
+
+
+def step_three(data: Any, state: int, action: int, rng: Any) -> Any:
+    """A user's step of three values, with the engine's argument list."""
+    reward, after, ended = USER_STEP(state, action, rng)
+    return reward, after, bool(ended)
+
+
+def step_tabular(data: Any, state: int, action: int, rng: Any) -> Any:
+    """The step of a tabular problem."""
+    reward, after = tabular_step(data, state, action, rng)
+    return reward, after, False
+
+
+def USER_STEP(state: int, action: int, rng: Any) -> Any:
+    """Replaced by the user's step when the sampler is compiled."""
+    raise NotImplementedError
+
+
+def STEP(data: Any, state: int, action: int, rng: Any) -> Any:
+    """Replaced by one of the three steps above."""
+    raise NotImplementedError
+
+
+def MAKE_STREAM(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
+    """Replaced by the constructor of streams, whose module imports Numba."""
+    raise NotImplementedError
+
+
+def draw_jobs(
+    data: Any, states: Ints, actions: Ints, counts: Ints, words: Any, raws: Ints, rewards: Floats, low: float, high: float, ends: bool,
+    fault: Ints,
+) -> int:  # fmt: skip
+    """Fill the buffers with ``counts[i]`` draws of each job; FINE, or what was wrong with the draw of job ``fault[0]``."""
+    at = 0
+    for job in range(len(states)):
+        fault[0] = job
+        rng = MAKE_STREAM(words[job, 0], words[job, 1], words[job, 2], words[job, 3])
+        for _ in range(counts[job]):
+            reward, after, ended = STEP(data, states[job], actions[job], rng)
+            rewards[at] = reward
+            raws[at] = END_RAW if ended else after
+            if not low <= reward <= high:
+                fault[1] = at
+                return BAD_REWARD
+            if ended and not ends:
+                return ENDED
+            at += 1
+        words[job, 0], words[job, 1], words[job, 2], words[job, 3] = rng.s0, rng.s1, rng.s2, rng.s3
+    return FINE
+
+
+def words_of(rng: Any) -> Any:
+    """Where a stream stands, as four words."""
+    return rng.s0, rng.s1, rng.s2, rng.s3
+
+
+def first_words(seed: int, pairs: Ints) -> Any:
+    """The streams of pairs nothing was drawn from, as rows of four words."""
+    base = np.random.SeedSequence(seed, spawn_key=(STREAM_KEY,)).generate_state(1, np.uint64)[0]
+    places = np.asarray(pairs, dtype=np.uint64)[:, None] * np.uint64(4) + np.arange(1, 5, dtype=np.uint64)[None, :]
+    return mixed(base + places * np.uint64(GOLDEN))
+
+
+class Sampler:
+    """Draws batches; keeps the streams of the pairs."""
+
+    resolved: bool  # whether ``raws`` are nodes already
+
+    def __init__(self, problem: Problem, memory: Memory, seed: int) -> None:
+        self.problem, self.memory, self.seed = problem, memory, seed
+        self.words: Any = np.zeros((0, 4), dtype=np.uint64)
+        self.compile_seconds = 0.0
+
+    def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
+        """(next states as numbers, rewards) of the jobs, one after the other."""
+        raise NotImplementedError
+
+    def _streams(self, pairs: Ints) -> Any:
+        """The words of the pairs' streams."""
+        have = len(self.words)
+        if have < self.memory.num_pairs:
+            fresh = first_words(self.seed, np.arange(have, max(self.memory.num_pairs, 2 * have, 256)))
+            self.words = np.concatenate([self.words, fresh])
+        return self.words[pairs]
+
+    def _where(self, pair: int) -> str:
+        g = self.memory.graph
+        return f"at state {self.memory.states[g.node[pair]]!r}, action {int(g.action[pair])}"
+
+    def _bad_reward(self, reward: Any, pair: int) -> OracleError:
+        low, high = self.problem.facts.reward_range
+        return OracleError(
+            f"The oracle returned reward {reward!r} {self._where(pair)}, outside reward_range ({low:g}, {high:g}); "
+            "declare the range that holds every reward, or mend the simulator."
+        )
+
+    def _undeclared_end(self, pair: int) -> OracleError:
+        return OracleError(
+            f"The oracle ended the episode {self._where(pair)}, but the problem declares no terminal states; "
+            "pass terminal=True (or a function), since it changes the bounds on the value."
+        )
+
+    def _raised(self, error: Exception, pair: int) -> OracleError:
+        return OracleError(f"The oracle raised {type(error).__name__}: {error} {self._where(pair)}; mend the simulator there.")
+
+
+class CompiledSampler(Sampler):
+    """Batches of a compiled oracle over whole numbers."""
+
+    resolved = False
+
+    def __init__(self, problem: Problem, memory: Memory, seed: int) -> None:
+        super().__init__(problem, memory, seed)
+        begin = time.perf_counter()
+        from smoothcruiser.execute.streams import _make
+
+        if problem.tables is not None:
+            self.data: Any = problem.tables.sampling
+            self.kernel = compiled(draw_jobs, salt="tabular", STEP=compiled(step_tabular), MAKE_STREAM=_make)
+        else:
+            self.data = ()
+            adapter = step_three if _values_returned(problem.oracle) == 3 else step_two
+            self.kernel = compiled(draw_jobs, STEP=compiled(adapter, USER_STEP=problem.oracle), MAKE_STREAM=_make)
+        empty = np.zeros(0, dtype=np.int64)
+        self._run(empty, empty, empty, np.zeros((0, 4), dtype=np.uint64), empty, np.zeros(0), np.zeros(2, dtype=np.int64))
+        self.compile_seconds = time.perf_counter() - begin
+
+    def _run(self, states: Ints, actions: Ints, counts: Ints, words: Any, raws: Ints, rewards: Floats, fault: Ints) -> int:
+        facts = self.problem.facts
+        low, high = facts.reward_range
+        return int(self.kernel(self.data, states, actions, counts, words, raws, rewards, low, high, facts.terminals, fault))
+
+    def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
+        """(next states, rewards) of the jobs, one after the other."""
+        memory = self.memory
+        g = memory.graph
+        states = np.array([memory.states[node] for node in g.node[pairs]], dtype=np.int64)
+        size = int(counts.sum())
+        raws, rewards, fault = np.empty(size, dtype=np.int64), np.empty(size), np.zeros(2, dtype=np.int64)
+        words = self._streams(pairs)
+        try:
+            status = self._run(states, g.action[pairs], counts, words, raws, rewards, fault)
+        except Exception as error:
+            raise self._raised(error, int(pairs[fault[0]])) from error
+        if status == BAD_REWARD:
+            raise self._bad_reward(float(rewards[fault[1]]), int(pairs[fault[0]]))
+        if status == ENDED:
+            raise self._undeclared_end(int(pairs[fault[0]]))
+        self.words[pairs] = words
+        return raws, rewards
+
+
+class PythonSampler(Sampler):
+    """Batches of a plain Python oracle over hashable states: next states become nodes at once."""
+
+    resolved = True
+
+    def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
+        """(next nodes, rewards) of the jobs, one after the other."""
+        from smoothcruiser.execute.streams import from_words
+
+        size = int(counts.sum())
+        raws, rewards = np.empty(size, dtype=np.int64), np.empty(size)
+        words = self._streams(pairs)
+        at = 0
+        for job, (pair, count) in enumerate(zip(pairs.tolist(), counts.tolist(), strict=True)):
+            rng = from_words(words[job])
+            at = self._draw_pair(pair, count, rng, raws, rewards, at)
+            words[job] = compiled(words_of)(rng)
+        self.words[pairs] = words
+        self.memory.check_turns(np.repeat(pairs, counts), raws)
+        return raws, rewards
+
+    def _draw_pair(self, pair: int, count: int, rng: Any, raws: Ints, rewards: Floats, at: int) -> int:
+        memory, facts, step = self.memory, self.problem.facts, self.problem.oracle
+        node = int(memory.graph.node[pair])
+        state, action, after_steps = memory.states[node], int(memory.graph.action[pair]), memory.remaining[node] - 1
+        low, high = facts.reward_range
+        for i in range(at, at + count):
+            try:
+                reward, after, *rest = step(state, action, rng)
+                reward, ended = float(reward), bool(rest[0]) if rest else False
+            except SmoothcruiserError:
+                raise
+            except Exception as error:
+                raise self._raised(error, pair) from error
+            if not low <= reward <= high:
+                raise self._bad_reward(reward, pair)
+            if ended and not facts.terminals:
+                raise self._undeclared_end(pair)
+            rewards[i] = reward
+            raws[i] = END if ended else memory.node_of(after, after_steps)
+        return at + count
+
+
+def make_sampler(problem: Problem, memory: Memory, state: Any, seed: int) -> Sampler:
+    """The sampler that fits: compiled where the step is and states are whole numbers, Python elsewhere."""
+    whole = isinstance(state, int | np.integer) and not isinstance(state, bool)
+    if problem.tables is not None:
+        return CompiledSampler(problem, memory, seed)
+    if whole and is_compiled(problem.oracle) and _whole_states(problem.oracle):
+        return CompiledSampler(problem, memory, seed)
+    return PythonSampler(problem, memory, seed)
+
+
+def _signature(oracle: Any) -> Any:
+    """What Numba infers that the step returns for a whole-number state."""
+    import numba
+
+    from smoothcruiser.execute.streams import STREAM
+
+    types = (numba.types.int64, numba.types.int64, STREAM)
+    try:
+        oracle.compile(types)
+    except Exception as error:
+        raise InvalidInput(f"The oracle could not be compiled for whole-number states: {str(error).strip().splitlines()[0]}") from error
+    return oracle.overloads[types].signature.return_type
+
+
+def _values_returned(oracle: Any) -> int:
+    count = len(_signature(oracle))
+    if count not in (2, 3):
+        raise InvalidInput(f"The oracle must return (reward, next_state) or (reward, next_state, terminated), got {count} values.")
+    return count
+
+
+def _whole_states(oracle: Any) -> bool:
+    """Whether the step maps whole numbers to whole numbers."""
+    import numba
+
+    returned = _signature(oracle)
+    return isinstance(returned, numba.types.BaseTuple) and len(returned) > 1 and isinstance(returned[1], numba.types.Integer)
