@@ -89,11 +89,13 @@ class Facts:
         if remaining is None:
             offset = high / (1.0 + self.discount)
         else:
-            offset = high * sum((-self.discount) ** i for i in range(remaining))
+            offset = high * (1.0 - (-self.discount) ** remaining) / (1.0 + self.discount)
         total = self.steps(remaining)
         return self.reward_range[0] * total, self.reward_range[1] * total, offset
 
     def _plain_range(self, remaining: int | None) -> tuple[float, float]:
+        if remaining == 0:  # the end: worth 0, whatever the user's bounds say of states before it
+            return 0.0, 0.0
         low, high = self.offsets
         if self.game:
             low, high = min(low, -high), max(high, -low)
