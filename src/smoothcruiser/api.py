@@ -241,7 +241,7 @@ def _run(
         engine, schedule, cut(schedule, shards=shards), actions,
         seed=seed, workers=workers, enough=rule.enough, progress=progress, seconds=seconds,
     )  # fmt: skip
-    estimate = assemble(problem, schedule, state, outcome, engine, seed=seed, radius=rule.radius(outcome), bound=rule.bound(outcome))
+    estimate = assemble(problem, schedule, state, outcome, engine, seed=seed, radius=rule.half_width, bound=rule.bound(outcome))
     return replace(estimate, notes=(*notes, *estimate.notes))
 
 
