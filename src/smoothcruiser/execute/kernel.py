@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from smoothcruiser.problem.operators import (
     ENTROPY,
     KL_PRIOR,
+    MAX,
     SPARSEMAX,
     SQUARE_ROOT,
     builtin_both,
@@ -179,7 +180,7 @@ def run_shard(
         for a in range(K):
             actions[i, a] = a
     zeros = np.zeros(K)
-    uniform_at_zero = operator in (ENTROPY, SPARSEMAX, SQUARE_ROOT)
+    uniform_at_zero = operator in (ENTROPY, SPARSEMAX, SQUARE_ROOT, MAX)
 
     calls = 0
     grand_total = 0.0

@@ -14,11 +14,11 @@ from typing import Any
 from smoothcruiser.errors import Interrupted, OracleError, SmoothcruiserError
 from smoothcruiser.execute.shards import Partial, Shard
 from smoothcruiser.execute.streams import Stream, stream
-from smoothcruiser.problem.operators import ENTROPY, SPARSEMAX, SQUARE_ROOT
+from smoothcruiser.problem.operators import ENTROPY, MAX, SPARSEMAX, SQUARE_ROOT
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
 
-UNIFORM_AT_ZERO = (ENTROPY, SPARSEMAX, SQUARE_ROOT)  # operators whose policy at Q = 0 is uniform, drawn by one integer
+UNIFORM_AT_ZERO = (ENTROPY, SPARSEMAX, SQUARE_ROOT, MAX)  # operators with the uniform policy at Q = 0 (for Max: among its subgradients)
 
 
 class ReferenceEngine:
