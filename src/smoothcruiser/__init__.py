@@ -6,7 +6,7 @@
 True
 """
 
-from smoothcruiser.api import explain, plan, solve
+from smoothcruiser.api import explain, plan, run, solve
 from smoothcruiser.errors import BrokenPromise, InvalidInput, MissingExtra, OracleError, SmoothcruiserError, Unpayable
 from smoothcruiser.estimate import Certificate, Estimate
 from smoothcruiser.problem.make import make
@@ -43,6 +43,7 @@ __all__ = [
     "explain",
     "make",
     "plan",
+    "run",
     "solve",
     "tabular",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput, Unpayable
@@ -83,7 +84,44 @@ def plan(
         return _certified(problem, state, epsilon, delta, target, seed, budget, paid, seconds, progress, why)
     schedule = _schedule(problem, chosen, epsilon, delta, target, delta_prime)
     _afford(problem, schedule, paid)
-    return _run(problem, schedule, state, seed, executor, workers, seconds, progress, shards, why)
+    return run(
+        problem, schedule, state,
+        seed=seed, executor=executor, workers=workers, seconds=seconds, progress=progress, shards=shards, notes=why,
+    )  # fmt: skip
+
+
+def run(
+    problem: Problem,
+    schedule: Schedule,
+    state: Any = None,
+    *,
+    seed: int = 0,
+    executor: str | None = None,
+    workers: int | None = None,
+    seconds: float | None = None,
+    progress: Callable[[Any], object] | None = None,
+    shards: int | None = None,
+    notes: tuple[str, ...] = (),
+) -> Estimate:
+    """The Estimate of one run of a schedule that ``explain`` returned: what ``plan`` does after choosing it."""
+    from smoothcruiser.execute.answer import assemble, legal_at_root
+    from smoothcruiser.execute.engines import make_engine
+    from smoothcruiser.execute.run import run as run_shards
+    from smoothcruiser.execute.shards import cut
+    from smoothcruiser.execute.stopping import stopping_rule
+
+    if schedule.facts != problem.facts:
+        raise InvalidInput("The schedule was made for a problem with other facts (actions, discount, operator, rewards); explain this one.")
+    state = problem.start(state)
+    actions = legal_at_root(problem, state) if schedule.root.target == "q_values" else [0]
+    rule = stopping_rule(schedule)
+    engine = make_engine(executor, problem, schedule, state, center=rule.center)
+    outcome = run_shards(
+        engine, schedule, cut(schedule, shards=shards), actions,
+        seed=seed, workers=workers, enough=rule.enough, progress=progress, seconds=seconds,
+    )  # fmt: skip
+    estimate = assemble(problem, schedule, state, outcome, engine, seed=seed, radius=rule.half_width, bound=rule.bound(outcome))
+    return replace(estimate, notes=(*notes, *estimate.notes))
 
 
 def solve(problem: Problem, **options: Any) -> Any:
@@ -214,37 +252,6 @@ def _short(count: int) -> str:
 # --- running -----------------------------------------------------------------------------------------------------------------
 
 
-def _run(
-    problem: Problem,
-    schedule: Schedule,
-    state: Any,
-    seed: int,
-    executor: str | None,
-    workers: int | None,
-    seconds: float | None,
-    progress: Callable[[Any], object] | None,
-    shards: int | None,
-    notes: tuple[str, ...],
-) -> Estimate:
-    from dataclasses import replace
-
-    from smoothcruiser.execute.answer import assemble, legal_at_root
-    from smoothcruiser.execute.engines import make_engine
-    from smoothcruiser.execute.run import run
-    from smoothcruiser.execute.shards import cut
-    from smoothcruiser.execute.stopping import stopping_rule
-
-    actions = legal_at_root(problem, state) if schedule.root.target == "q_values" else [0]
-    rule = stopping_rule(schedule)
-    engine = make_engine(executor, problem, schedule, state, center=rule.center)
-    outcome = run(
-        engine, schedule, cut(schedule, shards=shards), actions,
-        seed=seed, workers=workers, enough=rule.enough, progress=progress, seconds=seconds,
-    )  # fmt: skip
-    estimate = assemble(problem, schedule, state, outcome, engine, seed=seed, radius=rule.half_width, bound=rule.bound(outcome))
-    return replace(estimate, notes=(*notes, *estimate.notes))
-
-
 def _exact(problem: Problem, state: Any, notes: tuple[str, ...]) -> Estimate:
     begin = time.perf_counter()
     solution = solve(problem)
@@ -281,8 +288,6 @@ def _certified(
     progress: Callable[[Any], object] | None,
     notes: tuple[str, ...],
 ) -> Estimate:
-    from dataclasses import replace
-
     from smoothcruiser.search.certified import Certified
 
     width = None if epsilon is None else parse_epsilon(epsilon, problem.facts)
