@@ -5,7 +5,7 @@
 and nowhere else at first use, so that ``import smoothcruiser`` and ``--help`` stay fast.
 
 The on-disk cache of Numba keys on a function's name, place and bytecode, not on what its globals mean. Hence two rules: the name
-carries a fingerprint of the package's sources (an edit anywhere makes a new entry), and a function with a foreign replacement is
+carries a fingerprint of the sources it is made of (an edit makes a new entry), and a function with a foreign replacement is
 cached only if the caller gives a ``salt`` that identifies the replacement.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import types
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,22 @@ _PACKAGE = __name__.split(".", maxsplit=1)[0]
 _built: dict[Any, Any] = {}
 
 
+_SHARED = ("problem/pointers.py", "execute/streams.py")  # compiled code reaches these through intrinsics and methods, not by name
+
+
 @cache
-def source_fingerprint() -> str:
-    """Twelve hex digits over all sources of the package."""
-    digest = hashlib.sha256()
+def _digest(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
+
+
+@cache
+def source_fingerprint(function: types.FunctionType) -> str:
+    """Twelve hex digits over the source files of a package function and of all it calls."""
     root = Path(__file__).resolve().parent.parent
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode())
-        digest.update(path.read_bytes())
+    files = {root / name for name in _SHARED} | {Path(f.__code__.co_filename).resolve() for f in _reachable(function)}
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(_digest(path))
     return digest.hexdigest()[:12]
 
 
@@ -49,7 +56,7 @@ def compiled(function: Any, *, nogil: bool = False, salt: str | None = None, **r
     return _built[key][0]
 
 
-def _build(function: Callable[..., Any], nogil: bool, salt: str | None, replace: dict[str, Any]) -> Any:
+def _build(function: types.FunctionType, nogil: bool, salt: str | None, replace: dict[str, Any]) -> Any:
     import numba
 
     scope = dict(function.__globals__)
@@ -61,7 +68,7 @@ def _build(function: Callable[..., Any], nogil: bool, salt: str | None, replace:
             scope[name] = compiled(scope[name], salt=salt, **used)
     fresh = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
     fresh.__module__ = function.__module__
-    fresh.__qualname__ = f"{function.__qualname__}_{source_fingerprint()}{'' if salt is None else '_' + salt}"
+    fresh.__qualname__ = f"{function.__qualname__}_{source_fingerprint(function)}{'' if salt is None else '_' + salt}"
     return numba.njit(fresh, nogil=nogil, cache=not replace or salt is not None, error_model="numpy")
 
 
@@ -73,20 +80,22 @@ def _names(code: types.CodeType) -> set[str]:
     return found
 
 
-def _deep_names(function: types.FunctionType) -> set[str]:
-    """Names used by a package function and by the package functions it calls."""
-    found: set[str] = set()
+def _reachable(function: types.FunctionType) -> list[types.FunctionType]:
+    """A package function and the package functions that it calls, directly or not."""
+    found: dict[int, types.FunctionType] = {}
     waiting = [function]
-    seen: set[int] = set()
     while waiting:
         current = waiting.pop()
-        if id(current) in seen:
+        if id(current) in found:
             continue
-        seen.add(id(current))
-        names = _names(current.__code__)
-        found |= names
-        for name in names:
+        found[id(current)] = current
+        for name in _names(current.__code__):
             inner = current.__globals__.get(name)
             if isinstance(inner, types.FunctionType) and inner.__module__.startswith(_PACKAGE):
                 waiting.append(inner)
-    return found
+    return list(found.values())
+
+
+def _deep_names(function: types.FunctionType) -> set[str]:
+    """Names used by a package function and by the package functions it calls."""
+    return set().union(*(_names(f.__code__) for f in _reachable(function)))
