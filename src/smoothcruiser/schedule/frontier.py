@@ -146,7 +146,9 @@ class Cells:
         cells, first = np.unique(cell[order], return_index=True)
         first = order[first]
         better = price[first] < self.price[cells]
-        self.put(cells[better], price[first[better]], kind, samples[first[better]], _at(query, first[better]), _at(continuation, first[better]))
+        self.put(
+            cells[better], price[first[better]], kind, samples[first[better]], _at(query, first[better]), _at(continuation, first[better])
+        )
 
     def put(self, cell: Array, price: Array, kind: Kind, samples: Array, query: Array, continuation: Array) -> None:
         """Overwrite what ``cell`` holds."""

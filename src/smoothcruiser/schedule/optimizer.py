@@ -39,6 +39,7 @@ _ADAPTIVE_PRICE = 1.1  # the looks may raise the worst-case price by this factor
 _OVERRUN = 1.0  # the walk goes on until one draw of a level costs e times the best plan
 _NARROWEST = 1.0 / 50.0  # of epsilon: there the bias takes 1% of epsilon, 2% of the root's draws
 _POLISHED = 3  # plans polished before the cheapest is taken
+_LONG = 24  # rows beyond which only the cheapest plan is polished
 _BATCH = 24  # cells finished between two looks at the root
 _INVERSE_STEPS = 5  # halvings of the interval (0.8, 1) times the frontier's answer, in logarithms: to within 0.7%
 
@@ -190,7 +191,10 @@ def _affordable(facts: Facts, kinds: Kinds, log_budget: float, delta: float, tar
 
 def _best_plan(facts: Facts, kinds: Kinds, epsilon: float, delta: float, target: Target) -> Plan:
     front = _frontier(facts, kinds)
-    plans = [polish(_plan(front, c, epsilon, delta)) for c in _candidates(facts, kinds, epsilon, delta, target)]
+    plans = [_plan(front, c, epsilon, delta) for c in _candidates(facts, kinds, epsilon, delta, target)]
+    if len(plans[0].rows) > _LONG:
+        plans = plans[:1]
+    plans = [polish(plan) for plan in plans]
     return min(plans, key=lambda plan: float(plan.log_price()[0]))
 
 

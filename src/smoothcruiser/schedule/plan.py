@@ -22,7 +22,7 @@ Array = Any
 
 _FIRST_STEP, _LAST_STEP = 1.25, 1.004  # of the coordinate search: factors on a count
 _MAX_ROUNDS = 40
-_WORK = 4000  # rows evaluated by the search at the most: about a second for the longest tables, far less for the usual dozen rows
+_WORK = 1200  # rows evaluated by one search at the most: about a fifth of a second, whatever the length of the table
 
 
 @dataclass(frozen=True)
@@ -134,12 +134,11 @@ def polish(plan: Plan) -> Plan:
     best = np.array([float(plan.rows[i].samples) for i in counted])
     price = float(plan.log_price(best[:, None])[0])
     step = _FIRST_STEP
-    rounds = min(_MAX_ROUNDS, max(4, _WORK // (len(plan.rows) * max(1, len(counted) // 8))))
-    for _ in range(rounds):
+    for _ in range(min(_MAX_ROUNDS, _WORK // (2 * len(plan.rows)))):
         trial, moved = _neighbours(best, step)
         prices = plan.log_price(trial)
         winner = int(np.argmin(prices))
-        if moved is not None:
+        if len(best) > 1:
             gains = np.minimum(prices[: len(best)], prices[len(best) : 2 * len(best)]) < price
             up = prices[: len(best)] < prices[len(best) : 2 * len(best)]
             joint = np.where(gains, np.where(up, moved[0], moved[1]), best)
@@ -171,19 +170,30 @@ def tighten(plan: Plan, draws: int) -> Plan:
     counts = np.array([float(plan.rows[i].samples) for i in plan.counted])
     visits = _visits(plan)
     order = sorted(range(len(counts)), key=lambda k: -(visits[plan.counted[k]] + math.log(counts[k])))
-    for k in order:
-        low, high = 1.0, counts[k]  # invariant: high holds
-        while high - low >= 1.0:
-            tries = np.unique(np.floor(np.linspace(low, high - 1.0, 12)))
-            trial = np.tile(counts[:, None], (1, len(tries)))
-            trial[k] = tries
-            kept = plan.holds(draws, trial)
-            first = int(np.argmax(kept)) if kept.any() else len(tries)
-            if first < len(tries):
-                high = float(tries[first])
-            low = float(tries[first - 1]) + 1.0 if first > 0 else high
-        counts[k] = high
+    waiting = [k for k in order if counts[k] > 1.0]
+    while waiting:
+        fewer = np.tile(counts[:, None], (1, len(waiting)))
+        fewer[waiting, np.arange(len(waiting))] -= 1.0
+        kept = plan.holds(draws, fewer)
+        waiting = [k for k, ok in zip(waiting, kept, strict=True) if ok]  # slack only shrinks: what does not hold now never will
+        if waiting:
+            counts[waiting[0]] = _lowest(plan, draws, counts, waiting[0])
+            waiting = waiting[1:]
     return plan.with_counts(counts)
+
+
+def _lowest(plan: Plan, draws: int, counts: Array, k: int) -> float:
+    """The smallest count of the k-th counted row that holds, given that one less than now does."""
+    low, high = 1.0, counts[k] - 1.0  # invariant: high holds
+    while low < high:
+        tries = np.unique(np.floor(np.linspace(low, high - 1.0, 12)))
+        trial = np.tile(counts[:, None], (1, len(tries)))
+        trial[k] = tries
+        kept = plan.holds(draws, trial)
+        first = int(np.argmax(kept)) if kept.any() else len(tries)
+        low = float(tries[first - 1]) + 1.0 if first > 0 else float(tries[0])
+        high = float(tries[first]) if first < len(tries) else high
+    return float(high)
 
 
 def _visits(plan: Plan) -> list[float]:

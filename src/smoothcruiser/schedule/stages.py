@@ -117,9 +117,11 @@ class StagedFrontier:
 
 def _side_by_side(table: Table) -> Backup:
     """All backups of ``table`` as one, a candidate a column."""
-    names = ("bias_low", "bias_high", "low", "high", "variance")
-    columns = [np.concatenate([getattr(b, name) for b in table.backups], axis=1) for name in names]
-    return Backup(*columns, np.concatenate([b.log_calls for b in table.backups]))
+
+    def column(name: str) -> Array:
+        return np.concatenate([getattr(b, name) for b in table.backups], axis=-1)
+
+    return Backup(column("bias_low"), column("bias_high"), column("low"), column("high"), column("variance"), column("log_calls"))
 
 
 def _pairs(children: Backup) -> tuple[Array, Array]:

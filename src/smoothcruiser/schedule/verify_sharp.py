@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,7 +89,7 @@ def _check_promise(schedule: Schedule) -> None:
     if not 0.0 <= root.adaptive_delta < schedule.delta:
         raise BrokenPromise(f"The looks may spend a share of delta in [0, {schedule.delta:g}), got {root.adaptive_delta!r}.")
     counts = (*root.looks, root.samples)
-    if root.looks and (root.adaptive_delta == 0.0 or root.looks[0] < 2 or any(a >= b for a, b in zip(counts, counts[1:], strict=False))):
+    if root.looks and (root.adaptive_delta == 0.0 or root.looks[0] < 2 or any(a >= b for a, b in pairwise(counts))):
         raise BrokenPromise(f"Looks must rise from 2 or more to below the root's samples and have a share of delta, got {root}.")
 
 
@@ -116,7 +117,9 @@ def _row(schedule: Schedule, base: Ground, top: int, steps: int | None, known: d
             continue
         level = schedule.levels[index]
         if remaining is not None and remaining < 0:
-            raise BrokenPromise(f"Level {index} would value a state beyond the horizon; the table is deeper than {schedule.facts.horizon} steps.")
+            raise BrokenPromise(
+                f"Level {index} would value a state beyond the horizon; the table is deeper than {schedule.facts.horizon} steps."
+            )
         after = None if remaining is None else remaining - 1
         missing = [(child, after) for child in (level.query, level.continuation) if child >= 0 and (child, after) not in known]
         if missing:
@@ -133,7 +136,9 @@ def _moments(base: Ground, index: int, level: Level, remaining: int | None, know
     if level.kind == Kind.CONSTANT:
         return constant(base, remaining, level.constant, level.shift)
     if remaining == 0:
-        raise BrokenPromise(f"Level {index} ({level.kind.name}) stands where no steps remain; a value there is 0, so a constant 0 belongs there.")
+        raise BrokenPromise(
+            f"Level {index} ({level.kind.name}) stands where no steps remain; a value there is 0, so a constant 0 belongs there."
+        )
     after = None if remaining is None else remaining - 1
     n = np.array([float(level.samples)])
     query = backup(base, known[level.query, after], after) if level.query >= 0 else None

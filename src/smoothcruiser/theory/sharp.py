@@ -70,8 +70,10 @@ class Moments:
 
     def pick(self, columns: Array) -> Moments:
         """The moments of the candidates ``columns``."""
-        per_player = (self.bias_low, self.bias_high, self.low, self.high, self.variance)
-        return Moments(*(m[:, columns] for m in per_player), self.log_calls[columns], self.shift[columns])
+        low, high, variance = self.low[:, columns], self.high[:, columns], self.variance[:, columns]
+        return Moments(
+            self.bias_low[:, columns], self.bias_high[:, columns], low, high, variance, self.log_calls[columns], self.shift[columns]
+        )
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,8 @@ class Backup:
 
     def pick(self, columns: Array) -> Backup:
         """The backups of the candidates ``columns``."""
-        per_player = (self.bias_low, self.bias_high, self.low, self.high, self.variance)
-        return Backup(*(m[:, columns] for m in per_player), self.log_calls[columns])
+        low, high, variance = self.low[:, columns], self.high[:, columns], self.variance[:, columns]
+        return Backup(self.bias_low[:, columns], self.bias_high[:, columns], low, high, variance, self.log_calls[columns])
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def ground(facts: Facts) -> Ground:
     """The ground of ``facts``; needs an operator with F(Q + c) = F(Q) + c."""
     if not facts.operator.shift_invariant:
         raise InvalidInput(
-            f"The sharp analysis needs an operator with F(Q + c) = F(Q) + c, and {facts.operator.name} does not promise it; use method 'paper'."
+            f"The sharp analysis needs an operator with F(Q + c) = F(Q) + c, which {facts.operator.name} does not promise; use 'paper'."
         )
     if facts.horizon is None and not facts.discount < 1.0:
         raise InvalidInput(f"Without a horizon the discount must be below 1, got {facts.discount}; give horizon= or a smaller discount.")
@@ -260,13 +262,17 @@ def _shifted(base: Ground, x: Moments, shift: Array | None) -> Moments:
     if shift is None:
         shift = -np.mean(base.sign * 0.5 * (x.bias_low + x.bias_high), axis=0)
     move = base.sign * shift
-    return Moments(x.bias_low + move, x.bias_high + move, x.low + move, x.high + move, x.variance, x.log_calls, shift + np.zeros_like(x.shift))
+    return Moments(
+        x.bias_low + move, x.bias_high + move, x.low + move, x.high + move, x.variance, x.log_calls, shift + np.zeros_like(x.shift)
+    )
 
 
 def moved(base: Ground, x: Moments, shift: float) -> Moments:
     """``x`` with its shift replaced by ``shift``."""
     move = base.sign * (shift - x.shift)
-    return Moments(x.bias_low + move, x.bias_high + move, x.low + move, x.high + move, x.variance, x.log_calls, np.full_like(x.shift, shift))
+    return Moments(
+        x.bias_low + move, x.bias_high + move, x.low + move, x.high + move, x.variance, x.log_calls, np.full_like(x.shift, shift)
+    )
 
 
 def _one_sided(base: Ground, gap: Array, *, above: bool) -> tuple[Array, Array]:
