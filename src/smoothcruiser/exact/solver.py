@@ -35,7 +35,8 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.exact.kernels import Kernels, Model, prepare
+from smoothcruiser.exact.loops import Model
+from smoothcruiser.exact.model import Kernels, evaluator, prepare
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.problem.operators import CUSTOM, Operator
 from smoothcruiser.problem.problem import Problem
@@ -204,11 +205,12 @@ class _Search:
         gamma = self.model.discount
         return SLACK * 0.5 * point.width * gamma / (1.0 - gamma) + self.floor(point.top + abs(point.middle) / (1.0 - gamma))
 
-    def answer(self, point: _Point) -> Floats:
-        """The middle of MacQueen's two lines; terminal states stay at 0."""
+    def answer(self, point: _Point, bound: float, method: str, note: str) -> _Found:
+        """The middle of MacQueen's two lines. From v + lo/(1-gamma) <= V* <= v + hi/(1-gamma), action values shift by the same."""
         gamma = self.model.discount
-        values: Floats = np.where(self.model.sign == 0.0, 0.0, point.w + point.middle * gamma / (1.0 - gamma))
-        return values
+        shift = point.middle * gamma / (1.0 - gamma)
+        self.model.q[:] += shift
+        return _Found(np.where(self.model.sign == 0.0, 0.0, point.w + shift), bound, method, note=note)
 
 
 # --- fixed point -------------------------------------------------------------------------------------------------------------
@@ -238,10 +240,9 @@ def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Foun
             raise InvalidInput(f"tolerance={tolerance!r} cannot be proven here: {note}; ask for at least {2.0 * bound:.2g}.")
     elif tolerance is None and bound > DEFAULT_TOLERANCE:
         note = f"the aim of {DEFAULT_TOLERANCE:g} is below what rounding of float64 can prove here ({floor:.3g})"
-    values = search.answer(best)
-    search.kernels.q(search.model, values)
-    search.sweeps += 1
-    return _Found(values, bound, used, note=note)
+    if best is not point:
+        search.kernels.q(search.model, best.v)
+    return search.answer(best, bound, used, note)
 
 
 def _aim(search: _Search, point: _Point, tolerance: float | None) -> float:
@@ -256,21 +257,17 @@ def _improve(search: _Search, point: _Point, method: str, budget: int, aim: floa
     S**3/3 multiplications LAPACK makes about five times as fast as a sweep makes its own.
     """
     m, num_states = search.model, len(point.v)
-    policy, income = np.empty(m.live.shape), np.empty(num_states)
-    search.kernels.policy(m, policy)
-    search.kernels.income(m, policy, point.w, income)
-    reads = len(m.prob) * (float(np.count_nonzero(policy)) / max(1.0, float(np.count_nonzero(m.live))))
-    direct = method == "policy-iteration" or (method == "auto" and budget * reads > num_states**3 / 15)
+    policy = evaluator(search.kernels, m, point.w)
+    direct = method == "policy-iteration" or (method == "auto" and budget * policy.reads > num_states**3 / 15)
     if direct and num_states <= LARGEST_SOLVE:
-        matrix = search.kernels.matrix(m, policy)
-        return np.asarray(np.linalg.solve(matrix, income), dtype=np.float64), "policy-iteration"
+        return policy.solve(), "policy-iteration"
     target = 2.0 * aim * (1.0 - m.discount) / max(m.discount, 0.5)  # the width at which the bound is at the aim
     if method == "policy-iteration":
         most, enough = search.remaining(), 0.25 * target
     else:
         most, enough = min(budget, search.remaining()), max(0.25 * target, FORCING * point.width)
     x = point.w.copy()
-    search.sweeps += search.kernels.evaluate(m, policy, income, x, most, enough)
+    search.sweeps += policy.sweep(x, most, enough)
     return x, "policy-iteration" if method == "policy-iteration" else "modified-policy-iteration"
 
 
