@@ -140,6 +140,11 @@ class Schedule:
                 counts[level.continuation] += counts[i]
         return tuple(counts)
 
+    def __str__(self) -> str:
+        from smoothcruiser.schedule.text import plan_text
+
+        return plan_text(self)
+
     def to_json(self, **options: Any) -> str:
         """The table and its promise as JSON text."""
         return json.dumps(self.to_dict(), **options)
