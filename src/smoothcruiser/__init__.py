@@ -6,7 +6,7 @@
 True
 """
 
-from smoothcruiser.api import explain, plan, run, solve
+from smoothcruiser.api import calibrate, explain, plan, run, solve
 from smoothcruiser.errors import BrokenPromise, InvalidInput, MissingExtra, OracleError, SmoothcruiserError, Unpayable
 from smoothcruiser.estimate import Certificate, Estimate
 from smoothcruiser.problem.make import make
@@ -40,6 +40,7 @@ __all__ = [
     "Sparsemax",
     "SquareRoot",
     "Unpayable",
+    "calibrate",
     "explain",
     "make",
     "plan",

@@ -17,6 +17,7 @@ from smoothcruiser.estimate import Certificate, Estimate, best_action
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Schedule, Target
+from smoothcruiser.schedule.text import short
 
 DEFAULT_BUDGET = 10**9  # calls; minutes at the speed of the compiled engine
 SCHEDULED = ("smoothcruiser", "paper", "sparse-sampling")
@@ -60,10 +61,12 @@ def plan(
     progress: Callable[[Any], object] | None = None,
     delta_prime: float | None = None,
     shards: int | None = None,
+    announce: Callable[[Schedule], object] | None = None,
 ) -> Estimate:
     """The value of ``state`` and of its actions, within ``epsilon`` with probability 1 - ``delta``.
 
     ``epsilon`` is a number or a share of the value span such as "5%". The result is the same to the last bit for any ``workers``.
+    ``announce`` is told the schedule, and so its price, before the first call; ``progress`` is told of the calls made so far.
     """
     _check_problem(problem)
     _check_method(method)
@@ -84,6 +87,8 @@ def plan(
         return _certified(problem, state, epsilon, delta, target, seed, budget, paid, seconds, progress, why)
     schedule = _schedule(problem, chosen, epsilon, delta, target, delta_prime)
     _afford(problem, schedule, paid)
+    if announce is not None:
+        announce(schedule)
     return run(
         problem, schedule, state,
         seed=seed, executor=executor, workers=workers, seconds=seconds, progress=progress, shards=shards, notes=why,
@@ -132,6 +137,14 @@ def solve(problem: Problem, **options: Any) -> Any:
     return solve_exactly(problem, **options)
 
 
+def calibrate(problem: Problem, state: Any = None, *, executor: str | None = None) -> float:
+    """Oracle calls a second of one core on this problem, measured for about 0.3 s (compiling not counted)."""
+    from smoothcruiser.execute.calibrate import calls_per_second
+
+    _check_problem(problem)
+    return calls_per_second(problem, problem.start(state), executor)
+
+
 # --- choosing ----------------------------------------------------------------------------------------------------------------
 
 
@@ -149,7 +162,7 @@ def _choose(
         price = _schedule(problem, "smoothcruiser", epsilon, delta, target, None).num_calls
         if price <= budget:
             return "smoothcruiser", (f"auto chose smoothcruiser: its schedule keeps the promise for {price:,} calls.",)
-        told = f"the sharp schedule would cost {_short(price)} calls"
+        told = f"the sharp schedule would cost {short(price)} calls"
     except (InvalidInput, Unpayable) as error:
         told = f"no sharp schedule ({error})"
     if isinstance(state, Hashable):
@@ -237,16 +250,9 @@ def _afford(problem: Problem, schedule: Schedule, budget: int) -> None:
     choices = offers(problem.facts, schedule, budget)
     listed = "".join(f"\n  - {offer}" for offer in choices)
     raise Unpayable(
-        f"This promise costs {_short(schedule.num_calls)} oracle calls, above the budget of {_short(budget)} (--budget). "
+        f"This promise costs {short(schedule.num_calls)} oracle calls, above the budget of {short(budget)} (--budget). "
         f"What can be paid:{listed}"
     )
-
-
-def _short(count: int) -> str:
-    if count < 10**12:
-        return f"{count:,}"
-    digits = str(count)
-    return f"{digits[0]}.{digits[1:3]}e{len(digits) - 1}"
 
 
 # --- running -----------------------------------------------------------------------------------------------------------------
@@ -256,22 +262,24 @@ def _exact(problem: Problem, state: Any, notes: tuple[str, ...]) -> Estimate:
     begin = time.perf_counter()
     solution = solve(problem)
     mover = problem.mover(state)
-    value, bound = float(solution.values[state]), float(solution.residual_bound)
-    q_values = tuple(float(q) for q in solution.q_values[state])
-    policy = tuple(float(p) for p in solution.policy[state])
+    row = solution.index(state)
+    value, bound = float(solution.values[row]), float(solution.residual_bound)
+    q_values = tuple(float(q) for q in solution.q_values[row])
+    policy = tuple(float(p) for p in solution.policy[row])
     certificate = Certificate(
         kind="exact",
         interval=(value - bound, value + bound),
         q_intervals=tuple((q - bound, q + bound) for q in q_values),
         confidence=1.0,
         bound=f"residual of {solution.method}",
-        assumptions=("the tables are the model",),
+        assumptions=("the tables are the model" if problem.tables is not None else "outcomes= is the model",),
         best_actions=None,
     )
     return Estimate(
         value=value, interval=certificate.interval, q_values=q_values, policy=policy, action=best_action(policy, q_values, mover),
-        num_calls=0, epsilon=bound, delta=0.0, method="exact", certificate=certificate, seconds=time.perf_counter() - begin,
-        compile_seconds=0.0, problem=problem.name, state=state, notes=notes,
+        num_calls=0, epsilon=bound, delta=0.0, method="exact", certificate=certificate,
+        seconds=time.perf_counter() - begin - solution.compile_seconds, compile_seconds=solution.compile_seconds,
+        problem=problem.name, state=state, notes=(*notes, solution.note) if solution.note else notes,
     )  # fmt: skip
 
 
