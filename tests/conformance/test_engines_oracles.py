@@ -1,0 +1,188 @@
+"""``reference`` and ``compiled`` agree to the last bit on users' own njit oracles, for every kind of state they may have.
+
+Each oracle is compiled into its own machine (seconds), so everything that is asked of one stands in one test: several operators, since
+these share the machine, tables of all kinds, one thread and two.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from engine_agreement import assert_engines_agree, assert_workers_do_not_matter, hand_made, paper_tables, random_table, sharp_tables
+from numba import njit
+
+import smoothcruiser as sc
+
+OPERATORS = (sc.Entropy(0.5), sc.KL(0.8, prior=(1, 2, 3)), sc.Sparsemax(0.3), sc.SquareRoot(0.7), sc.Max())
+
+
+# --- int: varying actions ----------------------------------------------------------------------------------------------------
+
+
+@njit
+def hop(state, action, rng):
+    return rng.random(), (3 * state + action + rng.integers(3)) % 11
+
+
+@njit
+def hop_allowed(state, action):
+    return action == 0 or (state + action) % 2 == 0
+
+
+# --- float: a noisy walk that ends far out -----------------------------------------------------------------------------------
+
+
+@njit
+def drift(state, action, rng):
+    after = 0.8 * state + (action - 1) * 0.5 + 0.3 * rng.normal()
+    return math.exp(-after * after), after
+
+
+@njit
+def drifted_away(state):
+    return abs(state) > 1.2
+
+
+# --- tuple: an alternating game ----------------------------------------------------------------------------------------------
+
+
+@njit
+def duel(state, action, rng):
+    mover, score = state
+    after = 0.5 * score + 0.2 * action * (3 - 2 * mover) + 0.1 * rng.exponential()
+    return 1.0 / (1.0 + after * after), (3 - mover, after)
+
+
+@njit
+def duel_mover(state):
+    return state[0]
+
+
+# --- NamedTuple: a game in no order, ended by the step's own flag --------------------------------------------------------------
+
+
+class Cell(NamedTuple):
+    x: int
+    y: int
+    heat: float
+
+
+@njit
+def chase(state, action, rng):
+    weights = np.array([0.5, 0.0, 0.3, 0.2])
+    turn = (action + rng.choice(weights)) % 4
+    x, y = state.x, state.y
+    if turn == 0:
+        x = (x + 1) % 5
+    elif turn == 1:
+        y = (y + 1) % 5
+    elif turn == 2:
+        x = (x + 4) % 5
+    heat = 0.5 * state.heat + rng.random()
+    return heat / 2.0, Cell(x, y, heat), x == 3 and y < 3
+
+
+@njit
+def chase_mover(state):
+    return 1 + (state.x + state.y) % 2
+
+
+# --- nested tuple: a horizon ---------------------------------------------------------------------------------------------------
+
+
+@njit
+def climb(state, action, rng):
+    (x, y), height = state
+    up = rng.random() < 0.3 + 0.2 * action
+    return (1.0 if up else 0.25), ((x + action, y + 1), height + (1.0 if up else -0.5))
+
+
+# --- arrays of fixed shape -----------------------------------------------------------------------------------------------------
+
+
+@njit
+def queue(state, action, rng):
+    after = state.copy()
+    after[action] = max(0.0, after[action] - 1.0)
+    after[rng.integers(3)] += rng.random()
+    load = after[0] + after[1] + after[2]
+    return 1.0 / (1.0 + load), after
+
+
+@njit
+def drop(state, action, rng):
+    """Rewrites one array of the caller's: the engine must copy what it keeps."""
+    board, turn = state
+    after = board.copy()
+    row = 0
+    while row < 2 and after[row, action] != 0:
+        row += 1
+    after[row, action] = 1 + turn
+    return rng.random() * 0.5 + 0.5 * (after[0, 0] == 1), (after, 1 - turn)
+
+
+@njit
+def drop_allowed(state, action):
+    return state[0][2, action] == 0
+
+
+@njit
+def drop_full(state):
+    return np.all(state[0][2] != 0)
+
+
+@njit
+def drop_mover(state):
+    return 1 + state[1]
+
+
+PROBLEMS = {
+    "int": (0, lambda op: sc.MDP(hop, legal=hop_allowed, num_actions=3, discount=0.4, operator=op)),
+    "float": (0.25, lambda op: sc.MDP(drift, terminal=drifted_away, num_actions=3, discount=0.4, operator=op)),
+    "tuple": ((1, 0.0), lambda op: sc.Game(duel, player=duel_mover, alternating=True, num_actions=3, discount=0.3, operator=op)),
+    "named": (Cell(0, 1, 0.0), lambda op: sc.Game(chase, player=chase_mover, terminal=True, num_actions=3, discount=0.6, operator=op)),
+    "nested": (((0, 1), 0.0), lambda op: sc.MDP(climb, num_actions=3, discount=1.0, horizon=4, operator=op)),
+    "array": (np.zeros(3), lambda op: sc.MDP(queue, num_actions=3, discount=0.5, operator=op)),
+    "board": (
+        (np.zeros((3, 3), np.int64), 0),
+        lambda op: sc.Game(drop, player=drop_mover, legal=drop_allowed, terminal=drop_full, num_actions=3, discount=0.9, operator=op),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(PROBLEMS))
+def test_agreement_on_every_kind_of_state(name):
+    state, make = PROBLEMS[name]
+    for i, operator in enumerate(OPERATORS):
+        problem = make(operator)
+        for schedule in (hand_made(problem.facts), random_table(problem.facts, i, target="value"), *paper_tables(problem.facts)):
+            assert_engines_agree(problem, schedule, state)
+        if i == 0:
+            for schedule in (hand_made(problem.facts, target="value"), *sharp_tables(problem.facts)):
+                assert_workers_do_not_matter(problem, schedule, state)
+
+
+@njit
+def shrunk_value(q):
+    return 0.9 * math.log(np.sum(np.exp(q)))
+
+
+@njit
+def shrunk_gradient(q):
+    e = np.exp(q)
+    return 0.9 * e / np.sum(e)
+
+
+def test_agreement_on_a_user_operator_with_a_user_oracle():
+    operator = sc.CustomOperator(shrunk_value, shrunk_gradient, smooth=0.5)
+    problem = sc.MDP(hop, num_actions=2, discount=0.5, operator=operator)
+    for schedule in (hand_made(problem.facts), random_table(problem.facts, 1), *paper_tables(problem.facts)):
+        assert_engines_agree(problem, schedule, 4)
+    assert_workers_do_not_matter(problem, hand_made(problem.facts), 4)
+
+
+def test_plain_python_oracles_are_refused_by_name():
+    problem = sc.MDP(lambda s, a, rng: (rng.random(), s), num_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=0)
+    with pytest.raises(sc.InvalidInput, match=r"numba\.njit.*executor='reference'"):
+        sc.plan(problem, method="smoothcruiser", epsilon="20%", delta=0.1, executor="compiled")
