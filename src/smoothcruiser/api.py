@@ -109,8 +109,9 @@ def run(
     notes: tuple[str, ...] = (),
 ) -> Estimate:
     """The Estimate of one run of a schedule that ``explain`` returned: what ``plan`` does after choosing it."""
-    from smoothcruiser.execute.answer import assemble, legal_at_root
-    from smoothcruiser.execute.engines import make_engine
+    from smoothcruiser.execute.answer import assemble, interval_of, legal_at_root
+    from smoothcruiser.execute.engines import make_workers
+    from smoothcruiser.execute.run import Listener
     from smoothcruiser.execute.run import run as run_shards
     from smoothcruiser.execute.shards import cut
     from smoothcruiser.execute.stopping import stopping_rule
@@ -120,12 +121,14 @@ def run(
     state = problem.start(state)
     actions = legal_at_root(problem, state) if schedule.root.target == "q_values" else [0]
     rule = stopping_rule(schedule)
-    engine = make_engine(executor, problem, schedule, state, center=rule.center)
-    outcome = run_shards(
-        engine, schedule, cut(schedule, shards=shards), actions,
-        seed=seed, workers=workers, enough=rule.enough, progress=progress, seconds=seconds,
-    )  # fmt: skip
-    estimate = assemble(problem, schedule, state, outcome, engine, seed=seed, radius=rule.half_width, bound=rule.bound(outcome))
+    pool = make_workers(executor, problem, schedule, state, center=rule.center, workers=workers)
+    try:
+        listener = Listener(progress, None, interval_of(problem, schedule, state, rule.half_width))
+        segments = cut(schedule, shards=shards)
+        outcome = run_shards(pool, schedule, segments, actions, seed=seed, enough=rule.enough, listener=listener, seconds=seconds)
+    finally:
+        pool.close()
+    estimate = assemble(problem, schedule, state, outcome, pool, seed=seed, radius=rule.half_width, bound=rule.bound(outcome))
     return replace(estimate, notes=(*notes, *estimate.notes))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Certificate, Estimate, Interval, best_action
-from smoothcruiser.execute.run import Engine, Outcome, Tally
+from smoothcruiser.execute.run import Outcome, Tally, Workers
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Schedule
 
@@ -21,11 +21,11 @@ NOWHERE = (math.nan, math.nan)
 
 
 def assemble(
-    problem: Problem, schedule: Schedule, state: Any, outcome: Outcome, engine: Engine, *, seed: int, radius: Radius, bound: str
+    problem: Problem, schedule: Schedule, state: Any, outcome: Outcome, engine: Workers, *, seed: int, radius: Radius, bound: str
 ) -> Estimate:
     """The Estimate of a finished (or honestly stopped) run."""
-    make = _from_draws_of_v if schedule.root.target == "value" else _from_q
-    value, interval, q_values, q_intervals, policy = make(problem, state, outcome, radius)
+    make = _maker(schedule)
+    value, interval, q_values, q_intervals, policy = make(problem, state, outcome.tallies, radius)
     promised = schedule.delta < 1.0
     mover = problem.mover(state)
     notes = _notes(schedule, outcome)
@@ -62,6 +62,15 @@ def assemble(
     )
 
 
+def interval_of(problem: Problem, schedule: Schedule, state: Any, radius: Radius) -> Callable[[dict[int, Tally]], Interval | None]:
+    """The interval that tallies at a look certify, for a progress display."""
+
+    def interval(tallies: dict[int, Tally]) -> Interval | None:
+        return _maker(schedule)(problem, state, tallies, radius)[1] if schedule.delta < 1.0 else None
+
+    return interval
+
+
 def assumptions(problem: Problem) -> tuple[str, ...]:
     """What the promise takes on trust."""
     facts = problem.facts
@@ -79,15 +88,19 @@ def assumptions(problem: Problem) -> tuple[str, ...]:
 Pieces = tuple[float, Interval, tuple[float, ...], tuple[Interval, ...], tuple[float, ...]]
 
 
-def _from_q(problem: Problem, state: Any, outcome: Outcome, radius: Radius) -> Pieces:
+def _maker(schedule: Schedule) -> Callable[[Problem, Any, dict[int, Tally], Radius], Pieces]:
+    return _from_draws_of_v if schedule.root.target == "value" else _from_q
+
+
+def _from_q(problem: Problem, state: Any, tallies: dict[int, Tally], radius: Radius) -> Pieces:
     mover = problem.mover(state)
     low, high = problem.facts.q_bounds(mover)
     weights = problem.operator.weights(problem.num_actions)
-    actions = sorted(outcome.tallies)
+    actions = sorted(tallies)
     w = [weights[a] for a in actions]
-    means = {a: outcome.tallies[a].total / outcome.tallies[a].draws for a in actions}
+    means = {a: tallies[a].total / tallies[a].draws for a in actions}
     clipped = [min(max(means[a], low), high) for a in actions]
-    boxes = [(max(means[a] - radius(outcome.tallies[a]), low), min(means[a] + radius(outcome.tallies[a]), high)) for a in actions]
+    boxes = [(max(means[a] - radius(tallies[a]), low), min(means[a] + radius(tallies[a]), high)) for a in actions]
     operator = problem.operator
     value = operator.value(clipped, player=mover, weights=w)
     interval = (
@@ -102,8 +115,8 @@ def _from_q(problem: Problem, state: Any, outcome: Outcome, radius: Radius) -> P
     return value, interval, tuple(q_values), tuple(intervals), tuple(policy)
 
 
-def _from_draws_of_v(problem: Problem, state: Any, outcome: Outcome, radius: Radius) -> Pieces:
-    (tally,) = outcome.tallies.values()
+def _from_draws_of_v(problem: Problem, state: Any, tallies: dict[int, Tally], radius: Radius) -> Pieces:
+    (tally,) = tallies.values()
     low, high = problem.facts.value_bounds(problem.mover(state))
     mean, width = tally.total / tally.draws, radius(tally)
     value = min(max(mean, low), high)

@@ -1,18 +1,25 @@
-"""Which engine runs a problem: the one asked for, or the fastest that can."""
+"""Which workers run a problem: those asked for, or the fastest that can."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.execute.run import Engine
+from smoothcruiser.execute.run import Engine, Workers
+from smoothcruiser.execute.workers import LocalWorkers
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Schedule
 
+EXECUTORS = ("reference", "compiled")
 
-def make_engine(name: str | None, problem: Problem, schedule: Schedule, state: Any, *, center: float) -> Engine:
-    """The engine called ``name``; compiled for compiled problems and reference for others where none is named."""
-    name = name or ("compiled" if problem.is_compiled else "reference")
+
+def default_executor(problem: Problem) -> str:
+    """Compiled where every function of the problem can be, reference elsewhere."""
+    return "compiled" if problem.is_compiled else "reference"
+
+
+def make_engine(name: str, problem: Problem, schedule: Schedule, state: Any, *, center: float) -> Engine:
+    """The engine called ``name``."""
     if name == "compiled":
         from smoothcruiser.execute.compiled import CompiledEngine
 
@@ -21,4 +28,11 @@ def make_engine(name: str | None, problem: Problem, schedule: Schedule, state: A
         from smoothcruiser.execute.reference import ReferenceEngine
 
         return ReferenceEngine(problem, schedule, state, center=center)
-    raise InvalidInput(f"Unknown executor {name!r}; choose reference or compiled.")
+    raise InvalidInput(f"Unknown executor {name!r}; choose one of {', '.join(EXECUTORS)}.")
+
+
+def make_workers(
+    name: str | None, problem: Problem, schedule: Schedule, state: Any, *, center: float, workers: int | None = None
+) -> Workers:
+    """The workers of executor ``name``, ready to run; close them after use."""
+    return LocalWorkers(make_engine(name or default_executor(problem), problem, schedule, state, center=center), workers)
