@@ -47,8 +47,8 @@ DEFAULT_TOLERANCE = 1e-10
 LARGEST_SOLVE = 2_000  # states of a dense linear solve: 32 MB and about 0.3 s; beyond it policies are evaluated by sweeps
 UNIT = 2.0**-53  # unit roundoff of float64
 PATIENCE = 10  # steps without a smaller width: in exact arithmetic every step shrinks it, so ten in a row are rounding
-FIRST_SWEEPS = 8  # of the first modified evaluation; each accepted step doubles it, each refused one halves it
-FORCING = 0.02  # an evaluation stops at this share of the step's width: more would polish a policy that is about to change
+FIRST_SWEEPS = 16  # of the first modified evaluation; a step that uses them up doubles it, a refused one halves it
+FORCING = 0.1  # an evaluation stops at this share of the step's width: more would polish a policy that is about to change
 UNLIMITED = 2**62
 SLACK = 1.0 + 2.0**-20  # covers the handful of roundings in the evaluation of a bound itself
 
@@ -92,7 +92,7 @@ def solve(problem: Problem, *, tolerance: float | None = None, method: str = "au
     tables, states = known_model(problem)
     model, kernels, compile_seconds = prepare(problem, tables)
     begin = time.perf_counter()
-    search = _Search(model, kernels, problem.operator, max_sweeps)
+    search = _Search(model, kernels, problem.operator, max_sweeps, finite=problem.horizon is not None)
     if problem.horizon is not None:
         found = _backward_induction(search, problem.horizon, tolerance)
     else:
@@ -136,20 +136,20 @@ class _Found:
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A value function with its sweep: v, w = Tv, the width of w - v and the middle of it, and the largest number in sight."""
+    """A value function with its sweep."""
 
     v: Floats
-    w: Floats
-    width: float
-    middle: float
-    top: float
+    w: Floats  # Tv
+    width: float  # of w - v
+    middle: float  # of w - v
+    top: float  # no number of v, w or the answer drawn from them is larger
 
 
 class _Search:
     """The model with its loops and the count of passes made: the one thing here that changes."""
 
-    def __init__(self, model: Model, kernels: Kernels, operator: Operator, max_sweeps: int | None) -> None:
-        self.model, self.kernels, self.max_sweeps, self.sweeps = model, kernels, max_sweeps, 0
+    def __init__(self, model: Model, kernels: Kernels, operator: Operator, max_sweeps: int | None, *, finite: bool) -> None:
+        self.model, self.kernels, self.max_sweeps, self.finite, self.sweeps = model, kernels, max_sweeps, finite, 0
         self.clamped = not operator.shift_invariant or bool(np.any(model.sign == 0.0))
         self.strength: float = abs(operator.offset(model.live.shape[1])) if operator.code == CUSTOM else operator.strength
         self.longest = int(np.max(np.diff(model.start), initial=1))
@@ -169,7 +169,8 @@ class _Search:
             raise InvalidInput("A value is NaN or infinite after one sweep: the operator must return finite numbers; see check_operator.")
         if self.clamped:
             low, high = min(low, 0.0), max(high, 0.0)
-        return _Point(v, w, high - low, 0.5 * (low + high), top)
+        middle = 0.5 * (low + high)
+        return _Point(v, w, high - low, middle, top if self.finite else top + abs(middle) / (1.0 - m.discount))
 
     def rounding(self, top: float) -> float:
         """Eta: no computed sweep is further than this from TV where no value exceeds ``top``. Derivation, in units of 2**-53:
@@ -203,7 +204,7 @@ class _Search:
     def bound(self, point: _Point) -> float:
         """The proven distance of ``answer(point)`` from V*."""
         gamma = self.model.discount
-        return SLACK * 0.5 * point.width * gamma / (1.0 - gamma) + self.floor(point.top + abs(point.middle) / (1.0 - gamma))
+        return SLACK * 0.5 * point.width * gamma / (1.0 - gamma) + self.floor(point.top)
 
     def answer(self, point: _Point, bound: float, method: str, note: str) -> _Found:
         """The middle of MacQueen's two lines. From v + lo/(1-gamma) <= V* <= v + hi/(1-gamma), action values shift by the same."""
@@ -219,16 +220,16 @@ class _Search:
 def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Found:
     """Steps until the bound is at the aim. Ends: every step shrinks the width by gamma, or rounding stops it and PATIENCE runs out."""
     point = best = search.backup(np.zeros(len(search.model.sign)), zero=True)
-    budget, stalled, used = FIRST_SWEEPS, 0, "value-iteration"
+    budget, used_up, stalled, used = FIRST_SWEEPS, False, 0, "value-iteration"
     while search.bound(best) > (aim := _aim(search, best, tolerance)) and stalled < PATIENCE:
         search.check_budget(best, aim)
         before, proposal = point, point.w
         if method != "value-iteration":
-            proposal, used = _improve(search, before, method, budget, aim)
+            proposal, used, used_up = _improve(search, before, method, budget, aim)
         point = search.backup(proposal)
         if proposal is not before.w:
             accepted = point.width <= search.model.discount * before.width
-            budget = 2 * budget if accepted else max(1, budget // 2)
+            budget = max(1, budget // 2) if not accepted else 2 * budget if used_up else budget
             point = point if accepted else search.backup(before.w)
         stalled = 0 if point.width < best.width else stalled + 1
         best = point if point.width < best.width else best
@@ -250,8 +251,8 @@ def _aim(search: _Search, point: _Point, tolerance: float | None) -> float:
     return tolerance if tolerance is not None else max(DEFAULT_TOLERANCE, 2.0 * search.floor(point.top))
 
 
-def _improve(search: _Search, point: _Point, method: str, budget: int, aim: float) -> tuple[Floats, str]:
-    """T_pi applied to ``point`` until it is the policy's own value, or ``budget`` times; and the name of what was done.
+def _improve(search: _Search, point: _Point, method: str, budget: int, aim: float) -> tuple[Floats, str, bool]:
+    """(T_pi applied to ``point`` until it is near the policy's own value, or ``budget`` times; what was done; whether that was all).
 
     ``auto`` takes the cheaper of the two evaluations that it has: ``budget`` sweeps of the policy's rows, or a dense solve, whose
     S**3/3 multiplications LAPACK makes about five times as fast as a sweep makes its own.
@@ -260,15 +261,16 @@ def _improve(search: _Search, point: _Point, method: str, budget: int, aim: floa
     policy = evaluator(search.kernels, m, point.w)
     direct = method == "policy-iteration" or (method == "auto" and budget * policy.reads > num_states**3 / 15)
     if direct and num_states <= LARGEST_SOLVE:
-        return policy.solve(), "policy-iteration"
+        return policy.solve(), "policy-iteration", False
     target = 2.0 * aim * (1.0 - m.discount) / max(m.discount, 0.5)  # the width at which the bound is at the aim
     if method == "policy-iteration":
         most, enough = search.remaining(), 0.25 * target
     else:
         most, enough = min(budget, search.remaining()), max(0.25 * target, FORCING * point.width)
     x = point.w.copy()
-    search.sweeps += policy.sweep(x, most, enough)
-    return x, "policy-iteration" if method == "policy-iteration" else "modified-policy-iteration"
+    done = policy.sweep(x, most, enough)
+    search.sweeps += done
+    return x, "policy-iteration" if method == "policy-iteration" else "modified-policy-iteration", done == most
 
 
 # --- horizon -----------------------------------------------------------------------------------------------------------------
