@@ -25,15 +25,18 @@ import numpy as np
 
 from smoothcruiser.schedule.schedule import Kind, Target
 from smoothcruiser.theory.sharp import Backup, Ground, Moments, backup, blind, constant, plug_in, rollout, rollout_loss
+from smoothcruiser.theory.sharp_noise import plug_in_noise
 
 Array = Any
 Kinds = frozenset[Kind]
 
 _MAX_SAMPLES = 1e13
+LOG_HOPELESS = math.log(1e15)  # calls: four months at 1e8 a second; dearer levels are chosen coarsely, dearer plans not polished
 _CELLS_PER_STEP = 4.0  # cells per factor 1/gamma: a level must be able to leave its child's cell
 _FINEST, _COARSEST = 0.002, 0.02  # log-width of a cell
 _LOSS_STEP = 0.02  # log-width of a cell of the table of queries by E D
 _WIDEST_OVER_NARROWEST = 1e6  # of the walk; promises below 1e-5 of the value span cost 10^10 calls at least (Hoeffding at the root)
+_NEGLIGIBLE = 10.0  # a deviation that many times below a bias or a step makes no difference
 _LARGEST_OVER_SMALLEST_LOSS = 1e9
 _BLIND_LABELS = 24  # levels kept in one cell while blind rollouts creep towards their fixed point
 
@@ -47,6 +50,7 @@ def sample_grid(ratio: float) -> Array:
 
 
 SAMPLE_GRID = sample_grid(1.06)  # the optimizer moves N off the grid afterwards
+_COARSE_GRID = sample_grid(1.3)
 
 
 @dataclass(frozen=True)
@@ -142,9 +146,7 @@ class Cells:
 
     def offer(self, cell: Array, price: Array, kind: Kind, samples: Array, query: Array | int, continuation: Array | int) -> None:
         """Keep the candidates that are cheaper than what their cells hold."""
-        order = np.argsort(price, kind="stable")
-        cells, first = np.unique(cell[order], return_index=True)
-        first = order[first]
+        cells, first = _cheapest(cell, price)
         better = price[first] < self.price[cells]
         self.put(
             cells[better], price[first[better]], kind, samples[first[better]], _at(query, first[better]), _at(continuation, first[better])
@@ -160,6 +162,16 @@ class Cells:
         if self.price[cell] == math.inf:
             return None
         return Choice(Kind(int(self.kind[cell])), int(self.samples[cell]), int(self.query[cell]), int(self.continuation[cell]))
+
+
+def _cheapest(cell: Array, price: Array) -> tuple[Array, Array]:
+    """(cells, candidates): every cell that occurs, with its cheapest candidate."""
+    if len(price) > 1 and np.any(price[1:] < price[:-1]):
+        order = np.argsort(price, kind="stable")
+        cells, first = np.unique(cell[order], return_index=True)
+        return cells, order[first]
+    cells, first = np.unique(cell, return_index=True)
+    return cells, first
 
 
 def _at(index: Array | int, where: Array) -> Array:
@@ -180,9 +192,7 @@ class Queries:
         """Keep the candidates that are cheaper than what their cells hold."""
         with np.errstate(divide="ignore"):
             cell = np.clip(np.floor(np.log(self.top / loss) / self.step + 1e-9), 0, self.size - 1).astype(np.int64)
-        order = np.argsort(price, kind="stable")
-        cells, first = np.unique(cell[order], return_index=True)
-        first = order[first]
+        cells, first = _cheapest(cell, price)
         better = price[first] < self.price[cells]
         cells, first = cells[better], first[better]
         self.price[cells], self.query[cells], self.samples[cells] = price[first], query[first], samples[first]
@@ -198,6 +208,13 @@ class Queries:
     def at(self, cell: int) -> int:
         """The cell, at ``cell`` or beyond, that holds the cheapest query."""
         return cell + int(np.argmin(self.price[cell:]))
+
+
+def _useful(variance: float, noise: float, hopeless: bool) -> Array:
+    """The counts at which the mean of draws still has a deviation above ``noise``, and at least the first dozen."""
+    most = variance / (noise * noise) if noise > 0.0 else math.inf
+    grid = _COARSE_GRID if hopeless else SAMPLE_GRID
+    return grid[: max(12, int(np.searchsorted(grid, most)) + 1)]
 
 
 class Frontier:
@@ -232,6 +249,8 @@ class Frontier:
             return False
         for _ in range(min(cells, self.cells.size - self.cell)):
             self.cell += 1
+            if self.cell % 2 and self.table.log_calls[-1] > LOG_HOPELESS:
+                continue
             if Kind.ROLLOUT in self.kinds:
                 self._consider_rollouts(self.cell)
             choice = self.cells.choice(self.cell)
@@ -258,14 +277,18 @@ class Frontier:
     def _push(self, index: int) -> None:
         """Offer plug-ins over the new level to narrower cells, and the level as a query."""
         back = self.table.backups[index]
-        price = np.log(SAMPLE_GRID * self.base.facts.num_actions) + float(self.table.log_calls[index])
+        spread, variance, tilt = (float(np.max(x)) for x in (back.spread, back.variance, back.tilt))
+        hopeless = bool(self.table.log_calls[index] > LOG_HOPELESS)
+        log_price = math.log(self.base.facts.num_actions) + float(self.table.log_calls[index])
         if Kind.ROLLOUT in self.kinds:
-            loss = np.max(rollout_loss(self.base, back, SAMPLE_GRID, None)[0], axis=0)
-            self.queries.offer(np.full(len(loss), index), SAMPLE_GRID, loss, price)
+            grid = _useful(variance, tilt / _NEGLIGIBLE, hopeless)  # beyond it, noise adds less to E D than the next cell is away
+            loss = np.max(rollout_loss(self.base, back, grid, None)[0], axis=0)
+            self.queries.offer(np.full(len(loss), index), grid, loss, np.log(grid) + log_price)
         if Kind.PLUGIN in self.kinds:
-            cell = self.cells.of(plug_in(self.base, back, SAMPLE_GRID).width)
-            narrower = cell > self.cell
-            self.cells.offer(cell[narrower], price[narrower], Kind.PLUGIN, SAMPLE_GRID[narrower], index, -1)
+            grid = _useful(variance, tilt * self.step / _NEGLIGIBLE, hopeless)
+            cell = self.cells.of(tilt + plug_in_noise(self.base.rule, grid, spread, variance) * (1.0 if self.base.rule.convex else 2.0))
+            first = int(np.searchsorted(cell, self.cell, side="right"))
+            self.cells.offer(cell[first:], np.log(grid[first:]) + log_price, Kind.PLUGIN, grid[first:], index, -1)
 
     def _consider_rollouts(self, cell: int) -> None:
         room = self.cells.edge(cell) - self.table.tilt

@@ -24,24 +24,26 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.frontier import Frontier, Kinds, Table
+from smoothcruiser.schedule.frontier import LOG_HOPELESS, Choice, Frontier, Kinds, Table
 from smoothcruiser.schedule.plan import Plan, Row, polish, priced, root_log_draws, tighten
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule, Target
 from smoothcruiser.schedule.stages import StagedFrontier
 from smoothcruiser.theory.sharp import constant, ground
-from smoothcruiser.theory.stopping import choose_looks, root_radius
+from smoothcruiser.theory.stopping import choose_looks
 
 ALL_KINDS: Kinds = frozenset(Kind)
 SPARSE_SAMPLING_KINDS: Kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN})
 
 _ADAPTIVE_SHARE = 0.1  # of delta: raises log(2K/delta) by log(1/0.9) = 0.105, some 2-3% of the price, within the 10% below
-_ADAPTIVE_PRICE = 1.1  # the looks may raise the worst-case price by this factor
+_ADAPTIVE_PERCENT = 110  # the worst-case price with looks, at the most, in percent of that without (prices are integers beyond 10^1000)
 _OVERRUN = 1.0  # the walk goes on until one draw of a level costs e times the best plan
 _NARROWEST = 1.0 / 50.0  # of epsilon: there the bias takes 1% of epsilon, 2% of the root's draws
 _POLISHED = 3  # plans polished before the cheapest is taken
 _LONG = 24  # rows beyond which only the cheapest plan is polished
+_LONG_HORIZON = 3.0  # in units of 1/(1 - gamma): there the value bounds are within e^-3 = 5% of those without a horizon
+_MOST_ROWS = 5000  # of a table; a longer one is refused with its price
 _BATCH = 24  # cells finished between two looks at the root
-_INVERSE_STEPS = 5  # halvings of the interval (0.8, 1) times the frontier's answer, in logarithms: to within 0.7%
+_INVERSE_STEPS = 4  # halvings of the interval (0.85, 1) times the frontier's answer, in logarithms: to within 1%
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,12 @@ def compile_schedule(
     """The cheapest schedule found that keeps (epsilon, delta) on every problem with these facts; verified when it is made."""
     _check(facts, epsilon, delta, target)
     plan = _best_plan(facts, frozenset(kinds) | {Kind.CONSTANT}, float(epsilon), float(delta), target)
-    fixed = _schedule(plan, float(delta), method, adaptive_delta=0.0)
-    if not adaptive:
-        return fixed
-    looking = _schedule(plan, float(delta), method, adaptive_delta=_ADAPTIVE_SHARE * float(delta))
-    return looking if looking.root.looks and looking.num_calls <= _ADAPTIVE_PRICE * fixed.num_calls else fixed
+    fixed = _close(plan, float(delta), 0.0)
+    if adaptive:
+        looking = _close(plan, float(delta), _ADAPTIVE_SHARE * float(delta))
+        if looking.root.looks and 100 * looking.num_calls <= _ADAPTIVE_PERCENT * fixed.num_calls:
+            return _schedule(looking, float(delta), method)
+    return _schedule(fixed, float(delta), method)
 
 
 def sparse_sampling(
@@ -95,16 +98,17 @@ def smallest_epsilon(
     if high <= 0.0:
         return 0.0
 
-    def price(epsilon: float) -> int:
-        return compile_schedule(facts, epsilon=epsilon, delta=delta, target=target, kinds=chosen, adaptive=adaptive).num_calls
+    def payable(epsilon: float) -> bool:
+        plan = _best_plan(facts, chosen, epsilon, float(delta), target)
+        closed = _close(plan, float(delta), _ADAPTIVE_SHARE * float(delta) if adaptive else 0.0)
+        return closed.num_calls <= budget
 
-    high *= 1.0 + 1e-9
-    while price(high) > budget:  # the adaptive share of delta, or a rounding at the root
+    while not payable(high):  # the frontier's answer ignores the rounding at the root and the looks
         high *= 1.02
-    low = 0.8 * high
+    low = 0.85 * high
     for _ in range(_INVERSE_STEPS):  # polishing makes a plan cheaper than its place on the frontier: take what that leaves
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if price(middle) <= budget else (middle, high)
+        low, high = (low, middle) if payable(middle) else (middle, high)
     return high
 
 
@@ -124,7 +128,11 @@ def _check(facts: Facts, epsilon: float, delta: float, target: Target) -> None:
 @lru_cache(maxsize=8)
 def _frontier(facts: Facts, kinds: Kinds) -> Frontier | StagedFrontier:
     """The frontier of ``facts``, kept between calls: it does not depend on the promise."""
-    return Frontier(ground(facts), kinds) if facts.horizon is None else StagedFrontier(ground(facts), kinds)
+    if facts.num_actions == 1:  # without a choice F is the identity: one draw along the only action is all there is
+        kinds = kinds & {Kind.CONSTANT, Kind.BLIND} if Kind.BLIND in kinds else kinds
+    if facts.horizon is not None and facts.horizon * (1.0 - facts.discount) < _LONG_HORIZON:
+        return StagedFrontier(ground(facts), kinds)
+    return Frontier(ground(replace(facts, horizon=None)), kinds)  # a long horizon: levels as without one, laid out by stages afterwards
 
 
 def _sources(front: Frontier | StagedFrontier, target: Target) -> list[tuple[Target, Table]]:
@@ -155,14 +163,14 @@ def _candidates(facts: Facts, kinds: Kinds, epsilon: float, delta: float, target
             found += [Candidate(float(prices[i]), draw, table, int(i)) for i in order if prices[i] < math.inf]
         found.sort(key=lambda c: c.log_price)
         last = front.root_table("q_values")
-        done = found and (last.log_calls[len(last) - 1] > found[0].log_price + _OVERRUN or last.tilt[len(last) - 1] < _NARROWEST * epsilon)
+        done = found and (last.log_calls[-1] > found[0].log_price + _OVERRUN or last.tilt[-1] < _NARROWEST * epsilon)
         if done or not front.advance(_BATCH):
             break
     if not found:
-        cheapest = float(last.log_calls[len(last) - 1]) / math.log(10.0)
+        cheapest = float(last.log_calls[-1]) / math.log(10.0)
         raise Unpayable(
             f"No schedule for epsilon={epsilon:g} within reach: already the narrowest level found, with a bias of "
-            f"{float(last.tilt[len(last) - 1]) / 2.0:g}, costs 10^{cheapest:.0f} calls a draw; ask for a larger epsilon or temperature, "
+            f"{float(last.tilt[-1]) / 2.0:g}, costs 10^{cheapest:.0f} calls a draw; ask for a larger epsilon or temperature, "
             "or use a method without a worst-case promise."
         )
     return found[:_POLISHED]
@@ -171,19 +179,18 @@ def _candidates(facts: Facts, kinds: Kinds, epsilon: float, delta: float, target
 def _affordable(facts: Facts, kinds: Kinds, log_budget: float, delta: float, target: Target) -> float:
     """The smallest epsilon that some level of the frontier keeps within the budget, unpolished."""
     front = _frontier(facts, kinds)
-    while float(front.root_table("q_values").log_calls[len(front.root_table("q_values")) - 1]) < log_budget and front.advance(_BATCH):
-        pass
-    best = math.inf
-    for draw, table in _sources(front, target):
-        level = _level_of(facts, draw, delta)
-        bias, spread, variance, price = table.root_draws(draw)
-        for i in np.argsort(bias, kind="stable"):
-            if bias[i] >= best:
-                break
-            if price[i] <= log_budget:
-                n = math.floor(math.exp(min(log_budget - price[i], 60.0)) + 1e-6)
-                best = min(best, float(bias[i]) + root_radius(max(1, n), float(spread[i]), float(variance[i]), level))
-    return best
+    while True:
+        best = math.inf
+        for draw, table in _sources(front, target):
+            level = _level_of(facts, draw, delta)
+            bias, spread, variance, price = table.root_draws(draw)
+            log_draws = np.clip(log_budget - price, -1.0, 80.0)  # below 0 unpayable; after e^80 draws the radius is 0 in double precision
+            each = level * np.exp(-log_draws)
+            radius = np.minimum(spread * np.sqrt(each / 2.0), np.sqrt(2.0 * variance * each) + spread * each / 3.0)
+            best = min(best, float(np.min(np.where(log_draws >= 0.0, bias + np.minimum(radius, spread), math.inf))))
+        last = front.root_table("q_values")
+        if last.log_calls[-1] > log_budget or last.tilt[-1] < _NARROWEST * best or not front.advance(_BATCH):
+            return best
 
 
 # --- from a level to a table -------------------------------------------------------------------------------------------------
@@ -191,60 +198,86 @@ def _affordable(facts: Facts, kinds: Kinds, log_budget: float, delta: float, tar
 
 def _best_plan(facts: Facts, kinds: Kinds, epsilon: float, delta: float, target: Target) -> Plan:
     front = _frontier(facts, kinds)
-    plans = [_plan(front, c, epsilon, delta) for c in _candidates(facts, kinds, epsilon, delta, target)]
-    if len(plans[0].rows) > _LONG:
-        plans = plans[:1]
-    plans = [polish(plan) for plan in plans]
+    plans = [_plan(facts, front, c, epsilon, delta) for c in _candidates(facts, kinds, epsilon, delta, target)]
+    if _hopeless(plans[0]):
+        return plans[0]
+    plans = [polish(plan) for plan in plans[: 1 if len(plans[0].rows) > _LONG else _POLISHED]]
     return min(plans, key=lambda plan: float(plan.log_price()[0]))
 
 
-def _plan(front: Frontier | StagedFrontier, candidate: Candidate, epsilon: float, delta: float) -> Plan:
-    """The rows under ``candidate``, each once, in the frontier's order: children first, wide before narrow."""
-    needed: set[tuple[int, int]] = set()
-    tables = {_stage(candidate.table): candidate.table}
-    stack = [(candidate.table, candidate.index)]
+def _plan(facts: Facts, front: Frontier | StagedFrontier, candidate: Candidate, epsilon: float, delta: float) -> Plan:
+    """The rows under ``candidate``, each once for every number of remaining steps, children first, wide before narrow."""
+    needed: dict[tuple[int, int], Choice] = {}
+    horizon = facts.horizon if candidate.target == "value" or facts.horizon is None else facts.horizon - 1
+    stack = [(candidate.table, candidate.index, horizon or 0)]
+    down = 0 if horizon is None else 1
     while stack:
-        table, index = stack.pop()
-        if (_stage(table), index) in needed:
+        table, index, stage = stack.pop()
+        index = 0 if horizon is not None and stage == 0 else index  # no steps left: the exact constant
+        if (stage, index) in needed:
             continue
-        needed.add((_stage(table), index))
-        choice = table.choices[index]
-        for child in (choice.query, choice.continuation):
-            if child >= 0:
-                under = front.child_table(table)
-                tables[_stage(under)] = under
-                stack.append((under, child))
+        choice = Choice(Kind.CONSTANT) if index == 0 else table.choices[index]
+        needed[stage, index] = choice
+        if len(needed) > _MOST_ROWS:
+            raise Unpayable(
+                f"The schedule for epsilon={epsilon:g} needs a table of more than {_MOST_ROWS} levels and 10^"
+                f"{candidate.log_price / math.log(10.0):.1f} oracle calls; ask for a larger epsilon or temperature, or a shorter horizon."
+            )
+        stack.extend((front.child_table(table), child, stage - down) for child in (choice.query, choice.continuation) if child >= 0)
     place = {key: i for i, key in enumerate(sorted(needed))}
     rows: list[Row] = []
     for stage, index in sorted(needed):
-        table, choice = tables[stage], tables[stage].choices[index]
-        under_stage = stage if table.remaining is None else stage - 1
-        query, continuation = (place[under_stage, i] if i >= 0 else -1 for i in (choice.query, choice.continuation))
-        rows.append(Row(choice.kind, choice.samples, query, continuation, table.remaining))
-    base = front.base
-    return Plan(base, tuple(rows), candidate.target, epsilon, _level_of(base.facts, candidate.target, delta))
+        choice = needed[stage, index]
+        below = stage - down
+        under = [i if i < 0 else place[below, 0 if down and below == 0 else i] for i in (choice.query, choice.continuation)]
+        rows.append(Row(choice.kind, choice.samples, under[0], under[1], None if horizon is None else stage))
+    return Plan(ground(facts), tuple(rows), candidate.target, epsilon, _level_of(facts, candidate.target, delta))
 
 
-def _stage(table: Table) -> int:
-    return 0 if table.remaining is None else table.remaining
+@dataclass(frozen=True)
+class Closed:
+    """A plan with its root: what a schedule is made of."""
+
+    plan: Plan
+    root: Root
+
+    @property
+    def num_calls(self) -> int:
+        """The price, exactly."""
+        k = self.plan.base.facts.num_actions
+        calls: list[int] = []
+        for row in self.plan.rows:
+            query = k * row.samples * (1 + calls[row.query]) if row.query >= 0 else 0
+            calls.append(query + (1 + calls[row.continuation] if row.continuation >= 0 else 0))
+        return self.root.samples * (calls[-1] if self.root.target == "value" else k * (1 + calls[-1]))
 
 
-def _schedule(plan: Plan, delta: float, method: str, *, adaptive_delta: float) -> Schedule:
-    """The table of ``plan``, tight, with the fewest root draws and, for a share of delta, looks."""
+def _close(plan: Plan, delta: float, adaptive_delta: float) -> Closed:
+    """``plan`` with the fewest root draws, then tight; and looks, for a share of delta."""
     facts = plan.base.facts
-    plan = replace(plan, level=_level_of(facts, plan.target, delta - adaptive_delta))
+    plan = plan.at_level(_level_of(facts, plan.target, delta - adaptive_delta))
     closed = plan.root()
-    assert closed is not None  # polishing only accepts finite prices
+    assert closed is not None  # only plans with a finite price come here
     samples, bound = closed
     looks: tuple[int, ...] = ()
     if adaptive_delta > 0.0:
         bias, spread = (float(x[0]) for x in plan.draws()[:2])
         means = facts.num_actions if plan.target == "q_values" else 1
         looks = choose_looks(plan.epsilon - bias, spread, means, samples, adaptive_delta)
-    plan = tighten(plan, samples)
-    levels = [_level(plan, row, float(m.shift[0])) for row, m in zip(plan.rows, plan.moments(), strict=True)]
-    root = Root(plan.target, samples, len(levels) - 1, bound, looks, adaptive_delta if looks else 0.0)
-    return Schedule(method=method, facts=facts, levels=tuple(levels), root=root, epsilon=plan.epsilon, delta=delta)
+    if not _hopeless(plan):
+        plan = tighten(plan, samples)
+    return Closed(plan, Root(plan.target, samples, len(plan.rows) - 1, bound, looks, adaptive_delta if looks else 0.0))
+
+
+def _hopeless(plan: Plan) -> bool:
+    """Whether nobody will run it: then its counts may stay a few percent off."""
+    return float(plan.log_price()[0]) > LOG_HOPELESS
+
+
+def _schedule(closed: Closed, delta: float, method: str) -> Schedule:
+    plan = closed.plan
+    levels = [_level(plan, row, float(m.shift[0])) for row, m in zip(plan.rows, plan.made, strict=True)]
+    return Schedule(method=method, facts=plan.base.facts, levels=tuple(levels), root=closed.root, epsilon=plan.epsilon, delta=delta)
 
 
 def _level(plan: Plan, row: Row, shift: float) -> Level:

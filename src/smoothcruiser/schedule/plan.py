@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,13 @@ class Plan:
             rows[i] = replace(rows[i], samples=int(n))
         return replace(self, rows=tuple(rows))
 
+    def at_level(self, level: float) -> Plan:
+        """The same plan for another delta; its moments do not depend on it."""
+        other = replace(self, level=level)
+        if "made" in self.__dict__:
+            other.__dict__["made"] = self.made
+        return other
+
     def moments(self, counts: Array | None = None) -> list[Moments]:
         """Moments of every row; ``counts`` has shape (counted rows, M), one candidate a column."""
         where = {row: k for k, row in enumerate(self.counted)}
@@ -78,9 +86,14 @@ class Plan:
                 made.append(blind(self.base, backups[row.continuation], row.remaining))
         return made
 
+    @cached_property
+    def made(self) -> list[Moments]:
+        """Moments of every row with the plan's own counts."""
+        return self.moments()
+
     def draws(self, counts: Array | None = None) -> tuple[Array, Array, Array, Array]:
         """(bias, spread, variance, log price) of one draw at the root per candidate, shape (M,) each."""
-        last = self.moments(counts)[-1]
+        last = self.made[-1] if counts is None else self.moments(counts)[-1]
         if self.target == "value":
             return last.bias, np.max(last.high - last.low, axis=0), np.max(last.variance, axis=0), last.log_calls
         back = backup(self.base, last, self.rows[-1].remaining)

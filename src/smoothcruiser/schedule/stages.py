@@ -3,9 +3,13 @@
 The same kinds and prices as in ``frontier``; here a level's children stand in the table below, so all cells of a stage are filled at
 once, as matrices over (child, N) and (cell, continuation). The stage with no steps left has one level, the exact constant 0.
 
+Cells are by w/steps(h), steps(h) = 1 + gamma + ... + gamma^(h-1): a level in the cell of its continuation may spend phi <= edge, since
+gamma edge steps(h-1) + edge = edge steps(h). So a chain of any length can stay in its cell. Cells are fine; of what they hold, the levels
+that no other beats in both width and price are kept, thinned to a number that falls with the number of stages, evenly along the curve of
+log price over log width. Widths and moments stay exact in any case, only the choice is coarser.
+
 A long horizon under a discount below 1 is cut: below the depth at which gamma^depth no longer matters, a stage starts with its constant
-alone. The number of cells falls with the number of stages, so that the work does not grow; widths and moments stay exact in any case,
-only the choice is coarser.
+alone.
 """
 
 from __future__ import annotations
@@ -21,8 +25,9 @@ from smoothcruiser.theory.sharp import Backup, Ground, constant, plug_in, rollou
 
 Array = Any
 
-_WORK = 2500  # cells over all stages: about half a second
-_FEWEST, _MOST = 16, 150
+_WORK = 1200  # cells over all stages: some tenths of a second
+_FEWEST, _MOST = 12, 120
+_FINEST = 0.004  # log-width of the finest cells
 _NARROWEST = 1e-4  # of the widest: promises down to a thousandth of the value span
 _SAMPLES = sample_grid(1.15)
 _SAMPLES = _SAMPLES[_SAMPLES < 1e9]
@@ -38,8 +43,13 @@ class StagedFrontier:
         depth = facts.horizon
         if facts.discount < 1.0:  # beyond it, gamma^depth B is narrower than the narrowest cell
             depth = min(depth, math.ceil(math.log(_NARROWEST) / math.log(max(facts.discount, 1e-9))) + 1)
-        self.cells = min(_MOST, max(_FEWEST, _WORK // max(1, depth)))
-        self.widest = max(float(constant(base, stage).width[0]) for stage in range(facts.horizon - depth, facts.horizon + 1))
+        self.kept = min(_MOST, max(_FEWEST, _WORK // max(1, depth)))
+        step = -math.log(_NARROWEST) / self.kept
+        if facts.discount < 1.0:
+            step = min(step, max(_FINEST, -math.log(max(facts.discount, 1e-9)) / 4.0))
+        self.step, self.size = step, math.ceil(-math.log(_NARROWEST) / step)
+        stages = range(max(1, facts.horizon - depth), facts.horizon + 1)
+        self.widest = max(float(constant(base, stage).width[0]) / facts.steps(stage) for stage in stages)
         self.tables: dict[int, Table] = {}
         for stage in range(facts.horizon - depth, facts.horizon + 1):
             self.tables[stage] = self._stage(stage)
@@ -65,19 +75,14 @@ class StagedFrontier:
         below = self.tables.get(remaining - 1)
         if below is None or self.widest <= 0.0:
             return table
-        cells = Cells(self.widest, -math.log(_NARROWEST) / self.cells, self.cells)
+        cells = Cells(self.widest * self.base.facts.steps(remaining), self.step, self.size)
         children = _side_by_side(below)
         self._offer_plug_ins(cells, children)
         self._offer_blind(cells, below, remaining)
         self._offer_rollouts(cells, below, children, remaining)
-        cheapest = math.inf
-        kept: list[Choice] = []
-        for cell in range(cells.size, -1, -1):  # from the narrowest: what is wider and dearer is of no use
-            choice = cells.choice(cell)
-            if choice is not None and cells.price[cell] < cheapest:
-                cheapest = float(cells.price[cell])
-                kept.append(choice)
-        for choice in reversed(kept):
+        for cell in _thinned(cells, self.kept):
+            choice = cells.choice(int(cell))
+            assert choice is not None  # only filled cells are kept
             table.add(choice, table.level(choice, below))
         return table
 
@@ -100,10 +105,10 @@ class StagedFrontier:
             return
         which, samples = _pairs(children)
         loss = np.max(rollout_loss(self.base, children.pick(which), samples, remaining)[0], axis=0)
-        queries = Queries(self.widest, 0.05)
+        queries = Queries(cells.top, 0.05)
         queries.offer(which, samples, loss, np.log(samples * self.base.facts.num_actions) + children.log_calls[which])
-        for cell in range(cells.size + 1):
-            room = cells.edge(cell) - below.tilt
+        for cell in np.unique(np.linspace(0, cells.size, 2 * self.kept).astype(np.int64)):
+            room = cells.edge(int(cell)) - below.tilt
             fits = np.nonzero(room > 0.0)[0]
             if len(fits) == 0:
                 continue
@@ -113,6 +118,18 @@ class StagedFrontier:
             if total[best] < cells.price[cell]:
                 at = queries.at(int(where[best]))
                 cells.put(cell, float(total[best]), Kind.ROLLOUT, queries.samples[at], int(queries.query[at]), int(fits[best]))
+
+
+def _thinned(cells: Cells, kept: int) -> Array:
+    """At most ``kept`` cells, wide to narrow: those not beaten in width and price, evenly along log width and log price."""
+    from_narrow = np.minimum.accumulate(cells.price[::-1])[::-1]
+    beaten = np.append(from_narrow[1:], math.inf) <= cells.price
+    good = np.nonzero(np.isfinite(cells.price) & ~beaten)[0]
+    if len(good) <= kept:
+        return good
+    price = cells.price[good]
+    way = np.concatenate([[0.0], np.cumsum(np.diff(good) * cells.step + np.minimum(np.diff(price), 1.0))])
+    return good[np.unique(np.searchsorted(way, np.linspace(0.0, way[-1], kept) * (1.0 - 1e-12)))]
 
 
 def _side_by_side(table: Table) -> Backup:
