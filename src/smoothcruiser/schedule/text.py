@@ -276,9 +276,10 @@ def picture(schedule: Schedule) -> list[str]:
 
 
 KEY = (
-    "draws: samples for each action; level `asks` values the states they lead to, and the",
-    "drawn action goes on at level `then`. bias: of the mean of one draw, at most. range:",
-    "of one draw. visits: draws of the level in a run. share: of all oracle calls.",
+    "draws: samples for each action; level `asks` values the states they lead to,",
+    "and the drawn action goes on at level `then`. bias: of the mean of one draw,",
+    "at most. range: of one draw. visits: draws of the level in a whole run.",
+    "share: of all oracle calls, those that the level itself makes.",
 )
 
 
@@ -288,12 +289,12 @@ KEY = (
 def describe_facts(facts: Facts) -> str:
     """What the plan relies on, in one line."""
     operator = facts.operator
-    strength = f", temperature {operator.strength:g}" if operator.strength > 0.0 else ""
+    strength = f" at temperature {operator.strength:g}" if operator.strength > 0.0 else ""
     actions = f"{facts.num_actions} actions" if facts.num_actions != 1 else "1 action"
     if facts.min_actions != facts.num_actions:
         actions = f"{facts.min_actions} to {facts.num_actions} actions"
     parts = [actions, f"discount {facts.discount:g}", f"{operator.name}{strength}"]
-    parts.append(f"rewards in [{facts.reward_range[0]:g}, {facts.reward_range[1]:g}]")
+    parts.append(f"rewards {facts.reward_range[0]:g} to {facts.reward_range[1]:g}")
     if facts.game:
         parts.append("two players, alternating" if facts.alternating else "two players")
     if facts.terminals:
@@ -306,11 +307,11 @@ def describe_facts(facts: Facts) -> str:
 def describe_promise(schedule: Schedule) -> str:
     """The promise in one sentence."""
     span = schedule.facts.value_span()
-    share = f" ({percent(schedule.epsilon / span)} of the value span {span:.4g})" if span > 0.0 else ""
+    share = f" ({100.0 * schedule.epsilon / span:.3g}% of the value span {span:.4g})" if span > 0.0 else ""
     what = "the value" if schedule.root.target == "value" else "the value and every action value"
     if schedule.delta >= 1.0:
         return f"none: delta' = {schedule.delta_prime:g} is too large for one; epsilon is {schedule.epsilon:g}{share}"
-    return f"{what} within ±{schedule.epsilon:g}{share} with probability {1.0 - schedule.delta:g}"
+    return f"{what} within ±{schedule.epsilon:.4g}{share} with probability {1.0 - schedule.delta:g}"
 
 
 def describe_price(schedule: Schedule) -> str:

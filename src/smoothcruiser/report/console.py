@@ -1,0 +1,245 @@
+"""What a person sees in a terminal: problems, plans, answers and a progress bar, at 80 columns and up, plain text when piped.
+
+Answers go to standard output; progress and errors to standard error, so that a pipe carries the answer alone. Nothing here computes:
+numbers come from the Schedule, the Estimate and ``report.price``. Bars and stems are single characters, never control codes, unless
+the stream is a terminal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from smoothcruiser.estimate import Estimate
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.zoo import ZOO
+from smoothcruiser.report.price import Price, duration, rate
+from smoothcruiser.schedule.schedule import Schedule
+from smoothcruiser.schedule.text import KEY, describe_facts, describe_price, describe_promise, describe_root, percent, picture, short
+
+LABEL = 9  # width of the names on the left: the longest is 'recommend'
+BAR = 20  # characters of a policy bar that stand for probability 1
+WIDEST = 110  # lines longer than this are hard to read; a wide terminal does not change that
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that prints no colours into a pipe and leaves numbers alone."""
+    made = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    if made.width > WIDEST:
+        made.width = WIDEST
+    return made
+
+
+def put(out: Console, block: RenderableType) -> None:
+    """Print a block; into a pipe without the spaces that fill its lines."""
+    if out.is_terminal:
+        out.print(block)
+        return
+    with out.capture() as caught:
+        out.print(block)
+    for line in caught.get().splitlines():
+        out.print(Text(line.rstrip()), soft_wrap=True)
+
+
+def fields(pairs: Iterable[tuple[str, str | Text]]) -> Padding:
+    """Names on the left, sentences on the right, wrapped under themselves."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True, min_width=LABEL)
+    grid.add_column()
+    for name, text in pairs:
+        grid.add_row(name, text)
+    return Padding(grid, (0, 0, 0, 2))
+
+
+def title(out: Console, *parts: str) -> None:
+    """A heading: the command, then what it is about."""
+    head = Text(parts[0], style="bold")
+    for part in parts[1:]:
+        head.append(" · ", style="dim").append(part)
+    out.print(head, soft_wrap=True)
+    out.print()
+
+
+# --- problems ----------------------------------------------------------------------------------------------------------------
+
+
+def show_problems(out: Console) -> None:
+    """The built-in problems with their parameters, and how to name one's own."""
+    title(out, "smoothcruiser problems")
+    rows = [(name, f"{entry.summary}\n{_defaults(entry.defaults)}") for name, entry in ZOO.items()]
+    own = "module:attribute: a Problem, or a function that returns one, in a module of the current folder"
+    put(out, fields([*rows, ("your own", own)]))
+    out.print("\nParameters follow the name: gridworld:n=10, garnet:states=50,seed=7")
+    out.print("Try  smoothcruiser explain chain:n=5 --discount 0.2 --temperature 10 --epsilon 5% --delta 0.1", soft_wrap=True)
+
+
+def _defaults(parameters: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={str(value).lower()}" for name, value in parameters.items())
+
+
+# --- plans -------------------------------------------------------------------------------------------------------------------
+
+
+def promise_fields(schedule: Schedule) -> list[tuple[str, str | Text]]:
+    """Promise and price."""
+    return [("promise", describe_promise(schedule)), ("price", Text(describe_price(schedule), style="bold"))]
+
+
+def show_schedule(out: Console, problem: Problem, schedule: Schedule, *, time: str) -> None:
+    """The plan: what is promised, what it costs, level by level."""
+    title(out, "smoothcruiser explain", problem.name, f"method {schedule.method}")
+    rows: list[tuple[str, str | Text]] = [("problem", describe_facts(schedule.facts)), *promise_fields(schedule)]
+    put(out, fields([*rows, ("time", time), ("root", describe_root(schedule))]))
+    out.print()
+    head, *lines = picture(schedule)
+    out.print(Text(head, style="dim"), soft_wrap=True)
+    for line in lines:
+        out.print(Text(line), soft_wrap=True)
+    out.print()
+    for line in KEY:
+        out.print(Text(line, style="dim"), soft_wrap=True)
+
+
+def show_rivals(out: Console, schedule: Schedule, prices: list[Price]) -> None:
+    """What the same promise costs elsewhere."""
+    if not prices:
+        return
+    out.print("\nThe same promise by other methods, in oracle calls:")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column()
+    grid.add_column(justify="right")
+    grid.add_column(style="dim")
+    grid.add_row("this plan", short(schedule.num_calls), "")
+    for price in prices:
+        grid.add_row(price.name, str(price) if price.log10 is not None else "—", _ratio(price, schedule.num_calls))
+    put(out, Padding(grid, (0, 0, 0, 2)))
+
+
+def _ratio(price: Price, calls: int) -> str:
+    if price.log10 is None:
+        return price.note
+    log10 = price.log10 - math.log10(max(1, calls))
+    if abs(log10) < 5:
+        return f"{10.0**log10:,.3g} times" if log10 < 3 else f"{10.0**log10:,.0f} times"
+    return f"10^{log10:,.0f} times"
+
+
+def show_offers(out: Console, listed: list[str], budget: int) -> None:
+    """What can be paid instead."""
+    if not listed:
+        return
+    out.print(f"\nAbove the budget of {short(budget)} calls, so plan would refuse it. What can be paid:", style="yellow")
+    for offer in listed:
+        put(out, Padding(f"• {offer}", (0, 0, 0, 2)))
+
+
+# --- answers -----------------------------------------------------------------------------------------------------------------
+
+
+def show_problem(out: Console, command: str, problem: Problem, state: Any, method: str) -> None:
+    """What is asked."""
+    title(out, f"smoothcruiser {command}", problem.name, f"state {state!r}", f"method {method}")
+    put(out, fields([("problem", describe_facts(problem.facts))]))
+
+
+def show_estimate(out: Console, estimate: Estimate, exact: Estimate | None = None) -> None:
+    """The answer: value, action values, policy, what it cost and on what it rests."""
+    digits = _digits(estimate)
+    out.print()
+    put(out, fields(_value_fields(estimate, exact, digits)))
+    if estimate.q_values:
+        out.print()
+        put(out, Padding(_actions(estimate, exact, digits), (0, 0, 0, 2)))
+    out.print()
+    put(out, fields(_cost_fields(estimate)))
+
+
+def _digits(estimate: Estimate) -> int:
+    """Decimals worth printing: two digits of the half-width, from 2 to 6."""
+    half = _half_width(estimate)
+    if half is None or half <= 0.0:
+        return 6
+    return min(6, max(2, 1 - math.floor(math.log10(half))))
+
+
+def _half_width(estimate: Estimate) -> float | None:
+    if estimate.interval is None:
+        return None
+    low, high = estimate.interval
+    return max(estimate.value - low, high - estimate.value)
+
+
+def _value_fields(estimate: Estimate, exact: Estimate | None, digits: int) -> list[tuple[str, str | Text]]:
+    half = _half_width(estimate)
+    value = Text(f"{estimate.value:.{digits}f}", style="bold green")
+    if half is None or estimate.interval is None:
+        value.append("  no promise comes with this number", style="default")
+    elif estimate.certificate is not None and estimate.certificate.confidence >= 1.0:
+        value.append(f" ± {half:.2g}", style="default").append("  proven, not sampled", style="dim")
+    else:
+        low, high = estimate.interval
+        value.append(f" ± {half:.{digits}f}")
+        confidence = 0.0 if estimate.delta is None else 1.0 - estimate.delta
+        value.append(f"  in [{low:.{digits}f}, {high:.{digits}f}] with probability {confidence:g}", style="default")
+    rows: list[tuple[str, str | Text]] = [("value", value)]
+    if exact is not None:
+        error = abs(estimate.value - exact.value)
+        inside = estimate.interval is not None and estimate.interval[0] <= exact.value <= estimate.interval[1]
+        verdict = "inside the interval" if inside else "outside the interval" if estimate.interval is not None else ""
+        rows.append(("exact", f"{exact.value:.{digits}f}  the answer is off by {error:.{digits}f}{', ' if verdict else ''}{verdict}"))
+    return rows
+
+
+def _actions(estimate: Estimate, exact: Estimate | None, digits: int) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+    table.add_column("action", justify="right")
+    table.add_column("value", justify="right")
+    boxes = estimate.certificate.q_intervals if estimate.certificate is not None else ()
+    shows_boxes = bool(boxes) and estimate.method != "exact"
+    if shows_boxes:
+        table.add_column("interval", justify="right")
+    if exact is not None:
+        table.add_column("exact", justify="right")
+    table.add_column("policy", justify="right")
+    table.add_column("")
+    for action, (q, p) in enumerate(zip(estimate.q_values, estimate.policy, strict=True)):
+        best = action == estimate.action
+        cells = [str(action), "illegal" if math.isnan(q) else f"{q:.{digits}f}"]
+        if shows_boxes:
+            low, high = boxes[action]
+            cells.append("" if math.isnan(low) else f"[{low:.{digits}f}, {high:.{digits}f}]")
+        if exact is not None:
+            cells.append("" if math.isnan(q) else f"{exact.q_values[action]:.{digits}f}")
+        bar = "█" * round(BAR * p) or "▏"
+        cells += [f"{100.0 * p:.1f}%", f"{bar}{'  recommended' if best else ''}"]
+        table.add_row(*cells, style="bold" if best else None)
+    return table
+
+
+def _cost_fields(estimate: Estimate) -> list[tuple[str, str | Text]]:
+    rows: list[tuple[str, str | Text]] = []
+    calls = f"{estimate.num_calls:,} oracle calls, counted" if estimate.method != "exact" else "none: the model is known"
+    if estimate.price is not None and estimate.price > 0:
+        calls += f"; {percent(estimate.num_calls / estimate.price)} of the price"
+    if estimate.calls_spent is not None and estimate.calls_spent > estimate.num_calls:
+        calls += f" ({estimate.calls_spent - estimate.num_calls:,} more were drawn ahead and not used)"
+    rows.append(("calls", calls))
+    if estimate.certificate is not None:
+        rows.append(("closed by", estimate.certificate.bound))
+    spent = f"{duration(estimate.seconds)} running, {duration(estimate.compile_seconds)} compiling"
+    if estimate.num_calls and estimate.seconds > 0.0:
+        spent += f"; {rate((estimate.calls_spent or estimate.num_calls) / estimate.seconds)}"
+    how = [f"method {estimate.method}"]
+    how += [f"executor {estimate.executor}"] if estimate.executor else []
+    how += [f"seed {estimate.seed}"] if estimate.seed is not None else []
+    rows += [("time", spent), ("run", ", ".join(how))]
+    rows += [("note", note) for note in estimate.notes]
+    if estimate.certificate is not None:
+        rows += [("assuming" if i == 0 else "", assumption) for i, assumption in enumerate(estimate.certificate.assumptions)]
+    return rows

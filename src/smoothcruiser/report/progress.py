@@ -1,0 +1,57 @@
+"""A progress bar on standard error: calls made, calls a second, time left; nothing at all where that is no terminal.
+
+It is told of a run by ``plan``'s ``announce`` (the price) and ``progress`` (calls so far) and keeps the last report, so that a run
+that is stopped can still say what is known. Scheduled runs have a price to fill up to; certified search shows how wide it still is.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+from smoothcruiser.report.price import duration, rate
+from smoothcruiser.schedule.schedule import Schedule
+from smoothcruiser.schedule.text import compact
+
+
+class Bar:
+    """Use as a context around a run; pass ``announce`` and ``report`` to ``plan``."""
+
+    def __init__(self, out: Console) -> None:
+        self.last: Any = None  # the latest report
+        self.shown = out.is_terminal
+        self._progress = Progress(
+            SpinnerColumn(), BarColumn(24), TextColumn("{task.description}"), console=out, transient=True, disable=not self.shown
+        )
+        self._task = self._progress.add_task("planning", total=None)
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def announce(self, schedule: Schedule) -> None:
+        """The run is about to compile and start."""
+        self._progress.update(self._task, description="compiling the simulator into the engine")
+
+    def report(self, news: Any) -> None:
+        """Calls were made."""
+        self.last = news
+        if self.shown:
+            total = getattr(news, "price", None)
+            self._progress.update(self._task, total=total, completed=getattr(news, "calls", 0), description=describe(news))
+
+
+def describe(news: Any) -> str:
+    """What a report says, in one short line."""
+    calls = getattr(news, "calls", None)
+    if calls is None:  # certified search: no price, but an interval at any time
+        return f"{compact(news.num_calls)} calls, {compact(news.num_states)} states, half-width {news.half_width:.3g}"
+    speed = calls / news.seconds if news.seconds > 0.0 else 0.0
+    left = f", {duration((news.price - calls) / speed)} left at most" if speed > 0.0 else ""
+    return f"{compact(calls)} of {compact(news.price)} calls, {rate(speed)}{left}"
