@@ -141,7 +141,8 @@ def square_root_level(q: Vector, t: float) -> float:
     """U - max q for the U with sum ((lambda/2)/(U - q))**2 = 1: Newton from the left end of a safe bracket.
 
     The left side is convex and decreasing in U, so Newton from a point where it is at least 1 rises monotonically to the root;
-    the bracket [lambda/2, (lambda/2) sqrt(k)] (theory, section 1) guards against rounding.
+    the bracket [lambda/2, (lambda/2) sqrt(k)] (theory, section 1) guards against rounding. It stops at a step of 1e-15 (five units
+    in the last place): below that, steps are rounding and may go back and forth for ever.
     """
     top = q[0]
     for a in range(1, len(q)):
@@ -166,7 +167,7 @@ def square_root_level(q: Vector, t: float) -> float:
         proposal = level + (total - 1.0) / (2.0 * slope)
         if not (low <= proposal <= high):
             proposal = 0.5 * (low + high)
-        if abs(proposal - level) <= 1e-16 * level:
+        if abs(proposal - level) <= 1e-15 * level:
             return proposal
         level = proposal
     return level
