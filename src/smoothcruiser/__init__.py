@@ -6,13 +6,14 @@
 True
 """
 
-from smoothcruiser.api import calibrate, explain, plan, run, solve
+from smoothcruiser.api import calibrate, explain, plan, solve
 from smoothcruiser.errors import BrokenPromise, InvalidInput, MissingExtra, OracleError, SmoothcruiserError, Unpayable
 from smoothcruiser.estimate import Certificate, Estimate
 from smoothcruiser.problem.make import make
 from smoothcruiser.problem.operators import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.problem.problem import MDP, Game, Problem
 from smoothcruiser.problem.tabular import tabular
+from smoothcruiser.running import resume, run
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 
 __version__ = "0.1.0"
@@ -44,6 +45,7 @@ __all__ = [
     "explain",
     "make",
     "plan",
+    "resume",
     "run",
     "solve",
     "tabular",

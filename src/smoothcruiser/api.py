@@ -10,12 +10,14 @@ import math
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.estimate import Certificate, Estimate, best_action
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.running import run
 from smoothcruiser.schedule.schedule import Schedule, Target
 from smoothcruiser.schedule.text import short
 
@@ -61,6 +63,8 @@ def plan(
     progress: Callable[[Any], object] | None = None,
     delta_prime: float | None = None,
     shards: int | None = None,
+    scheduler: str | None = None,
+    store: str | Path | None = None,
     announce: Callable[[Schedule], object] | None = None,
 ) -> Estimate:
     """The value of ``state`` and of its actions, within ``epsilon`` with probability 1 - ``delta``.
@@ -91,45 +95,9 @@ def plan(
         announce(schedule)
     return run(
         problem, schedule, state,
-        seed=seed, executor=executor, workers=workers, seconds=seconds, progress=progress, shards=shards, notes=why,
+        seed=seed, executor=executor, workers=workers, seconds=seconds, progress=progress, shards=shards, scheduler=scheduler,
+        store=store, notes=why,
     )  # fmt: skip
-
-
-def run(
-    problem: Problem,
-    schedule: Schedule,
-    state: Any = None,
-    *,
-    seed: int = 0,
-    executor: str | None = None,
-    workers: int | None = None,
-    seconds: float | None = None,
-    progress: Callable[[Any], object] | None = None,
-    shards: int | None = None,
-    notes: tuple[str, ...] = (),
-) -> Estimate:
-    """The Estimate of one run of a schedule that ``explain`` returned: what ``plan`` does after choosing it."""
-    from smoothcruiser.execute.answer import assemble, interval_of, legal_at_root
-    from smoothcruiser.execute.engines import make_workers
-    from smoothcruiser.execute.run import Listener
-    from smoothcruiser.execute.run import run as run_shards
-    from smoothcruiser.execute.shards import cut
-    from smoothcruiser.execute.stopping import stopping_rule
-
-    if schedule.facts != problem.facts:
-        raise InvalidInput("The schedule was made for a problem with other facts (actions, discount, operator, rewards); explain this one.")
-    state = problem.start(state)
-    actions = legal_at_root(problem, state) if schedule.root.target == "q_values" else [0]
-    rule = stopping_rule(schedule)
-    pool = make_workers(executor, problem, schedule, state, center=rule.center, workers=workers)
-    try:
-        listener = Listener(progress, None, interval_of(problem, schedule, state, rule.half_width))
-        segments = cut(schedule, shards=shards)
-        outcome = run_shards(pool, schedule, segments, actions, seed=seed, enough=rule.enough, listener=listener, seconds=seconds)
-    finally:
-        pool.close()
-    estimate = assemble(problem, schedule, state, outcome, pool, seed=seed, radius=rule.half_width, bound=rule.bound(outcome))
-    return replace(estimate, notes=(*notes, *estimate.notes))
 
 
 def solve(problem: Problem, **options: Any) -> Any:

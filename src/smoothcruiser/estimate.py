@@ -50,6 +50,7 @@ class Estimate:
     executor: str | None = None
     calls_spent: int | None = None  # calls made, those drawn ahead of an early stop included
     price: int | None = None  # what the plan would have cost without an early stop
+    run: int | None = None  # its number in the run store, if one was given
     notes: tuple[str, ...] = ()  # how it was obtained, in sentences
 
     def to_dict(self) -> dict[str, Any]:

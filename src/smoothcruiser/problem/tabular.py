@@ -8,7 +8,7 @@ nothing. All tabular problems share one compiled step whose tables are arguments
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -87,6 +87,10 @@ class Tables:
         whole = isinstance(state, int | np.integer) and not isinstance(state, bool)
         if not whole or not 0 <= state < self.num_states:
             raise InvalidInput(f"state must be a whole number from 0 to {self.num_states - 1}, got {state!r}.")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Only the arrays travel to another process: addresses would be meaningless there."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @cached_property
     def alias_form(self) -> tuple[Floats, Ints]:
