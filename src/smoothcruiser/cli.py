@@ -253,14 +253,15 @@ def plan(
     exact = api.plan(made, start, method="exact") if compare_exact else None
     out = console()
     bar = Bar(console(stderr=True))
+    announced: list[Any] = []
 
     def announce(schedule: Any) -> None:
+        announced.append(schedule)
         if not as_json:
+            show_problem(out, "plan", made, start)
             put(out, fields(promise_fields(schedule)))
         bar.announce(schedule)
 
-    if not as_json:
-        show_problem(out, "plan", made, start, asked["method"])
     with _ctrl_c() as stopped:
         try:
             with bar:
@@ -270,6 +271,8 @@ def plan(
     if as_json:
         _print_json(estimate.to_dict() | ({} if exact is None else {"exact": exact.to_dict()}))
     else:
+        if not announced:
+            show_problem(out, "plan", made, start)
         show_estimate(out, estimate, exact)
     if stopped:
         sys.exit(STOPPED)
@@ -294,7 +297,7 @@ def exact(problem: str, discount: float | None, temperature: float | None, opera
     from smoothcruiser.report.console import console, show_estimate, show_problem
 
     out = console()
-    show_problem(out, "exact", made, start, "exact")
+    show_problem(out, "exact", made, start)
     show_estimate(out, estimate)
 
 

@@ -134,17 +134,20 @@ def show_offers(out: Console, listed: list[str], budget: int) -> None:
     """What can be paid instead."""
     if not listed:
         return
-    out.print(f"\nAbove the budget of {short(budget)} calls, so plan would refuse it. What can be paid:", style="yellow")
+    out.print()
+    put(out, Text(f"Above the budget of {short(budget)} calls: plan would refuse it. What can be paid:", style="yellow"))
+    grid = Table.grid(padding=(0, 1))
     for offer in listed:
-        put(out, Padding(f"• {offer}", (0, 0, 0, 2)))
+        grid.add_row("•", offer)
+    put(out, Padding(grid, (0, 0, 0, 2)))
 
 
 # --- answers -----------------------------------------------------------------------------------------------------------------
 
 
-def show_problem(out: Console, command: str, problem: Problem, state: Any, method: str) -> None:
+def show_problem(out: Console, command: str, problem: Problem, state: Any) -> None:
     """What is asked."""
-    title(out, f"smoothcruiser {command}", problem.name, f"state {state!r}", f"method {method}")
+    title(out, f"smoothcruiser {command}", problem.name, f"state {state!r}")
     put(out, fields([("problem", describe_facts(problem.facts))]))
 
 

@@ -1,0 +1,51 @@
+# Everything from a machine that has Python >= 3.11 and make: `make run` and `make test` do all the set-up, once.
+
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format bench evidence prices clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Re-done only when what is to be installed has changed. Exact versions are in constraints.txt.
+$(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "smoothcruiser needs Python 3.11 or later; name it with make PYTHON=..." >&2; exit 2; }
+	@echo "setting up $(VENV) (once; about a minute)" >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-warn-script-location -c constraints.txt -e '.[dev]'
+	@touch $(READY)
+
+run: $(READY) ## plan on a built-in problem, and show the exact answer beside it
+	@$(BIN)/smoothcruiser plan gridworld:n=5 --discount 0.5 --temperature 0.5 --state 23 --epsilon 5% --delta 0.1 \
+		--method smoothcruiser --compare-exact
+
+test: lint ## what CI runs: lint, types, imports, tests
+	@$(BIN)/python -m pytest -n 2
+
+lint: $(READY) ## ruff, mypy (strict), import-linter
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo > $(VENV)/lint-imports.log 2>&1 || { cat $(VENV)/lint-imports.log; exit 1; }
+
+format: $(READY) ## let ruff format and fix what it can
+	@$(BIN)/ruff format
+	@$(BIN)/ruff check --fix
+
+bench: $(READY) ## ratios against C and against other libraries
+	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+evidence: $(READY) ## the long runs; writes docs/evidence
+	@for script in scripts/evidence_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+prices: $(READY) ## the price table of the README
+	@$(BIN)/python scripts/prices.py
+
+clean: ## remove the environment and every cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks examples scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
