@@ -183,7 +183,7 @@ def square_root_value(q: Vector, w: Vector, t: float) -> float:
     half = 0.5 * t
     total = level
     for a in range(len(q)):
-        total += half * half / (level + (top - q[a]))
+        total += half * (half / (level + (top - q[a])))  # in this order, because half * half overflows for lambda above 1e154
     return top + total
 
 
