@@ -136,7 +136,7 @@ def _run(
     known = None if keeper is None else keeper[0].parts(keeper[1])
     listener = Listener(how.progress, keep, interval_of(problem, schedule, state, rule.half_width))
     segments = cut(schedule, shards=how.shards)
-    pool = make_workers(how.executor, problem, schedule, state, center=rule.center, workers=how.workers)
+    pool = make_workers(how.executor, problem, schedule, state, center=rule.center, workers=how.workers, scheduler=how.scheduler)
     try:
         outcome = run_shards(
             pool, schedule, segments, actions, seed=seed, enough=rule.enough, listener=listener, known=known, seconds=how.seconds

@@ -10,7 +10,7 @@ from smoothcruiser.execute.workers import LocalWorkers
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Schedule
 
-EXECUTORS = ("reference", "compiled")
+EXECUTORS = ("reference", "compiled", "dask")
 
 
 def default_executor(problem: Problem) -> str:
@@ -32,7 +32,23 @@ def make_engine(name: str, problem: Problem, schedule: Schedule, state: Any, *, 
 
 
 def make_workers(
-    name: str | None, problem: Problem, schedule: Schedule, state: Any, *, center: float, workers: int | None = None
+    name: str | None,
+    problem: Problem,
+    schedule: Schedule,
+    state: Any,
+    *,
+    center: float,
+    workers: int | None = None,
+    scheduler: str | None = None,
 ) -> Workers:
     """The workers of executor ``name``, ready to run; close them after use."""
+    if name == "dask" or (name is None and scheduler is not None):
+        from smoothcruiser.execute.distributed import DaskWorkers
+
+        engine = default_executor(problem)
+        return DaskWorkers(engine, problem, schedule, state, center=center, workers=workers, scheduler=scheduler)
+    if scheduler is not None:
+        raise InvalidInput(
+            f"A scheduler address belongs to executor 'dask', got executor {name!r}; drop --scheduler or use --executor dask."
+        )
     return LocalWorkers(make_engine(name or default_executor(problem), problem, schedule, state, center=center), workers)
