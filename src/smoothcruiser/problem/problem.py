@@ -42,6 +42,7 @@ class Problem:
     horizon: int | None = None
     deterministic: bool = False
     outcomes: Outcomes | None = None
+    call_seconds: float | None = None  # a plain Python oracle that takes longer for one call is taken to hang
     min_actions: int | None = None  # fewest legal actions of any state; 1 where ``legal`` is given and nothing is said
     name: str = "problem"
     spec: dict[str, Any] | None = field(default=None, repr=False)  # how ``make`` built it, for run stores
@@ -176,6 +177,11 @@ def _check(p: Problem) -> None:
     if p.min_actions is not None:
         ok = _is_count(p.min_actions) and p.min_actions <= p.num_actions
         _require(ok, f"min_actions must be a whole number from 1 to num_actions = {p.num_actions}, got {p.min_actions!r}.")
+    limit = p.call_seconds
+    _require(
+        limit is None or (_is_number(limit) and limit > 0),
+        f"call_seconds must be a number of seconds above 0, or None for no limit, got {limit!r}.",
+    )
     if isinstance(p.operator, KL):
         p.operator.weights(p.num_actions)
     if p.value_bounds is not None:

@@ -1,0 +1,155 @@
+"""Executor ``processes``: shards in a pool of spawned Python processes, for simulators that are slow or hold the interpreter's lock.
+
+Every process rebuilds the problem once, from its spec (the text that ``make`` was given: zoo, adapter or module:attribute) where it has
+one and that gives the same facts, and from its pickle otherwise. A shard's stream depends on the seed, the action and the shard alone and
+a process runs it with the executor ``python``: the result has the bits of ``reference`` for any number of workers.
+
+Spawned, not forked: a fork copies the locks of threads that do not exist in the child (NumPy, JAX and simulators start threads). A script
+that plans with processes therefore needs the usual ``if __name__ == "__main__":`` guard.
+
+A worker that dies (killed, out of memory, a crash in native code) ends the run with an error that says so; shards finished before are
+in the run's hands already. What this file leaves out: other machines (``distributed``).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from smoothcruiser.errors import Interrupted, InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.execute.python_engine import PythonEngine
+from smoothcruiser.execute.run import Report
+from smoothcruiser.execute.shards import Partial, Shard
+from smoothcruiser.execute.workers import POLL_SECONDS, check_workers
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.make import make
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.schedule.schedule import Schedule
+
+
+class ProcessWorkers:
+    """A pool of processes that run shards of one (problem, schedule, state)."""
+
+    name = "processes"
+    compile_seconds = 0.0
+
+    def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float, workers: int | None = None) -> None:
+        self.stopped = False
+        self.pool = ProcessPoolExecutor(
+            check_workers(workers),
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_begin,
+            initargs=(_recipe(problem), _pickled(schedule, "The schedule"), _pickled(state, "The asked state"), center),
+        )
+
+    def map(self, work: Sequence[Shard], seed: int, report: Report) -> None:
+        """Run every shard and report each as it comes back."""
+        futures: dict[Future[Partial | SmoothcruiserError], Shard] = {self.pool.submit(_run, shard, seed): shard for shard in work}
+        waiting = set(futures)
+        try:
+            while waiting:
+                if self.stopped:
+                    raise Interrupted("The run was stopped before all shards were finished.")
+                done, waiting = wait(waiting, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
+                for future in done:
+                    answer = future.result()
+                    if isinstance(answer, SmoothcruiserError):
+                        raise answer
+                    report(futures[future], answer)
+        except BrokenProcessPool as error:
+            raise OracleError(
+                "A worker process died while it ran the oracle (killed, out of memory, or a crash in native code); "
+                "check the simulator with executor='reference', or use fewer workers."
+            ) from error
+        finally:
+            if waiting:
+                self._kill()
+
+    def stop(self) -> None:
+        """Ask the run to end."""
+        self.stopped = True
+
+    def close(self) -> None:
+        """End the processes."""
+        self.pool.shutdown(wait=True, cancel_futures=True)
+
+    def _kill(self) -> None:
+        """End processes in the middle of a shard: a simulator may take a minute a call, and its shard is lost anyway."""
+        processes = list((getattr(self.pool, "_processes", None) or {}).values())
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+
+
+Recipe = tuple[dict[str, Any] | None, bytes | None, Facts]
+
+
+def _recipe(problem: Problem) -> Recipe:
+    """What a process rebuilds the problem from: its spec, its pickle, and the facts it must come out with."""
+    try:
+        pickled = pickle.dumps(problem)
+    except Exception as error:
+        if problem.spec is None:
+            raise InvalidInput(
+                f"The problem cannot be sent to another process ({type(error).__name__}: {error}); define step, legal, terminal and player "
+                "at the top of a module, or name the problem as module:attribute (make)."
+            ) from error
+        pickled = None
+    return problem.spec, pickled, problem.facts
+
+
+def _pickled(thing: Any, name: str) -> bytes:
+    try:
+        return pickle.dumps(thing)
+    except Exception as error:
+        raise InvalidInput(
+            f"{name} cannot be sent to another process ({type(error).__name__}: {error}); use executor='python', or a state of plain data."
+        ) from error
+
+
+def rebuilt(recipe: Recipe) -> Problem:
+    """The problem of a recipe; refuses one that came out different."""
+    spec, pickled, facts = recipe
+    why = "it has no spec"
+    if spec is not None:
+        try:
+            problem = make(spec["problem"], discount=spec["discount"], temperature=spec["temperature"], operator=spec["operator"])
+            if problem.facts == facts:
+                return problem
+            why = f"its spec {spec} gives other facts (an operator's prior or a changed field is not part of the spec)"
+        except SmoothcruiserError as error:
+            why = f"its spec {spec} failed: {error}"
+    if pickled is None:
+        raise InvalidInput(f"The problem could not be rebuilt in a worker process: {why}, and it cannot be pickled; use executor='python'.")
+    problem = pickle.loads(pickled)
+    assert isinstance(problem, Problem)
+    return problem
+
+
+_engine: PythonEngine | SmoothcruiserError | None = None  # this process's own, made once when it begins
+
+
+def _begin(recipe: Recipe, schedule: bytes, state: bytes, center: float) -> None:
+    """Make this process's engine; an error is kept and returned with the first shard, since an initializer cannot report it."""
+    global _engine
+    try:
+        _engine = PythonEngine(rebuilt(recipe), pickle.loads(schedule), pickle.loads(state), center=center)
+    except SmoothcruiserError as error:
+        _engine = error
+    except Exception as error:
+        _engine = InvalidInput(f"The problem could not be rebuilt in a worker process ({type(error).__name__}: {error}).")
+
+
+def _run(shard: Shard, seed: int) -> Partial | SmoothcruiserError:
+    """The sums of one shard, or the error to raise in the parent."""
+    assert _engine is not None
+    if isinstance(_engine, SmoothcruiserError):
+        return _engine
+    try:
+        return _engine.run_shard(shard, seed)
+    except SmoothcruiserError as error:
+        return type(error)(str(error))  # without its cause, which may not pickle
