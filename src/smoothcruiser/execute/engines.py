@@ -10,12 +10,12 @@ from smoothcruiser.execute.workers import LocalWorkers
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Schedule
 
-EXECUTORS = ("reference", "compiled", "dask")
+EXECUTORS = ("reference", "python", "compiled", "processes", "dask")
 
 
 def default_executor(problem: Problem) -> str:
-    """Compiled where every function of the problem can be, reference elsewhere."""
-    return "compiled" if problem.is_compiled else "reference"
+    """Compiled where every function of the problem can be, plain Python elsewhere."""
+    return "compiled" if problem.is_compiled else "python"
 
 
 def make_engine(name: str, problem: Problem, schedule: Schedule, state: Any, *, center: float) -> Engine:
@@ -24,6 +24,10 @@ def make_engine(name: str, problem: Problem, schedule: Schedule, state: Any, *, 
         from smoothcruiser.execute.compiled import CompiledEngine
 
         return CompiledEngine(problem, schedule, state, center=center)
+    if name == "python":
+        from smoothcruiser.execute.python_engine import PythonEngine
+
+        return PythonEngine(problem, schedule, state, center=center)
     if name == "reference":
         from smoothcruiser.execute.reference import ReferenceEngine
 
@@ -51,4 +55,8 @@ def make_workers(
         raise InvalidInput(
             f"A scheduler address belongs to executor 'dask', got executor {name!r}; drop --scheduler or use --executor dask."
         )
+    if name == "processes":
+        from smoothcruiser.execute.processes import ProcessWorkers
+
+        return ProcessWorkers(problem, schedule, state, center=center, workers=workers)
     return LocalWorkers(make_engine(name or default_executor(problem), problem, schedule, state, center=center), workers)
