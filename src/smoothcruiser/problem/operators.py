@@ -277,7 +277,8 @@ def builtin_both(code: int, q: Vector, w: Vector, t: float, out: Vector) -> floa
 
 
 def _check_temperature(name: str, temperature: float) -> None:
-    if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not (0.0 < temperature < math.inf):
+    # Below 1e-300 lambda/2 and its quotients leave the normal numbers; every operator is plain max long before.
+    if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not (1e-300 <= temperature < math.inf):
         raise InvalidInput(f"{name} needs a finite temperature above 0, got {temperature!r}; for plain max/min use Max().")
 
 

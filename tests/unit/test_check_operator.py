@@ -1,0 +1,119 @@
+"""The operator checker: every built-in operator passes, and each broken one is caught under the name of what it breaks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.check_operator import check_operator
+from smoothcruiser.problem.operators import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot
+
+Array = np.ndarray
+
+
+def logsumexp(q: Array) -> float:
+    return float(q.max() + math.log(np.exp(q - q.max()).sum()))
+
+
+def softmax(q: Array) -> Array:
+    weight = np.exp(q - q.max())
+    return weight / weight.sum()
+
+
+def custom(value: Callable[[Array], float], gradient: Callable[[Array], Array], smooth: float, sums: bool = False) -> CustomOperator:
+    return CustomOperator(value, gradient, smooth=smooth, label="mine", sums_to_one=sums)
+
+
+@pytest.mark.parametrize(
+    "operator", [Entropy(1.0), Entropy(0.01), Entropy(100.0), KL(0.3, (0.2, 0.3, 0.5)), Sparsemax(0.5), SquareRoot(0.5)], ids=str
+)
+def test_the_built_in_operators_pass(operator: Operator) -> None:
+    report = check_operator(operator, samples=60)
+    assert report.ok, str(report)
+    assert len(report.conditions) == 5
+
+
+def test_a_custom_operator_with_gradients_below_one_passes() -> None:
+    """The paper allows 0 < |grad|_1 <= 1: 0.9 logsumexp is such an operator, and nothing is said of its sum."""
+    report = check_operator(custom(lambda q: 0.9 * logsumexp(q), lambda q: 0.9 * softmax(q), 0.25 * 0.9))
+    assert report.ok, str(report)
+    assert [c.name for c in report.conditions] == ["differentiable", "gradient norm", "nonnegative gradient", "L-smooth"]
+
+
+def test_max_has_a_kink_and_no_smoothness() -> None:
+    report = check_operator(Max())
+    assert report.failures == ("differentiable", "L-smooth")
+    assert report["differentiable"].q == (0.0, 0.0, 0.0)  # a tie: the first point tried
+    assert check_operator(Max(), 1).ok  # with one action the maximum is linear
+
+
+BROKEN = {
+    # The value's true gradient is softmax(q), the one given that of half the temperature.
+    "differentiable": custom(logsumexp, lambda q: softmax(2.0 * q), 10.0),
+    "gradient norm": custom(lambda q: 1.5 * logsumexp(q), lambda q: 1.5 * softmax(q), 1.0),
+    "nonnegative gradient": custom(lambda q: float(0.7 * q[0] - 0.2 * q[1]), lambda q: np.array([0.7, -0.2, 0.0]), 0.0),
+    # The tight constant of logsumexp is 1/4 (theory, section 2, item 3); 0.2 is too small.
+    "L-smooth": custom(logsumexp, softmax, 0.2),
+    "sums to one": custom(lambda q: 0.9 * logsumexp(q), lambda q: 0.9 * softmax(q), 1.0, sums=True),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_each_broken_operator_is_caught_under_its_own_name(name: str) -> None:
+    report = check_operator(BROKEN[name])
+    assert not report.ok
+    assert name in report.failures
+    if name != "differentiable":  # a wrong gradient also breaks the first-order remainder, the others break one thing alone
+        assert report.failures == (name,)
+    condition = report[name]
+    assert condition.q is not None
+    assert condition.finding
+    assert f"FAIL  {name}" in str(report)
+    assert condition.finding in str(report)
+
+
+def test_a_zero_gradient_is_a_norm_of_zero() -> None:
+    """F constant on one side: max(q0, 0)^2/20 is smooth and monotone, with gradient 0 for q0 <= 0."""
+    flat = custom(lambda q: float(max(q[0], 0.0) ** 2 / 20.0), lambda q: np.array([max(q[0], 0.0) / 10.0, 0.0, 0.0]), 1.0)
+    report = check_operator(flat)
+    assert report.failures == ("gradient norm",)
+    assert "= 0" in report["gradient norm"].finding
+
+
+def test_the_reported_points_refute_the_claim() -> None:
+    """The numbers of the L-smooth failure can be recomputed from the report alone."""
+    condition = check_operator(BROKEN["L-smooth"])["L-smooth"]
+    assert condition.q is not None
+    assert condition.other is not None
+    q, base = np.array(condition.q), np.array(condition.other)
+    gap = abs(logsumexp(q) - logsumexp(base) - (q - base) @ softmax(base))
+    assert gap > 0.2 * float((q - base) @ (q - base))
+
+
+def test_nan_and_wrong_lengths_are_named() -> None:
+    report = check_operator(custom(lambda q: math.nan, softmax, 1.0))
+    assert report.failures == ("differentiable",)
+    assert "nan" in str(report)
+    short = check_operator(custom(logsumexp, lambda q: softmax(q)[:2], 1.0))
+    assert short.failures == ("differentiable",)
+
+
+def test_reports_are_reproducible_and_depend_on_the_seed_only() -> None:
+    assert check_operator(BROKEN["L-smooth"], seed=4) == check_operator(BROKEN["L-smooth"], seed=4)
+
+
+@pytest.mark.parametrize(
+    "bad", [{"num_actions": 0}, {"num_actions": 2.5}, {"samples": 0}, {"low": 1.0, "high": 1.0}, {"high": math.inf}], ids=str
+)
+def test_bad_parameters_are_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(InvalidInput, match=next(iter(bad))):
+        check_operator(Entropy(1.0), **bad)  # type: ignore[arg-type]
+
+
+def test_unknown_conditions_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="No condition is called 'smooth'"):
+        check_operator(Entropy(1.0), samples=1)["smooth"]
