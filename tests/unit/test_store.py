@@ -1,0 +1,147 @@
+"""The run store: what is kept, what is refused, and that a stored run is the same run."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.execute.shards import Partial, Shard
+from smoothcruiser.execute.store import APPLICATION, VERSION, Store, fingerprint, schedule_from
+
+PROMISE = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
+
+
+def problem(seed: int = 0) -> sc.Problem:
+    return sc.make(f"garnet:states=5,actions=2,seed={seed}", discount=0.3, temperature=1.0)
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_stored_run_is_the_same_run(tmp_path: Path) -> None:
+    """Bits, counts and intervals do not change by being stored, nor by being resumed after the end."""
+    free = sc.plan(problem(), **PROMISE)
+    kept = sc.plan(problem(), store=tmp_path / "runs.db", **PROMISE)
+    again = sc.resume(kept.run, tmp_path / "runs.db")
+    for estimate in (kept, again):
+        assert (estimate.value, estimate.q_values, estimate.interval, estimate.num_calls) == (
+            free.value,
+            free.q_values,
+            free.interval,
+            free.num_calls,
+        )
+
+
+def test_a_run_goes_on_from_the_shards_it_has(tmp_path: Path) -> None:
+    """Finished shards are used as they stand: an altered one shows in the result, so they really are not drawn again."""
+    path = tmp_path / "runs.db"
+    kept = sc.plan(problem(), store=path, shards=8, **PROMISE)
+    with Store(path) as store:
+        parts = store.parts(kept.run)
+        assert sum(part.calls for part in parts.values()) == kept.num_calls
+        store.connection.execute("DELETE FROM shards WHERE shard % 2 = 1")
+        assert sc.resume(kept.run, path).value == kept.value
+        store.connection.execute("UPDATE shards SET total = total + 100 WHERE shard = 0 AND action = 0")
+    assert sc.resume(kept.run, path).q_values != kept.q_values
+
+
+def test_floats_and_large_seeds_survive_exactly(tmp_path: Path) -> None:
+    part = Partial(3, 0.1 + 0.2, 1e-300, 10**15)
+    seed = 2**100 + 1
+    schedule = sc.explain(problem(), epsilon="20%", delta=0.1)
+    with Store(tmp_path / "runs.db") as store:
+        run = store.begin(problem(), schedule, 0, seed, None, "compiled")
+        store.keep(run, Shard(1, 4, 0, 3), part)
+        store.keep(run, Shard(1, 4, 0, 3), Partial(9, 9.0, 9.0, 9))  # a second time changes nothing
+        assert store.parts(run) == {(1, 4): part}
+        assert store.get(run).seed == seed
+        assert schedule_from(store.get(run).schedule, problem()) == schedule
+
+
+def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "future.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE x (y)")
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.close()
+    before = digest(path)
+    with pytest.raises(sc.InvalidInput, match="newer smoothcruiser"):
+        Store(path)
+    assert digest(path) == before
+
+
+@pytest.mark.parametrize("content", [b"not a database at all, but long enough to be one" * 100, b"SQLite format 3\x00" + b"\xff" * 5000])
+def test_a_damaged_store_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "damaged.db"
+    path.write_bytes(content)
+    with pytest.raises(sc.InvalidInput, match="damaged"):
+        Store(path)
+    assert path.read_bytes() == content
+
+
+def test_a_truncated_store_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    sc.plan(problem(), store=path, **PROMISE)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    before = digest(path)
+    with pytest.raises(sc.InvalidInput, match="damaged"):
+        Store(path)
+    assert digest(path) == before
+
+
+def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE customers (name)")
+    connection.close()
+    with pytest.raises(sc.InvalidInput, match="another program"):
+        Store(path)
+
+
+def test_a_missing_folder_and_a_missing_run_are_named(tmp_path: Path) -> None:
+    with pytest.raises(sc.InvalidInput, match="does not exist"):
+        Store(tmp_path / "nowhere" / "runs.db")
+    with pytest.raises(sc.InvalidInput, match="does not exist"):
+        sc.resume(1, tmp_path / "runs.db")
+    Store(tmp_path / "runs.db").close()
+    with pytest.raises(sc.InvalidInput, match="no run 7"):
+        sc.resume(7, tmp_path / "runs.db")
+
+
+def test_resume_refuses_another_problem(tmp_path: Path) -> None:
+    kept = sc.plan(problem(), store=tmp_path / "runs.db", **PROMISE)
+    with pytest.raises(sc.InvalidInput, match="another problem"):
+        sc.resume(kept.run, tmp_path / "runs.db", problem(seed=1))
+
+
+def test_a_problem_made_in_python_is_passed_again(tmp_path: Path) -> None:
+    def step(state: int, action: int, rng) -> tuple[float, int]:
+        return rng.random(), 1 - state
+
+    def other(state: int, action: int, rng) -> tuple[float, int]:
+        return rng.random() / 2, 1 - state
+
+    options = {"num_actions": 2, "discount": 0.2, "operator": sc.Entropy(1.0), "initial_state": 0}
+    mine, not_mine = sc.MDP(step, **options), sc.MDP(other, **options)
+    kept = sc.plan(mine, store=tmp_path / "runs.db", **PROMISE)
+    with pytest.raises(sc.InvalidInput, match="made in Python"):
+        sc.resume(kept.run, tmp_path / "runs.db")
+    with pytest.raises(sc.InvalidInput, match="another problem"):
+        sc.resume(kept.run, tmp_path / "runs.db", not_mine)
+    assert sc.resume(kept.run, tmp_path / "runs.db", mine).value == kept.value
+    assert fingerprint(mine) != fingerprint(not_mine)
+
+
+def test_nothing_is_unpickled() -> None:
+    """A store from a stranger cannot run code: the module never imports pickle."""
+    import smoothcruiser.execute.store as module
+
+    source = Path(module.__file__).read_text()
+    assert "import pickle" not in source
+    assert "loads(" not in source.replace("json.loads(", "")
