@@ -16,11 +16,15 @@ from smoothcruiser.errors import Interrupted, InvalidInput, OracleError, Smoothc
 from smoothcruiser.execute import kernel
 from smoothcruiser.execute.reference import ReferenceEngine
 from smoothcruiser.execute.shards import Partial, Shard
-from smoothcruiser.execute.streams import STREAM, stream
+from smoothcruiser.execute.streams import STREAM, from_words, stream
 from smoothcruiser.problem.jit import compiled, is_compiled
 from smoothcruiser.problem.operators import CustomOperator
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.schedule.schedule import Schedule
+
+REPLAYED_CALLS = 20_000  # about half a second in plain Python; a single root draw that costs more is replayed whole
+
+RAISED = -1  # beside the kernel's own endings
 
 _machines: dict[Any, Any] = {}
 
@@ -39,6 +43,7 @@ class CompiledEngine:
         self.problem, self.schedule, self.center = problem, schedule, center
         self.plan = plan_arrays(problem, schedule)
         self.flag = np.zeros(1, np.uint8)
+        self._replaying: list[ReferenceEngine] = []
         begin = time.perf_counter()
         self.machine, self.data, self.state = _machine(problem, state)
         self.python_state = state
@@ -60,6 +65,8 @@ class CompiledEngine:
     def stop(self) -> None:
         """Ask running shards to end."""
         self.flag[0] = 1
+        for reference in self._replaying:
+            reference.stop()
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
         """The sums of one shard."""
@@ -78,8 +85,28 @@ class CompiledEngine:
         return Partial(shard.count, total, square, calls)
 
     def _replay(self, shard: Shard, seed: int) -> None:
-        """Run a failed shard in plain Python, which raises with the state and action at fault."""
-        ReferenceEngine(self.problem, self.schedule, self.python_state, center=self.center).run_shard(shard, seed)
+        """Raise with the state and action at fault: find the failed draws at full speed, run only those in plain Python."""
+        reference = ReferenceEngine(self.problem, self.schedule, self.python_state, center=self.center)
+        rng = stream(seed, shard.action, shard.index)
+        target = self.schedule.root.target
+        price = self.schedule.level_calls[self.schedule.root.child] + (1 if target == "q_values" else 0)
+        block = max(1, REPLAYED_CALLS // max(1, price))
+        for first in range(0, shard.count, block):
+            count = min(block, shard.count - first)
+            before = from_words(rng.words)
+            try:
+                action = shard.action if target == "q_values" else -1
+                status = self.machine(self.plan, self.data, self.state, action, count, self.center, rng, self.flag)[0]
+            except Exception:
+                status = RAISED
+            if status == kernel.STOPPED:
+                raise Interrupted("The run was stopped before this shard was finished.")
+            if status != kernel.DONE:
+                self._replaying.append(reference)
+                if self.flag[0] != 0:
+                    reference.stop()
+                reference.run_draws(shard.action, count, before)
+                return
 
 
 def plan_arrays(problem: Problem, schedule: Schedule) -> kernel.Plan:

@@ -42,25 +42,32 @@ class ReferenceEngine:
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
         """The sums of one shard (Alg. 1, over its part of the draws)."""
-        self.rng = stream(seed, shard.action, shard.index)
+        return self.run_draws(shard.action, shard.count, stream(seed, shard.action, shard.index))
+
+    def run_draws(self, action: int, count: int, rng: Stream) -> Partial:
+        """The sums of ``count`` root draws that take their numbers from ``rng``."""
+        self.rng = rng
         self.calls = 0
         total = 0.0
         square = 0.0
         root = self.schedule.root
-        for _ in range(shard.count):
-            if self.stopped:
-                raise Interrupted("The run was stopped before this shard was finished.")
+        for _ in range(count):
             if root.target == "value":
                 x = self.sample_v(root.child, self.state)
             else:
-                x = self.backup(self.state, shard.action, root.child)
+                x = self.backup(self.state, action, root.child)
             total += x
             distance = x - self.center
             square += distance * distance
-        return Partial(shard.count, total, square, self.calls)
+        return Partial(count, total, square, self.calls)
 
     def oracle(self, state: Any, action: int) -> tuple[float, Any, bool]:
-        """One call of the user's simulator, counted and checked: (reward, next state, whether the episode is over)."""
+        """One call of the user's simulator, counted and checked: (reward, next state, whether the episode is over).
+
+        A stop is noticed here: one root draw can take millions of calls.
+        """
+        if self.stopped:
+            raise Interrupted("The run was stopped before this shard was finished.")
         self.calls += 1
         try:
             answer = self.problem.oracle(state, action, self.rng)

@@ -1,4 +1,8 @@
-"""Workers in this process: one engine, in this thread or in a pool of threads (kernels of the compiled engine release the GIL)."""
+"""Workers in this process: one engine, in this thread or in a pool of threads (kernels of the compiled engine release the GIL).
+
+Compiled shards run in a pool even where it has one thread: machine code cannot be interrupted, so the main thread has to be free to
+take a Ctrl-C and set the stop flag.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +33,12 @@ class LocalWorkers:
         self.engine = engine
         self.name = engine.name
         self.compile_seconds = engine.compile_seconds
-        asked = check_workers(workers)
-        size = asked if engine.name == "compiled" else 1
-        self.threads = ThreadPoolExecutor(size, thread_name_prefix="smoothcruiser") if size > 1 else None
+        size = check_workers(workers)
+        self.threads = ThreadPoolExecutor(size, thread_name_prefix="smoothcruiser") if engine.name == "compiled" else None
 
     def map(self, work: Sequence[Shard], seed: int, report: Report) -> None:
         """Run every shard and report each."""
-        if self.threads is None or len(work) < 2:
+        if self.threads is None:
             for shard in work:
                 report(shard, self.engine.run_shard(shard, seed))
             return
