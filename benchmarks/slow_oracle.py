@@ -1,0 +1,23 @@
+"""A plain Python simulator that takes about a millisecond a call: what process workers are for."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import smoothcruiser as sc
+
+ROUNDS = 12_000  # about a millisecond of arithmetic
+
+
+def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+    x = 0.0
+    for i in range(ROUNDS):
+        x += math.sqrt(i)
+    u = rng.random()
+    return (0.5 * u + 0.5 * (state == action)) if x > 0 else 0.0, int(rng.random() * 4)
+
+
+def problem() -> sc.Problem:
+    made = sc.MDP(step, num_actions=2, discount=0.2, operator=sc.Entropy(1.0), initial_state=0, name="slow_oracle:problem")
+    return made
