@@ -18,6 +18,7 @@ from smoothcruiser.execute.answer import legal_at_root
 from smoothcruiser.execute.engines import make_engine
 from smoothcruiser.execute.run import Engine
 from smoothcruiser.execute.shards import Shard
+from smoothcruiser.execute.streams import stream
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.optimizer import compile_schedule, smallest_epsilon
@@ -54,6 +55,8 @@ def _timed(name: str, problem: Problem, schedule: Schedule, state: Any, least: f
         problem = replace(problem, oracle=clock)
     engine = make_engine(name, problem, schedule, state, center=0.0)
     action = legal_at_root(problem, state)[0]
+    warm = stream(0)
+    warm.random(), warm.integers(2), warm.normal()  # their first use from Python compiles them
     calls, begin = 0, time.perf_counter()
     clock.end = begin + SECONDS
     for index in range(1_000_000):

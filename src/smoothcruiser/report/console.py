@@ -124,6 +124,8 @@ def show_rivals(out: Console, schedule: Schedule, prices: list[Price]) -> None:
 def _ratio(price: Price, calls: int) -> str:
     if price.log10 is None:
         return price.note
+    if price.num_calls == calls:
+        return "the same"
     log10 = price.log10 - math.log10(max(1, calls))
     if abs(log10) < 5:
         return f"{10.0**log10:,.3g} times" if log10 < 3 else f"{10.0**log10:,.0f} times"
