@@ -49,6 +49,8 @@ class Problem:
     tables: Tables | None = field(default=None, repr=False)  # only ``exact`` reads them
 
     def __post_init__(self) -> None:
+        for name in ("num_actions", "horizon", "min_actions", "discount"):
+            object.__setattr__(self, name, _plain_number(getattr(self, name)))
         _check(self)
 
     def __repr__(self) -> str:
@@ -144,6 +146,11 @@ class Game(Problem):
 def _require(condition: bool, sentence: str) -> None:
     if not condition:
         raise InvalidInput(sentence)
+
+
+def _plain_number(value: Any) -> Any:
+    """A NumPy scalar as the Python number it stands for; anything else as it is."""
+    return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
 
 
 def _is_number(value: object) -> bool:

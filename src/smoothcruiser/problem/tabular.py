@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.jit import compiled
 from smoothcruiser.problem.operators import Operator
-from smoothcruiser.problem.problem import MDP, Game, Problem
+from smoothcruiser.problem.problem import MDP, Game, Problem, check_range
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -166,7 +166,9 @@ def tabular(
     movers = _players(players, num_states)
     tables = Tables(start, next_state, prob, reward, movers, dead, allowed)
     tables.check_state(initial_state)
-    if reward_range is None:
+    if reward_range is not None:
+        _check_reward_range(reward_range, reward[used])
+    else:
         low, high = float(np.min(reward[used], initial=0.0)), float(np.max(reward[used], initial=0.0))
         reward_range = (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (float(np.min(reward[used])), float(np.max(reward[used])))
     counts = allowed.sum(axis=1)[~dead]
@@ -188,6 +190,8 @@ def tabular(
     }
     oracle = TabularOracle(tables)
     if players is None:
+        if alternating:
+            raise InvalidInput("alternating=True needs players=, an array of 1 (max) and 2 (min).")
         return MDP(oracle, **common)
     if alternating:
         _check_alternation(tables, live)
@@ -206,7 +210,7 @@ def _rows_of(P: Any, R: Any) -> tuple[Ints, Ints, Floats, int, int]:
             raise InvalidInput(f"A sparse P must have shape (S*A, S), got {P.shape}; row s*A + a holds the successors of (s, a).")
         parts = (np.asarray(P.indptr), np.asarray(P.indices), np.asarray(P.data))
         return parts[0].astype(np.int64), parts[1].astype(np.int64), parts[2].astype(float), num_states, rows // num_states
-    dense = np.asarray(P, dtype=float)
+    dense = _numbers("P", P)
     if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
         raise InvalidInput(f"P must have shape (S, A, S) or be sparse of shape (S*A, S), got {dense.shape}.")
     num_states, num_actions, _ = dense.shape
@@ -220,17 +224,34 @@ def _rewards(R: Any, P: Any, start: Ints, next_state: Ints, num_states: int, num
     """One reward a nonzero of P."""
     if hasattr(R, "tocsr"):
         sparse = R.tocsr()
+        if sparse.shape != (num_states * num_actions, num_states):
+            raise InvalidInput(f"A sparse R must have the shape (S*A, S) = ({num_states * num_actions}, {num_states}), got {sparse.shape}.")
         row = np.repeat(np.arange(num_states * num_actions), np.diff(start))
         return np.asarray(sparse[row, next_state], dtype=float).reshape(-1)
-    table = np.asarray(R, dtype=float)
+    table = _numbers("R", R)
     row = np.repeat(np.arange(num_states * num_actions), np.diff(start))
     if table.shape == (num_states, num_actions):
         return np.ascontiguousarray(table.reshape(-1)[row])
     if table.shape == (num_states, num_actions, num_states):
         return np.ascontiguousarray(table.reshape(num_states * num_actions, num_states)[row, next_state])
-    if hasattr(P, "tocsr") and table.shape == (len(next_state),):
+    if getattr(P, "format", None) == "csr" and table.shape == (len(next_state),):  # other formats have another order of nonzeros
         return np.ascontiguousarray(table)
     raise InvalidInput(f"R must have shape (S, A) = ({num_states}, {num_actions}) or (S, A, S), got {table.shape}.")
+
+
+def _numbers(name: str, array: Any) -> Floats:
+    try:
+        return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name} must be an array of numbers: {error}.") from error
+
+
+def _check_reward_range(bounds: Any, reward: Floats) -> None:
+    check_range("reward_range", bounds)
+    if len(reward) and not (bounds[0] <= float(reward.min()) and float(reward.max()) <= bounds[1]):
+        raise InvalidInput(
+            f"reward_range {bounds!r} does not hold the rewards, which go from {reward.min():.6g} to {reward.max():.6g}; widen or drop it."
+        )
 
 
 def _normalized(start: Ints, prob: Floats, live: Bools, num_actions: int) -> Floats:
