@@ -1,0 +1,118 @@
+"""``smoothcruiser reproduce [figure1|figure2|table1|all] --out DIR``: runs the parts, shows progress, writes data, figures and report.
+
+``all`` is the two figures, the table, and everything beyond the paper. ``--quick`` cuts points and runs to what a test needs: its
+numbers are real, its statistics are not. Heavy imports wait until the command runs.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+PARTS = ("figure1", "figure2", "table1", "all")
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much of everything."""
+
+    points: int = 100
+    sharp_every: int = 3
+    check_runs: int = 32_723
+    full_runs: int = 1_000
+    temperatures: int = 25
+    scheme_runs: int = 1_000
+    factors: tuple[float, ...] = (2.0, 1.0)
+    quick: bool = False
+
+
+QUICK = Effort(
+    points=9, sharp_every=4, check_runs=2_000, full_runs=50, temperatures=3, scheme_runs=20, factors=(3.0,), quick=True
+)  # fmt: skip
+
+
+@click.command("reproduce")
+@click.argument("what", type=click.Choice(PARTS), default="all")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("reproduction"), show_default=True, help="Where files go."
+)
+@click.option("--quick", is_flag=True, help="Few points and runs: to see it work, not to compare numbers.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the streams of Table 1.")
+def reproduce(what: str, out: Path, quick: bool, seed: int) -> None:
+    """The paper's figures and table, redone; with "all", the experiments beyond it too."""
+    from smoothcruiser.errors import SmoothcruiserError
+
+    try:
+        for path in reproduce_into(out, what, QUICK if quick else Effort(), seed):
+            click.echo(str(path))
+    except SmoothcruiserError as error:
+        raise click.ClickException(str(error)) from error
+
+
+reproduce_command = reproduce
+
+
+def reproduce_into(out: Path, what: str = "all", effort: Effort | None = None, seed: int = 0) -> list[Path]:
+    """Run ``what`` and write its files into ``out``; returns their paths."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from smoothcruiser.reproduce.report import write_report
+
+    chosen = Effort() if effort is None else effort
+    out.mkdir(parents=True, exist_ok=True)
+    columns = (TextColumn("{task.description:<34}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        results = _run(what, chosen, seed, progress)
+    return [*results.save(out), *write_report(results, out)]
+
+
+def _run(what: str, effort: Effort, seed: int, progress: Any) -> Any:
+    from smoothcruiser.reproduce import figures, full, relaxing, table1
+    from smoothcruiser.reproduce.results import Results
+
+    def bar(title: str, total: int) -> Any:
+        task = progress.add_task(title, total=total)
+        return lambda: progress.advance(task)
+
+    begin = time.perf_counter()
+    found: dict[str, Any] = {}
+    wanted = set(PARTS[:-1]) if what == "all" else {what}
+    if "figure1" in wanted:
+        found["figure_1"] = tuple(figures.figure_1(effort.points, effort.sharp_every, bar("Figure 1", effort.points)))
+    if "figure2" in wanted:
+        found["figure_2"] = tuple(figures.figure_2(effort.points, effort.sharp_every, bar("Figure 2", effort.points)))
+    if "table1" in wanted:
+        found["table_1"] = tuple(table1.table_1(effort.check_runs, seed, bar("Table 1", len(table1.ENVIRONMENTS))))
+    if what == "all":
+        cases = list(full.quick_cases() if effort.quick else full.cases())
+        found["full"] = tuple(full.full_table(iter(cases), effort.full_runs, bar("Table 1, the full algorithm", len(cases))))
+        studies = len(relaxing.studies())
+        found["relaxation"] = tuple(
+            relaxing.moving_temperature(effort.temperatures, bar("Regularization as a relaxation", studies * effort.temperatures))
+        )
+        promises = studies * len(effort.factors)
+        found["scheme"] = tuple(relaxing.scheme(effort.scheme_runs, effort.factors, bar("The adaptive scheme", promises)))
+        found["printed"] = tuple(relaxing.printed_scheme())
+    return Results(**found, facts=_facts(what, effort, seed, time.perf_counter() - begin))
+
+
+def _facts(what: str, effort: Effort, seed: int, seconds: float) -> tuple[str, ...]:
+    """When, how and on what: what a reader needs to do it again."""
+    import os
+    import platform
+
+    import numba
+    import numpy
+
+    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    return (
+        f"Made by smoothcruiser reproduce {what}{' --quick' if effort.quick else ''} --seed {seed} in {seconds:.0f} s on "
+        f"{time.strftime('%Y-%m-%d', time.gmtime())}.",
+        f"Python {platform.python_version()}, NumPy {numpy.__version__}, Numba {numba.__version__}, {platform.machine()}, "
+        f"{os.cpu_count()} cores at a load of {load}.",
+    )

@@ -1,0 +1,142 @@
+"""The data of the paper's two figures: its own curves, the exact counts behind them, and the sharp schedule's price.
+
+  Figure 1   n_sampleV(e) against 1/e: gamma = 0.2, delta' = 0.1, K = 2, lambda = 0.1, 100 accuracies from 1e-9 to 1e-1
+  Figure 2   the same against lambda from 1e-4 to 1e4, 100 temperatures, at e = 1% of V_max = (1 + lambda log K)/(1-gamma)
+
+legend   column                     what it is
+  simulated, lemma_1, sparse        log10 of the curves of the published code (``published``)
+  exact, exact_sparse               log10 n_sampleV, counted (``theory.paper.sample_v_calls``), the same with kappa = 0
+  run                               log10 K N(e) n(e/sqrt(gamma)) with delta' chosen so that the whole run keeps delta = 0.1
+  sharp                             log10 of the sharp schedule's calls for |V-hat - V| <= e with probability 0.9: a whole run
+
+A curve of the paper is what ONE draw costs if every Q-hat may fail with probability 0.1 (there are 10^9 and more of them): it
+promises nothing yet; ``run`` is the price of a promise. Numbers are log10 because the curves leave the floats; blank is "no schedule
+within the compiler's reach". What this file leaves out: drawing (``plots``), prose (``report``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from smoothcruiser.errors import SmoothcruiserError
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.operators import Entropy
+from smoothcruiser.reproduce import published
+from smoothcruiser.schedule.optimizer import compile_schedule
+from smoothcruiser.theory import paper
+from smoothcruiser.theory.paper import Setting
+
+GAMMA, K, DELTA_PRIME, DELTA = 0.2, 2, 0.1, 0.1
+FIGURE_1_TEMPERATURE = 0.1
+RELATIVE_ERROR = 0.01
+LOG10 = math.log(10.0)
+
+Tick = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Figure1Row:
+    """One accuracy of Figure 1; all counts in log10, NaN where there is none."""
+
+    epsilon: float
+    simulated: float
+    lemma_1: float
+    sparse: float
+    exact: float
+    exact_sparse: float
+    run: float
+    sharp: float
+
+
+@dataclass(frozen=True)
+class Figure2Row:
+    """One temperature of Figure 2; all counts in log10, NaN where there is none."""
+
+    temperature: float
+    epsilon: float
+    simulated: float
+    lemma_1: float
+    sparse: float
+    exact: float
+    exact_sparse: float
+    run: float
+    sharp: float
+    sharp_span: float  # the sharp schedule at 1% of the value's own span 1/(1-gamma), which does not grow with lambda
+
+
+def figure_1(points: int = 100, sharp_every: int = 3, tick: Tick = lambda: None) -> list[Figure1Row]:
+    """The rows of Figure 1; the sharp schedule is compiled at every ``sharp_every``-th accuracy from the largest down."""
+    setting = Setting.entropy(GAMMA, FIGURE_1_TEMPERATURE, K)
+    facts = Facts(K, K, GAMMA, Entropy(FIGURE_1_TEMPERATURE), (0.0, 1.0))
+    rows = []
+    for i, e in enumerate(float(x) for x in np.logspace(-1, -9, points)):
+        sharp = _sharp(facts, e) if i % sharp_every == 0 else math.nan
+        rows.append(Figure1Row(e, *_paper_curves(setting, e), sharp))
+        tick()
+    return rows[::-1]
+
+
+def figure_2(points: int = 100, sharp_every: int = 3, tick: Tick = lambda: None) -> list[Figure2Row]:
+    """The rows of Figure 2."""
+    rows = []
+    for i, temperature in enumerate(float(x) for x in np.logspace(-4, 4, points)):
+        setting = Setting.entropy(GAMMA, temperature, K)
+        facts = Facts(K, K, GAMMA, Entropy(temperature), (0.0, 1.0))
+        e = RELATIVE_ERROR * paper.value_bound(setting)
+        wanted = i % sharp_every == 0
+        sharp = _sharp(facts, e) if wanted else math.nan
+        span = _sharp(facts, RELATIVE_ERROR * facts.value_span()) if wanted else math.nan
+        rows.append(Figure2Row(temperature, e, *_paper_curves(setting, e), sharp, span))
+        tick()
+    return rows
+
+
+def _paper_curves(setting: Setting, e: float) -> tuple[float, float, float, float, float, float]:
+    """(simulated, lemma_1, sparse, exact, exact_sparse, run) at accuracy e."""
+    return (
+        published.simulated_log10(setting, e, DELTA_PRIME),
+        published.lemma_1_log10(setting, e, DELTA_PRIME),
+        published.sparse_sampling_log10(setting, e, DELTA_PRIME),
+        paper.sample_v_calls(setting, e, DELTA_PRIME).log10,
+        paper.sample_v_calls(paper.sparse_sampling(setting), e, DELTA_PRIME).log10,
+        paper.log_delta_prime(setting, e, DELTA)[1] / LOG10,
+    )
+
+
+def _sharp(facts: Facts, epsilon: float) -> float:
+    try:
+        return math.log10(compile_schedule(facts, epsilon=epsilon, delta=DELTA, adaptive=False).num_calls)
+    except SmoothcruiserError:  # no schedule within the compiler's reach: shown as a gap, never as a number
+        return math.nan
+
+
+# --- slopes ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Exponent p of calls ~ (1/e)^p for one curve over [low, high], by least squares in log-log."""
+
+    curve: str
+    low: float
+    high: float
+    slope: float
+
+
+def slopes(rows: list[Figure1Row], ranges: tuple[tuple[float, float], ...] = ((1e-9, 1e-7), (1e-7, 1e-5), (1e-4, 1e-2))) -> list[Slope]:
+    """Fitted exponents of every curve of Figure 1 over each range of accuracies; curves with under 3 points there are left out."""
+    return list(_slopes(rows, ranges))
+
+
+def _slopes(rows: list[Figure1Row], ranges: tuple[tuple[float, float], ...]) -> Iterator[Slope]:
+    for field in fields(Figure1Row)[1:]:
+        for low, high in ranges:
+            points = [(-math.log10(r.epsilon), getattr(r, field.name)) for r in rows if low * 0.999 <= r.epsilon <= high * 1.001]
+            points = [(x, y) for x, y in points if not math.isnan(y)]
+            if len(points) >= 3:
+                x, y = np.array(points).T
+                yield Slope(field.name, low, high, float(np.polyfit(x, y, 1)[0]))

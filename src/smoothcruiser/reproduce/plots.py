@@ -1,0 +1,146 @@
+"""The figures of the report as SVG and PNG; the only module here that needs matplotlib (extra ``report``).
+
+Counts are plotted by their log10, since curves of the paper leave the range of floats; tick labels are powers of ten. Colours are
+Okabe and Ito's, which colour-blind readers can tell apart; every curve also has its own dash. SVG text is outlined and ids are salted
+with the figure's name, so that several figures can be inlined in one page; no date is written, so that the same data give the same file.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from smoothcruiser.errors import MissingExtra
+from smoothcruiser.reproduce.figures import FIGURE_1_TEMPERATURE, GAMMA, Figure1Row, Figure2Row, K
+from smoothcruiser.reproduce.relaxing import RelaxationRow
+from smoothcruiser.theory.paper import Setting, kappa
+
+BLUE, ORANGE, GREEN, RED, PURPLE, GREY, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#666666", "#56B4E9"
+HIGHEST = 110.0  # log10: sparse sampling goes on to 10^332 and would flatten all the rest
+
+CURVES = (  # column, label, colour, dash
+    ("sparse", "sparse sampling, as published", GREY, (0, (5, 2))),
+    ("lemma_1", "Lemma 1, as published", ORANGE, "-"),
+    ("simulated", "n_sampleV simulated, as published", BLUE, "-."),
+    ("exact_sparse", "sparse sampling, exact count", GREY, ":"),
+    ("exact", "n_sampleV, exact count", SKY, "-"),
+    ("run", "the paper's run for δ = 0.1, exact count", PURPLE, (0, (3, 1, 1, 1))),
+    ("sharp", "sharp schedule, a run for δ = 0.1", GREEN, "-"),
+)
+
+
+def save(figure: Any, directory: Path, name: str) -> str:
+    """Write NAME.svg and NAME.png; returns the SVG element alone, to be inlined."""
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(directory / f"{name}.png", format="png", dpi=110, metadata={"Software": None})
+    svg = text.getvalue()
+    (directory / f"{name}.svg").write_text(svg, encoding="utf-8")
+    element = svg[svg.index("<svg") :]
+    start, end = element.find("<metadata>"), element.find("</metadata>")
+    if start >= 0:  # names of licences and formats, of no use in a page
+        element = element[:start] + element[end + len("</metadata>") :]
+    # Glyphs and clips are addressed by id: one page holds several figures.
+    for mark in (' id="', 'xlink:href="#', "url(#"):
+        element = element.replace(mark, f"{mark}{name}-")
+    return element
+
+
+def _figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtra("Figures need matplotlib; install it with: pip install 'smoothcruiser[report]'.") from error
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def figure_1(rows: Sequence[Figure1Row]) -> Any:
+    """Calls against 1/epsilon."""
+    figure, axes = _figure(9.0, 5.2)
+    axis = axes[0][0]
+    for column, label, colour, dash in CURVES:
+        _curve(axis, [1.0 / r.epsilon for r in rows], [getattr(r, column) for r in rows], label, colour, dash)
+    bar = kappa(Setting.entropy(GAMMA, FIGURE_1_TEMPERATURE, K))
+    axis.axvline(1.0 / bar, color=RED, linestyle=":", linewidth=1.2, label="ε = κ")
+    axis.set_ylim(0.0, HIGHEST)
+    _finish(axis, "inverse accuracy 1/ε", "oracle calls", f"γ = {GAMMA}, K = {K}, λ = {FIGURE_1_TEMPERATURE}, δ′ = 0.1")
+    axis.legend(fontsize=8, loc="upper left", ncols=2, framealpha=0.9)
+    return figure
+
+
+def figure_2(rows: Sequence[Figure2Row]) -> Any:
+    """Calls against lambda at 1% relative error, and their ratio to sparse sampling."""
+    figure, axes = _figure(11.0, 4.8, 1, 2)
+    left, right = axes[0]
+    x = [r.temperature for r in rows]
+    for column, label, colour, dash in CURVES:
+        _curve(left, x, [getattr(r, column) for r in rows], label, colour, dash)
+    _curve(left, x, [r.sharp_span for r in rows], "sharp schedule at 1% of the span 1/(1−γ)", RED, (0, (1, 1)))
+    _finish(left, "regularization λ", "oracle calls", "calls for 1% relative error (ε = 1% of V_max)")
+    left.set_ylim(0.0, 62.0)
+    left.legend(fontsize=7.5, loc="upper right", ncols=1, framealpha=0.9)
+    for column, base, label, colour, dash in (
+        ("lemma_1", "sparse", "Lemma 1, as published", ORANGE, "-"),
+        ("simulated", "sparse", "simulated, as published", BLUE, "-."),
+        ("exact", "exact_sparse", "exact counts", SKY, "-"),
+    ):
+        _curve(right, x, [getattr(r, column) - getattr(r, base) for r in rows], label, colour, dash)
+    _finish(right, "regularization λ", "ratio to sparse sampling", "ratio of n_sampleV to sparse sampling")
+    right.legend(fontsize=8, loc="lower left")
+    return figure
+
+
+def relaxation(rows: Sequence[RelaxationRow]) -> Any:
+    """Distance and policy loss against lambda, and prices, one column a problem."""
+    names = list(dict.fromkeys(r.problem for r in rows))
+    figure, axes = _figure(5.2 * len(names), 7.0, 2, len(names))
+    for column, name in enumerate(names):
+        part = [r for r in rows if r.problem == name]
+        x = [r.temperature for r in part]
+        top, bottom = axes[0][column], axes[1][column]
+        for field, label, colour, dash in (
+            ("bound", "bound λ log K/(1−γ)", GREY, (0, (5, 2))),
+            ("distance", "V_λ − V_0", BLUE, "-"),
+            ("policy_loss", "loss of the softmax policy in V_0", ORANGE, "-."),
+        ):
+            _curve(top, x, [_log10(getattr(r, field)) for r in part], label, colour, dash)
+        _curve(top, x, [_log10(r.epsilon) for r in part], "ε", RED, ":")
+        top.set_ylim(-6.0, 2.0)
+        _finish(top, "temperature λ", "value", name)
+        for field, label, colour, dash in (
+            ("price", "calls for V_λ within ε", GREEN, "-"),
+            ("price_unregularized", "calls for V_0 within ε, through λ", PURPLE, "--"),
+        ):
+            _curve(bottom, x, [_log10(getattr(r, field)) for r in part], label, colour, dash)
+        _finish(bottom, "temperature λ", "oracle calls", f"prices, ε = {part[0].epsilon:.3g}, δ = 0.1")
+        top.legend(fontsize=8)
+        bottom.legend(fontsize=8)
+    return figure
+
+
+def _log10(value: float) -> float:
+    return math.log10(value) if value > 0.0 else math.nan
+
+
+def _curve(axis: Any, x: Sequence[float], y: Sequence[float], label: str, colour: str, dash: Any) -> None:
+    """A curve through the points that exist."""
+    points = [(a, b) for a, b in zip(x, y, strict=True) if not math.isnan(b)]
+    if points:
+        axis.plot(*zip(*points, strict=True), color=colour, linestyle=dash, linewidth=1.6, label=label)
+
+
+def _finish(axis: Any, across: str, up: str, title: str) -> None:
+    axis.set_xscale("log")
+    axis.set_xlabel(across)
+    axis.set_ylabel(up)
+    axis.set_title(title, fontsize=10)
+    axis.yaxis.get_major_locator().set_params(integer=True)
+    axis.yaxis.set_major_formatter(lambda exponent, _: f"$10^{{{exponent:.0f}}}$")
+    axis.grid(alpha=0.25)
