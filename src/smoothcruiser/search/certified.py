@@ -39,6 +39,7 @@ from smoothcruiser.search.certified_sampling import STREAM_KEY, Sampler, make_sa
 from smoothcruiser.search.certified_sweeps import FIRST_BATCH, Rules
 
 GROWTH = 0.25  # calls of a round, as a share of those the query's pairs have
+LEAST_GROWTH = 0.04  # near the goal: widths fall at least like 1/n, so width/epsilon - 1 is a share that does not overshoot
 LEAST_CALLS = 256  # of a round, so that the first levels are not met one by one
 LEAST_NEW = 32  # pairs that a round tries where one draw is exact
 CHUNK = 1 << 20  # draws held in buffers at a time: 16 MB
@@ -152,11 +153,14 @@ class Certified:
                 return "epsilon"
             left = limits.budget - (self.num_calls - first_call)
             if limits.callback is not None:
-                g = self.memory.graph
+                node = self.memory.graph.nodes[root]
                 told = Progress(
-                    self.num_calls - first_call, time.perf_counter() - begin, (float(g.lower[root]), float(g.upper[root])),
-                    width, self.memory.num_nodes - 1,
-                )  # fmt: skip
+                    num_calls=self.num_calls - first_call,
+                    seconds=time.perf_counter() - begin,
+                    interval=(float(node["lower"]), float(node["upper"])),
+                    half_width=width,
+                    num_states=self.memory.num_nodes - 1,
+                )
                 if limits.callback(told) is False:
                     return "callback"
             if time.perf_counter() > limits.deadline:
@@ -173,8 +177,9 @@ class Certified:
     def _start(self, root: int) -> None:
         """Begin the list of nodes that matter for this query."""
         g, n = self.memory.graph, self.memory.num_nodes
-        g.listed[:n], g.mass[:n], g.residual[:n] = False, 0.0, 0.0
-        g.listed[root] = True
+        for name in ("listed", "mass", "residual"):
+            g.nodes[name][:n] = 0
+        g.nodes["listed"][root] = 1
         self._order = np.zeros(max(64, 2 * n), dtype=np.int64)
         self._order[0], self._count = root, 1
 
@@ -183,7 +188,7 @@ class Certified:
         assert self._kernels is not None
         g = self.memory.graph
         for i in range(MOST_SWEEPS):
-            closed = self._kernels.sweep(g, self._order, self._count, self._rules, i == 0)
+            closed = self._kernels.sweep(g, self._order, self._count, i == 0, self._rules)
             width = self._half_width(root, limits.target)
             if limits.epsilon is not None and width <= limits.epsilon:
                 return
@@ -215,53 +220,55 @@ class Certified:
         memory, g = self.memory, self.memory.graph
         self._order = _fitted(self._order, memory.num_nodes)
         source = self._source(root, limits)
-        share = SPREAD_SHARE * 2.0 * self._half_width(root, limits.target) / self._count
-        self._count = int(self._kernels.spread(g, self._order, self._count, source, self._rules, share, SPREAD_PASSES))
+        half_width = self._half_width(root, limits.target)
+        growth = GROWTH if limits.epsilon is None else min(GROWTH, max(LEAST_GROWTH, half_width / limits.epsilon - 1.0))
+        share = SPREAD_SHARE * 2.0 * half_width / self._count
+        self._count = int(self._kernels.spread(g, self._order, self._count, source, share, SPREAD_PASSES, self._rules))
         pairs, counts = np.zeros(memory.num_pairs, dtype=np.int64), np.zeros(memory.num_pairs, dtype=np.int64)
         exact = self.problem.deterministic
-        calls = max(LEAST_NEW, int(GROWTH * self._drawn_pairs)) if exact else max(LEAST_CALLS, int(GROWTH * self._query_draws()))
+        calls = max(LEAST_NEW, int(GROWTH * self._drawn_pairs)) if exact else max(LEAST_CALLS, int(growth * self._query_draws()))
         jobs = self._kernels.allocate(g, self._order, self._count, min(calls, left), 1 if exact else FIRST_BATCH, pairs, counts)
         pairs, counts = pairs[:jobs], counts[:jobs]
         return (pairs, self._with_checks(counts, left)) if exact else (pairs, counts)
 
     def _jobs_uniform(self, left: int) -> tuple[Ints, Ints]:
         """Every pair seen, as many draws as the others: what certified search is compared with."""
-        n = self.memory.graph.total[: self.memory.num_pairs]
+        n = self.memory.graph.pairs["total"][: self.memory.num_pairs]
         pairs = np.flatnonzero(n == 0.0) if np.any(n == 0.0) else np.arange(len(n))
         least = max(FIRST_BATCH, int(n.max(initial=0.0)))
-        each = least if np.any(n == 0.0) else max(1, int(GROWTH * least))
+        each = least if np.any(n == 0.0) else max(1, int(LEAST_GROWTH * least))
         pairs = pairs[: max(1, left // each)] if len(pairs) * each > left else pairs
         g, count = self.memory.graph, self.memory.num_nodes - 1
         self._order = _fitted(self._order, count + 1)
         others = [node for node in range(1, count + 1) if node != self._order[0]]
         self._order[1 : 1 + len(others)], self._count = others, 1 + len(others)
-        g.mass[1 : count + 1] = 1.0
+        g.nodes["mass"][1 : count + 1] = 1.0
         return pairs, np.full(len(pairs), min(each, left), dtype=np.int64)
 
     def _query_draws(self) -> float:
+        """Draws of the pairs that this query has met."""
         g = self.memory.graph
-        nodes = self._order[: self._count]
-        return float(sum(g.total[a : a + k].sum() for a, k in zip(g.first[nodes].tolist(), g.size[nodes].tolist(), strict=True)))
+        nodes = g.pairs["node"][: self.memory.num_pairs]
+        return float(g.pairs["total"][: self.memory.num_pairs][g.nodes["listed"][nodes] == 1].sum())
 
     def _source(self, root: int, limits: _Limits) -> Floats:
         """With which weights the asked state's actions matter: as F weighs them, or those whose intervals are too wide."""
-        g = self.memory.graph
-        span = slice(int(g.first[root]), int(g.first[root] + g.size[root]))
+        pairs, player = self._root_pairs(root), 1 if self.memory.graph.nodes["sign"][root] > 0 else 2
         if limits.target == "value":
-            ends = g.q_upper[span] if g.sign[root] > 0 else g.q_lower[span]
-            player = 1 if g.sign[root] > 0 else 2
-            return np.array(self.problem.operator.gradient(ends.tolist(), player=player, weights=g.prior[span].tolist()))
-        widths = g.q_upper[span] - g.q_lower[span]
+            ends = pairs["q_upper"] if player == 1 else pairs["q_lower"]
+            return np.array(self.problem.operator.gradient(ends.tolist(), player=player, weights=pairs["prior"].tolist()))
+        widths = pairs["q_upper"] - pairs["q_lower"]
         goal = 0.5 * float(widths.max()) if limits.epsilon is None else 2.0 * limits.epsilon
         wide = (widths > goal).astype(np.float64)
-        return wide / max(1.0, wide.sum())
+        share: Floats = wide / max(1.0, wide.sum())
+        return share
 
     def _give_shares(self, pairs: Ints) -> None:
         """The next k for every pair that is drawn for the first time, before its first draw."""
         g = self.memory.graph
-        new = pairs[g.total[pairs] == 0.0]
+        new = pairs[g.pairs["total"][pairs] == 0.0]
         if not self.problem.deterministic:
-            g.cost[new] = pair_cost(self._drawn_pairs + 1 + np.arange(len(new)), self.delta)
+            g.pairs["cost"][new] = pair_cost(self._drawn_pairs + 1 + np.arange(len(new)), self.delta)
         self._drawn_pairs += len(new)
 
     def _draw(self, pairs: Ints, counts: Ints) -> None:
@@ -292,20 +299,24 @@ class Certified:
 
     def _compare(self, pairs: Ints) -> None:
         g = self.memory.graph
-        bad = pairs[g.length[pairs] > 1]
+        bad = pairs[g.pairs["length"][pairs] > 1]
         if len(bad):
-            pair = int(bad[0])
+            pair = g.pairs[bad[0]]
             raise OracleError(
-                f"deterministic=True, but action {int(g.action[pair])} in state {self.memory.states[g.node[pair]]!r} gave two outcomes; "
+                f"deterministic=True, but action {pair['action']} in state {self.memory.states[pair['node']]!r} gave two outcomes; "
                 "drop deterministic=, or mend the simulator."
             )
 
+    def _root_pairs(self, root: int) -> Any:
+        node = self.memory.graph.nodes[root]
+        return self.memory.graph.pairs[node["first"] : node["first"] + node["size"]]
+
     def _half_width(self, root: int, target: Target) -> float:
-        g = self.memory.graph
         if target == "value":
-            return 0.5 * float(g.upper[root] - g.lower[root])
-        span = slice(int(g.first[root]), int(g.first[root] + g.size[root]))
-        return 0.5 * float((g.q_upper[span] - g.q_lower[span]).max())
+            node = self.memory.graph.nodes[root]
+            return 0.5 * float(node["upper"] - node["lower"])
+        pairs = self._root_pairs(root)
+        return 0.5 * float((pairs["q_upper"] - pairs["q_lower"]).max())
 
 
 def _rules(problem: Problem, radius_scale: float) -> Rules:
@@ -333,8 +344,13 @@ def _fitted(order: Ints, size: int) -> Ints:
 
 
 def _checked(
-    epsilon: float | None, budget: float | None, seconds: float | None, callback: Callable[[Progress], object] | None, target: str, now: float
-) -> _Limits:  # fmt: skip
+    epsilon: float | None,
+    budget: float | None,
+    seconds: float | None,
+    callback: Callable[[Progress], object] | None,
+    target: str,
+    now: float,
+) -> _Limits:
     def positive(name: str, value: float | None) -> None:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and (not number or not 0.0 < float(value) < math.inf):

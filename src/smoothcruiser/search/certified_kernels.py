@@ -108,8 +108,8 @@ def warmed(kernels: Kernels, problem_graph: Any, rules: Any) -> float:
     empty, none = np.zeros(0, dtype=np.int64), np.zeros(0)
     kernels.record(problem_graph, empty, empty, empty, none, 0, False, 0.0, 1.0, np.uint64(0))
     kernels.rehash(problem_graph)
-    kernels.sweep(problem_graph, empty, 0, rules, False)
+    kernels.sweep(problem_graph, empty, 0, False, rules)
     kernels.allocate(problem_graph, empty, 0, 0, 1, empty, empty)
     root = np.zeros(1, dtype=np.int64)  # node 0, the end, has no pairs
-    kernels.spread(problem_graph, root, 1, none, rules, 0.0, 0)
+    kernels.spread(problem_graph, root, 1, none, 0.0, 0, rules)
     return time.perf_counter() - begin

@@ -20,7 +20,6 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.problem.problem import Problem
@@ -35,59 +34,63 @@ SHORT_SCAN = 16  # a scan of 16 entries costs as much as one look-up in the hash
 ENTRIES, HASHED, WAITING = 0, 1, 2  # places in ``sizes``
 
 
+NODE = np.dtype(
+    [
+        ("lower", "f8"),  # L(s)
+        ("upper", "f8"),  # U(s)
+        ("q_low", "f8"),  # m: no Q of this node is below
+        ("q_high", "f8"),  # M
+        ("sign", "f8"),  # 1 where max moves, -1 where min does
+        ("mass", "f8"),  # how often the optimistic walk from the asked state comes by, discounted
+        ("residual", "f8"),  # mass not yet passed on
+        ("first", "i8"),  # the node's first pair
+        ("size", "i4"),  # its number of pairs; 0 for the end
+        ("listed", "i4"),  # whether the query at hand has met it
+    ],
+    align=True,
+)
+PAIR = np.dtype(
+    [
+        ("total", "f8"),  # draws, or the sum of probabilities where the model is known
+        ("cost", "f8"),  # log(2 / (delta p_k)); 0 where outcomes are exact
+        ("q_lower", "f8"),
+        ("q_upper", "f8"),
+        ("slope_up", "f8"),  # minus the derivative of the upper radius by n, times n**2
+        ("slope_down", "f8"),
+        ("policy", "f8"),  # of the optimistic walk
+        ("gain", "f8"),  # by how much one more draw narrows the answer
+        ("prior", "f8"),
+        ("start", "i8"),  # entries start .. start + length - 1 of the pool are its own, with room for ``room``
+        ("length", "i4"),
+        ("room", "i4"),
+        ("node", "i4"),
+        ("action", "i4"),
+        ("pole_up", "i4"),
+        ("pole_down", "i4"),
+    ],
+    align=True,
+)
+ENTRY = np.dtype(
+    [
+        ("raw", "i8"),  # the next state as the oracle's number
+        ("reward", "f8"),
+        ("weight", "f8"),  # times seen, or probability
+        ("target", "i8"),  # the next state's node
+    ],
+    align=True,
+)
+PLACE = np.dtype([("pair", "i4"), ("place", "i4")], align=True)  # an entry, by its pair and its place there
+
+
 class Graph(NamedTuple):
-    """The arrays that compiled code reads. N nodes, P pairs, E entries: the rest of each array is room."""
+    """The arrays that compiled code reads: nodes in use, and room behind them."""
 
-    # nodes (N,)
-    lower: Floats  # L(s)
-    upper: Floats  # U(s)
-    q_low: Floats  # m: no Q of this node is below
-    q_high: Floats  # M
-    sign: Floats  # 1 where max moves, -1 where min does
-    first: Ints  # the node's first pair
-    size: Ints  # its number of pairs; 0 for the end
-    mass: Floats  # how often the optimistic walk from the asked state comes by, discounted
-    residual: Floats  # mass not yet passed on
-    listed: NDArray[np.bool_]  # whether the asked query has met it
-    # pairs (P,)
-    node: Ints
-    action: Ints
-    prior: Floats
-    total: Floats  # draws, or the sum of probabilities where the model is known
-    cost: Floats  # log(2 / (delta p_k)); 0 where outcomes are exact
-    pole_up: Ints
-    pole_down: Ints
-    q_lower: Floats
-    q_upper: Floats
-    reach_up: Floats  # |pole - bound|: the derivative of the bound by n is reach * cost / n**2
-    reach_down: Floats
-    policy: Floats
-    flow: Floats  # mass * policy
-    gain: Floats
-    start: Ints  # the pair's entries are start .. start + length - 1 of the pool, with room for ``room``
-    length: Ints
-    room: Ints
-    # entries (E,)
-    raw: Ints
-    target: Ints  # node
-    reward: Floats
-    weight: Floats  # times seen, or probability
-    # hash table of the entries of pairs with more than SHORT_SCAN of them: pair (-1: free) and place within the pair
-    hash_pair: Ints
-    hash_place: Ints
-    # entries without a node yet
-    waiting_pair: Ints
-    waiting_place: Ints
+    nodes: Any  # (N,) of NODE
+    pairs: Any  # (P,) of PAIR
+    entries: Any  # (E,) of ENTRY
+    slots: Any  # (2**b,) of PLACE: hash table of the entries of pairs with more than SHORT_SCAN of them; pair -1 is a free slot
+    waiting: Any  # (W,) of PLACE: entries without a node yet
     sizes: Ints  # (3,): entries used, hash slots used, entries waiting
-
-
-NODE_FIELDS = ("lower", "upper", "q_low", "q_high", "sign", "first", "size", "mass", "residual", "listed")
-PAIR_FIELDS = (
-    "node", "action", "prior", "total", "cost", "pole_up", "pole_down", "q_lower", "q_upper", "reach_up", "reach_down", "policy",
-    "flow", "gain", "start", "length", "room",
-)  # fmt: skip
-ENTRY_FIELDS = ("raw", "target", "reward", "weight")
-INTEGERS = {"first", "size", "node", "action", "pole_up", "pole_down", "start", "length", "room", "raw", "target"}
 
 
 def mixed(x: Any) -> Any:
@@ -104,67 +107,70 @@ def hash_slot(pair: int, raw: int, reward: float, size: int) -> int:
     return np.int64(word & np.uint64(size - 1))  # type: ignore[return-value]
 
 
-def find_entry(g: Graph, pair: int, raw: int, reward: float) -> int:
-    """The place of an outcome within its pair, -1 where it is new."""
-    start, length = g.start[pair], g.length[pair]
+def find_entry(g: Graph, p: int, raw: int, reward: float) -> int:
+    """The place of an outcome within pair ``p``, -1 where it is new."""
+    start, length = g.pairs[p]["start"], g.pairs[p]["length"]
     if length <= SHORT_SCAN:
         for place in range(length):
-            if g.raw[start + place] == raw and g.reward[start + place] == reward:
+            if g.entries[start + place]["raw"] == raw and g.entries[start + place]["reward"] == reward:
                 return place
         return -1
-    size = len(g.hash_pair)
-    slot = hash_slot(pair, raw, reward, size)
-    while g.hash_pair[slot] >= 0:
-        place = g.hash_place[slot]
-        if g.hash_pair[slot] == pair and g.raw[start + place] == raw and g.reward[start + place] == reward:
-            return int(place)
+    size = len(g.slots)
+    slot = hash_slot(p, raw, reward, size)
+    while g.slots[slot]["pair"] >= 0:
+        if g.slots[slot]["pair"] == p:
+            place = g.slots[slot]["place"]
+            if g.entries[start + place]["raw"] == raw and g.entries[start + place]["reward"] == reward:
+                return int(place)
         slot = (slot + 1) & (size - 1)
     return -1
 
 
-def insert_hash(g: Graph, pair: int, place: int) -> None:
+def insert_hash(g: Graph, p: int, place: int) -> None:
     """Enter one entry in the hash table, which has a free slot."""
-    size = len(g.hash_pair)
-    e = g.start[pair] + place
-    slot = hash_slot(pair, g.raw[e], g.reward[e], size)
-    while g.hash_pair[slot] >= 0:
+    size = len(g.slots)
+    entry = g.entries[g.pairs[p]["start"] + place]
+    slot = hash_slot(p, entry["raw"], entry["reward"], size)
+    while g.slots[slot]["pair"] >= 0:
         slot = (slot + 1) & (size - 1)
-    g.hash_pair[slot] = pair
-    g.hash_place[slot] = place
+    g.slots[slot]["pair"] = p
+    g.slots[slot]["place"] = place
     g.sizes[HASHED] += 1
 
 
-def add_entry(g: Graph, pair: int, raw: int, target: int, reward: float) -> int:
+def add_entry(g: Graph, p: int, raw: int, target: int, reward: float) -> int:
     """The place of a new outcome of weight 0, the pair's entries moved if they have no room; ``has_room`` was asked before."""
-    length = g.length[pair]
-    if length == g.room[pair]:
-        old, fresh = g.start[pair], g.sizes[ENTRIES]
+    pair = g.pairs[p]
+    length = pair["length"]
+    if length == pair["room"]:
+        old, fresh = pair["start"], g.sizes[ENTRIES]
         for i in range(length):
-            g.raw[fresh + i], g.target[fresh + i] = g.raw[old + i], g.target[old + i]
-            g.reward[fresh + i], g.weight[fresh + i] = g.reward[old + i], g.weight[old + i]
-        g.room[pair] = max(2, 2 * length)
-        g.start[pair] = fresh
-        g.sizes[ENTRIES] += g.room[pair]
-    e = g.start[pair] + length
-    g.raw[e], g.target[e], g.reward[e], g.weight[e] = raw, target, reward, 0.0
-    g.length[pair] = length + 1
-    if length == SHORT_SCAN:
-        for place in range(length + 1):
-            insert_hash(g, pair, place)
-    elif length > SHORT_SCAN:
-        insert_hash(g, pair, length)
+            g.entries[fresh + i]["raw"] = g.entries[old + i]["raw"]
+            g.entries[fresh + i]["reward"] = g.entries[old + i]["reward"]
+            g.entries[fresh + i]["weight"] = g.entries[old + i]["weight"]
+            g.entries[fresh + i]["target"] = g.entries[old + i]["target"]
+        pair["room"] = max(2, 2 * length)
+        pair["start"] = fresh
+        g.sizes[ENTRIES] += pair["room"]
+    entry = g.entries[pair["start"] + length]
+    entry["raw"], entry["reward"], entry["weight"], entry["target"] = raw, reward, 0.0, target
+    pair["length"] = length + 1
+    if length >= SHORT_SCAN:
+        for place in range(0 if length == SHORT_SCAN else length, length + 1):
+            insert_hash(g, p, place)
     if target == UNRESOLVED:
-        g.waiting_pair[g.sizes[WAITING]], g.waiting_place[g.sizes[WAITING]] = pair, length
+        g.waiting[g.sizes[WAITING]]["pair"] = p
+        g.waiting[g.sizes[WAITING]]["place"] = length
         g.sizes[WAITING] += 1
     return int(length)
 
 
-def has_room(g: Graph, pair: int) -> bool:
-    """Whether one more entry of ``pair`` fits everywhere."""
+def has_room(g: Graph, p: int) -> bool:
+    """Whether one more entry of pair ``p`` fits everywhere."""
     return bool(
-        g.sizes[ENTRIES] + max(2, 2 * g.length[pair]) <= len(g.raw)
-        and 2 * (g.sizes[HASHED] + SHORT_SCAN + 2) <= len(g.hash_pair)
-        and g.sizes[WAITING] < len(g.waiting_pair)
+        g.sizes[ENTRIES] + max(2, 2 * g.pairs[p]["length"]) <= len(g.entries)
+        and 2 * (g.sizes[HASHED] + SHORT_SCAN + 2) <= len(g.slots)
+        and g.sizes[WAITING] < len(g.waiting)
     )
 
 
@@ -184,35 +190,32 @@ def record(
     """The number of draws entered (those before ``done`` were entered earlier); less than all where arrays have to grow first."""
     at = 0
     for job in range(len(pairs)):
-        pair = pairs[job]
-        if at + counts[job] <= done:
-            at += counts[job]
-            continue
-        for i in range(max(at, done), at + counts[job]):
-            raw, reward = raws[i], rewards[i]
-            place = find_entry(g, pair, raw, reward)
-            if place < 0:
-                if not has_room(g, pair):
-                    return i
-                if g.length[pair] >= MANY_OUTCOMES and high > low:
-                    word = mixed(mixed(np.uint64(pair) + salt) + np.uint64(g.total[pair]))
-                    reward = rounded_reward(reward, low, high, np.float64(np.int64(word >> np.uint64(11))) * 2.0**-53)
-                    place = find_entry(g, pair, raw, reward)
-                if place < 0:
-                    place = add_entry(g, pair, raw, raw if resolved else UNRESOLVED, reward)
-            g.weight[g.start[pair] + place] += 1.0
-            g.total[pair] += 1.0
+        p, begin = pairs[job], max(at, done)
         at += counts[job]
+        for i in range(begin, at):
+            raw, reward = raws[i], rewards[i]
+            place = find_entry(g, p, raw, reward)
+            if place < 0:
+                if not has_room(g, p):
+                    return i
+                if g.pairs[p]["length"] >= MANY_OUTCOMES and high > low:
+                    word = mixed(mixed(np.uint64(p) + salt) + np.uint64(g.pairs[p]["total"]))
+                    reward = rounded_reward(reward, low, high, np.float64(np.int64(word >> np.uint64(11))) * 2.0**-53)
+                    place = find_entry(g, p, raw, reward)
+                if place < 0:
+                    place = add_entry(g, p, raw, raw if resolved else UNRESOLVED, reward)
+            g.entries[g.pairs[p]["start"] + place]["weight"] += 1.0
+            g.pairs[p]["total"] += 1.0
     return int(at)
 
 
 def rehash(g: Graph) -> None:
     """Fill an empty hash table from the pairs."""
     g.sizes[HASHED] = 0
-    for pair in range(len(g.length)):
-        if g.length[pair] > SHORT_SCAN:
-            for place in range(g.length[pair]):
-                insert_hash(g, pair, place)
+    for p in range(len(g.pairs)):
+        if g.pairs[p]["length"] > SHORT_SCAN:
+            for place in range(g.pairs[p]["length"]):
+                insert_hash(g, p, place)
 
 
 class Memory:
@@ -226,11 +229,9 @@ class Memory:
         self.num_pairs = 0
         self._boxes: dict[tuple[int, int], tuple[float, float, float, float]] = {}
         self._weights = problem.operator.weights(problem.num_actions)
-        room: dict[str, Any] = {name: _blank(name, 64) for name in NODE_FIELDS}
-        room |= {name: _blank(name, 256) for name in PAIR_FIELDS} | {name: _blank(name, 1024) for name in ENTRY_FIELDS}
-        room |= {name: np.full(1024, -1, dtype=np.int64) for name in ("hash_pair", "hash_place")}
-        room |= {name: np.zeros(1024, dtype=np.int64) for name in ("waiting_pair", "waiting_place")}
-        self.graph = Graph(**room, sizes=np.zeros(3, dtype=np.int64))
+        self.graph = Graph(
+            np.zeros(64, NODE), np.zeros(256, PAIR), np.zeros(1024, ENTRY), _free_slots(1024), np.zeros(1024, PLACE), np.zeros(3, np.int64)
+        )
 
     @property
     def num_nodes(self) -> int:
@@ -240,7 +241,7 @@ class Memory:
     @property
     def num_entries(self) -> int:
         """Distinct outcomes seen."""
-        return int(self.graph.length[: self.num_pairs].sum())
+        return int(self.graph.pairs["length"][: self.num_pairs].sum())
 
     @property
     def num_bytes(self) -> int:
@@ -274,74 +275,74 @@ class Memory:
             raise InvalidInput(
                 f"State {state!r} has {len(actions)} legal actions, fewer than min_actions={facts.min_actions}; declare the fewest."
             )
-        node, first = len(self.states), self.num_pairs
-        self._grow(NODE_FIELDS, node + 1)
-        self._grow(PAIR_FIELDS, first + len(actions))
-        g = self.graph
+        i, first = len(self.states), self.num_pairs
+        self._grow("nodes", i + 1)
+        self._grow("pairs", first + len(actions))
         if (player, remaining) not in self._boxes:
             steps = None if problem.horizon is None else remaining
             self._boxes[player, remaining] = (*facts.value_bounds(player, steps), *facts.q_bounds(player, steps))
-        g.lower[node], g.upper[node], g.q_low[node], g.q_high[node] = self._boxes[player, remaining]
-        g.sign[node], g.first[node], g.size[node] = (1.0 if player == 1 else -1.0), first, len(actions)
-        for pair, action in enumerate(actions, start=first):
-            g.node[pair], g.action[pair], g.prior[pair] = node, action, self._weights[action]
-            g.q_lower[pair], g.q_upper[pair] = g.q_low[node], g.q_high[node]
+        box = self._boxes[player, remaining]
+        self.graph.nodes[i] = (*box, 1.0 if player == 1 else -1.0, 0.0, 0.0, first, len(actions), 0)
+        pairs = self.graph.pairs[first : first + len(actions)]
+        pairs["node"], pairs["action"], pairs["prior"] = i, actions, [self._weights[a] for a in actions]
+        pairs["q_lower"], pairs["q_upper"] = box[2], box[3]
         self.num_pairs += len(actions)
         self.states.append(state)
         self.remaining.append(remaining)
-        return node
+        return i
 
     def resolve(self) -> None:
         """Look up the nodes of entries that were drawn as bare numbers."""
         g = self.graph
         count = int(g.sizes[WAITING])
-        pairs, places = g.waiting_pair[:count].copy(), g.waiting_place[:count].copy()
         g.sizes[WAITING] = 0
-        at = g.start[pairs] + places
-        raws = g.raw[at]
-        left = np.asarray(self.remaining, dtype=np.int64)[g.node[pairs]] if self.problem.horizon is not None else np.zeros_like(raws)
+        pairs, places = g.waiting["pair"][:count].astype(np.int64), g.waiting["place"][:count]
+        at = g.pairs["start"][pairs] + places
+        raws = g.entries["raw"][at]
+        left = np.zeros_like(raws)
+        if self.problem.horizon is not None:
+            left = np.asarray(self.remaining, dtype=np.int64)[g.pairs["node"][pairs]]
         found, which = np.unique(np.stack([raws, left]), axis=1, return_inverse=True)
         nodes = [END if raw == END_RAW else self.node_of(raw, steps - 1, check=False) for raw, steps in found.T.tolist()]
-        self.graph.target[at] = np.array(nodes, dtype=np.int64)[which.reshape(-1)]
-        self.check_turns(pairs, self.graph.target[at])
+        targets = np.array(nodes, dtype=np.int64)[which.reshape(-1)]
+        g.entries["target"][at] = targets
+        self.check_turns(pairs, targets)
 
     def check_turns(self, pairs: Ints, targets: Ints) -> None:
         """Refuse a move that keeps the turn where turns were declared to alternate, since the bounds rely on it."""
         if not self.problem.facts.alternating:
             return
         g = self.graph
-        kept = (targets != END) & (g.sign[g.node[pairs]] == g.sign[targets])
+        kept = (targets != END) & (g.nodes["sign"][g.pairs["node"][pairs]] == g.nodes["sign"][targets])
         if kept.any():
-            bad = int(pairs[np.flatnonzero(kept)[0]])
+            bad = g.pairs[pairs[np.flatnonzero(kept)[0]]]
             raise OracleError(
-                f"alternating=True, but action {int(g.action[bad])} in state {self.states[g.node[bad]]!r} keeps the turn; drop alternating=."
+                f"alternating=True, but action {bad['action']} in state {self.states[bad['node']]!r} keeps the turn; drop alternating=."
             )
 
     def make_room(self, *, rehash_with: Any) -> None:
         """Let entries, hash table and waiting list grow to twice their size where they are nearly full."""
-        g = self.graph
-        if int(g.sizes[WAITING]):
+        if int(self.graph.sizes[WAITING]):
             self.resolve()
-        longest = int(g.length[: self.num_pairs].max(initial=1))
-        self._grow(ENTRY_FIELDS, int(g.sizes[ENTRIES]) + 4 * longest + 64)
-        if 2 * (int(g.sizes[HASHED]) + 2 * SHORT_SCAN) > len(g.hash_pair):
-            fresh = {name: np.full(2 * len(g.hash_pair), -1, dtype=np.int64) for name in ("hash_pair", "hash_place")}
-            self.graph = self.graph._replace(**fresh)
+        g = self.graph
+        longest = int(g.pairs["length"][: self.num_pairs].max(initial=1))
+        self._grow("entries", int(g.sizes[ENTRIES]) + 4 * longest + 64)
+        if 2 * (int(g.sizes[HASHED]) + 2 * SHORT_SCAN) > len(g.slots):
+            self.graph = self.graph._replace(slots=_free_slots(2 * len(g.slots)))
             rehash_with(self.graph)
 
-    def _grow(self, names: tuple[str, ...], need: int) -> None:
-        have = len(getattr(self.graph, names[0]))
-        if need <= have:
-            return
-        fresh = {}
-        for name in names:
-            fresh[name] = _blank(name, max(need, 2 * have))
-            fresh[name][:have] = getattr(self.graph, name)
-        self.graph = self.graph._replace(**fresh)
+    def _grow(self, name: str, need: int) -> None:
+        old = getattr(self.graph, name)
+        if need > len(old):
+            fresh = np.zeros(max(need, 2 * len(old)), old.dtype)
+            fresh[: len(old)] = old
+            self.graph = self.graph._replace(**{name: fresh})
 
 
-def _blank(name: str, size: int) -> Any:
-    return np.zeros(size, dtype=np.bool_ if name == "listed" else np.int64 if name in INTEGERS else np.float64)
+def _free_slots(size: int) -> Any:
+    slots = np.zeros(size, PLACE)
+    slots["pair"] = -1
+    return slots
 
 
 def _unhashable(state: Any) -> InvalidInput:

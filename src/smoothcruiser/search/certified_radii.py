@@ -58,42 +58,31 @@ def pair_cost(k: Any, delta: float) -> Any:
     return math.log(2.0 / delta) + np.log(shifted) + 2.0 * np.log(np.log(shifted))
 
 
-def tilted_bound(
-    side: float,
-    values: Any,
-    target: Any,
-    reward: Any,
-    weight: Any,
-    start: int,
-    stop: int,
-    total: float,
-    discount: float,
-    pole: float,
-    cost: float,
-    guard: float,
-) -> float:
-    """The upper (side 1) or lower (side -1) bound on Q at one pole; ``cost`` is log(1/alpha), outcomes are entries start..stop-1.
+def tilted_bound(entries: Any, nodes: Any, upper: bool, total: float, discount: float, pole: float, cost: float, guard: float) -> float:
+    """The upper (or lower) bound on Q at one pole from a pair's entries; ``cost`` is log(1/alpha).
 
     Rounding is on the safe side: ``guard`` is above the error of pole - Y, so what stands under the logarithm is too small, and the
-    geometric mean is shortened by more than its sum of stop - start terms, logarithm and exponential can err.
+    geometric mean is shortened by more than its sum, logarithm and exponential can err.
     """
     total_log = 0.0
-    for e in range(start, stop):
-        gap = side * (pole - (reward[e] + discount * values[target[e]])) - guard
+    for i in range(len(entries)):
+        if upper:
+            gap = pole - (entries[i]["reward"] + discount * nodes[entries[i]["target"]]["upper"]) - guard
+        else:
+            gap = (entries[i]["reward"] + discount * nodes[entries[i]["target"]]["lower"]) - pole - guard
         if gap <= 0.0:
             return pole
-        total_log += weight[e] * math.log(gap)
-    mean = math.exp((total_log - cost) / total)
-    return pole - side * mean * (1.0 - (stop - start + 8) * LONGEST_LOG * UNIT)
+        total_log += entries[i]["weight"] * math.log(gap)
+    mean = math.exp((total_log - cost) / total) * (1.0 - (len(entries) + 8) * LONGEST_LOG * UNIT)
+    return pole - mean if upper else pole + mean
 
 
-def plain_mean(
-    values: Any, target: Any, reward: Any, weight: Any, start: int, stop: int, total: float, discount: float
-) -> float:
-    """The mean of r + gamma values(z) over the outcomes of a pair."""
+def plain_mean(entries: Any, nodes: Any, upper: bool, total: float, discount: float) -> float:
+    """The mean of r + gamma U(z), or of r + gamma L(z), over a pair's entries."""
     total_value = 0.0
-    for e in range(start, stop):
-        total_value += weight[e] * (reward[e] + discount * values[target[e]])
+    for i in range(len(entries)):
+        after = nodes[entries[i]["target"]]
+        total_value += entries[i]["weight"] * (entries[i]["reward"] + discount * (after["upper"] if upper else after["lower"]))
     return total_value / total
 
 

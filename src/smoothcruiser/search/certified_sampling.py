@@ -18,73 +18,11 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.problem.jit import compiled, is_compiled
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import Floats, Ints, tabular_step
-from smoothcruiser.search.certified_memory import END, END_RAW, Memory, mixed
+from smoothcruiser.problem.tabular import Floats, Ints
+from smoothcruiser.search.certified_memory import END, Memory, mixed
 
 GOLDEN = 0x9E3779B97F4A7C15  # the odd step of SplitMix64
 STREAM_KEY = 6  # spawn key of certified search's streams under the user's seed
-FINE, BAD_REWARD, ENDED = 0, 1, 2  # what a compiled batch reports
-
-
-def step_two(data: Any, state: int, action: int, rng: Any) -> Any:
-    """A user's step of two values, with the engine's argument list and an episode that goes on."""
-    reward, after = USER_STEP(state, action, rng)
-    return reward, after, False
-
-
-def step_three(data: Any, state: int, action: int, rng: Any) -> Any:
-    """A user's step of three values, with the engine's argument list."""
-    reward, after, ended = USER_STEP(state, action, rng)
-    return reward, after, bool(ended)
-
-
-def step_tabular(data: Any, state: int, action: int, rng: Any) -> Any:
-    """The step of a tabular problem."""
-    reward, after = tabular_step(data, state, action, rng)
-    return reward, after, False
-
-
-def USER_STEP(state: int, action: int, rng: Any) -> Any:
-    """Replaced by the user's step when the sampler is compiled."""
-    raise NotImplementedError
-
-
-def STEP(data: Any, state: int, action: int, rng: Any) -> Any:
-    """Replaced by one of the three steps above."""
-    raise NotImplementedError
-
-
-def MAKE_STREAM(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """Replaced by the constructor of streams, whose module imports Numba."""
-    raise NotImplementedError
-
-
-def draw_jobs(
-    data: Any, states: Ints, actions: Ints, counts: Ints, words: Any, raws: Ints, rewards: Floats, low: float, high: float, ends: bool,
-    fault: Ints,
-) -> int:  # fmt: skip
-    """Fill the buffers with ``counts[i]`` draws of each job; FINE, or what was wrong with the draw of job ``fault[0]``."""
-    at = 0
-    for job in range(len(states)):
-        fault[0] = job
-        rng = MAKE_STREAM(words[job, 0], words[job, 1], words[job, 2], words[job, 3])
-        for _ in range(counts[job]):
-            reward, after, ended = STEP(data, states[job], actions[job], rng)
-            rewards[at] = reward
-            raws[at] = END_RAW if ended else after
-            if not low <= reward <= high:
-                fault[1] = at
-                return BAD_REWARD
-            if ended and not ends:
-                return ENDED
-            at += 1
-        words[job, 0], words[job, 1], words[job, 2], words[job, 3] = rng.s0, rng.s1, rng.s2, rng.s3
-    return FINE
-
-
-def words_of(rng: Any) -> Any:
-    """Where a stream stands, as four words."""
-    return rng.s0, rng.s1, rng.s2, rng.s3
 
 
 def first_words(seed: int, pairs: Ints) -> Any:
@@ -117,8 +55,8 @@ class Sampler:
         return self.words[pairs]
 
     def _where(self, pair: int) -> str:
-        g = self.memory.graph
-        return f"at state {self.memory.states[g.node[pair]]!r}, action {int(g.action[pair])}"
+        found = self.memory.graph.pairs[pair]
+        return f"at state {self.memory.states[found['node']]!r}, action {found['action']}"
 
     def _bad_reward(self, reward: Any, pair: int) -> OracleError:
         low, high = self.problem.facts.reward_range
@@ -145,15 +83,16 @@ class CompiledSampler(Sampler):
     def __init__(self, problem: Problem, memory: Memory, seed: int) -> None:
         super().__init__(problem, memory, seed)
         begin = time.perf_counter()
-        from smoothcruiser.execute.streams import _make
+        from smoothcruiser.search import certified_draws as draws
 
+        self.draws = draws
         if problem.tables is not None:
             self.data: Any = problem.tables.sampling
-            self.kernel = compiled(draw_jobs, salt="tabular", STEP=compiled(step_tabular), MAKE_STREAM=_make)
+            self.kernel = compiled(draws.draw_jobs, nogil=True)
         else:
             self.data = ()
-            adapter = step_three if _values_returned(problem.oracle) == 3 else step_two
-            self.kernel = compiled(draw_jobs, STEP=compiled(adapter, USER_STEP=problem.oracle), MAKE_STREAM=_make)
+            adapter = draws.step_three if _values_returned(problem.oracle) == 3 else draws.step_two
+            self.kernel = compiled(draws.draw_jobs, nogil=True, STEP=compiled(adapter, USER_STEP=problem.oracle))
         empty = np.zeros(0, dtype=np.int64)
         self._run(empty, empty, empty, np.zeros((0, 4), dtype=np.uint64), empty, np.zeros(0), np.zeros(2, dtype=np.int64))
         self.compile_seconds = time.perf_counter() - begin
@@ -161,23 +100,25 @@ class CompiledSampler(Sampler):
     def _run(self, states: Ints, actions: Ints, counts: Ints, words: Any, raws: Ints, rewards: Floats, fault: Ints) -> int:
         facts = self.problem.facts
         low, high = facts.reward_range
-        return int(self.kernel(self.data, states, actions, counts, words, raws, rewards, low, high, facts.terminals, fault))
+        streams = int(words.ctypes.data)
+        return int(self.kernel(self.data, states, actions, counts, streams, raws, rewards, low, high, facts.terminals, fault))
 
     def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
         """(next states, rewards) of the jobs, one after the other."""
         memory = self.memory
-        g = memory.graph
-        states = np.array([memory.states[node] for node in g.node[pairs]], dtype=np.int64)
+        chosen = memory.graph.pairs[pairs]
+        states = np.array([memory.states[node] for node in chosen["node"].tolist()], dtype=np.int64)
+        actions = chosen["action"].astype(np.int64)
         size = int(counts.sum())
         raws, rewards, fault = np.empty(size, dtype=np.int64), np.empty(size), np.zeros(2, dtype=np.int64)
         words = self._streams(pairs)
         try:
-            status = self._run(states, g.action[pairs], counts, words, raws, rewards, fault)
+            status = self._run(states, actions, counts, words, raws, rewards, fault)
         except Exception as error:
             raise self._raised(error, int(pairs[fault[0]])) from error
-        if status == BAD_REWARD:
+        if status == self.draws.BAD_REWARD:
             raise self._bad_reward(float(rewards[fault[1]]), int(pairs[fault[0]]))
-        if status == ENDED:
+        if status == self.draws.ENDED:
             raise self._undeclared_end(int(pairs[fault[0]]))
         self.words[pairs] = words
         return raws, rewards
@@ -199,15 +140,15 @@ class PythonSampler(Sampler):
         for job, (pair, count) in enumerate(zip(pairs.tolist(), counts.tolist(), strict=True)):
             rng = from_words(words[job])
             at = self._draw_pair(pair, count, rng, raws, rewards, at)
-            words[job] = compiled(words_of)(rng)
+            words[job] = rng.words
         self.words[pairs] = words
         self.memory.check_turns(np.repeat(pairs, counts), raws)
         return raws, rewards
 
     def _draw_pair(self, pair: int, count: int, rng: Any, raws: Ints, rewards: Floats, at: int) -> int:
         memory, facts, step = self.memory, self.problem.facts, self.problem.oracle
-        node = int(memory.graph.node[pair])
-        state, action, after_steps = memory.states[node], int(memory.graph.action[pair]), memory.remaining[node] - 1
+        node, action = int(memory.graph.pairs[pair]["node"]), int(memory.graph.pairs[pair]["action"])
+        state, after_steps = memory.states[node], memory.remaining[node] - 1
         low, high = facts.reward_range
         for i in range(at, at + count):
             try:

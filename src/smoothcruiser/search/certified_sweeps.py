@@ -34,6 +34,7 @@ from smoothcruiser.search.certified_memory import Graph
 from smoothcruiser.search.certified_radii import UNIT, plain_mean, tilted_bound
 
 FIRST_BATCH = 8  # draws of a new pair: with costs near 15 fewer say almost nothing, and more would be wasted on bad actions
+SOFTNESS = 0.1  # see set_policy
 LEAST_SHARE = 0.125  # a batch is at least an eighth of what the pair has: smaller ones cost more in bookkeeping than they tell
 
 
@@ -47,193 +48,206 @@ class Rules(NamedTuple):
     costs: Floats
     shrink: float  # 1; tests divide radii by 4 to see the promise break
     scale: float  # largest |value| in sight, for rounding
-    q: Floats  # (K,) scratch
-    w: Floats  # (K,)
-    out: Floats  # (K,)
+    q: Any  # (K,) of floats: scratch
+    w: Any  # (K,)
+    out: Any  # (K,)
 
 
-def one_bound(g: Graph, pair: int, side: float, pole: int, rules: Rules) -> float:
-    """The bound of one side at one pole."""
-    node = g.node[pair]
-    start, stop, total = g.start[pair], g.start[pair] + g.length[pair], g.total[pair]
-    values = g.upper if side > 0.0 else g.lower
-    low, high = g.q_low[node], g.q_high[node]
-    if g.cost[pair] == 0.0:  # outcomes are exact: only the sum is rounded
-        mean = plain_mean(values, g.target, g.reward, g.weight, start, stop, total, rules.discount)
-        return mean + side * (stop - start + 4) * UNIT * rules.scale
-    place = (high if side > 0.0 else low) + side * rules.offsets[pole] * (high - low)
-    cost = g.cost[pair] + rules.costs[pole]
+def one_bound(g: Graph, p: int, upper: bool, pole: int, rules: Rules) -> float:
+    """The bound of one side of pair ``p`` at one pole."""
+    pair = g.pairs[p]
+    entries = g.entries[pair["start"] : pair["start"] + pair["length"]]
+    if pair["cost"] == 0.0:  # outcomes are exact: only the sum is rounded
+        slack = (len(entries) + 4) * UNIT * rules.scale
+        mean = plain_mean(entries, g.nodes, upper, pair["total"], rules.discount)
+        return mean + slack if upper else mean - slack
+    low, high = g.nodes[pair["node"]]["q_low"], g.nodes[pair["node"]]["q_high"]
+    offset = rules.offsets[pole] * (high - low)
+    place = high + offset if upper else low - offset
     guard = 4.0 * UNIT * (abs(place) + rules.scale)
-    bound = tilted_bound(side, values, g.target, g.reward, g.weight, start, stop, total, rules.discount, place, cost, guard)
+    bound = tilted_bound(entries, g.nodes, upper, pair["total"], rules.discount, place, pair["cost"] + rules.costs[pole], guard)
     if rules.shrink != 1.0:
-        mean = plain_mean(values, g.target, g.reward, g.weight, start, stop, total, rules.discount)
+        mean = plain_mean(entries, g.nodes, upper, pair["total"], rules.discount)
         bound = mean + (bound - mean) * rules.shrink
     return bound
 
 
-def tuned(g: Graph, pair: int, side: float, pole: int, rules: Rules) -> int:
-    """The pole that bounds best, found by walking downhill from ``pole``; also writes the reach there."""
-    best = one_bound(g, pair, side, pole, rules)
-    if g.cost[pair] == 0.0:
-        return pole
-    for step in (1, -1):
-        moved = False
-        while 0 <= pole + step < len(rules.offsets):
-            other = one_bound(g, pair, side, pole + step, rules)
-            if side * (other - best) >= 0.0:
-                break
-            pole, best, moved = pole + step, other, True
-        if moved:
+def tuned_bound(g: Graph, p: int, upper: bool, tune: bool, rules: Rules) -> float:
+    """The bound of one side; ``tune`` walks downhill from the last pole to the one that bounds best, and notes the slope there.
+
+    Slope: at a fixed pole the bound is pole -+ exp(. - cost/n), whose derivative by n is -+ cost/n**2 times |pole - bound|.
+    """
+    pair = g.pairs[p]
+    pole = pair["pole_up"] if upper else pair["pole_down"]
+    bound = one_bound(g, p, upper, pole, rules)
+    if not tune or pair["cost"] == 0.0:
+        return bound
+    step = 1
+    moved = False
+    while True:
+        better = False
+        if 0 <= pole + step < len(rules.offsets):
+            other = one_bound(g, p, upper, pole + step, rules)
+            better = other < bound if upper else other > bound
+        if better:
+            pole, bound, moved = pole + step, other, True
+        elif step == -1 or moved:
             break
-    node = g.node[pair]
-    low, high = g.q_low[node], g.q_high[node]
-    reach = (high - low) * rules.offsets[pole] + (high - best if side > 0.0 else best - low)
-    if side > 0.0:
-        g.reach_up[pair] = reach
+        else:
+            step = -1
+    node = g.nodes[pair["node"]]
+    offset = rules.offsets[pole] * (node["q_high"] - node["q_low"])
+    slope = (pair["cost"] + rules.costs[pole]) * (offset + (node["q_high"] - bound if upper else bound - node["q_low"]))
+    if upper:
+        pair["pole_up"], pair["slope_up"] = pole, slope
     else:
-        g.reach_down[pair] = reach
-    return pole
+        pair["pole_down"], pair["slope_down"] = pole, slope
+    return bound
 
 
-def smooth_value(g: Graph, node: int, upper: bool, rules: Rules) -> float:
-    """F of the node's upper (or lower) ends, without the allowance for rounding."""
-    first, size, sign = g.first[node], g.size[node], g.sign[node]
+def smooth_value(g: Graph, i: int, upper: bool, rules: Rules) -> float:
+    """F of node ``i`` at its upper (or lower) ends, without the allowance for rounding."""
+    node = g.nodes[i]
+    size, sign = node["size"], node["sign"]
     for a in range(size):
-        rules.q[a] = sign * (g.q_upper[first + a] if upper else g.q_lower[first + a])
-        rules.w[a] = g.prior[first + a]
-    return sign * builtin_value(rules.operator, rules.q[:size], rules.w[:size], rules.temperature)
+        pair = g.pairs[node["first"] + a]
+        rules.q[a] = sign * (pair["q_upper"] if upper else pair["q_lower"])
+        rules.w[a] = pair["prior"]
+    return float(sign * builtin_value(rules.operator, rules.q[:size], rules.w[:size], rules.temperature))
 
 
-def backup(g: Graph, node: int, rules: Rules, tune: bool) -> float:
-    """Bring one state's bounds up to date; by how much they closed."""
-    first, size = g.first[node], g.size[node]
-    for pair in range(first, first + size):
-        if g.total[pair] == 0.0:
-            continue
-        if tune:
-            g.pole_up[pair] = tuned(g, pair, 1.0, g.pole_up[pair], rules)
-            g.pole_down[pair] = tuned(g, pair, -1.0, g.pole_down[pair], rules)
-        bound = one_bound(g, pair, 1.0, g.pole_up[pair], rules)
-        if bound < g.q_upper[pair]:
-            g.q_upper[pair] = bound
-        bound = one_bound(g, pair, -1.0, g.pole_down[pair], rules)
-        if bound > g.q_lower[pair]:
-            g.q_lower[pair] = bound
-    rounding = 16.0 * (size + 2) * UNIT * (rules.scale + rules.temperature)
+def backup(g: Graph, i: int, tune: bool, rules: Rules) -> float:
+    """Bring the bounds of node ``i`` up to date; by how much they closed."""
+    node = g.nodes[i]
+    rounding = 16.0 * (node["size"] + 2) * UNIT * (rules.scale + rules.temperature)
     closed = 0.0
-    above = smooth_value(g, node, True, rules) + rounding
-    if above < g.upper[node]:
-        closed += g.upper[node] - above
-        g.upper[node] = above
-    below = smooth_value(g, node, False, rules) - rounding
-    if below > g.lower[node]:
-        closed += below - g.lower[node]
-        g.lower[node] = below
+    for side in range(2):
+        upper = side == 0
+        for p in range(node["first"], node["first"] + node["size"]):
+            pair = g.pairs[p]
+            if pair["total"] > 0.0:
+                bound = tuned_bound(g, p, upper, tune, rules)
+                if upper and bound < pair["q_upper"]:
+                    pair["q_upper"] = bound
+                elif not upper and bound > pair["q_lower"]:
+                    pair["q_lower"] = bound
+        value = smooth_value(g, i, upper, rules)
+        if upper and value + rounding < node["upper"]:
+            closed += node["upper"] - (value + rounding)
+            node["upper"] = value + rounding
+        elif not upper and value - rounding > node["lower"]:
+            closed += (value - rounding) - node["lower"]
+            node["lower"] = value - rounding
     return closed
 
 
-def sweep(g: Graph, order: Ints, count: int, rules: Rules, tune: bool) -> float:
+def sweep(g: Graph, order: Ints, count: int, tune: bool, rules: Rules) -> float:
     """One pass over the listed nodes, last met first; by how much, weighed by visits, they closed. ``order[0]`` is the asked one."""
     closed = 0.0
     for i in range(count - 1, -1, -1):
-        node = order[i]
-        closed += (g.mass[node] + (1.0 if i == 0 else 0.0)) * backup(g, node, rules, tune)
+        closed += (g.nodes[order[i]]["mass"] + (1.0 if i == 0 else 0.0)) * backup(g, order[i], tune, rules)
     return closed
 
 
-def set_policy(g: Graph, node: int, rules: Rules) -> None:
-    """Write the optimistic policy of a node: grad F at Q_U for max, at Q_L for min."""
-    first, size, sign = g.first[node], g.size[node], g.sign[node]
+def set_policy(g: Graph, i: int, rules: Rules) -> None:
+    """Write the policy of the optimistic walk at node ``i``: half grad F at Q_U (max; at Q_L for min), half a softmax there.
+
+    The softmax has a tenth of the node's width as temperature: actions that lead now by less than this round's likely progress share
+    the draws. grad F alone (plain max above all) would double one action at a time, long past what it needs.
+    """
+    node = g.nodes[i]
+    size = node["size"]
+    top = -math.inf
     for a in range(size):
-        rules.q[a] = g.q_upper[first + a] if sign > 0.0 else -g.q_lower[first + a]
-        rules.w[a] = g.prior[first + a]
+        pair = g.pairs[node["first"] + a]
+        rules.q[a] = pair["q_upper"] if node["sign"] > 0.0 else -pair["q_lower"]
+        rules.w[a] = pair["prior"]
+        top = max(top, rules.q[a])
     builtin_gradient(rules.operator, rules.q[:size], rules.w[:size], rules.temperature, rules.out[:size])
+    width = SOFTNESS * (node["upper"] - node["lower"])
+    total = 0.0
     for a in range(size):
-        g.policy[first + a] = rules.out[a]
+        rules.q[a] = math.exp((rules.q[a] - top) / width) if width > 0.0 else 1.0
+        total += rules.q[a]
+    for a in range(size):
+        g.pairs[node["first"] + a]["policy"] = 0.5 * (rules.out[a] + rules.q[a] / total)
 
 
-def pass_on(g: Graph, pair: int, share: float, order: Ints, count: int, rules: Rules) -> int:
-    """Send ``share`` of mass through a pair to its next states; the number of listed nodes, which may have grown."""
-    if g.total[pair] == 0.0:
+def pass_on(g: Graph, p: int, share: float, order: Ints, count: int, rules: Rules) -> int:
+    """Send ``share`` of mass through pair ``p`` to its next states; the number of listed nodes, which may have grown."""
+    pair = g.pairs[p]
+    if pair["total"] == 0.0:
         return count
-    share *= rules.discount / g.total[pair]
-    for e in range(g.start[pair], g.start[pair] + g.length[pair]):
-        target = g.target[e]
-        if g.size[target] == 0:
+    share *= rules.discount / pair["total"]
+    for e in range(pair["start"], pair["start"] + pair["length"]):
+        target = g.entries[e]["target"]
+        node = g.nodes[target]
+        if node["size"] == 0:
             continue
-        g.residual[target] += share * g.weight[e]
-        if not g.listed[target]:
-            g.listed[target] = True
+        node["residual"] += share * g.entries[e]["weight"]
+        if node["listed"] == 0:
+            node["listed"] = 1
             set_policy(g, target, rules)
             order[count] = target
             count += 1
     return count
 
 
-def spread(g: Graph, order: Ints, count: int, source: Floats, rules: Rules, least: float, passes: int) -> int:
-    """Bring mass and flow up to date for visits that start with the asked state's actions in proportion to ``source``.
+def spread(g: Graph, order: Ints, count: int, source: Floats, least: float, passes: int, rules: Rules) -> int:
+    """Bring masses up to date for walks that start with the asked state's actions in proportion to ``source``; the listed nodes.
 
     Starts from the masses of last time: what they fail to balance is the residual, which is then passed on in the order of discovery
-    until what is left at each node matters less than ``least`` (mass times width) or ``passes`` are over. Returns the listed nodes.
+    until what is left at each node matters less than ``least`` (mass times width) or ``passes`` are over.
     """
     for i in range(count):
-        node = order[i]
-        g.residual[node] = -g.mass[node]
-        set_policy(g, node, rules)
-    root = order[0]
-    for a in range(g.size[root]):
-        count = pass_on(g, g.first[root] + a, source[a], order, count, rules)
-    for i in range(count):
-        node = order[i]
-        if g.mass[node] != 0.0:
-            for pair in range(g.first[node], g.first[node] + g.size[node]):
-                count = pass_on(g, pair, g.mass[node] * g.policy[pair], order, count, rules)
-    for _ in range(passes):
-        busy = False
+        node = g.nodes[order[i]]
+        node["residual"] = -node["mass"]
+        set_policy(g, order[i], rules)
+    known = count
+    for turn in range(1 + passes):
+        busy = turn == 0
         i = 0
-        while i < count:
-            node = order[i]
+        while i < (known if turn == 0 else count):
+            node = g.nodes[order[i]]
+            moving = node["mass"] if turn == 0 else node["residual"]
+            if turn > 0 and abs(moving) * (node["upper"] - node["lower"]) > least:
+                node["mass"] += moving
+                node["residual"] = 0.0
+                busy = True
+            elif turn > 0:
+                moving = 0.0
+            for a in range(node["size"]):
+                p = node["first"] + a
+                share = moving * g.pairs[p]["policy"] + (source[a] if turn == 0 and i == 0 else 0.0)
+                if share != 0.0:
+                    count = pass_on(g, p, share, order, count, rules)
             i += 1
-            moving = g.residual[node]
-            if abs(moving) * (g.upper[node] - g.lower[node]) <= least:
-                continue
-            busy = True
-            g.mass[node] += moving
-            g.residual[node] = 0.0
-            for pair in range(g.first[node], g.first[node] + g.size[node]):
-                if g.policy[pair] > 0.0:
-                    count = pass_on(g, pair, moving * g.policy[pair], order, count, rules)
         if not busy:
             break
-    set_gains(g, order, count, source, rules)
+    set_gains(g, order, count, source)
     return count
 
 
-def set_gains(g: Graph, order: Ints, count: int, source: Floats, rules: Rules) -> None:
+def set_gains(g: Graph, order: Ints, count: int, source: Floats) -> None:
     """Write for every pair by how much one more draw narrows the answer: minus the derivative of flow * (radius up + radius down)."""
     for i in range(count):
-        node = order[i]
-        mass = g.mass[node] + g.residual[node]
-        if mass < 0.0:
-            mass = 0.0
-        for a in range(g.size[node]):
-            pair = g.first[node] + a
-            flow = mass * g.policy[pair] + (source[a] if i == 0 else 0.0)
-            g.flow[pair] = flow
-            n = g.total[pair]
+        node = g.nodes[order[i]]
+        mass = max(0.0, node["mass"] + node["residual"])
+        for a in range(node["size"]):
+            pair = g.pairs[node["first"] + a]
+            flow = mass * pair["policy"] + (source[a] if i == 0 else 0.0)
+            n = pair["total"]
             if n == 0.0:
-                g.gain[pair] = flow * (g.q_high[node] - g.q_low[node]) / (2 * FIRST_BATCH)
-            elif g.cost[pair] == 0.0:
-                g.gain[pair] = 0.0
+                pair["gain"] = flow * (node["q_high"] - node["q_low"]) / (2 * FIRST_BATCH)
+            elif pair["cost"] == 0.0:
+                pair["gain"] = 0.0
             else:
-                up = (g.cost[pair] + rules.costs[g.pole_up[pair]]) * g.reach_up[pair]
-                down = (g.cost[pair] + rules.costs[g.pole_down[pair]]) * g.reach_down[pair]
-                g.gain[pair] = flow * (up + down) / (n * n)
+                pair["gain"] = flow * (pair["slope_up"] + pair["slope_down"]) / (n * n)
 
 
-def wanted(g: Graph, pair: int, level: float, first_batch: int) -> int:
-    """Draws that a pair should get when a call must be worth ``level``."""
-    gain, n = g.gain[pair], g.total[pair]
+def wanted(g: Graph, p: int, level: float, first_batch: int) -> int:
+    """Draws that pair ``p`` should get when a call must be worth ``level``."""
+    gain, n = g.pairs[p]["gain"], g.pairs[p]["total"]
     if gain <= level:
         return 0
     if n == 0.0:
@@ -247,37 +261,35 @@ def allocate(g: Graph, order: Ints, count: int, calls: int, first_batch: int, pa
     top = 0.0
     best = -1
     for i in range(count):
-        node = order[i]
-        for pair in range(g.first[node], g.first[node] + g.size[node]):
-            if g.gain[pair] > top:
-                top, best = g.gain[pair], pair
+        node = g.nodes[order[i]]
+        for p in range(node["first"], node["first"] + node["size"]):
+            if g.pairs[p]["gain"] > top:
+                top, best = g.pairs[p]["gain"], p
     if best < 0:
         return 0
     low, high = math.log(top) - 50.0, math.log(top)
-    for _ in range(40):
-        middle = 0.5 * (low + high)
+    jobs = 0
+    for turn in range(42):
+        # Forty halvings find the level; at it the jobs are written, and then those tied just below it as far as calls go.
+        middle = 0.5 * (low + high) if turn < 40 else (high if turn == 40 else low)
         level = math.exp(middle)
         asked = 0
         for i in range(count):
-            node = order[i]
-            for pair in range(g.first[node], g.first[node] + g.size[node]):
-                asked += wanted(g, pair, level, first_batch)
-        if asked > calls:
-            low = middle
-        else:
-            high = middle
-    jobs = 0
-    for level in (math.exp(high), math.exp(low)):  # at the second level there is room for some of the pairs that are tied there
-        for i in range(count):
-            node = order[i]
-            for pair in range(g.first[node], g.first[node] + g.size[node]):
-                extra = wanted(g, pair, level, first_batch)
-                if 0 < extra <= calls:
-                    pairs[jobs], counts[jobs] = pair, extra
-                    g.gain[pair] = 0.0
+            node = g.nodes[order[i]]
+            for p in range(node["first"], node["first"] + node["size"]):
+                extra = wanted(g, p, level, first_batch)
+                if turn < 40:
+                    asked += extra
+                elif 0 < extra <= calls:
+                    pairs[jobs], counts[jobs] = p, extra
+                    g.pairs[p]["gain"] = 0.0
                     jobs += 1
                     calls -= extra
+        if turn < 40 and asked > calls:
+            low = middle
+        elif turn < 40:
+            high = middle
     if jobs == 0 and calls > 0:
-        pairs[0], counts[0] = best, min(calls, max(first_batch, int(g.total[best])))
+        pairs[0], counts[0] = best, min(calls, max(first_batch, int(g.pairs[best]["total"])))
         jobs = 1
     return jobs
