@@ -7,14 +7,17 @@ from typing import Any
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.execute.run import Engine, Workers
 from smoothcruiser.execute.workers import LocalWorkers
+from smoothcruiser.problem.batching import Batched
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Schedule
 
-EXECUTORS = ("reference", "python", "compiled", "processes", "dask")
+EXECUTORS = ("reference", "python", "compiled", "batched", "processes", "dask")
 
 
 def default_executor(problem: Problem) -> str:
-    """Compiled where every function of the problem can be, plain Python elsewhere."""
+    """Compiled where every function of the problem can be, batched where they are over arrays, plain Python elsewhere."""
+    if isinstance(problem.oracle, Batched):
+        return "batched"
     return "compiled" if problem.is_compiled else "python"
 
 
@@ -28,6 +31,10 @@ def make_engine(name: str, problem: Problem, schedule: Schedule, state: Any, *, 
         from smoothcruiser.execute.python_engine import PythonEngine
 
         return PythonEngine(problem, schedule, state, center=center)
+    if name == "batched":
+        from smoothcruiser.execute.batched import BatchedEngine
+
+        return BatchedEngine(problem, schedule, state, center=center)
     if name == "reference":
         from smoothcruiser.execute.reference import ReferenceEngine
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.batching import Batched
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.jit import is_compiled
 from smoothcruiser.problem.operators import KL, Operator
@@ -52,6 +53,10 @@ class Problem:
         for name in ("num_actions", "horizon", "min_actions", "discount"):
             object.__setattr__(self, name, _plain_number(getattr(self, name)))
         _check(self)
+        if isinstance(self.oracle, Batched):  # its companions are functions of arrays too
+            for name in ("legal", "terminal", "player"):
+                if hasattr(self, name):
+                    object.__setattr__(self, name, self.oracle.function_of(getattr(self, name)))
 
     def __repr__(self) -> str:
         kind = type(self).__name__
