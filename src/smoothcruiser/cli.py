@@ -1,4 +1,5 @@
-"""The command line: ``problems``, ``explain``, ``plan``, ``exact``. One function a command, options shared by decorators.
+"""The command line: ``problems``, ``explain``, ``plan``, ``exact``, ``runs``. One function a command, options shared by decorators
+(``cli_options``).
 
 Answers go to standard output (``--json``: exactly one object), everything else to standard error. Exit codes: 0 an answer, 2 a request
 that cannot be met as it stands (one sentence says why and what to change), 130 stopped by Ctrl-C with what is known.
@@ -13,22 +14,20 @@ import contextlib
 import importlib
 import importlib.util
 import json
-import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import click
 
+from smoothcruiser.cli_options import find_modules_here, problem_of, problem_options, promise_options, run_options, state_of, state_option
 from smoothcruiser.errors import Interrupted, SmoothcruiserError
 
 OK, REFUSED, STOPPED = 0, 2, 130  # 130 = 128 + SIGINT, the shell's convention
 
 ELSEWHERE = {"reproduce": "smoothcruiser.reproduce.command:reproduce"}  # command: module:attribute, shown where the module exists
-
-Function = Callable[..., Any]
 
 
 class Commands(click.Group):
@@ -63,119 +62,11 @@ def app() -> None:
     """
 
 
-# --- parameters --------------------------------------------------------------------------------------------------------------
-
-
-class Calls(click.ParamType):  # type: ignore[type-arg]
-    """A number of oracle calls: 1000000, 1_000_000 or 1e6."""
-
-    name = "calls"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The whole number."""
-        if isinstance(value, int):
-            return value
-        try:
-            number = int(value) if str(value).replace("_", "").lstrip("+-").isdigit() else float(value)
-            if not 1 <= number < math.inf:
-                raise ValueError
-        except ValueError:
-            self.fail(f"{value!r} is not a number of calls of at least 1; write 1000000 or 1e6.", param, ctx)
-        return int(number)
-
-
-class State(click.ParamType):  # type: ignore[type-arg]
-    """A state as JSON; lists become tuples."""
-
-    name = "json"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The state."""
-        try:
-            return _tuples(json.loads(value))
-        except json.JSONDecodeError:
-            self.fail(f"""{value!r} is not JSON; write 3, 0.5, [1, 2] or '"text"'.""", param, ctx)
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
-
-
-def _shaped(state: Any, example: Any) -> Any:
-    """``state`` in the form of the problem's own initial state: its NamedTuple, its array, its floats."""
-    fields = getattr(example, "_fields", None)
-    if fields and isinstance(state, dict) and set(state) == set(fields):
-        state = tuple(state[name] for name in fields)
-    if isinstance(example, tuple) and isinstance(state, tuple) and len(state) == len(example):
-        parts = [_shaped(part, like) for part, like in zip(state, example, strict=True)]
-        return type(example)(*parts) if fields else tuple(parts)
-    if type(example).__module__ == "numpy" and hasattr(example, "dtype") and isinstance(state, tuple | int | float):
-        import numpy as np
-
-        return np.array(state, dtype=example.dtype)
-    if isinstance(example, float) and isinstance(state, int) and not isinstance(state, bool):
-        return float(state)
-    return state
-
-
-def problem_options(function: Function) -> Function:
-    """PROBLEM and what makes it a problem: discount, temperature, operator; and --json."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
-        click.option("--operator", metavar="NAME", help="entropy (default), kl, sparsemax, square-root or max."),
-        click.option("--temperature", type=float, help="Strength of the regularizer; 0 is plain max."),
-        click.option("--discount", type=float, help="Weight of the next step's value, in [0, 1)."),
-        click.argument("problem"),
-    ):
-        function = option(function)
-    return function
-
-
-def promise_options(function: Function) -> Function:
-    """The promise, the method that keeps it, and what may be paid."""
-    for option in (
-        click.option("--budget", type=Calls(), metavar="CALLS", help="Most oracle calls to pay, such as 1e6.  [default for plan: 1e9]"),
-        click.option("--delta-prime", type=float, metavar="D", help="The paper's per-node confidence, in place of --delta (method paper)."),
-        click.option(
-            "--method", default="auto", show_default=True, metavar="NAME", help="smoothcruiser, sparse-sampling, paper, certified or exact."
-        ),
-        click.option("--target", default="q_values", show_default=True, metavar="WHAT", help="Promise all q_values, or the value alone."),
-        click.option("--delta", type=float, metavar="D", help="Allowed probability of failure, such as 0.1."),
-        click.option("--epsilon", metavar="E", help="Half-width of the promise: 0.1, or 5% of the value span."),
-    ):
-        function = option(function)
-    return function
-
-
-def state_option(function: Function) -> Function:
-    """The state that is asked about."""
-    return click.option("--state", type=State(), help="The state asked about, as JSON.  [default: the problem's initial state]")(function)
-
-
-def _problem(text: str, discount: float | None, temperature: float | None, operator: str | None) -> Any:
-    """The Problem that the options describe; modules are found in the current folder."""
-    from smoothcruiser.problem.make import make
-
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        return make(text, discount=discount, temperature=temperature, operator=operator)
-    except SmoothcruiserError:
-        raise
-    except Exception as error:
-        raise SmoothcruiserError(f"The problem {text!r} could not be made: {type(error).__name__}: {error}.") from error
-
-
-def _state(problem: Any, given: Any) -> Any:
-    return problem.start(None if given is None else _shaped(given, problem.initial_state))
+# --- commands ----------------------------------------------------------------------------------------------------------------
 
 
 def _print_json(data: dict[str, Any]) -> None:
     click.echo(json.dumps(data))
-
-
-# --- commands ----------------------------------------------------------------------------------------------------------------
 
 
 @app.command()
@@ -193,6 +84,7 @@ def problems(as_json: bool) -> None:
 
 
 @app.command()
+@click.argument("problem")
 @problem_options
 @promise_options
 @click.option("--calibrate", is_flag=True, help="Measure the simulator for about 0.3 s to estimate the time.")
@@ -206,7 +98,7 @@ def explain(
     from smoothcruiser import api
     from smoothcruiser.report import price
 
-    made = _problem(problem, discount, temperature, operator)
+    made = problem_of(problem, discount, temperature, operator)
     schedule = api.explain(made, **promise)
     speed = api.calibrate(made) if calibrate else price.COMPILED_SPEED if made.is_compiled else None
     budget = promise["budget"]
@@ -222,21 +114,21 @@ def explain(
 
 
 @app.command()
+@click.argument("problem", required=False)
 @problem_options
 @promise_options
 @state_option
-@click.option("--seed", type=int, default=0, show_default=True, help="Stream of random numbers; the same seed gives the same answer.")
-@click.option("--executor", metavar="NAME", help="compiled or reference.  [default: compiled where the simulator is]")
-@click.option("--workers", type=int, metavar="W", help="Threads; the answer does not depend on them.  [default: all cores]")
-@click.option("--seconds", type=float, metavar="T", help="Stop after this long with what is known.")
+@run_options
+@click.option("--resume", type=int, metavar="RUN", help="Go on with this run of --store; nothing else is needed.")
 @click.option("--compare-exact", is_flag=True, help="Solve the problem exactly too, where its model is known, and show both.")
 def plan(
-    problem: str,
+    problem: str | None,
     discount: float | None,
     temperature: float | None,
     operator: str | None,
     as_json: bool,
     state: Any,
+    resume: int | None,
     compare_exact: bool,
     **asked: Any,
 ) -> None:
@@ -245,40 +137,99 @@ def plan(
     PROBLEM is built in (chain:n=5) or your own (module:attribute). A plan above --budget is refused before it starts.
     """
     from smoothcruiser import api
-    from smoothcruiser.report.console import console, fields, promise_fields, put, show_estimate, show_problem
+    from smoothcruiser.report.console import console, show_estimate, title
     from smoothcruiser.report.progress import Bar
 
-    made = _problem(problem, discount, temperature, operator)
-    start = _state(made, state)
-    exact = api.plan(made, start, method="exact") if compare_exact else None
-    out = console()
     bar = Bar(console(stderr=True))
-    announced: list[Any] = []
-
-    def announce(schedule: Any) -> None:
-        announced.append(schedule)
-        if not as_json:
-            show_problem(out, "plan", made, start)
-            put(out, fields(promise_fields(schedule)))
-        bar.announce(schedule)
-
+    head = _Head(None if as_json else console(), bar)
+    truth = None
     with _ctrl_c() as stopped:
         try:
             with bar:
-                estimate = api.plan(made, start, announce=announce, progress=bar.report, **asked)
+                if resume is not None:
+                    estimate = _resumed(resume, problem, asked, bar)
+                elif problem is None:
+                    raise click.UsageError("Missing argument 'PROBLEM': chain:n=5, say, or your own as module:attribute.")
+                else:
+                    made = problem_of(problem, discount, temperature, operator)
+                    start = state_of(made, state)
+                    truth = api.plan(made, start, method="exact") if compare_exact else None
+                    head.about(made, start)
+                    estimate = api.plan(made, start, announce=head.announce, progress=bar.report, **asked)
         except (Interrupted, KeyboardInterrupt) as error:
-            _stopped_early(bar.last, asked, by_hand=isinstance(error, KeyboardInterrupt) or bool(stopped))
+            _stopped_early(error, bar.last, asked, by_hand=bool(stopped))
     if as_json:
-        _print_json(estimate.to_dict() | ({} if exact is None else {"exact": exact.to_dict()}))
+        _print_json(estimate.to_dict() | ({} if truth is None else {"exact": truth.to_dict()}))
     else:
-        if not announced:
-            show_problem(out, "plan", made, start)
-        show_estimate(out, estimate, exact)
+        head.show()
+        if resume is not None:
+            title(console(), "smoothcruiser plan", estimate.problem, f"state {estimate.state!r}", f"run {resume}, resumed")
+        show_estimate(console(), estimate, truth)
     if stopped:
         sys.exit(STOPPED)
 
 
+class _Head:
+    """The lines above an answer: printed with the price as soon as it is known, else with the answer."""
+
+    def __init__(self, out: Any, bar: Any) -> None:
+        self.out, self.bar = out, bar
+        self.subject: tuple[Any, Any] | None = None
+
+    def about(self, problem: Any, state: Any) -> None:
+        self.subject = (problem, state)
+
+    def announce(self, schedule: Any) -> None:
+        self.show()
+        if self.out is not None:
+            from smoothcruiser.report.console import fields, promise_fields, put
+
+            put(self.out, fields(promise_fields(schedule)))
+        self.bar.announce(schedule)
+
+    def show(self) -> None:
+        if self.out is not None and self.subject is not None:
+            from smoothcruiser.report.console import show_problem
+
+            show_problem(self.out, "plan", *self.subject)
+        self.subject = None
+
+
+def _resumed(run: int, problem: str | None, asked: dict[str, Any], bar: Any) -> Any:
+    """The estimate of a stored run, gone on with."""
+    from smoothcruiser.running import resume
+
+    if asked["store"] is None:
+        raise click.UsageError("--resume needs --store, the file that the run was started with.")
+    if problem is not None:
+        raise click.UsageError(f"--resume {run} takes its problem from the store; drop {problem!r}.")
+    find_modules_here()
+    names = ("executor", "workers", "seconds", "scheduler")
+    return resume(run, asked["store"], progress=bar.report, **{name: asked[name] for name in names})
+
+
 @app.command()
+@click.option("--store", type=click.Path(dir_okay=False), metavar="FILE", required=True, help="The file that runs are kept in.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def runs(store: str, as_json: bool) -> None:
+    """List the runs of a store, finished and unfinished."""
+    from smoothcruiser.errors import InvalidInput
+    from smoothcruiser.execute.store import Store
+
+    if not os.path.exists(store):
+        raise InvalidInput(f"The store {store} does not exist; give the file of a plan that ran with --store.")
+    with Store(store) as opened:
+        listed = opened.runs()
+    if as_json:
+        _print_json({"runs": [run.to_dict() for run in listed]})
+        return
+    from smoothcruiser.report.console import console, show_runs
+
+    show_runs(console(), store, listed)
+
+
+@app.command()
+@click.argument("problem")
 @problem_options
 @state_option
 def exact(problem: str, discount: float | None, temperature: float | None, operator: str | None, as_json: bool, state: Any) -> None:
@@ -288,8 +239,8 @@ def exact(problem: str, discount: float | None, temperature: float | None, opera
     """
     from smoothcruiser import api
 
-    made = _problem(problem, discount, temperature, operator)
-    start = _state(made, state)
+    made = problem_of(problem, discount, temperature, operator)
+    start = state_of(made, state)
     estimate = api.plan(made, start, method="exact")
     if as_json:
         _print_json(estimate.to_dict())
@@ -321,7 +272,7 @@ def _ctrl_c() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _stopped_early(last: Any, asked: dict[str, Any], *, by_hand: bool) -> NoReturn:
+def _stopped_early(error: BaseException, last: Any, asked: dict[str, Any], *, by_hand: bool) -> NoReturn:
     """Say what is known of a run that ended before it had an answer, and leave."""
     from smoothcruiser.report.progress import describe
 
@@ -329,12 +280,11 @@ def _stopped_early(last: Any, asked: dict[str, Any], *, by_hand: bool) -> NoRetu
     interval = getattr(last, "interval", None)
     if interval is not None and asked["delta"] is not None:
         known += f"; the value lies in [{interval[0]:.6g}, {interval[1]:.6g}] with probability {1.0 - asked['delta']:g}"
-    else:
-        known += "; nothing can be promised yet"
-    if by_hand:
-        _complain(f"Stopped by Ctrl-C {known}.")
+    kept = f" {error}" if isinstance(error, Interrupted) else ""
+    if by_hand or asked["seconds"] is None:
+        _complain(f"Stopped by Ctrl-C {known}.{kept}")
         sys.exit(STOPPED)
-    raise SmoothcruiserError(f"--seconds {asked['seconds']:g} ended the run {known}; give more seconds, or a larger --epsilon.")
+    raise SmoothcruiserError(f"--seconds {asked['seconds']:g} ended the run {known}; give more seconds, or a larger --epsilon.{kept}")
 
 
 def _complain(sentence: str) -> None:

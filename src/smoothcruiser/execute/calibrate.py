@@ -15,7 +15,7 @@ from typing import Any
 
 from smoothcruiser.errors import Interrupted, SmoothcruiserError
 from smoothcruiser.execute.answer import legal_at_root
-from smoothcruiser.execute.engines import make_engine
+from smoothcruiser.execute.engines import default_executor, make_engine
 from smoothcruiser.execute.run import Engine
 from smoothcruiser.execute.shards import Shard
 from smoothcruiser.execute.streams import stream
@@ -32,7 +32,7 @@ DELTA = 0.1  # any will do: it scales the root's draws, not what is drawn
 
 def calls_per_second(problem: Problem, state: Any, executor: str | None = None) -> float:
     """Oracle calls a second of one core at ``state``."""
-    name = executor or ("compiled" if problem.is_compiled else "reference")
+    name = executor if executor in ("compiled", "python", "reference") else default_executor(problem)  # the others run these
     calls, seconds = _timed(name, problem, _sample(problem.facts, SMALL), state, QUICK)
     if seconds < 5.0 * QUICK:
         calls, seconds = _timed(name, problem, _sample(problem.facts, LARGE), state, SECONDS)
@@ -51,7 +51,7 @@ def _sample(facts: Facts, budget: int) -> Schedule:
 def _timed(name: str, problem: Problem, schedule: Schedule, state: Any, least: float) -> tuple[int, float]:
     """(calls, seconds) of repetitions of ``schedule`` until ``least`` seconds have passed; plain Python stops in the middle of one."""
     clock = _Deadline(problem.oracle)
-    if name == "reference":
+    if name != "compiled":
         problem = replace(problem, oracle=clock)
     engine = make_engine(name, problem, schedule, state, center=0.0)
     action = legal_at_root(problem, state)[0]

@@ -21,7 +21,17 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import ZOO
 from smoothcruiser.report.price import Price, duration, rate
 from smoothcruiser.schedule.schedule import Schedule
-from smoothcruiser.schedule.text import KEY, describe_facts, describe_price, describe_promise, describe_root, percent, picture, short
+from smoothcruiser.schedule.text import (
+    KEY,
+    compact,
+    describe_facts,
+    describe_price,
+    describe_promise,
+    describe_root,
+    percent,
+    picture,
+    short,
+)
 
 LABEL = 9  # width of the names on the left: the longest is 'recommend'
 BAR = 20  # characters of a policy bar that stand for probability 1
@@ -163,6 +173,26 @@ def show_estimate(out: Console, estimate: Estimate, exact: Estimate | None = Non
         put(out, Padding(_actions(estimate, exact, digits), (0, 0, 0, 2)))
     out.print()
     put(out, fields(_cost_fields(estimate)))
+
+
+def show_runs(out: Console, store: str, runs: list[Any]) -> None:
+    """The runs of a store, one line each."""
+    title(out, "smoothcruiser runs", store)
+    if not runs:
+        out.print("  none yet: smoothcruiser plan … --store FILE keeps one")
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+    numbers = ("run", "epsilon", "delta", "calls", "price")
+    for heading in ("run", "problem", "method", "epsilon", "delta", "calls", "price", "status"):
+        table.add_column(heading, justify="right" if heading in numbers else "left")
+    for run in runs:
+        row = run.to_dict()
+        status = row["status"] if row["status"] == "finished" else f"--resume {row['run']}"
+        promise = (f"{row['epsilon']:.3g}", f"{row['delta']:g}")
+        table.add_row(
+            str(row["run"]), row["problem"], row["method"], *promise, compact(row["calls_done"]), compact(row["num_calls"]), status
+        )
+    put(out, Padding(table, (0, 0, 0, 2)))
 
 
 def _digits(estimate: Estimate) -> int:

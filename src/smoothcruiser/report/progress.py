@@ -53,5 +53,5 @@ def describe(news: Any) -> str:
     if calls is None:  # certified search: no price, but an interval at any time
         return f"{compact(news.num_calls)} calls, {compact(news.num_states)} states, half-width {news.half_width:.3g}"
     speed = calls / news.seconds if news.seconds > 0.0 else 0.0
-    left = f", {duration((news.price - calls) / speed)} left at most" if speed > 0.0 else ""
-    return f"{compact(calls)} of {compact(news.price)} calls, {rate(speed)}{left}"
+    left = f", {duration((news.price - calls) / speed)} left" if speed > 0.0 else ""
+    return f"{compact(calls)} of at most {compact(news.price)} calls, {rate(speed)}{left}"

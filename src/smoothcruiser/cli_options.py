@@ -1,0 +1,145 @@
+"""Options that commands share, and what their text becomes: problems, states, numbers of calls.
+
+A state is JSON; lists become tuples, and take the form of the problem's own initial state where it has one (a NamedTuple, an array, floats
+written as whole numbers), because compiled simulators tell those apart.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from smoothcruiser.errors import SmoothcruiserError
+
+Function = Callable[..., Any]
+
+
+class Calls(click.ParamType):  # type: ignore[type-arg]
+    """A number of oracle calls: 1000000, 1_000_000 or 1e6."""
+
+    name = "calls"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The whole number."""
+        if isinstance(value, int):
+            return value
+        try:
+            number = int(value) if str(value).replace("_", "").lstrip("+-").isdigit() else float(value)
+            if not 1 <= number < math.inf:
+                raise ValueError
+        except ValueError:
+            self.fail(f"{value!r} is not a number of calls of at least 1; write 1000000 or 1e6.", param, ctx)
+        return int(number)
+
+
+class State(click.ParamType):  # type: ignore[type-arg]
+    """A state as JSON; lists become tuples."""
+
+    name = "json"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The state."""
+        try:
+            return _tuples(json.loads(value))
+        except json.JSONDecodeError:
+            self.fail(f"""{value!r} is not JSON; write 3, 0.5, [1, 2] or '"text"'.""", param, ctx)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def _shaped(state: Any, example: Any) -> Any:
+    """``state`` in the form of the problem's own initial state: its NamedTuple, its array, its floats."""
+    fields = getattr(example, "_fields", None)
+    if fields and isinstance(state, dict) and set(state) == set(fields):
+        state = tuple(state[name] for name in fields)
+    if isinstance(example, tuple) and isinstance(state, tuple) and len(state) == len(example):
+        parts = [_shaped(part, like) for part, like in zip(state, example, strict=True)]
+        return type(example)(*parts) if fields else tuple(parts)
+    if type(example).__module__ == "numpy" and hasattr(example, "dtype") and isinstance(state, tuple | int | float):
+        import numpy as np
+
+        return np.array(state, dtype=example.dtype)
+    if isinstance(example, float) and isinstance(state, int) and not isinstance(state, bool):
+        return float(state)
+    return state
+
+
+def problem_options(function: Function) -> Function:
+    """What makes PROBLEM a problem: discount, temperature, operator; and --json."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
+        click.option("--operator", metavar="NAME", help="entropy (default), kl, sparsemax, square-root or max."),
+        click.option("--temperature", type=float, help="Strength of the regularizer; 0 is plain max."),
+        click.option("--discount", type=float, help="Weight of the next step's value, in [0, 1)."),
+    ):
+        function = option(function)
+    return function
+
+
+def promise_options(function: Function) -> Function:
+    """The promise, the method that keeps it, and what may be paid."""
+    for option in (
+        click.option("--budget", type=Calls(), metavar="CALLS", help="Most oracle calls to pay, such as 1e6.  [default for plan: 1e9]"),
+        click.option("--delta-prime", type=float, metavar="D", help="The paper's per-node confidence, in place of --delta (method paper)."),
+        click.option(
+            "--method", default="auto", show_default=True, metavar="NAME", help="smoothcruiser, sparse-sampling, paper, certified or exact."
+        ),
+        click.option("--target", default="q_values", show_default=True, metavar="WHAT", help="Promise all q_values, or the value alone."),
+        click.option("--delta", type=float, metavar="D", help="Allowed probability of failure, such as 0.1."),
+        click.option("--epsilon", metavar="E", help="Half-width of the promise: 0.1, or 5% of the value span."),
+    ):
+        function = option(function)
+    return function
+
+
+def state_option(function: Function) -> Function:
+    """The state that is asked about."""
+    return click.option("--state", type=State(), help="The state asked about, as JSON.  [default: the problem's initial state]")(function)
+
+
+def run_options(function: Function) -> Function:
+    """How a run is done; none of it changes the answer but the seed and the number of shards."""
+    for option in (
+        click.option("--store", type=click.Path(dir_okay=False), metavar="FILE", help="Keep finished parts of the run here, for --resume."),
+        click.option("--seconds", type=float, metavar="T", help="Stop after this long with what is known."),
+        click.option("--scheduler", metavar="ADDRESS", help="Of a Dask cluster (executor dask)."),
+        click.option("--shards", type=int, metavar="N", help="Cut an action's draws into this many parts, for slow simulators."),
+        click.option("--workers", type=int, metavar="W", help="Threads, processes or Dask workers.  [default: all cores]"),
+        click.option("--executor", metavar="NAME", help="compiled, python, processes, dask or reference.  [default: the fastest that can]"),
+        click.option("--seed", type=int, default=0, show_default=True, help="Of the random numbers; the same seed, the same answer."),
+    ):
+        function = option(function)
+    return function
+
+
+def problem_of(text: str, discount: float | None, temperature: float | None, operator: str | None) -> Any:
+    """The Problem that the options describe; modules are found in the current folder."""
+    from smoothcruiser.problem.make import make
+
+    find_modules_here()
+    try:
+        return make(text, discount=discount, temperature=temperature, operator=operator)
+    except SmoothcruiserError:
+        raise
+    except Exception as error:
+        raise SmoothcruiserError(f"The problem {text!r} could not be made: {type(error).__name__}: {error}.") from error
+
+
+def find_modules_here() -> None:
+    """Let ``module:attribute`` name a module of the current folder."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+
+
+def state_of(problem: Any, given: Any) -> Any:
+    """The state asked about, in the form of the problem's own."""
+    return problem.start(None if given is None else _shaped(given, problem.initial_state))
