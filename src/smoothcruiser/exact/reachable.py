@@ -31,7 +31,7 @@ def known_model(problem: Problem) -> tuple[Tables, tuple[Any, ...] | None]:
     return explore(problem)
 
 
-def explore(problem: Problem, *, most_states: int = MOST_STATES) -> tuple[Tables, tuple[Any, ...]]:
+def explore(problem: Problem) -> tuple[Tables, tuple[Any, ...]]:
     """Tables of the states reachable from ``initial_state``, and those states in row order."""
     if problem.terminal is True:
         raise InvalidInput("outcomes= cannot say where an episode ends; give terminal= as a function of the state instead of True.")
@@ -55,8 +55,8 @@ def explore(problem: Problem, *, most_states: int = MOST_STATES) -> tuple[Tables
             counts.append(len(found))
             for p, reward, following in found:
                 if _hashable(following) not in number:
-                    if len(states) >= most_states:
-                        raise InvalidInput(f"More than {most_states} states can be reached: too many for exact; use a sampling method.")
+                    if len(states) >= MOST_STATES:
+                        raise InvalidInput(f"More than {MOST_STATES} states can be reached: too many for exact; use a sampling method.")
                     number[following] = len(states)
                     states.append(following)
                 target.append(number[following])
