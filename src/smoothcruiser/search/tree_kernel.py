@@ -1,0 +1,389 @@
+"""The inner machine of compiled tree search: simulations of any method on any compiled problem, over flat arrays.
+
+Plain Python that ``problem.jit.compiled`` turns into machine code. STEP ... SAME are the problem's parts, here the tabular ones,
+replaced by a user's functions when theirs are compiled. A node is a decision of one player; the children of (node, action) are the
+next states that chance has shown, found by a hash of (node, action, next state). Alg. 5 of the paper is ``simulate``'s loop; a path
+is backed up from its end:
+
+  total(s,a) += r + gamma (N(z) V(z), new minus old),   Q(s,a) = total(s,a) / N(s,a)      Bellman backups: weights N(z)/N(s,a)
+  total(s,a) += the return from (s,a)                                                      mean returns (UCT, AR-BTS, AR-DENTS)
+
+A next state without a node (terminal, at the depth limit, beyond the memory) adds r + gamma times its estimate, once and for all.
+An untried action is worth what its state's first estimate says: x = sign * u - F(0), so that F over untried actions is that estimate.
+Edge visits are -1 where an action is illegal. The same steps in plain Python, for any state: ``tree_plain``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcruiser.execute.kernel import allocate, keep, load, store, transition
+from smoothcruiser.problem.tabular_kernel import tabular_legal, tabular_player, tabular_terminal
+from smoothcruiser.search.methods import MEAN, UPPER, Rule
+from smoothcruiser.search.selection import descent_policy, drawn, entropy_below, passed_up, upper_pick
+
+DONE, BAD_REWARD, UNDECLARED_END, NO_ACTION, NO_ROOM, CUT = range(6)  # how a call of ``grow`` ended
+COUNT, SIMULATIONS, CALLS, FAULT, DEEPEST = range(5)  # slots of ``meta``
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+# Columns of the two tables that hold the nodes, one row a node: what is read together lies together.
+VISITS, PARENT, ACTION, EDGE = range(4)  # ints: arrivals, parent, action of the parent that led here, then K edge visits
+VALUE, FIRST, SIGN, ENTROPY, TOTAL = range(5)  # floats: value passed up, first estimate, +1 max or -1 min, signed entropy, K totals (+ K)
+
+
+class Nodes(NamedTuple):
+    """A tree as arrays: room for C nodes of K actions."""
+
+    ints: Ints  # (C, 3 + K)
+    floats: Floats  # (C, 4 + K), or (C, 4 + 2 K) with the sums of N(z) H(z) (DENTS)
+    table: Ints  # (T,) hash table of node numbers, -1 empty; T a power of two, at least 2 C
+
+
+class Setting(NamedTuple):
+    """The problem and the limits in numbers."""
+
+    num_actions: int
+    discount: float
+    low: float  # reward range
+    high: float
+    varies: bool  # legal actions vary
+    ends: bool  # there are terminal states
+    game: bool
+    limit: int  # steps from the root
+    tail: float  # the estimate beyond the limit, 0 at a horizon
+    expansion: int  # nodes added a simulation
+    most_nodes: int
+
+
+def state_hash(state: int) -> Any:
+    """A whole number is its own hash."""
+    return state
+
+
+def same(a: Any, b: Any) -> Any:
+    """Whether two states are one."""
+    return a == b
+
+
+STEP, LEGAL, TERMINAL, PLAYER = transition, tabular_legal, tabular_terminal, tabular_player
+ALLOCATE, LOAD, STORE, KEEP = allocate, load, store, keep
+HASH, SAME = state_hash, same
+
+
+def slot_of(node: int, action: int, state: Any, size: int) -> int:
+    """Where the search for a child begins: Fibonacci hashing of the pair and the state's hash (Knuth, TAOCP 6.4)."""
+    mixed = np.uint64(HASH(state)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(node * 31 + action)
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(size - 1))  # type: ignore[return-value]
+
+
+def find_child(ints: Ints, table: Ints, states: Any, node: int, action: int, after: Any) -> int:
+    """The child's number, or -1 minus the free slot where it would go."""
+    place = slot_of(node, action, after, len(table))
+    while table[place] >= 0:
+        child = table[place]
+        if ints[child, PARENT] == node and ints[child, ACTION] == action and SAME(LOAD(states, child), after):
+            return child  # type: ignore[no-any-return]
+        place = (place + 1) & (len(table) - 1)
+    return -1 - place
+
+
+def rehash(ints: Ints, table: Ints, states: Any, count: int) -> None:
+    """Fill the hash table anew; the root (node 0) needs no entry."""
+    table[:] = -1
+    for i in range(1, count):
+        table[-1 - find_child(ints, table, states, ints[i, PARENT], ints[i, ACTION], LOAD(states, i))] = i
+
+
+def move_states(old: Any, capacity: int, count: int) -> Any:
+    """The first ``count`` states in room for ``capacity``."""
+    fresh = ALLOCATE(capacity)
+    for i in range(count):
+        STORE(fresh, i, LOAD(old, i))
+    return fresh
+
+
+def add_node(
+    setting: Setting, data: Any, ints: Ints, floats: Floats, states: Any, meta: Ints, parent: int, action: int, state: Any
+) -> int:
+    """The number of a new node for a state that is not terminal, or -1 if it has no legal action."""
+    i = meta[COUNT]
+    STORE(states, i, state)
+    for column in range(floats.shape[1]):
+        floats[i, column] = 0.0
+    floats[i, SIGN] = 1.0 if not setting.game or PLAYER(data, state) == 1 else -1.0
+    ints[i, VISITS], ints[i, PARENT], ints[i, ACTION] = 0, parent, action
+    allowed = 0
+    for a in range(setting.num_actions):
+        usable = not setting.varies or LEGAL(data, state, a)
+        ints[i, EDGE + a] = 0 if usable else -1
+        if usable:
+            allowed += 1
+    if allowed == 0:
+        return -1
+    meta[COUNT] = i + 1
+    return i  # type: ignore[no-any-return]
+
+
+def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
+    """Make ``root`` node 0 and drop what is not below it. A child's number is above its parent's, so one pass upwards is enough."""
+    ints, floats = nodes.ints, nodes.floats
+    number = np.full(meta[COUNT], -1, np.int64)
+    number[root] = 0
+    kept = 1
+    for i in range(root + 1, meta[COUNT]):
+        if number[ints[i, PARENT]] >= 0:
+            number[i] = kept
+            kept += 1
+    for i in range(root, meta[COUNT]):
+        j = number[i]
+        if j >= 0:
+            parent = number[ints[i, PARENT]] if j > 0 else -1
+            ints[j] = ints[i]
+            floats[j] = floats[i]
+            ints[j, PARENT] = parent
+            STORE(states, j, LOAD(states, i))
+    meta[COUNT] = kept
+    rehash(ints, nodes.table, states, kept)
+
+
+def gather(
+    rule: Rule, ints: Ints, floats: Floats, node: int, K: int, head: Floats, acts: Ints, n: Ints, x: Floats, h: Floats
+) -> int:
+    """The legal actions of a node with their visits, signed values and signed entropies below; returns how many there are."""
+    sign = floats[node, SIGN]
+    size = 0
+    untried = 0
+    for a in range(K):
+        count = ints[node, EDGE + a]
+        if count >= 0:
+            acts[size] = a
+            n[size] = count
+            if count > 0:
+                x[size] = sign * (floats[node, TOTAL + a] / count)
+                h[size] = sign * (floats[node, TOTAL + K + a] / count) if rule.entropy > 0.0 else 0.0
+            else:
+                untried += 1
+                x[size] = sign * rule.initial
+                h[size] = 0.0
+            size += 1
+    if untried > 0 and math.isnan(rule.initial):
+        fill = sign * floats[node, FIRST] - head[size]
+        for j in range(size):
+            if n[j] == 0:
+                x[j] = fill
+    return size
+
+
+def blind_rollout(
+    setting: Setting, head: Floats, data: Any, state: Any, scratch: Any, depth: int, meta: Ints, fault: Floats, most_calls: int, rng: Any
+) -> tuple[float, int]:
+    """(return of the uniform policy with the regularizer's F(0) a step, how it ended), from a state that is not terminal."""
+    total = 0.0
+    weight = 1.0
+    K = setting.num_actions
+    state = KEEP(scratch, 0, state)
+    while depth < setting.limit:
+        if meta[CALLS] >= most_calls:
+            return total, CUT
+        size = K
+        if setting.varies:
+            size = 0
+            for a in range(K):
+                if LEGAL(data, state, a):
+                    size += 1
+            if size == 0:
+                STORE(scratch, 1, state)
+                return total, NO_ACTION
+        action = rng.integers(size)
+        if setting.varies:
+            left = action
+            for a in range(K):
+                if LEGAL(data, state, a):
+                    if left == 0:
+                        action = a
+                        break
+                    left -= 1
+        sign = 1.0 if not setting.game or PLAYER(data, state) == 1 else -1.0
+        reward, after, over = STEP(data, state, action, rng)
+        meta[CALLS] += 1
+        if not (setting.low <= reward <= setting.high) or (over and not setting.ends):
+            STORE(scratch, 1, state)
+            meta[FAULT] = action
+            fault[0] = reward
+            return total, UNDECLARED_END if setting.low <= reward <= setting.high else BAD_REWARD
+        total += weight * (sign * head[size] + reward)
+        if setting.ends and (over or TERMINAL(data, after)):
+            return total, DONE
+        weight *= setting.discount
+        state = KEEP(scratch, 0, after)
+        depth += 1
+    return total + weight * setting.tail, DONE
+
+
+def grow(
+    rule: Rule, setting: Setting, head: Floats, weights: Floats, data: Any, nodes: Nodes, states: Any, scratch: Any, meta: Ints,
+    fault: Floats, most_simulations: int, most_calls: int, rng: Any,
+) -> int:  # fmt: skip
+    """Run simulations from node 0 until ``most_simulations`` or ``most_calls`` are counted in ``meta``, or something is wrong."""
+    ints, floats, table = nodes.ints, nodes.floats, nodes.table
+    K = setting.num_actions
+    capacity = len(ints)
+    needed = min(setting.expansion, setting.limit)
+    rows = setting.limit + 1
+    path = np.empty((rows, 3), np.int64)  # node, action, child
+    rewards = np.empty(rows)
+    policies = np.empty((rows if rule.relative else 1, K))  # of the descent, for RENTS
+    acts = np.empty(K, np.int64)
+    n = np.empty(K, np.int64)
+    x, h, y, p, w = np.zeros(K), np.zeros(K), np.empty(K), np.empty(K), weights.copy()
+    while meta[SIMULATIONS] < most_simulations:
+        if meta[COUNT] + needed > capacity and capacity < setting.most_nodes:
+            return NO_ROOM
+        node = 0
+        depth = 0
+        added = 0
+        leaf = 0.0
+        while True:
+            if meta[CALLS] >= most_calls:
+                return CUT
+            size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
+            if rule.descent == UPPER:
+                j = upper_pick(rule, x, n, size, ints[node, VISITS], rng)
+            else:
+                if rule.relative:
+                    set_prior(weights, policies, depth, acts, size, w)
+                node_policy(rule, x, w, h, size, K, ints[node, VISITS], y, p)
+                j = drawn(p, size, rng)
+                if rule.relative:
+                    note_policy(policies, depth, acts, p, size)
+            action = acts[j]
+            state = LOAD(states, node)
+            reward, after, over = STEP(data, state, action, rng)
+            meta[CALLS] += 1
+            if not (setting.low <= reward <= setting.high) or (over and not setting.ends):
+                STORE(scratch, 1, state)
+                meta[FAULT] = action
+                fault[0] = reward
+                return UNDECLARED_END if setting.low <= reward <= setting.high else BAD_REWARD
+            path[depth, 0], path[depth, 1], path[depth, 2], rewards[depth] = node, action, -1, reward
+            depth += 1
+            leaf = 0.0
+            if setting.ends and (over or TERMINAL(data, after)):
+                break
+            if depth == setting.limit:
+                leaf = setting.tail
+                break
+            child = find_child(ints, table, states, node, action, after)
+            if child >= 0:
+                path[depth - 1, 2] = child
+                node = child
+                continue
+            if added < setting.expansion and meta[COUNT] < capacity:
+                place = -1 - child
+                child = add_node(setting, data, ints, floats, states, meta, node, action, after)
+                if child < 0:
+                    STORE(scratch, 1, after)
+                    return NO_ACTION
+                table[place] = child
+                path[depth - 1, 2] = child
+                added += 1
+                if depth > meta[DEEPEST]:
+                    meta[DEEPEST] = depth
+                if added < setting.expansion and meta[COUNT] < capacity:
+                    node = child
+                    continue
+            leaf, status = blind_rollout(setting, head, data, after, scratch, depth, meta, fault, most_calls, rng)
+            if status != DONE:
+                return status
+            child = path[depth - 1, 2]
+            if child >= 0:
+                ints[child, VISITS] = 1
+                floats[child, VALUE] = leaf
+                floats[child, FIRST] = leaf
+            break
+        backup(rule, setting, head, weights, ints, floats, path, rewards, policies, depth, leaf, acts, n, x, h, y, p, w)
+        meta[SIMULATIONS] += 1
+    return DONE
+
+
+def backup(
+    rule: Rule, setting: Setting, head: Floats, weights: Floats, ints: Ints, floats: Floats, path: Ints, rewards: Floats,
+    policies: Floats, depth: int, leaf: float, acts: Ints, n: Ints, x: Floats, h: Floats, y: Floats, p: Floats, w: Floats,
+) -> None:  # fmt: skip
+    """Pass the end of a path of ``depth`` steps, worth ``leaf``, up to the root."""
+    K, discount = setting.num_actions, setting.discount
+    back = leaf  # the return from here on
+    below = -1  # the child whose numbers changed, and what they were
+    old_visits, old_value, old_entropy = 0, 0.0, 0.0
+    for i in range(depth - 1, -1, -1):
+        node, action, reward = path[i, 0], path[i, 1], rewards[i]
+        back = reward + discount * back
+        if rule.up == MEAN:
+            floats[node, TOTAL + action] += back
+        elif below < 0:  # the end of the path: a new leaf with its one arrival, or a state without a node
+            floats[node, TOTAL + action] += reward + discount * leaf
+        else:
+            change = ints[below, VISITS] * floats[below, VALUE] - old_visits * old_value
+            floats[node, TOTAL + action] += reward + discount * change
+        if rule.entropy > 0.0 and below >= 0:
+            change = ints[below, VISITS] * floats[below, ENTROPY] - old_visits * old_entropy
+            floats[node, TOTAL + K + action] += discount * change
+        ints[node, EDGE + action] += 1
+        old_visits, old_value, old_entropy = ints[node, VISITS], floats[node, VALUE], floats[node, ENTROPY]
+        ints[node, VISITS] = old_visits + 1
+        sign = floats[node, SIGN]
+        below = node
+        if old_visits == 0 and rule.up == MEAN:
+            floats[node, FIRST] = back
+        if rule.up == MEAN:
+            floats[node, VALUE] += (back - floats[node, VALUE]) / (old_visits + 1)
+            if rule.entropy <= 0.0:
+                continue
+        size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
+        if old_visits == 0 and rule.up != MEAN:  # its path below is new as well: the return is a blind rollout's
+            back += sign * head[size]
+            floats[node, FIRST] = back
+            size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
+        if rule.relative:
+            set_prior(weights, policies, i, acts, size, w)
+        if rule.up != MEAN:
+            floats[node, VALUE] = sign * node_value(rule, x, n, w, size, K)
+        if rule.entropy > 0.0:
+            node_policy(rule, x, w, h, size, K, old_visits + 1, y, p)
+            floats[node, ENTROPY] = sign * entropy_below(p, h, size)
+
+
+def node_policy(rule: Rule, x: Floats, w: Floats, h: Floats, size: int, K: int, visits: int, y: Floats, p: Floats) -> None:
+    """``descent_policy`` over the first ``size`` entries (a slice is a counted reference: only states with fewer actions pay)."""
+    if size < K:
+        x, w, h, y, p = x[:size], w[:size], h[:size], y[:size], p[:size]
+    descent_policy(rule, x, w, h, visits, y, p)
+
+
+def node_value(rule: Rule, x: Floats, n: Ints, w: Floats, size: int, K: int) -> float:
+    """``passed_up`` over the first ``size`` entries."""
+    if size < K:
+        x, n, w = x[:size], n[:size], w[:size]
+    return passed_up(rule, x, n, w)
+
+
+def set_prior(weights: Floats, policies: Floats, depth: int, acts: Ints, size: int, w: Floats) -> None:
+    """Weights of the legal actions: the parent's descent policy (RENTS), the problem's prior at the root."""
+    for j in range(size):
+        w[j] = weights[acts[j]] if depth == 0 else policies[depth - 1, acts[j]]
+
+
+def note_policy(policies: Floats, depth: int, acts: Ints, p: Floats, size: int) -> None:
+    """Keep the policy of this depth; an action that is not legal here counts as an average one."""
+    for a in range(policies.shape[1]):
+        policies[depth, a] = 1.0 / size
+    for j in range(size):
+        policies[depth, acts[j]] = p[j]
