@@ -16,9 +16,10 @@ V minus the offset of the player to move has span rho/(1-gamma) again; ``player_
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from smoothcruiser.problem.operators import Operator
+from smoothcruiser.problem.operators import KL, CustomOperator, Operator
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Facts:
     alternating: bool = False  # turns alternate strictly
     terminals: bool = False  # some states may be terminal, with value 0
     horizon: int | None = None
-    given_bounds: tuple[float, float] | None = None  # the user's own bounds on V, valid in every state and stage
+    given_bounds: tuple[float, float] | None = None  # the user's own bounds on V, valid in every state with a step left
 
     @property
     def reward_span(self) -> float:
@@ -107,7 +108,7 @@ class Facts:
             bottom = -top
         if self.terminals:
             bottom, top = min(bottom, 0.0), max(top, 0.0)
-        if self.given_bounds is not None:
+        if self.given_bounds is not None and remaining != 0:  # with no step left V is 0, whatever the user knows of the rest
             bottom, top = max(bottom, self.given_bounds[0]), min(top, self.given_bounds[1])
         return bottom, top
 
@@ -150,6 +151,16 @@ class Facts:
         return self.reward_range[0] + self.discount * low, self.reward_range[1] + self.discount * high
 
     def relaxation_bound(self) -> float:
-        """|V_lambda - V_0| <= M/(1-gamma): what the regularizer may add to (or, for min, take from) the plain value."""
+        """|V_lambda - V_0| <= sup |F - max|/(1-gamma): what the regularizer may add to, or take from, the plain value.
+
+        sup |F - max| is F(0) for entropy, sparsemax and square root. KL lies below max, by lambda log(1/mu) where all but the least
+        likely action are worthless. Nothing is known of a user's own operator.
+        """
+        operator = self.operator
+        if isinstance(operator, CustomOperator):
+            return math.inf
         bound = self.regularizer_bound
+        if isinstance(operator, KL):
+            weights = operator.weights(self.num_actions)
+            bound = operator.strength * math.log(sum(weights) / min(weights))
         return 0.0 if bound == 0.0 else bound * self.steps(self.horizon)
