@@ -135,7 +135,9 @@ def _not_excluded(boxes: tuple[Interval, ...], mover: int) -> tuple[int, ...]:
 
 def _notes(schedule: Schedule, outcome: Outcome) -> tuple[str, ...]:
     notes = []
-    if schedule.delta >= 1.0:
+    if schedule.epsilon == math.inf:
+        notes.append("The schedule was made by hand and promises nothing.")
+    elif schedule.delta >= 1.0:
         notes.append("delta' was given and is too large for a promise: the printed analysis allows the answer to fail with probability 1.")
     early = [tally.look for tally in outcome.tallies.values() if tally.look is not None]
     if early and outcome.finished:

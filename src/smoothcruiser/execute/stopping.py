@@ -60,5 +60,6 @@ class Rule:
 
 
 def stopping_rule(schedule: Schedule) -> Rule:
-    """The rule of a schedule."""
-    return Rule(schedule, None if schedule.delta_prime is not None else root_promise(schedule))
+    """The rule of a schedule; a hand-made table (epsilon infinite) promises nothing and never stops early."""
+    sharp = schedule.delta_prime is None and schedule.epsilon < math.inf
+    return Rule(schedule, root_promise(schedule) if sharp else None)
