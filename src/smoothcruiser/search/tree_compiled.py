@@ -146,7 +146,9 @@ class CompiledTree:
                 "Check that step, legal, terminal and player take the states that step returns, or use executor='reference'."
             ) from error
         if root < 0:
-            raise InvalidInput(f"State {state!r} has no legal action; a state where nothing can be done is terminal: say so with terminal=.")
+            raise InvalidInput(
+                f"State {state!r} has no legal action; a state where nothing can be done is terminal: say so with terminal=."
+            )
         self.compile_seconds = time.perf_counter() - begin
 
     def _blank(self, room: int) -> kernel.Nodes:
@@ -192,7 +194,9 @@ class CompiledTree:
     def _complain(self, status: int) -> None:
         state, action = self.machine.load(self.scratch, 1), int(self.meta[kernel.FAULT])
         if status == kernel.NO_ACTION:
-            raise InvalidInput(f"State {state!r} has no legal action; a state where nothing can be done is terminal: say so with terminal=.")
+            raise InvalidInput(
+                f"State {state!r} has no legal action; a state where nothing can be done is terminal: say so with terminal=."
+            )
         if status == kernel.BAD_REWARD:
             raise OracleError(
                 f"The oracle returned reward {float(self.fault[0])!r} at state {state!r}, action {action}, outside reward_range "

@@ -110,9 +110,7 @@ def move_states(old: Any, capacity: int, count: int) -> Any:
     return fresh
 
 
-def add_node(
-    setting: Setting, data: Any, ints: Ints, floats: Floats, states: Any, meta: Ints, parent: int, action: int, state: Any
-) -> int:
+def add_node(setting: Setting, data: Any, ints: Ints, floats: Floats, states: Any, meta: Ints, parent: int, action: int, state: Any) -> int:
     """The number of a new node for a state that is not terminal, or -1 if it has no legal action."""
     i = meta[COUNT]
     STORE(states, i, state)
@@ -154,9 +152,7 @@ def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
     rehash(ints, nodes.table, states, kept)
 
 
-def gather(
-    rule: Rule, ints: Ints, floats: Floats, node: int, K: int, head: Floats, acts: Ints, n: Ints, x: Floats, h: Floats
-) -> int:
+def gather(rule: Rule, ints: Ints, floats: Floats, node: int, K: int, head: Floats, acts: Ints, n: Ints, x: Floats, h: Floats) -> int:
     """The legal actions of a node with their visits, signed values and signed entropies below; returns how many there are."""
     sign = floats[node, SIGN]
     size = 0

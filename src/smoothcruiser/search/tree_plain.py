@@ -1,0 +1,282 @@
+"""A tree in plain Python: any oracle, any hashable state; the paper's template (Alg. 4-5) with a memory.
+
+``PlainTree`` is an instance of ``template.Rules``: selectAction is the method's descent, evaluateLeaf a blind rollout, and backup is
+what Alg. 5 leaves to the planner. It draws from the same stream in the same order and does the same scalar arithmetic as
+``tree_kernel``, so the two trees agree to the last bit on problems that both can run; this one is the specification.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.execute.reference import _unpacked
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.search.methods import MEAN, UPPER, Rule
+from smoothcruiser.search.selection import descent_policy, drawn, entropy_below, passed_up, upper_pick
+from smoothcruiser.search.template import Answer, Selection, Step, search
+from smoothcruiser.search.tree_kernel import Setting
+from smoothcruiser.search.tree_node import Node
+
+
+class _Cut(Exception):
+    """The calls were used up in the middle of a simulation, which is dropped."""
+
+
+class PlainNode:
+    """A decision: mutable statistics over its legal actions."""
+
+    __slots__ = ("actions", "children", "entropies", "entropy", "first", "n", "sign", "state", "totals", "value", "visits")
+
+    def __init__(self, state: Any, sign: float, actions: list[int]) -> None:
+        self.state, self.sign, self.actions = state, sign, actions
+        self.visits, self.value, self.first, self.entropy = 0, 0.0, 0.0, 0.0
+        self.n, self.totals, self.entropies = [0] * len(actions), [0.0] * len(actions), [0.0] * len(actions)
+        self.children: dict[tuple[int, Any], PlainNode] = {}  # (action, key of the next state) in the order they were met
+
+
+def state_key(state: Any) -> Any:
+    """What tells states apart: the state itself, or the shape and bytes of an array."""
+    if hasattr(state, "tobytes") and hasattr(state, "shape") and state.shape:
+        return state.shape, state.tobytes()
+    try:
+        hash(state)
+    except TypeError:
+        raise InvalidInput(
+            f"Tree search needs states that can be told apart, got an unhashable {type(state).__name__}; use a tuple or a frozen dataclass."
+        ) from None
+    return state
+
+
+class PlainTree:
+    """The tree of a problem whose oracle is a Python function."""
+
+    name = "reference"
+    compile_seconds = 0.0
+
+    def __init__(self, problem: Problem, rule: Rule, setting: Setting, head: Any, weights: Any, state: Any, rng: Any) -> None:
+        self.problem, self.rule, self.setting, self.rng = problem, rule, setting, rng
+        self.head, self.weights = [float(f) for f in head], [float(w) for w in weights]
+        self.num_nodes, self.simulations, self.calls, self.deepest, self.most_calls = 0, 0, 0, 0, 0
+        self.root = self._new(state)
+        self._order: list[PlainNode] | None = None
+
+    # --- Alg. 4 --------------------------------------------------------------------------------------------------------------
+
+    def run(self, simulations: int, calls: int) -> bool:
+        """Grow until the counts reach the given totals; False where the calls were used up."""
+        self.most_calls = calls
+        self._order = None
+        while self.simulations < simulations:
+            try:
+                search(self, self.root.state, self.setting.discount)
+            except _Cut:
+                return False
+            self.simulations += 1
+        return True
+
+    # --- Alg. 5: the rules of the template -----------------------------------------------------------------------------------
+
+    def oracle(self, state: Any, action: int) -> Answer:
+        """One call of the user's simulator, counted and checked."""
+        self.calls += 1
+        try:
+            answer = self.problem.oracle(state, action, self.rng)
+        except (SmoothcruiserError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            raise OracleError(
+                f"The oracle raised {type(error).__name__}: {error} at state {state!r}, action {action}; mend the simulator there."
+            ) from error
+        reward, after, over = _unpacked(answer, state, action)
+        if not self.setting.low <= reward <= self.setting.high:
+            raise OracleError(
+                f"The oracle returned reward {reward!r} at state {state!r}, action {action}, outside reward_range "
+                f"({self.setting.low:g}, {self.setting.high:g}); declare the range that holds every reward, or mend the simulator."
+            )
+        if over and not self.setting.ends:
+            raise OracleError(
+                f"The oracle ended the episode at state {state!r}, action {action}, but the problem declares no terminal states; "
+                "pass terminal=True (or a function), since it changes the bounds on the value."
+            )
+        return reward, after, over or (self.setting.ends and self.problem.is_terminal(after))
+
+    def is_leaf(self, state: Any, depth: int) -> bool:
+        """Whether the tree has nothing (more) to say about this state."""
+        if depth == 0:
+            self.nodes = [self.root]  # the path so far
+            self.policies: list[list[float]] = []
+            self.added = 0
+        elif depth == self.setting.limit:
+            return True
+        elif self._enter(state, depth):
+            return True
+        if self.calls >= self.most_calls:
+            raise _Cut
+        return False
+
+    def _enter(self, state: Any, depth: int) -> bool:
+        """Move to the child of the last action, made if there is room; whether the descent ends with it."""
+        parent, key = self.nodes[-1], (self.action, state_key(state))
+        child = parent.children.get(key)
+        if child is not None:
+            self.nodes.append(child)
+            return False
+        self.fresh: PlainNode | None = None
+        if self.added >= self.setting.expansion or self.num_nodes >= self.setting.most_nodes:
+            return True
+        child = parent.children[key] = self._new(state)
+        self.added += 1
+        self.deepest = max(self.deepest, depth)
+        if self.added < self.setting.expansion and self.num_nodes < self.setting.most_nodes:
+            self.nodes.append(child)
+            return False
+        self.fresh = child
+        return True
+
+    def select_action(self, state: Any, depth: int) -> Selection:
+        """The tree policy of the method."""
+        node, rule = self.nodes[-1], self.rule
+        x, h = self._gathered(node)
+        if rule.descent == UPPER:
+            j = upper_pick(rule, x, node.n, len(x), node.visits, self.rng)
+        else:
+            p = [0.0] * len(x)
+            descent_policy(rule, x, self._prior(node, depth), h, node.visits, [0.0] * len(x), p)
+            j = drawn(p, len(x), self.rng)
+            if rule.relative:
+                row = [1.0 / len(x)] * self.setting.num_actions
+                for a, share in zip(node.actions, p, strict=True):
+                    row[a] = share
+                self.policies.append(row)
+        self.action = node.actions[j]
+        return Selection(self.action)
+
+    def evaluate_leaf(self, state: Any, depth: int) -> float:
+        """A blind rollout, with F(0) a step; the tail at the depth limit."""
+        if depth == self.setting.limit:
+            return self.setting.tail
+        total, weight = 0.0, 1.0
+        start = state
+        while depth < self.setting.limit:
+            if self.calls >= self.most_calls:
+                raise _Cut
+            actions = self.problem.legal_actions(state)
+            action = actions[self.rng.integers(len(actions))]
+            sign = self._sign(state)
+            reward, state, ended = self.oracle(state, action)
+            total += weight * (sign * self.head[len(actions)] + reward)
+            if ended:
+                break
+            weight *= self.setting.discount
+            depth += 1
+        else:
+            total += weight * self.setting.tail
+        if self.fresh is not None and self.fresh.state is start:
+            self.fresh.visits, self.fresh.value, self.fresh.first = 1, total, total
+        return total
+
+    def backup(self, path: Sequence[Step], leaf_value: float) -> None:
+        """Pass the end of a path up to the root (``tree_kernel.backup``, line by line)."""
+        rule, discount = self.rule, self.setting.discount
+        back = leaf_value
+        below: PlainNode | None = None
+        old_visits, old_value, old_entropy = 0, 0.0, 0.0
+        for i in range(len(path) - 1, -1, -1):
+            node, reward = self.nodes[i], path[i].reward
+            j = node.actions.index(path[i].selection.action)
+            back = reward + discount * back
+            if rule.up == MEAN:
+                node.totals[j] += back
+            elif below is None:
+                node.totals[j] += reward + discount * leaf_value
+            else:
+                node.totals[j] += reward + discount * (below.visits * below.value - old_visits * old_value)
+            if rule.entropy > 0.0 and below is not None:
+                node.entropies[j] += discount * (below.visits * below.entropy - old_visits * old_entropy)
+            node.n[j] += 1
+            old_visits, old_value, old_entropy = node.visits, node.value, node.entropy
+            node.visits += 1
+            below = node
+            if old_visits == 0 and rule.up == MEAN:
+                node.first = back
+            if rule.up == MEAN:
+                node.value += (back - node.value) / node.visits
+                if rule.entropy <= 0.0:
+                    continue
+            if old_visits == 0 and rule.up != MEAN:
+                back += node.sign * self.head[len(node.actions)]
+                node.first = back
+            x, h = self._gathered(node)
+            w = self._prior(node, i)
+            if rule.up != MEAN:
+                node.value = node.sign * passed_up(rule, x, node.n, w)
+            if rule.entropy > 0.0:
+                p = [0.0] * len(x)
+                descent_policy(rule, x, w, h, node.visits, [0.0] * len(x), p)
+                node.entropy = node.sign * entropy_below(p, h, len(x))
+
+    # --- parts ---------------------------------------------------------------------------------------------------------------
+
+    def _sign(self, state: Any) -> float:
+        return 1.0 if self.problem.mover(state) == 1 else -1.0
+
+    def _new(self, state: Any) -> PlainNode:
+        self.num_nodes += 1
+        return PlainNode(state, self._sign(state), self.problem.legal_actions(state))
+
+    def _gathered(self, node: PlainNode) -> tuple[list[float], list[float]]:
+        """Signed values and signed entropies below, one a legal action."""
+        rule, sign = self.rule, node.sign
+        untried = sign * node.first - self.head[len(node.n)] if math.isnan(rule.initial) else sign * rule.initial
+        x = [sign * (total / n) if n > 0 else untried for total, n in zip(node.totals, node.n, strict=True)]
+        if rule.entropy <= 0.0:
+            return x, [0.0] * len(x)
+        return x, [sign * (total / n) if n > 0 else 0.0 for total, n in zip(node.entropies, node.n, strict=True)]
+
+    def _prior(self, node: PlainNode, depth: int) -> list[float]:
+        source = self.policies[depth - 1] if self.rule.relative and depth > 0 else self.weights
+        return [source[a] for a in node.actions]
+
+    # --- reading -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """(nodes, simulations, calls, deepest node)."""
+        return self.num_nodes, self.simulations, self.calls, self.deepest
+
+    def _listed(self) -> list[PlainNode]:
+        """Nodes in breadth-first order, which numbers them."""
+        if self._order is None:
+            self._order = [self.root]
+            for node in self._order:
+                self._order.extend(node.children.values())
+            self._numbers = {id(node): i for i, node in enumerate(self._order)}
+        return self._order
+
+    def node(self, i: int) -> Node:
+        """Node ``i``; 0 is the root."""
+        node = self._listed()[i]
+        return Node(
+            number=i, state=node.state, player=1 if node.sign > 0 else 2, visits=node.visits, value=node.value, first=node.first,
+            actions=tuple(node.actions), edge_visits=tuple(node.n), edge_totals=tuple(node.totals),
+        )  # fmt: skip
+
+    def children(self, i: int) -> Iterator[tuple[int, int]]:
+        """(action, node) of the children of node ``i``, in the order they were met."""
+        for (action, _), child in self._listed()[i].children.items():
+            yield action, self._numbers[id(child)]
+
+    def child(self, i: int, action: int, after: Any) -> int | None:
+        """The node of next state ``after``, if there is one."""
+        found = self._listed()[i].children.get((action, state_key(after)))
+        return None if found is None else self._numbers[id(found)]
+
+    def advance(self, child: int, limit: int) -> None:
+        """Make ``child`` the root and forget what is not below it."""
+        self.root = self._listed()[child]
+        self._order = None
+        self.num_nodes, self.deepest = len(self._listed()), 0
+        self.setting = self.setting._replace(limit=limit)
