@@ -24,7 +24,6 @@ from smoothcruiser.schedule.text import short
 DEFAULT_BUDGET = 10**9  # calls; minutes at the speed of the compiled engine
 SCHEDULED = ("smoothcruiser", "paper", "sparse-sampling")
 METHODS = ("auto", *SCHEDULED, "certified", "exact")
-EXECUTORS = ("reference", "compiled")
 
 
 def explain(
@@ -78,6 +77,7 @@ def plan(
         raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")
     if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
         raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")
+    _check_workers(executor, workers, shards)
     state = problem.start(state)
     paid = _checked_budget(DEFAULT_BUDGET if budget is None else budget)
     if problem.is_terminal(state):
@@ -204,6 +204,17 @@ def check_delta(delta: float | None) -> float:
 def _check_problem(problem: object) -> None:
     if not isinstance(problem, Problem):
         raise InvalidInput(f"A problem (MDP, Game, tabular or make) was expected, got {type(problem).__name__}.")
+
+
+def _check_workers(executor: str | None, workers: int | None, shards: int | None) -> None:
+    """Refuse before anything is planned or announced what would only fail when workers start."""
+    from smoothcruiser.execute.engines import EXECUTORS
+
+    if executor is not None and executor not in EXECUTORS:
+        raise InvalidInput(f"Unknown executor {executor!r}; choose one of {', '.join(EXECUTORS)}.")
+    for name, count in (("workers", workers), ("shards", shards)):
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+            raise InvalidInput(f"{name} must be a whole number of at least 1, got {count!r}.")
 
 
 def _checked_budget(budget: float) -> int:
