@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-ROW_SUM_TOLERANCE = 1e-8  # what float32 probabilities and printed decimals miss; rows are then normalized exactly
+ROW_SUM_TOLERANCE = 1e-6  # float32 rows miss 1 by 6e-8, and more if they were summed in float32; rows are then normalized
 
 
 def fill_alias(start: Ints, prob: Floats, accept: Floats, alias: Ints, stack: Ints) -> None:
@@ -235,7 +235,7 @@ def _rewards(R: Any, P: Any, start: Ints, next_state: Ints, num_states: int, num
     if table.shape == (num_states, num_actions, num_states):
         return np.ascontiguousarray(table.reshape(num_states * num_actions, num_states)[row, next_state])
     if getattr(P, "format", None) == "csr" and table.shape == (len(next_state),):  # other formats have another order of nonzeros
-        return np.ascontiguousarray(table)
+        return table.copy()  # the user's array may change, a problem may not
     raise InvalidInput(f"R must have shape (S, A) = ({num_states}, {num_actions}) or (S, A, S), got {table.shape}.")
 
 
