@@ -113,7 +113,9 @@ def run_options(function: Function) -> Function:
         click.option("--scheduler", metavar="ADDRESS", help="Of a Dask cluster (executor dask)."),
         click.option("--shards", type=int, metavar="N", help="Cut an action's draws into this many parts, for slow simulators."),
         click.option("--workers", type=int, metavar="W", help="Threads, processes or Dask workers.  [default: all cores]"),
-        click.option("--executor", metavar="NAME", help="compiled, python, processes, dask or reference.  [default: the fastest that can]"),
+        click.option(
+            "--executor", metavar="NAME", help="compiled, python, batched, processes, dask or reference.  [default: the fastest that can]"
+        ),
         click.option("--seed", type=int, default=0, show_default=True, help="Of the random numbers; the same seed, the same answer."),
     ):
         function = option(function)

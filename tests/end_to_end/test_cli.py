@@ -1,0 +1,379 @@
+"""The command line as a person or a script meets it: outputs, JSON, exit codes, errors in one sentence, no control characters in a pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser import cli
+
+CHAIN = ["chain:n=5", "--discount", "0.2", "--temperature", "10"]
+PROMISE = ["--epsilon", "20%", "--delta", "0.1"]
+SHARP = ["--method", "smoothcruiser", "--executor", "reference"]  # reference: nothing to compile
+
+OWN = '''
+import os, signal
+import smoothcruiser as sc
+
+calls = 0
+
+def step(state, action, rng):
+    return 0.5 * rng.random() + 0.5 * action, (state[0] + 1, action)
+
+def hit(after):
+    """A step that presses Ctrl-C at its call number `after`."""
+    def pressing(state, action, rng):
+        global calls
+        calls += 1
+        if calls == after:
+            os.kill(os.getpid(), signal.SIGINT)
+        return float(rng.integers(2)), state
+    return pressing
+
+def build(step, temperature=10.0, discount=0.2):
+    operator = sc.Entropy(temperature)
+    return sc.MDP(step, num_actions=2, discount=discount, operator=operator, initial_state=(0, 0), name="own")
+
+problem = build(step)
+
+def hot(temperature=5.0):
+    return build(step, temperature)
+
+def early():
+    return build(hit(10), 1.0, 0.5)
+
+def late():
+    return build(hit(12_000), 1.0, 0.5)
+
+def outcomes():
+    def model(state, action):
+        return [(0.5, 0.0, state), (0.5, 1.0, 1 - state)]
+    def draw(state, action, rng):
+        p, reward, after = model(state, action)[rng.integers(2)]
+        return reward, after
+    return sc.MDP(draw, num_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=0, outcomes=model)
+
+def broken():
+    raise RuntimeError("no licence")
+
+def number():
+    return 3
+'''
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module in the current folder; a new one for each test, because Python remembers modules."""
+    name = f"own_{abs(hash(str(tmp_path)))}"
+    (tmp_path / f"{name}.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return name
+
+
+class Done:
+    """What a command left behind."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def words(self) -> str:
+        return " ".join(self.out.split())
+
+    @property
+    def data(self) -> dict[str, Any]:
+        assert self.out.count("\n") == 1, "exactly one JSON object on standard output"
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    def command(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["smoothcruiser", *arguments])
+        monkeypatch.setenv("COLUMNS", "80")
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        caught = capsys.readouterr()
+        code = left.value.code
+        return Done(code if isinstance(code, int) else 0, caught.out, caught.err)
+
+    return command
+
+
+# --- what is shown -----------------------------------------------------------------------------------------------------------
+
+
+def test_problems_lists_the_zoo_with_its_parameters(run: Any) -> None:
+    done = run("problems")
+    assert done.code == 0
+    for name in ("chain", "gridworld", "garnet", "random-game", "module:attribute"):
+        assert name in done.out
+    assert run("problems", "--json").data["garnet"]["parameters"]["branching"] == 3
+
+
+def test_explain_shows_promise_price_levels_and_rivals(run: Any) -> None:
+    done = run("explain", *CHAIN, "--epsilon", "5%", "--delta", "0.1")
+    price = sc.explain(sc.make("chain:n=5", discount=0.2, temperature=10), epsilon="5%", delta=0.1).num_calls
+    assert done.code == 0
+    assert f"at most {price:,} oracle calls" in done.words
+    assert "within ±0.0625 (5% of the value span 1.25) with probability 0.9" in done.words
+    assert re.search(r"SmoothCruiser, paper's constants +3\.\d\de29", done.out)
+    assert re.search(r"└ 0 constant", done.out)
+    assert "refuse" not in done.out
+
+
+def test_explain_json_has_the_table_the_rivals_and_integers_of_any_size(run: Any) -> None:
+    data = run("explain", *CHAIN, "--epsilon", "5%", "--delta", "0.1", "--method", "paper", "--json").data
+    schedule = sc.explain(sc.make("chain:n=5", discount=0.2, temperature=10), epsilon="5%", delta=0.1, method="paper")
+    assert data["num_calls"] == schedule.num_calls > 10**29  # an int, to its last digit
+    assert data["log10_num_calls"] == pytest.approx(29.5, abs=0.5)
+    assert [row["kind"] for row in data["levels"]] == [level.kind.name.lower() for level in schedule.levels]
+    assert sum(row["own_calls"] for row in data["levels"]) + 2 * schedule.root.samples == schedule.num_calls
+    assert data["rivals"][0]["name"] == "smoothcruiser"
+    assert data["rivals"][0]["num_calls"] < 10**5
+    assert any("keeps this very promise" in offer for offer in data["offers"])
+
+
+def test_explain_counts_the_papers_calls_exactly(run: Any) -> None:
+    """Issue 2: gamma = 0.2, lambda = 1, K = 2, epsilon = 0.9, delta' = 0.1 takes 2,828,268 calls."""
+    options = ["--epsilon", "0.9", "--delta-prime", "0.1", "--method", "paper"]
+    assert "exactly 2,828,268 oracle calls" in run("explain", "chain:n=5", "--discount", "0.2", "--temperature", "1", *options).words
+
+
+def test_explain_above_the_default_budget_shows_the_plan_and_what_can_be_paid(run: Any) -> None:
+    done = run("explain", "chain:n=5", "--discount", "0.5", "--temperature", "0.1", "--epsilon", "2%", "--delta", "0.1")
+    assert done.code == 0
+    assert "What can be paid" in done.out
+    assert "• epsilon" in done.out
+
+
+def test_plan_shows_value_interval_actions_calls_and_bound(run: Any) -> None:
+    done = run("plan", *CHAIN, *PROMISE, *SHARP, "--compare-exact")
+    assert done.code == 0
+    assert re.search(r"value +\d\.\d+ ± 0\.\d+ +in \[\d\.\d+, \d\.\d+\] with probability 0\.9", done.out)
+    assert "inside the interval" in done.out
+    assert "recommended" in done.out
+    assert re.search(r"calls +\d+ oracle calls, counted; \d+% of the price", done.out)
+    assert "closed by" in done.out
+    assert re.search(r"running, .* compiling", done.words)
+    assert "assuming" in done.out
+
+
+def test_plan_json_is_the_estimate(run: Any) -> None:
+    data = run("plan", *CHAIN, *PROMISE, *SHARP, "--seed", "7", "--json").data
+    problem = sc.make("chain:n=5", discount=0.2, temperature=10)
+    estimate = sc.plan(problem, epsilon="20%", delta=0.1, method="smoothcruiser", seed=7, executor="reference")
+    timing = ("seconds", "compile_seconds")
+    assert {k: v for k, v in data.items() if k not in timing} == {k: v for k, v in estimate.to_dict().items() if k not in timing}
+    assert data["interval"][0] <= data["value"] <= data["interval"][1]
+
+
+def test_plan_of_the_value_alone(run: Any) -> None:
+    data = run("plan", *CHAIN, *PROMISE, *SHARP, "--target", "value", "--json").data
+    assert data["interval"][1] - data["interval"][0] <= 2 * 0.25 * 1.01
+    assert data["price"] <= 1.1 * 96  # theory, section 5: 96 calls for the value alone; at most 10% more for the looks
+
+
+def test_exact_agrees_with_the_closed_form(run: Any) -> None:
+    """Strong regularization on the chain: V is close to lambda log 2/(1-gamma), and 8.664929 in the paper's own table."""
+    data = run("exact", *CHAIN, "--json").data
+    assert data["value"] == pytest.approx(8.664929, abs=1e-6)
+    assert data["num_calls"] == 0
+    assert data["delta"] == 0.0
+    assert "proven, not sampled" in run("exact", *CHAIN, "--state", "3").out
+
+
+def test_temperature_zero_and_operator_max_are_the_same_plain_problem(run: Any) -> None:
+    zero = run("exact", "chain:n=5", "--discount", "0.5", "--temperature", "0", "--state", "3", "--json").data
+    plain = run("exact", "chain:n=5", "--discount", "0.5", "--operator", "max", "--state", "3", "--json").data
+    assert zero["value"] == plain["value"] == pytest.approx(1.0)
+    assert zero["policy"] == [0.0, 1.0]
+
+
+def test_own_problems_are_found_in_the_current_folder(run: Any, own: str) -> None:
+    data = run("plan", f"{own}:problem", *PROMISE, "--state", "[4, 1]", "--budget", "1e6", "--json").data
+    assert data["state"] == [4, 1]
+    assert data["problem"] == f"{own}:problem"
+    assert data["executor"] in ("python", "reference")
+    hot = run("plan", f"{own}:hot", *PROMISE, "--temperature", "20", "--json").data
+    assert hot["value"] > 20 * 0.69 / 0.8
+
+
+def test_own_problems_with_a_known_model_are_solved(run: Any, own: str) -> None:
+    """Reward 1 with probability 1/2 whatever is done: Q is the same, V = (1/2 + log 2)/(1 - 1/2)."""
+    data = run("exact", f"{own}:outcomes", "--json").data
+    assert data["value"] == pytest.approx(2 * (0.5 + 0.6931471805599453), abs=1e-9)
+
+
+def test_a_time_is_measured_on_demand(run: Any, own: str) -> None:
+    assert "unknown for a plain Python simulator" in run("explain", f"{own}:problem", *PROMISE).words
+    data = run("explain", f"{own}:problem", *PROMISE, "--calibrate", "--json").data
+    assert data["calls_per_second_measured"] is True
+    assert 1e3 < data["calls_per_second"] < 1e8
+    assert data["seconds_estimate"] == pytest.approx(data["num_calls"] / data["calls_per_second"], rel=1e-6)
+
+
+def test_stores_runs_and_resume(run: Any, own: str) -> None:
+    first = run("plan", f"{own}:problem", *PROMISE, "--store", "runs.db", "--json").data
+    listed = run("runs", "--store", "runs.db", "--json").data["runs"]
+    assert [row["status"] for row in listed] == ["finished"]
+    again = run("plan", "--resume", "1", "--store", "runs.db", "--json").data
+    assert again["value"] == first["value"]
+    assert "finished" in run("runs", "--store", "runs.db").out
+
+
+# --- a pipe and a terminal ---------------------------------------------------------------------------------------------------
+
+
+def shell(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=120, check=False, cwd=cwd, env=os.environ | environment
+    )
+
+
+def test_nothing_but_text_in_a_pipe_and_no_line_ends_in_spaces(run: Any) -> None:
+    for arguments in (["problems"], ["explain", *CHAIN, *PROMISE], ["plan", *CHAIN, *PROMISE, *SHARP], ["exact", *CHAIN]):
+        done = run(*arguments)
+        assert done.err == ""
+        for line in done.out.splitlines():
+            assert line.isprintable(), line
+            assert line == line.rstrip()
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_lines_fit_the_terminal(run: Any, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    for arguments in (["explain", *CHAIN, *PROMISE], ["plan", *CHAIN, *PROMISE, *SHARP], ["exact", *CHAIN]):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert max(len(line) for line in run(*arguments).out.splitlines()) <= columns
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["problems"], ["explain", *CHAIN, *PROMISE]])
+def test_help_and_explain_do_not_load_numba(arguments: list[str]) -> None:
+    program = (
+        "import sys\n"
+        f"sys.argv = ['smoothcruiser', *{arguments!r}]\n"
+        "from smoothcruiser.cli import main\n"
+        "try:\n    main()\nfinally:\n    assert 'numba' not in sys.modules, 'numba was loaded'\n"
+    )
+    done = shell("-c", program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_a_terminal_without_unicode_is_served_too() -> None:
+    done = shell("-m", "smoothcruiser.cli", "exact", *CHAIN, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "recommended" in done.stdout
+
+
+# --- stops -------------------------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_before_anything_is_known(run: Any, own: str) -> None:
+    done = run("plan", f"{own}:early", "--epsilon", "10%", "--delta", "0.1")
+    assert done.code == 130
+    assert "Stopped by Ctrl-C" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_ctrl_c_after_a_look_answers_with_what_is_known(run: Any, own: str) -> None:
+    """12,000 calls are beyond the first look of this schedule (2 x 413 draws of 14 calls): its interval holds, wider than promised."""
+    done = run("plan", f"{own}:late", "--epsilon", "10%", "--delta", "0.1", "--json")
+    assert done.code == 130
+    assert done.data["interval"] is not None
+    assert done.data["epsilon"] > 0.2
+
+
+def test_seconds_too_short_for_an_answer_say_so(run: Any) -> None:
+    done = run("plan", *CHAIN, "--epsilon", "1%", "--delta", "0.1", *SHARP, "--seconds", "0.01")
+    assert done.code == 2
+    assert "--seconds 0.01" in done.err
+    assert "more seconds" in done.err
+
+
+# --- errors ------------------------------------------------------------------------------------------------------------------
+
+BAD = [
+    (["plam"], "No such command 'plam'"),
+    (["explain"], "PROBLEM"),
+    (["plan"], "PROBLEM"),
+    (["plan", "maze", *PROMISE], "'maze'"),
+    (["plan", "chain:n=zero", "--discount", "0.2", "--temperature", "1", *PROMISE], "'zero'"),
+    (["explain", *CHAIN, "--epsilonn", "1"], "--epsilon"),
+    (["explain", *CHAIN[:1], "--temperature", "1", *PROMISE], "--discount"),
+    (["explain", *CHAIN[:3], *PROMISE], "--temperature"),
+    (["explain", "chain", "--discount", "1.5", "--temperature", "1", *PROMISE], "1.5"),
+    (["explain", "chain", "--discount", "much", "--temperature", "1", *PROMISE], "'much'"),
+    (["explain", "chain", "--discount", "0.2", "--temperature", "cold", *PROMISE], "'cold'"),
+    (["explain", "chain", "--discount", "0.2", "--temperature", "-1", *PROMISE], "-1"),
+    (["explain", *CHAIN, "--operator", "soft", *PROMISE], "'soft'"),
+    (["explain", *CHAIN, "--delta", "0.1"], "--epsilon"),
+    (["explain", *CHAIN, "--epsilon", "0", "--delta", "0.1"], "above 0"),
+    (["explain", *CHAIN, "--epsilon", "5%%", "--delta", "0.1"], "'5%%'"),
+    (["explain", *CHAIN, "--epsilon", "5%"], "--delta"),
+    (["explain", *CHAIN, "--epsilon", "5%", "--delta", "1"], "between 0 and 1"),
+    (["explain", *CHAIN, *PROMISE, "--method", "magic"], "'magic'"),
+    (["explain", *CHAIN, *PROMISE, "--target", "all"], "'all'"),
+    (["explain", *CHAIN, *PROMISE, "--budget", "lots"], "'lots'"),
+    (["explain", *CHAIN, *PROMISE, "--budget", "0"], "at least 1"),
+    (["explain", *CHAIN, *PROMISE, "--budget", "5"], "What can be paid"),
+    (["explain", *CHAIN, *PROMISE, "--delta-prime", "0.1"], "--delta-prime"),
+    (["plan", *CHAIN, *PROMISE, *SHARP, "--state", "[1"], "'[1'"),
+    (["plan", *CHAIN, *PROMISE, *SHARP, "--state", "99"], "99"),
+    (["plan", *CHAIN, *PROMISE, *SHARP, "--state", "[1, 2]"], "(1, 2)"),
+    (["plan", *CHAIN, *PROMISE, *SHARP, "--seed", "-1"], "-1"),
+    (["plan", *CHAIN, *PROMISE, *SHARP, "--seed", "x"], "'x'"),
+    (["plan", *CHAIN, *PROMISE, "--method", "smoothcruiser", "--executor", "gpu"], "'gpu'"),
+    (["plan", *CHAIN, *PROMISE, *SHARP, "--workers", "0"], "at least 1"),
+    (["plan", *CHAIN, *PROMISE, *SHARP, "--shards", "0"], "at least 1"),
+    (["plan", *CHAIN, *PROMISE, *SHARP, "--seconds", "-1"], "above 0"),
+    (["plan", *CHAIN, *PROMISE, *SHARP, "--budget", "1"], "What can be paid"),
+    (["plan", *CHAIN, *PROMISE, *SHARP, "--scheduler", "nowhere"], "--scheduler"),
+    (["plan", *CHAIN, *PROMISE, *SHARP, "--store", "."], "--store"),
+    (["plan", "--resume", "1"], "--store"),
+    (["plan", "--resume", "one", "--store", "x.db"], "'one'"),
+    (["plan", "--resume", "1", "--store", "nowhere.db"], "nowhere.db"),
+    (["runs"], "--store"),
+    (["runs", "--store", "nowhere.db"], "nowhere.db"),
+    (["exact", *CHAIN, "--state", "5"], "from 0 to 4"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "fragment"), BAD)
+def test_an_error_is_one_sentence_on_stderr_and_exit_code_2(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], fragment: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run(*arguments)
+    assert done.code == 2
+    assert done.out == "" or "--scheduler" in arguments  # found out when workers start, after the price was announced
+    assert done.err.startswith("Error: ")
+    assert fragment in done.err
+    assert "Traceback" not in done.err
+    offers = done.err.rstrip("\n").split("\n")[1:]
+    assert all(offer.startswith("  - ") for offer in offers)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("attribute", "fragment"), [("broken", "no licence"), ("number", "int"), ("nothing", "'nothing'")])
+def test_what_goes_wrong_in_a_users_module_is_told_without_a_traceback(run: Any, own: str, attribute: str, fragment: str) -> None:
+    done = run("plan", f"{own}:{attribute}", *PROMISE)
+    assert done.code == 2
+    assert fragment in done.err
+    assert "Traceback" not in done.err
+
+
+def test_help_without_a_command(run: Any) -> None:
+    done = run()
+    assert done.code == 2
+    assert "Commands" in done.out + done.err
