@@ -54,7 +54,7 @@ import sys
 sys.path.insert(0, {here!r})
 import smoothcruiser as sc
 from survival import fixed_schedule, problem
-if {run!r} is None:
+if not {run!r}:
     sc.run(problem(), fixed_schedule({calls!r}), seed=5, shards={shards!r}, store={store!r}, workers=1)
 else:
     sc.resume({run!r}, {store!r}, workers=1)

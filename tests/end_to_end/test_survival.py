@@ -22,7 +22,7 @@ import sys, time
 import smoothcruiser as sc
 problem = sc.make({problem!r}, discount=0.5, temperature=1.0)
 options = dict(progress=lambda p: time.sleep(0.03))  # slow enough to be killed in the middle
-if {run!r} is None:
+if not {run!r}:
     schedule = sc.explain(problem, epsilon="8%", delta=0.1)
     sc.run(problem, schedule, seed=11, shards=40, store={store!r}, **options)
 else:
