@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -69,29 +70,33 @@ class Solution:
     states: tuple[Any, ...] | None = None  # what row i stands for, where the states were explored from ``outcomes``
     note: str = ""  # why residual_bound is larger than the default aim, if it is
 
+    @cached_property
+    def _rows(self) -> dict[Any, int]:
+        return {} if self.states is None else {state: i for i, state in enumerate(self.states)}
+
     def index(self, state: Any) -> int:
         """The row of ``state`` in the arrays."""
         if self.states is None:
-            if not 0 <= int(state) < len(self.values):
+            whole = isinstance(state, int | np.integer) and not isinstance(state, bool)
+            if not whole or not 0 <= state < len(self.values):
                 raise InvalidInput(f"state must be a whole number from 0 to {len(self.values) - 1}, got {state!r}.")
             return int(state)
-        try:
-            return self.states.index(state)
-        except ValueError:
-            raise InvalidInput(f"State {state!r} cannot be reached from the initial state, so it has no value here.") from None
+        if state not in self._rows:
+            raise InvalidInput(f"State {state!r} cannot be reached from the initial state, so it has no value here.")
+        return self._rows[state]
 
 
 def solve(problem: Problem, *, tolerance: float | None = None, method: str = "auto", max_sweeps: int | None = None) -> Solution:
     """The Solution of a problem with ``tables``, or with ``outcomes`` and hashable states (those reachable from ``initial_state``).
 
     ``tolerance`` bounds max |values - V*|: it is met, or the call raises InvalidInput (rounding forbids it) or Unpayable (``max_sweeps``
-    ended first). ``max_sweeps`` counts passes over the transitions; None allows what value iteration may need. With a horizon the
+    ended first). ``max_sweeps`` counts passes over the transitions; None sets no limit: every step shrinks the bound. With a horizon the
     method is backward induction and ``discount`` may be 1.
     """
     _check(tolerance, method, max_sweeps)
+    begin = time.perf_counter()
     tables, states = known_model(problem)
     model, kernels, compile_seconds = prepare(problem, tables)
-    begin = time.perf_counter()
     search = _Search(model, kernels, problem.operator, max_sweeps, finite=problem.horizon is not None)
     if problem.horizon is not None:
         found = _backward_induction(search, problem.horizon, tolerance)
@@ -106,7 +111,7 @@ def solve(problem: Problem, *, tolerance: float | None = None, method: str = "au
         residual_bound=found.bound,
         method=found.method,
         sweeps=search.sweeps,
-        seconds=time.perf_counter() - begin,
+        seconds=time.perf_counter() - begin - compile_seconds,
         compile_seconds=compile_seconds,
         stages=found.stages,
         states=states,
