@@ -31,7 +31,7 @@ class Effort:
 
 
 QUICK = Effort(
-    points=9, sharp_every=4, check_runs=2_000, full_runs=50, temperatures=3, scheme_runs=20, factors=(3.0,), quick=True
+    points=5, sharp_every=4, check_runs=2_000, full_runs=50, temperatures=2, scheme_runs=20, factors=(3.0,), quick=True
 )  # fmt: skip
 
 
@@ -91,12 +91,10 @@ def _run(what: str, effort: Effort, seed: int, progress: Any) -> Any:
     if what == "all":
         cases = list(full.quick_cases() if effort.quick else full.cases())
         found["full"] = tuple(full.full_table(iter(cases), effort.full_runs, bar("Table 1, the full algorithm", len(cases))))
-        studies = len(relaxing.studies())
-        found["relaxation"] = tuple(
-            relaxing.moving_temperature(effort.temperatures, bar("Regularization as a relaxation", studies * effort.temperatures))
-        )
-        promises = studies * len(effort.factors)
-        found["scheme"] = tuple(relaxing.scheme(effort.scheme_runs, effort.factors, bar("The adaptive scheme", promises)))
+        among = relaxing.studies()[: 1 if effort.quick else None]
+        moves, promises = len(among) * effort.temperatures, len(among) * len(effort.factors)
+        found["relaxation"] = tuple(relaxing.moving_temperature(effort.temperatures, bar("Regularization as a relaxation", moves), among))
+        found["scheme"] = tuple(relaxing.scheme(effort.scheme_runs, effort.factors, bar("The adaptive scheme", promises), among))
         found["printed"] = tuple(relaxing.printed_scheme())
     return Results(**found, facts=_facts(what, effort, seed, time.perf_counter() - begin))
 

@@ -63,7 +63,7 @@ def _figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tup
 
 def figure_1(rows: Sequence[Figure1Row]) -> Any:
     """Calls against 1/epsilon."""
-    figure, axes = _figure(9.0, 5.2)
+    figure, axes = _figure(9.0, 5.6)
     axis = axes[0][0]
     for column, label, colour, dash in CURVES:
         _curve(axis, [1.0 / r.epsilon for r in rows], [getattr(r, column) for r in rows], label, colour, dash)
@@ -71,21 +71,21 @@ def figure_1(rows: Sequence[Figure1Row]) -> Any:
     axis.axvline(1.0 / bar, color=RED, linestyle=":", linewidth=1.2, label="ε = κ")
     axis.set_ylim(0.0, HIGHEST)
     _finish(axis, "inverse accuracy 1/ε", "oracle calls", f"γ = {GAMMA}, K = {K}, λ = {FIGURE_1_TEMPERATURE}, δ′ = 0.1")
-    axis.legend(fontsize=8, loc="upper left", ncols=2, framealpha=0.9)
+    figure.legend(fontsize=8, loc="outside lower center", ncols=3)
     return figure
 
 
 def figure_2(rows: Sequence[Figure2Row]) -> Any:
     """Calls against lambda at 1% relative error, and their ratio to sparse sampling."""
-    figure, axes = _figure(11.0, 4.8, 1, 2)
+    figure, axes = _figure(11.0, 5.4, 1, 2)
     left, right = axes[0]
     x = [r.temperature for r in rows]
     for column, label, colour, dash in CURVES:
         _curve(left, x, [getattr(r, column) for r in rows], label, colour, dash)
     _curve(left, x, [r.sharp_span for r in rows], "sharp schedule at 1% of the span 1/(1−γ)", RED, (0, (1, 1)))
     _finish(left, "regularization λ", "oracle calls", "calls for 1% relative error (ε = 1% of V_max)")
-    left.set_ylim(0.0, 62.0)
-    left.legend(fontsize=7.5, loc="upper right", ncols=1, framealpha=0.9)
+    left.set_ylim(0.0, 42.0)
+    figure.legend(*left.get_legend_handles_labels(), fontsize=8, loc="outside lower center", ncols=3)
     for column, base, label, colour, dash in (
         ("lemma_1", "sparse", "Lemma 1, as published", ORANGE, "-"),
         ("simulated", "sparse", "simulated, as published", BLUE, "-."),

@@ -90,10 +90,10 @@ def studies() -> tuple[Study, ...]:
     )
 
 
-def moving_temperature(points: int = 25, tick: Tick = lambda: None) -> list[RelaxationRow]:
+def moving_temperature(points: int = 25, tick: Tick = lambda: None, among: tuple[Study, ...] | None = None) -> list[RelaxationRow]:
     """V_lambda, the policy and the prices as lambda falls from 10 to 0.01, for each study."""
     rows = []
-    for study in studies():
+    for study in studies() if among is None else among:
         plain = solve(study.problem)
         for temperature in (float(x) for x in np.logspace(1, -2, points)):
             rows.append(_row(study, float(plain.values[study.state]), temperature))
@@ -123,10 +123,12 @@ def _price(count: Callable[[], int]) -> float:
         return math.nan
 
 
-def scheme(runs: int = 200, factors: tuple[float, ...] = (2.0, 1.0), tick: Tick = lambda: None) -> list[SchemeRow]:
+def scheme(
+    runs: int = 200, factors: tuple[float, ...] = (2.0, 1.0), tick: Tick = lambda: None, among: tuple[Study, ...] | None = None
+) -> list[SchemeRow]:
     """The adaptive scheme on each study, at its epsilon times each factor, run against the exact V_0."""
     rows = []
-    for study in studies():
+    for study in studies() if among is None else among:
         exact = float(solve(study.problem).values[study.state])
         for factor in factors:
             epsilon = factor * study.share / (1.0 - study.problem.discount)
