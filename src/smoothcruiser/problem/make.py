@@ -1,7 +1,8 @@
 """``make``: a problem from a line of text, for the command line and for runs that have to be rebuilt elsewhere.
 
-``chain:n=5`` is a zoo problem with parameters; ``package.module:attribute`` is the user's own: a Problem, or a function that
-returns one and may take ``discount``, ``temperature`` and ``operator``.
+``chain:n=5`` is a zoo problem with parameters; ``gym:…`` and ``openspiel:…`` are simulators of other libraries;
+``package.module:attribute`` is the user's own: a Problem, or a function that returns one and may take ``discount``, ``temperature``
+and ``operator``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from smoothcruiser.problem.operators import Operator, make_operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import ZOO, build
 
+ADAPTERS = {"gym": ("gymnasium", "FrozenLake-v1,map_name=8x8"), "openspiel": ("openspiel", "tic_tac_toe")}  # prefix: module, example
+
 
 def make(text: str, *, discount: float | None = None, temperature: float | None = None, operator: str | Operator | None = None) -> Problem:
     """The problem that ``text`` names."""
@@ -29,9 +32,24 @@ def make(text: str, *, discount: float | None = None, temperature: float | None 
             raise InvalidInput(f"{name} needs a discount in [0, 1); give --discount (discount=).")
         chosen = operator if isinstance(operator, Operator) else make_operator(operator or "entropy", temperature)
         return build(name, _parameters(rest), discount=discount, operator=chosen, spec=spec)
+    if name in ADAPTERS:
+        return _adapted(name, rest, discount, temperature, operator, spec)
     if rest:
         return _imported(name, rest, discount, temperature, operator, spec)
     raise InvalidInput(f"Unknown problem {text!r}; choose one of {', '.join(ZOO)}, or name your own as module:attribute.")
+
+
+def _adapted(
+    name: str, rest: str, discount: float | None, temperature: float | None, operator: str | Operator | None, spec: dict[str, Any]
+) -> Problem:
+    """A simulator of another library: its adapter is found by name, since this layer knows nothing of those above it."""
+    what, _, parameters = rest.partition(",")
+    if not what or discount is None:
+        raise InvalidInput(f"{name}: needs the name of a simulator and a discount, as in make('{name}:{ADAPTERS[name][1]}', discount=0.9).")
+    chosen = operator if isinstance(operator, Operator) else make_operator(operator or "entropy", temperature)
+    adapter = importlib.import_module(f"smoothcruiser.adapters.{ADAPTERS[name][0]}")
+    made: Problem = adapter.named(what, _parameters(parameters), discount=discount, operator=chosen, spec=spec)
+    return made
 
 
 def _operator_name(operator: str | Operator | None) -> str | None:
