@@ -180,11 +180,12 @@ class _Head:
         self.subject = (problem, state)
 
     def announce(self, schedule: Any) -> None:
-        self.show()
         if self.out is not None:
             from smoothcruiser.report.console import fields, promise_fields, put
 
-            put(self.out, fields(promise_fields(schedule)))
+            with self.bar.hidden():
+                self.show()
+                put(self.out, fields(promise_fields(schedule)))
         self.bar.announce(schedule)
 
     def show(self) -> None:

@@ -6,6 +6,8 @@ that is stopped can still say what is known. Scheduled runs have a price to fill
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -14,7 +16,6 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from smoothcruiser.report.price import duration, rate
 from smoothcruiser.schedule.schedule import Schedule
-from smoothcruiser.schedule.text import compact
 
 
 class Bar:
@@ -23,8 +24,10 @@ class Bar:
     def __init__(self, out: Console) -> None:
         self.last: Any = None  # the latest report
         self.shown = out.is_terminal
+        columns = (SpinnerColumn(), BarColumn(24), TextColumn("{task.description}"))
+        # Standard output must not be redirected: it may be a file while this bar is on a terminal.
         self._progress = Progress(
-            SpinnerColumn(), BarColumn(24), TextColumn("{task.description}"), console=out, transient=True, disable=not self.shown
+            *columns, console=out, transient=True, disable=not self.shown, redirect_stdout=False, redirect_stderr=False
         )
         self._task = self._progress.add_task("planning", total=None)
 
@@ -34,6 +37,13 @@ class Bar:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._progress.stop()
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """The bar out of the way, so that lines can be printed where it was."""
+        self._progress.stop()
+        yield
+        self._progress.start()
 
     def announce(self, schedule: Schedule) -> None:
         """The run is about to compile and start."""
@@ -51,7 +61,15 @@ def describe(news: Any) -> str:
     """What a report says, in one short line."""
     calls = getattr(news, "calls", None)
     if calls is None:  # certified search: no price, but an interval at any time
-        return f"{compact(news.num_calls)} calls, {compact(news.num_states)} states, half-width {news.half_width:.3g}"
+        return f"{amount(news.num_calls)} calls, {amount(news.num_states)} states, half-width {news.half_width:.3g}"
     speed = calls / news.seconds if news.seconds > 0.0 else 0.0
     left = f", {duration((news.price - calls) / speed)} left" if speed > 0.0 else ""
-    return f"{compact(calls)} of at most {compact(news.price)} calls, {rate(speed)}{left}"
+    return f"{amount(calls)} of {amount(news.price)} calls, {rate(speed)}{left}"
+
+
+def amount(count: int) -> str:
+    """A count in the units of a speed: '950', '58.2 k', '133 M'."""
+    for unit, size in (("M", 10**6), ("k", 10**3)):
+        if count >= 10 * size:
+            return f"{count / size:.3g} {unit}" if count < 1000 * size or unit == "k" else f"{count / size:,.0f} {unit}"
+    return f"{count:,}"

@@ -1,0 +1,106 @@
+"""Law: what the documentation shows is what happens: Python runs, commands exist, prices are today's, links lead somewhere."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import smoothcruiser
+from smoothcruiser.cli import app
+from smoothcruiser.schedule.text import short
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+PAGES = ["README.md", "CHANGELOG.md", "DEVELOPING.md", "docs/index.md"]
+
+
+def invoked(line: str) -> Any:
+    return CliRunner().invoke(app, shlex.split(line), catch_exceptions=False, standalone_mode=False)
+
+
+def test_the_package_docstring_is_true() -> None:
+    assert doctest.testmod(smoothcruiser).failed == 0
+
+
+def test_the_python_example_runs_as_printed() -> None:
+    """The block is short (its promise too), and keeps the interval it prints."""
+    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len([line for line in block.splitlines() if line.strip()]) <= 18  # fifteen lines and three imports
+    printed: list[tuple[Any, ...]] = []
+    exec(compile(block, "README.md", "exec"), {"print": lambda *words: printed.append(words), "__name__": "readme"})
+    ((value, (low, high), action, num_calls),) = printed
+    assert low <= value <= high <= value + 0.0715
+    assert action == 2
+    assert 0 < num_calls <= 15_000_000
+
+
+def test_the_shown_run_is_the_command_of_make_run_at_its_printed_price() -> None:
+    command = re.search(r"^\$ smoothcruiser (plan .*)$", README, re.MULTILINE)
+    assert command is not None
+    words = shlex.split(command.group(1))
+    made = " ".join((ROOT / "Makefile").read_text().replace("\\\n", " ").split())
+    assert f"smoothcruiser {' '.join(words)}" in made
+    options = " ".join(word for word in words[1:] if word != "--compare-exact").replace("--state 23", "")
+    price = json.loads(invoked(f"explain {options} --json").stdout)["num_calls"]
+    assert f"at most {price:,} oracle calls" in README, "make run prints another price: paste its new output"
+
+
+ROWS = re.findall(r"^\| `([a-z-]+:[^`]*)` \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", README, re.MULTILINE)
+
+
+def test_there_is_a_price_table() -> None:
+    assert len(ROWS) >= 4
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_prices_are_those_that_explain_prints(row: tuple[str, str, str, str]) -> None:
+    """Ours may have become up to 20% cheaper since the table was pasted, never dearer; the paper's does not change."""
+    data = json.loads(invoked(f"explain {row[0]} --epsilon 5% --delta 0.1 --json").stdout)
+    rivals = {rival["name"]: rival for rival in data["rivals"]}
+    for shown, calls in (
+        (row[1], data["num_calls"]),
+        (row[2], rivals["sparse sampling, same sharp analysis"]["num_calls"]),
+    ):
+        assert 0.8 * _number(shown) <= calls <= 1.005 * _number(shown), f"explain now prints {short(calls)}"
+    paper = rivals["SmoothCruiser, paper's constants"]
+    if paper["num_calls"] is None:
+        assert row[3] == f"10^{paper['log10_num_calls']:,.0f}"
+    else:
+        assert row[3] == short(paper["num_calls"])
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files(page: str) -> None:
+    text = (ROOT / page).read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
+
+
+def test_commands_and_options_that_are_named_exist() -> None:
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        for command in re.findall(r"`smoothcruiser ([a-z]+)", text):
+            assert command in app.list_commands(None), f"{page} names smoothcruiser {command}"  # type: ignore[arg-type]
+        targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        for target in re.findall(r"`make ([a-z]+)", text):
+            assert target in targets, f"{page} names make {target}"
+
+
+def test_the_example_is_the_readmes_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT / "examples")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    shown = invoked("explain own_simulator:problem --epsilon 5% --delta 0.1 --json")
+    assert json.loads(shown.stdout)["num_calls"] <= 15_000_000
+    plain = invoked("plan own_simulator:plain --epsilon 20% --delta 0.1 --json")
+    assert json.loads(plain.stdout)["action"] in (0, 1, 2)
