@@ -43,6 +43,7 @@ except ImportError as error:  # pragma: no cover - the extra is installed where 
 TRANSPARENT = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "RecordEpisodeStatistics")  # they change neither step nor reward
 TRIED_STEPS = 20  # steps on which setting the state is compared with copies
 HARMLESS = ("s", "state", "lastaction", "last_u", "steps_beyond_terminated", "_np_random_seed")  # attributes that no later step depends on
+SHARED = ("P", "desc", "spec", "action_space", "observation_space", "initial_state_distrib")  # Taxi's tables alone take 40 ms to copy
 CLOSE = 1e-5  # some environments keep their first state in float32 and all later ones in float64
 _PENDULUM = math.pi**2 + 0.1 * 8.0**2 + 0.001 * 2.0**2  # its cost: angle² + 0.1 speed² + 0.001 torque², at their limits
 KNOWN_RANGES = {
@@ -140,13 +141,18 @@ class EnvOracle:
     def copy(self, env: Any) -> Any:
         """A deep copy that draws from the planner's stream."""
         try:
-            twin = deepcopy(env, {id(self.generator): self.generator})
+            twin = deepcopy(env, self.kept(env))
         except Exception as error:
             raise InvalidInput(
                 f"The environment cannot be copied ({type(error).__name__}: {error}); make it without render_mode, or give it __deepcopy__."
             ) from error
         twin.unwrapped.np_random = self.generator
         return twin
+
+    def kept(self, env: Any) -> dict[int, Any]:
+        """What a copy shares with its original: the planner's generator, and tables and spaces that no step changes."""
+        parts = [getattr(env.unwrapped, name, None) for name in SHARED]
+        return {id(part): part for part in (self.generator, *parts) if part is not None}
 
     def reset(self, rng: Any) -> Any:
         """An initial state, drawn from ``rng``."""
@@ -256,7 +262,7 @@ class SnapshotOracle(EnvOracle):
 
     def restored(self, state: Any) -> Any:
         """A fresh copy: the snapshot itself is asked again and again."""
-        return deepcopy(state.env, {id(self.generator): self.generator})
+        return deepcopy(state.env, self.kept(state.env))
 
     def read(self, env: Any) -> Snapshot:
         """A snapshot. What the oracle made itself is taken as it is, a foreign environment is copied."""

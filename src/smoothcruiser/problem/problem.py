@@ -118,7 +118,8 @@ class Problem:
         if self.tables is not None:
             self.tables.check_state(state)
             return int(state)
-        return state
+        parse = getattr(self.oracle, "parse", None)  # an adapter reads its states from plain data, such as a list of moves
+        return state if parse is None else parse(state)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
