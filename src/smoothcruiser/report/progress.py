@@ -69,7 +69,8 @@ def describe(news: Any) -> str:
 
 def amount(count: int) -> str:
     """A count in the units of a speed: '950', '58.2 k', '133 M'."""
-    for unit, size in (("M", 10**6), ("k", 10**3)):
-        if count >= 10 * size:
-            return f"{count / size:.3g} {unit}" if count < 1000 * size or unit == "k" else f"{count / size:,.0f} {unit}"
+    for unit, size, least in (("M", 10**6, 10**6), ("k", 10**3, 10**4)):
+        if count >= least:
+            value = count / size
+            return f"{value:,.0f} {unit}" if value >= 99.95 else f"{value:.3g} {unit}"
     return f"{count:,}"
