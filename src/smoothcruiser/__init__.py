@@ -6,7 +6,7 @@
 True
 """
 
-from smoothcruiser.api import calibrate, explain, plan, solve
+from smoothcruiser.api import calibrate, evaluate, explain, plan, solve
 from smoothcruiser.errors import BrokenPromise, InvalidInput, MissingExtra, OracleError, SmoothcruiserError, Unpayable
 from smoothcruiser.estimate import Certificate, Estimate
 from smoothcruiser.problem.make import make
@@ -15,12 +15,19 @@ from smoothcruiser.problem.problem import MDP, Game, Problem
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.running import resume, run
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
+from smoothcruiser.search.methods import BTS, DENTS, MENTS, RENTS, TENTS, UCT
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BTS",
+    "DENTS",
     "KL",
     "MDP",
+    "MENTS",
+    "RENTS",
+    "TENTS",
+    "UCT",
     "BrokenPromise",
     "Certificate",
     "CustomOperator",
@@ -42,6 +49,7 @@ __all__ = [
     "SquareRoot",
     "Unpayable",
     "calibrate",
+    "evaluate",
     "explain",
     "make",
     "plan",

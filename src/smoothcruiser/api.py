@@ -20,10 +20,11 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.running import run
 from smoothcruiser.schedule.schedule import Schedule, Target
 from smoothcruiser.schedule.text import short
+from smoothcruiser.search.methods import TREE_SEARCHES, Search, tree_search
 
 DEFAULT_BUDGET = 10**9  # calls; minutes at the speed of the compiled engine
 SCHEDULED = ("smoothcruiser", "paper", "sparse-sampling")
-METHODS = ("auto", *SCHEDULED, "certified", "exact")
+METHODS = ("auto", *SCHEDULED, "certified", "exact", *TREE_SEARCHES)
 
 
 def explain(
@@ -52,7 +53,7 @@ def plan(
     *,
     epsilon: float | str | None = None,
     delta: float | None = None,
-    method: str = "auto",
+    method: str | Search = "auto",
     target: Target = "q_values",
     seed: int = 0,
     executor: str | None = None,
@@ -65,6 +66,8 @@ def plan(
     scheduler: str | None = None,
     store: str | Path | None = None,
     announce: Callable[[Schedule], object] | None = None,
+    simulations: int | None = None,
+    certify: bool = False,
 ) -> Estimate:
     """The value of ``state`` and of its actions, within ``epsilon`` with probability 1 - ``delta``.
 
@@ -83,7 +86,16 @@ def plan(
     if problem.is_terminal(state):
         from smoothcruiser.execute.answer import terminal_answer
 
-        return terminal_answer(problem, state, method)
+        return terminal_answer(problem, state, method.name if isinstance(method, Search) else method)
+    if isinstance(method, Search) or method in TREE_SEARCHES:
+        from smoothcruiser.search.tree_plan import plan_tree
+
+        return plan_tree(
+            problem, state, tree_search(method), seed=seed, executor=executor, budget=None if budget is None else paid, seconds=seconds,
+            simulations=simulations, certify=certify, delta=None if delta is None else check_delta(delta), progress=progress,
+        )  # fmt: skip
+    if certify or simulations is not None:
+        raise InvalidInput("certify= and simulations= belong to tree searches; other methods carry a certificate, and count calls.")
     chosen, why = _choose(problem, method, state, epsilon, delta, target, paid)
     if chosen == "exact":
         return _exact(problem, state, why)
@@ -106,6 +118,28 @@ def solve(problem: Problem, **options: Any) -> Any:
 
     _check_problem(problem)
     return solve_exactly(problem, **options)
+
+
+def evaluate(
+    problem: Problem,
+    policy: Any,
+    state: Any = None,
+    *,
+    epsilon: float | str | None = None,
+    delta: float | None = None,
+    budget: int | None = None,
+    seed: int = 0,
+    executor: str | None = None,
+) -> Estimate:
+    """The certified value of a given policy by fresh rollouts; for an MDP its lower end is a lower bound on V(state).
+
+    ``policy`` is a function state -> probabilities, an array (S, A), a Solution, a search Tree or an Estimate.
+    """
+    from smoothcruiser.search.evaluate import evaluate as evaluate_policy
+
+    _check_problem(problem)
+    width = None if epsilon is None else parse_epsilon(epsilon, problem.facts)
+    return evaluate_policy(problem, policy, state, epsilon=width, delta=delta, budget=budget, seed=seed, executor=executor)
 
 
 def calibrate(problem: Problem, state: Any = None, *, executor: str | None = None) -> float:
@@ -141,8 +175,8 @@ def _choose(
     return "smoothcruiser", ()
 
 
-def _check_method(method: str) -> None:
-    if method not in METHODS:
+def _check_method(method: str | Search) -> None:
+    if not isinstance(method, Search) and method not in METHODS:
         raise InvalidInput(f"Unknown method {method!r}; choose one of {', '.join(METHODS)}.")
 
 

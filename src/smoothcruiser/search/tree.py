@@ -235,7 +235,8 @@ class Tree:
         """What the tree says about its root, without a promise."""
         if self.simulations == 0:
             raise InvalidInput(
-                f"Not one simulation was finished: one may take {self.setting.limit:,} oracle calls; raise budget (--budget), or give depth=."
+                f"Not one simulation was finished: one may take {self.setting.limit:,} oracle calls; raise the budget (--budget), "
+                "or give depth=."
             )
         root = self.node(0)
         q = dict(zip(root.actions, self.q_values(0), strict=True))

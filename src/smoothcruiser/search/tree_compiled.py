@@ -14,6 +14,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.execute.compiled import _first_line, _oracle_parts
+from smoothcruiser.execute.kernel import allocate, load
 from smoothcruiser.execute.streams import Stream
 from smoothcruiser.problem.jit import compiled
 from smoothcruiser.problem.problem import Game, Problem
@@ -22,7 +23,8 @@ from smoothcruiser.search.methods import Rule
 from smoothcruiser.search.tree_node import Node
 
 FIRST_ROOM = 1024  # nodes; doubled as needed
-CHUNK = 4096  # simulations between two looks at the clock
+
+NOTHING = "State {!r} has no legal action; a state where nothing can be done is terminal: say so with terminal=."
 
 _machines: dict[Any, Any] = {}
 
@@ -31,6 +33,7 @@ class Machine:
     """The compiled functions for one kind of problem."""
 
     def __init__(self, parts: dict[str, Any]) -> None:
+        self.parts = parts
         self.grow = compiled(kernel.grow, nogil=True, **parts)
         names = {name: {key: parts[key] for key in used if key in parts} for name, used in _USED.items()}
         self.add_node = compiled(kernel.add_node, **names["add_node"])
@@ -38,8 +41,8 @@ class Machine:
         self.rehash = compiled(kernel.rehash, **names["rehash"])
         self.compact = compiled(kernel.compact, **names["rehash"])
         self.find_child = compiled(kernel.find_child, **names["rehash"])
-        self.allocate = parts.get("ALLOCATE") or compiled(kernel.allocate)
-        self.load = parts.get("LOAD") or compiled(kernel.load)
+        self.allocate = parts.get("ALLOCATE") or compiled(allocate)
+        self.load = parts.get("LOAD") or compiled(load)
 
 
 _USED = {
@@ -189,23 +192,11 @@ class CompiledTree:
                 continue
             if status in (kernel.DONE, kernel.CUT):
                 return status == kernel.DONE
-            self._complain(status)
+            complain(self.setting, status, self.machine.load(self.scratch, 1), int(self.meta[kernel.FAULT]), float(self.fault[0]))
 
-    def _complain(self, status: int) -> None:
-        state, action = self.machine.load(self.scratch, 1), int(self.meta[kernel.FAULT])
-        if status == kernel.NO_ACTION:
-            raise InvalidInput(
-                f"State {state!r} has no legal action; a state where nothing can be done is terminal: say so with terminal=."
-            )
-        if status == kernel.BAD_REWARD:
-            raise OracleError(
-                f"The oracle returned reward {float(self.fault[0])!r} at state {state!r}, action {action}, outside reward_range "
-                f"({self.setting.low:g}, {self.setting.high:g}); declare the range that holds every reward, or mend the simulator."
-            )
-        raise OracleError(
-            f"The oracle ended the episode at state {state!r}, action {action}, but the problem declares no terminal states; "
-            "pass terminal=True (or a function), since it changes the bounds on the value."
-        )
+    def root_state_now(self) -> Any:
+        """The root's state in the machine's form."""
+        return self.machine.load(self.states, 0)
 
     # --- reading -------------------------------------------------------------------------------------------------------------
 
@@ -248,3 +239,18 @@ class CompiledTree:
         self.machine.compact(self.nodes, self.states, self.meta, child)
         self.meta[kernel.DEEPEST] = 0
         self.setting = self.setting._replace(limit=limit)
+
+
+def complain(setting: kernel.Setting, status: int, state: Any, action: int, reward: float) -> None:
+    """Raise what a kernel could only report by a number."""
+    if status == kernel.NO_ACTION:
+        raise InvalidInput(NOTHING.format(state))
+    if status == kernel.BAD_REWARD:
+        raise OracleError(
+            f"The oracle returned reward {reward!r} at state {state!r}, action {action}, outside reward_range "
+            f"({setting.low:g}, {setting.high:g}); declare the range that holds every reward, or mend the simulator."
+        )
+    raise OracleError(
+        f"The oracle ended the episode at state {state!r}, action {action}, but the problem declares no terminal states; "
+        "pass terminal=True (or a function), since it changes the bounds on the value."
+    )

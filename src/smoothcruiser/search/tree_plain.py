@@ -109,9 +109,7 @@ class PlainTree:
             self.nodes = [self.root]  # the path so far
             self.policies: list[list[float]] = []
             self.added = 0
-        elif depth == self.setting.limit:
-            return True
-        elif self._enter(state, depth):
+        elif depth == self.setting.limit or self._enter(state, depth):
             return True
         if self.calls >= self.most_calls:
             raise _Cut

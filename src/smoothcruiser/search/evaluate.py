@@ -1,0 +1,297 @@
+"""The certified value of a given policy by fresh rollouts: for an MDP, a lower bound on V that any planner's policy can have.
+
+X = sum over t < H of gamma^t (r_t - sign Omega(pi(.|s_t))) + gamma^H c has mean V_pi up to a cut of gamma^H (hi - lo)/2, where [lo, hi]
+bounds the value of every policy and c is its middle; with a horizon nothing is cut. The mean of n rollouts is within
+sqrt(2 s^2 l/n) + R l/(3n) of E X, with s bounded from the sample (Maurer and Pontil 2009), at all looks n_1 < ... < n_J at once with
+l = log(3 J/delta) (``theory.stopping``). The looks are fixed before the first draw and only finished looks count, so neither the stop
+nor a budget that ends in the middle of a rollout can bias the answer. For an MDP V_pi <= V: the lower end is a lower bound on V, at
+any discount and for any state space, where no two-sided promise may be payable.
+
+legend   symbol      name
+  pi                 ``policy``: state -> probabilities, an array (S, A), a Solution, a Tree, or an Estimate
+  H, R               ``limit``, ``spread``
+  n_j                ``looks``
+
+A Tree's policy depends on the path that led to a state, which V_pi <= V does not mind. What this file leaves out: upper bounds on V.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.estimate import Certificate, Estimate, Interval
+from smoothcruiser.execute.answer import assumptions, terminal_answer
+from smoothcruiser.problem.operators import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT, Operator
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.search.evaluate_rollouts import CompiledRollouts, PlainRollouts, follow
+from smoothcruiser.search.tree import REACH, Tree
+from smoothcruiser.search.tree_kernel import Setting
+from smoothcruiser.theory.stopping import look_level, radius_at_look, sample_variance
+
+DEFAULT_CALLS = 1_000_000  # where neither epsilon nor budget is given: a second compiled, some seconds in Python
+DEFAULT_DELTA = 0.05
+FIRST_LOOK = 16  # below that the range term alone exceeds the range
+RATIO = 1.3  # between looks: at most 30% more draws than needed, see theory.stopping.choose_looks
+CUT_SHARE = 0.1  # of epsilon that the cut at H may take: H grows by log(1/share)/log(1/gamma) only
+
+
+class Rollouts(Protocol):
+    """Draws of X."""
+
+    name: str
+    compile_seconds: float
+
+    @property
+    def calls(self) -> int:
+        """Oracle calls made."""
+
+    def run(self, count: int, most_calls: int, center: float) -> tuple[int, float, float]:
+        """(rollouts made, sum of X - center, sum of its squares); fewer than ``count`` where the calls were used up."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What any policy can earn: the range of V_pi, of one truncated rollout, and the error of the cut."""
+
+    low: float
+    high: float
+    spread: float
+    middle: float
+    cut: float
+
+
+def evaluate(
+    problem: Problem,
+    policy: Any,
+    state: Any = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    budget: int | None = None,
+    seed: int = 0,
+    executor: str | None = None,
+) -> Estimate:
+    """The regularized value of ``policy`` with its interval; for an MDP the lower end bounds V(state) from below.
+
+    Stops at the half-width ``epsilon`` if it is given and the budget allows it, else when ``budget`` oracle calls are used up. The
+    interval holds with probability 1 - ``delta`` (0.05 if not given) either way. Draws are fresh: they share nothing with a search
+    that made the policy under another stream.
+    """
+    _check(problem, epsilon, delta, budget, seed)
+    state = problem.start(state)
+    if problem.is_terminal(state):
+        return replace(terminal_answer(problem, state, "evaluate"), seed=seed)
+    delta = DEFAULT_DELTA if delta is None else float(delta)
+    limit = _limit(problem, policy, epsilon)
+    bounds = _bounds(problem, limit, horizon=problem.horizon is not None)
+    setting = _setting(problem, limit, bounds.middle)
+    rollouts = _rollouts(problem, policy, state, setting, seed, executor)
+    most_calls = DEFAULT_CALLS if budget is None and epsilon is None else (2**62 if budget is None else int(budget))
+    begin = time.perf_counter()
+    made, mean, interval, reached = _sample(rollouts, bounds, epsilon, delta, most_calls, limit)
+    seconds = time.perf_counter() - begin
+    return _answer(problem, state, rollouts, made, mean, interval, reached, delta, seed, seconds, limit, bounds)
+
+
+def _sample(
+    rollouts: Rollouts, bounds: Bounds, epsilon: float | None, delta: float, most_calls: int, limit: int
+) -> tuple[int, float, Interval, bool]:
+    """(rollouts used, their mean, the interval of V_pi, whether epsilon was reached)."""
+    looks = _looks(bounds, epsilon, delta, most_calls)
+    level = look_level(1, len(looks), delta)
+    total = square = 0.0
+    made, mean = 0, bounds.low + 0.5 * (bounds.high - bounds.low)
+    low, high = bounds.low, bounds.high
+    center = mean
+    for look in looks:
+        more, part, squares = rollouts.run(look - made, most_calls, center)
+        if more < look - made:
+            break
+        total, square, made = total + part, square + squares, look
+        mean = center + total / made
+        radius = bounds.cut + radius_at_look(made, sample_variance(made, total, square), bounds.spread, level)
+        low, high = max(low, mean - radius), min(high, mean + radius)
+        if epsilon is not None and (high - low) / 2.0 <= epsilon:
+            return made, min(max(mean, low), high), (low, high), True
+    return made, min(max(mean, low), high), (low, high), False
+
+
+def _looks(bounds: Bounds, epsilon: float | None, delta: float, most_calls: int) -> tuple[int, ...]:
+    """Counts of rollouts at which the data are looked at; the last one is enough for epsilon whatever the data, or cannot be paid."""
+    most: float = most_calls  # a rollout takes a call at least
+    if epsilon is not None:
+        # Hoeffding's radius at the last look, with room for the union over at most 200 looks.
+        target = max(epsilon - bounds.cut, 1e-300)
+        worst = (bounds.spread / target) ** 2 * (2.0 * math.log(600.0 / delta))
+        most = min(most, max(worst, FIRST_LOOK))
+    looks = [FIRST_LOOK]
+    while looks[-1] < most and len(looks) < 200:
+        looks.append(math.ceil(looks[-1] * RATIO))
+    return tuple(looks)
+
+
+def _answer(
+    problem: Problem, state: Any, rollouts: Rollouts, made: int, mean: float, interval: Interval, reached: bool, delta: float,
+    seed: int, seconds: float, limit: int, bounds: Bounds,
+) -> Estimate:  # fmt: skip
+    claim = (
+        "the value of the two players' policies"
+        if problem.is_game
+        else "the value of the policy; its lower end is a lower bound on V(state)"
+    )
+    certificate = Certificate(
+        kind="policy",
+        interval=interval,
+        q_intervals=(),
+        confidence=1.0 - delta,
+        bound=f"empirical Bernstein over {made:,} rollouts of at most {limit:,} steps, cut <= {bounds.cut:.3g}: {claim}",
+        assumptions=(*assumptions(problem), "the policy is one fixed function; the rollouts are fresh draws"),
+    )
+    note = f"{made:,} fresh rollouts; the interval holds {claim}."
+    if made == 0:
+        note = f"The budget ended before the first look ({FIRST_LOOK} rollouts of up to {limit:,} steps); the interval is known beforehand."
+    return Estimate(
+        value=mean, interval=interval, q_values=(), policy=(), action=None, num_calls=rollouts.calls,
+        epsilon=(interval[1] - interval[0]) / 2.0, delta=delta, method="evaluate", certificate=certificate, seconds=seconds,
+        compile_seconds=rollouts.compile_seconds, problem=problem.name, state=state, seed=seed, executor=rollouts.name, notes=(note,),
+    )  # fmt: skip
+
+
+# --- bounds ------------------------------------------------------------------------------------------------------------------
+
+
+def bonus_range(operator: Operator, num_actions: int) -> Interval:
+    """The smallest and largest -Omega(pi) over policies of at most ``num_actions`` actions."""
+    if operator.code == KL_PRIOR:
+        weights = operator.weights(num_actions)
+        return operator.strength * math.log(min(weights) / sum(weights)), 0.0
+    if operator.code == SQUARE_ROOT:
+        return operator.strength, operator.strength * math.sqrt(num_actions)
+    if operator.code in (ENTROPY, SPARSEMAX):
+        return 0.0, operator.offset(num_actions)
+    if operator.code == MAX:
+        return 0.0, 0.0
+    raise InvalidInput(f"The operator {operator.name!r} gives no regularizer Omega; evaluate needs a built-in operator.")
+
+
+def _income(problem: Problem) -> Interval:
+    """What one step may pay, the regularizer included."""
+    low, high = bonus_range(problem.operator, problem.num_actions)
+    if problem.is_game:
+        low, high = min(low, -high), max(high, -low)
+    return problem.reward_range[0] + low, problem.reward_range[1] + high
+
+
+def _bounds(problem: Problem, limit: int, *, horizon: bool) -> Bounds:
+    low, high = _income(problem)
+    ends = problem.facts.terminals
+
+    def scaled(steps: float) -> Interval:
+        bottom, top = low * steps, high * steps
+        return (min(bottom, 0.0), max(top, 0.0)) if ends else (bottom, top)
+
+    inside = scaled(problem.facts.steps(limit))
+    if horizon:
+        return Bounds(*inside, spread=inside[1] - inside[0], middle=0.0, cut=0.0)
+    whole = scaled(problem.facts.steps(None))
+    middle, left = 0.5 * (whole[0] + whole[1]), problem.discount**limit
+    # A rollout that ended gets no tail: with terminals the tail widens the range of X.
+    spread = inside[1] - inside[0] + (abs(left * middle) if ends else 0.0)
+    return Bounds(*whole, spread=spread, middle=middle, cut=0.5 * left * (whole[1] - whole[0]))
+
+
+def _limit(problem: Problem, policy: Any, epsilon: float | None) -> int:
+    """H: the horizon, or steps until the cut is small."""
+    elapsed = policy.elapsed if isinstance(policy, Tree) else 0
+    if problem.horizon is not None:
+        return problem.horizon - elapsed
+    if problem.discount == 0.0:
+        return 1
+    low, high = _income(problem)
+    span = max((high - low) / (1.0 - problem.discount), abs(low), abs(high), 1e-300)
+    share = REACH if epsilon is None else min(REACH, 2.0 * CUT_SHARE * epsilon / span)
+    return max(1, math.ceil(math.log(share) / math.log(problem.discount)))
+
+
+def _setting(problem: Problem, limit: int, tail: float) -> Setting:
+    low, high = (float(r) for r in problem.reward_range)
+    ends, varies = problem.facts.terminals, problem.legal is not None
+    return Setting(problem.num_actions, float(problem.discount), low, high, varies, ends, problem.is_game, limit, tail, 1, 2)
+
+
+# --- reading the policy ------------------------------------------------------------------------------------------------------
+
+
+def _rollouts(problem: Problem, policy: Any, state: Any, setting: Setting, seed: int, executor: str | None) -> Rollouts:
+    bonus_range(problem.operator, problem.num_actions)  # refuses operators without Omega
+    plain = executor == "reference"
+    if isinstance(policy, Tree):
+        if policy.problem is not problem:
+            raise InvalidInput("The tree was grown on another problem object; evaluate it with the problem that it was grown on.")
+        if policy.state is not state and policy.state != state:
+            raise InvalidInput(f"The tree is rooted at {policy.state!r}, but {state!r} was asked for; advance the tree, or drop state=.")
+        if policy._backend.name == "compiled" and not plain:
+            return CompiledRollouts.of_tree(problem, policy, state, setting, seed)
+        return PlainRollouts(problem, lambda: follow(policy), state, setting, seed)
+    table = getattr(policy, "policy", policy)
+    if isinstance(policy, Estimate):
+        return PlainRollouts(problem, lambda: _one_state(problem, policy), state, setting, seed)
+    if getattr(policy, "states", None) is not None:  # a Solution over explored states
+        rows = np.asarray(table, dtype=float)
+        return PlainRollouts(problem, lambda: _stationary(lambda s: rows[policy.index(s)]), state, setting, seed)
+    if callable(policy):
+        return PlainRollouts(problem, lambda: _stationary(policy), state, setting, seed)
+    array = _table(problem, table)
+    if problem.is_compiled and problem.tables is not None and not plain:
+        return CompiledRollouts.of_table(problem, array, state, setting, seed)
+    return PlainRollouts(problem, lambda: _stationary(lambda s: array[s]), state, setting, seed)
+
+
+Walk = Callable[[Any, int | None], Any]  # (state, the action that led here or None) -> probabilities of all K actions
+
+
+def _stationary(policy: Callable[[Any], Any]) -> Walk:
+    return lambda state, action: policy(state)
+
+
+def _one_state(problem: Problem, estimate: Estimate) -> Walk:
+    """The estimate's policy at its own state, blind elsewhere."""
+    if len(estimate.policy) != problem.num_actions:
+        raise InvalidInput("The estimate has no policy to evaluate; plan with target='q_values'.")
+    return lambda state, action: estimate.policy if state == estimate.state else None
+
+
+def _table(problem: Problem, table: Any) -> Any:
+    array = np.array(table, dtype=float)
+    if array.ndim != 2 or array.shape[1] != problem.num_actions:
+        raise InvalidInput(f"A policy array must have shape (S, A) with A = {problem.num_actions}, got {array.shape}.")
+    if problem.tables is not None:
+        from smoothcruiser.exact.policy_value import _checked
+
+        live = problem.tables.legal & ~problem.tables.terminal[:, None]
+        return np.ascontiguousarray(_checked(array, live))
+    return array
+
+
+def _check(problem: Any, epsilon: Any, delta: Any, budget: Any, seed: Any) -> None:
+    if not isinstance(problem, Problem):
+        raise InvalidInput(f"A problem (MDP, Game, tabular or make) was expected, got {type(problem).__name__}.")
+
+    def number(value: Any) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+
+    if epsilon is not None and not (number(epsilon) and 0.0 < epsilon < math.inf):
+        raise InvalidInput(f"epsilon must be a finite number above 0 or None, got {epsilon!r}.")
+    if delta is not None and not (number(delta) and 0.0 < delta < 1.0):
+        raise InvalidInput(f"delta must be a probability strictly between 0 and 1, got {delta!r}.")
+    if budget is not None and not (number(budget) and 1 <= budget < math.inf):
+        raise InvalidInput(f"budget must be a number of oracle calls of at least 1, got {budget!r}.")
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")

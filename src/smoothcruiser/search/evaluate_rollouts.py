@@ -1,0 +1,195 @@
+"""Who draws the rollouts of ``evaluate``: compiled code for tables and trees of compiled problems, Python for everything else.
+
+Both keep one stream for the life of an evaluation, under a spawn key of their own: fresh draws, whatever stream made the policy.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.execute.kernel import allocate
+from smoothcruiser.execute.streams import stream
+from smoothcruiser.problem.jit import compiled
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.search import evaluate_kernel
+from smoothcruiser.search import tree_kernel as kernel
+from smoothcruiser.search.methods import Rule
+from smoothcruiser.search.selection import drawn
+from smoothcruiser.search.tree import Tree
+from smoothcruiser.search.tree_kernel import Setting
+from smoothcruiser.search.tree_plain import PlainTree
+
+STREAM_KEY = 10  # apart from the trees' 9 and from the shards' (action, shard)
+SUM_TOLERANCE = 1e-6  # how far probabilities may be from summing to 1, as printed decimals are
+
+_rollouts: dict[Any, Any] = {}
+
+
+def _no_row(state: Any) -> int:
+    """States that are no rows of a table."""
+    return 0
+
+
+class CompiledRollouts:
+    """Rollouts in compiled code."""
+
+    name = "compiled"
+
+    def __init__(
+        self, problem: Problem, setting: Setting, machine: Any, data: Any, state: Any, table: Any, follows: bool, nodes: Any, states: Any,
+        seed: int,
+    ) -> None:  # fmt: skip
+        self.problem, self.setting, self.data, self.state = problem, setting, data, state
+        self.table, self.follows, self.nodes, self.states = table, follows, nodes, states
+        self.weights = np.array(problem.operator.weights(problem.num_actions))
+        self.meta, self.fault = np.zeros(5, np.int64), np.zeros(1)
+        self.scratch = machine.allocate(2) if machine is not None else compiled(allocate)(2)
+        self.machine = machine
+        self.rng = stream(seed, STREAM_KEY)
+        begin = time.perf_counter()
+        parts = {} if machine is None or not machine.parts else machine.parts | {"ROW": compiled(_no_row)}
+        key = id(machine) if parts else 0
+        if key not in _rollouts:
+            used = {name: part for name, part in parts.items() if name != "ALLOCATE"}
+            _rollouts[key] = (compiled(evaluate_kernel.policy_rollouts, nogil=True, **used), machine)
+        self.kernel = _rollouts[key][0]
+        self._run(0, 0, np.zeros(3))
+        self.compile_seconds = time.perf_counter() - begin
+
+    @classmethod
+    def of_table(cls, problem: Problem, table: Any, state: Any, setting: Setting, seed: int) -> CompiledRollouts:
+        """Rollouts of an array (S, A) on a tabular problem."""
+        assert problem.tables is not None
+        nothing = (np.zeros((1, 1), np.int64), np.zeros(1, np.int64))
+        return cls(problem, setting, None, problem.tables.sampling, int(state), table, False, nothing, np.zeros(1, np.int64), seed)
+
+    @classmethod
+    def of_tree(cls, problem: Problem, tree: Tree, state: Any, setting: Setting, seed: int) -> CompiledRollouts:
+        """Rollouts of a compiled tree's policy from its root."""
+        inner = tree._backend
+        count, K = tree.num_nodes, problem.num_actions
+        table = np.empty((count, K))
+        operator = problem.operator
+        rule: Rule = tree.rule
+        compiled(evaluate_kernel.node_policies)(
+            rule, inner.nodes.ints, inner.nodes.floats, count, K, inner.head, operator.code, np.array(operator.weights(K)),
+            operator.strength, table,
+        )  # fmt: skip
+        nodes = (inner.nodes.ints, inner.nodes.table)
+        return cls(problem, setting, inner.machine, inner.data, inner.root_state_now(), table, True, nodes, inner.states, seed)
+
+    @property
+    def calls(self) -> int:
+        """Oracle calls made."""
+        return int(self.meta[kernel.CALLS])
+
+    def _run(self, count: int, most_calls: int, sums: Any) -> tuple[int, int]:
+        operator = self.problem.operator
+        status, made = self.kernel(
+            self.setting, operator.code, operator.strength, self.weights, self.data, self.table, self.follows, self.nodes[0],
+            self.nodes[1], self.states, self.scratch, self.state, self.meta, self.fault, count, most_calls, sums, self.rng,
+        )  # fmt: skip
+        return int(status), int(made)
+
+    def run(self, count: int, most_calls: int, center: float) -> tuple[int, float, float]:
+        """(rollouts made, sum of X - center, sum of its squares)."""
+        sums = np.array([0.0, 0.0, center])
+        try:
+            status, made = self._run(count, most_calls, sums)
+        except SmoothcruiserError:
+            raise
+        except Exception as error:
+            raise OracleError(f"The oracle raised {type(error).__name__}: {error}; mend the simulator.") from error
+        if status not in (kernel.DONE, kernel.CUT):
+            from smoothcruiser.search.tree_compiled import complain
+
+            where = self.machine.load(self.scratch, 1) if self.machine is not None else int(self.scratch[1])
+            complain(self.setting, status, where, int(self.meta[kernel.FAULT]), float(self.fault[0]))
+        return made, float(sums[0]), float(sums[1])
+
+
+def follow(tree: Tree) -> Callable[[Any, int | None], Any]:
+    """A walk along a tree: the policy of the node reached, None (blind) once the tree is left."""
+    here: list[int | None] = [0]
+
+    def walk(state: Any, action: int | None) -> Any:
+        if action is not None and here[0] is not None:
+            here[0] = tree.child(here[0], action, state)
+            if here[0] is not None and not any(tree.node(here[0]).edge_visits):
+                here[0] = None
+        return None if here[0] is None else tree.policy(here[0])
+
+    return walk
+
+
+class PlainRollouts:
+    """Rollouts in Python; ``walk()`` starts a rollout and returns its policy: (state, last action) -> probabilities or None (blind)."""
+
+    name = "reference"
+    compile_seconds = 0.0
+
+    def __init__(self, problem: Problem, walk: Callable[[], Any], state: Any, setting: Setting, seed: int) -> None:
+        self.problem, self.walk, self.state, self.setting = problem, walk, state, setting
+        self.weights = problem.operator.weights(problem.num_actions)
+        self.rng = stream(seed, STREAM_KEY)
+        head = [0.0] * (problem.num_actions + 1)
+        rule = Rule(0, 0, 0, 1.0, 0.0, False, 1.0, 0.0, False, 0.0, False)
+        self.host = PlainTree(problem, rule, setting, head, self.weights, state, self.rng)  # lends its checked, counted oracle
+
+    @property
+    def calls(self) -> int:
+        """Oracle calls made."""
+        return self.host.calls
+
+    def run(self, count: int, most_calls: int, center: float) -> tuple[int, float, float]:
+        """(rollouts made, sum of X - center, sum of its squares)."""
+        total = square = 0.0
+        for made in range(count):
+            x = self._rollout(most_calls)
+            if x is None:
+                return made, total, square
+            distance = x - center
+            total += distance
+            square += distance * distance
+        return count, total, square
+
+    def _rollout(self, most_calls: int) -> float | None:
+        operator, problem = self.problem.operator, self.problem
+        policy = self.walk()
+        state, action = self.state, None
+        total, weight = 0.0, 1.0
+        for _ in range(self.setting.limit):
+            if self.calls >= most_calls:
+                return None
+            actions = problem.legal_actions(state)
+            w = [self.weights[a] for a in actions]
+            p = self._probabilities(policy(state, action), state, actions, w)
+            action = actions[drawn(p, len(p), self.rng)]
+            sign = 1.0 if problem.mover(state) == 1 else -1.0
+            reward, state, ended = self.host.oracle(state, action)
+            total += weight * (reward - sign * evaluate_kernel.omega(operator.code, p, w, len(p), operator.strength))
+            if ended:
+                return total
+            weight *= self.setting.discount
+        return total + weight * self.setting.tail
+
+    def _probabilities(self, given: Any, state: Any, actions: list[int], w: list[float]) -> list[float]:
+        """Checked probabilities of the legal actions; None is the blind policy."""
+        if given is None:
+            p = [0.0] * len(actions)
+            evaluate_kernel.blind(self.problem.operator.code, w, len(actions), self.problem.operator.strength, [0.0] * len(actions), p)
+            return p
+        values = [float(share) for share in given]
+        if len(values) != self.problem.num_actions:
+            raise InvalidInput(f"policy({state!r}) must give {self.problem.num_actions} probabilities, got {len(values)}.")
+        p = [values[a] for a in actions]
+        off = abs(sum(p) - 1.0)
+        if not all(0.0 <= share < math.inf for share in values) or not off <= SUM_TOLERANCE:
+            raise InvalidInput(f"policy({state!r}) must give probabilities of legal actions that sum to 1, got {values}.")
+        return [share / sum(p) for share in p]

@@ -1,0 +1,72 @@
+"""``plan`` for tree searches: grow a tree within a budget, answer, and on request certify its policy from below.
+
+With ``certify`` half of the budget grows the tree and half rolls out its policy afresh (``evaluate``): for an MDP the lower end is a
+lower bound on V with probability 1 - delta; the upper end is what the rewards allow, so the interval is valid and one-sided.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.estimate import Estimate
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.search.evaluate import evaluate
+from smoothcruiser.search.methods import Search
+from smoothcruiser.search.tree import Tree
+
+DEFAULT_CALLS = 1_000_000  # where no budget is given: about a second compiled
+
+
+def plan_tree(
+    problem: Problem,
+    state: Any,
+    method: Search,
+    *,
+    seed: int = 0,
+    executor: str | None = None,
+    budget: int | None = None,
+    seconds: float | None = None,
+    simulations: int | None = None,
+    certify: bool = False,
+    delta: float | None = None,
+    progress: Callable[[Any], object] | None = None,
+) -> Estimate:
+    """The Estimate of a tree search; its certificate is None, or that of its policy."""
+    if certify and problem.is_game:
+        raise InvalidInput("certify=True bounds the value of an MDP from below; in a game the opponent's best reply is not known.")
+    if budget is None and seconds is None and simulations is None:
+        budget = DEFAULT_CALLS
+    calls = budget if budget is None or not certify else max(1, budget // 2)
+    begin = time.perf_counter()
+    tree = Tree(problem, state, method=method, seed=seed, executor=executor)
+    planted = time.perf_counter()
+    left = None if seconds is None else max(1e-3, seconds - (planted - begin))  # compiling is part of what the user waits for
+    tree.grow(simulations=simulations, calls=calls, seconds=left, progress=progress)
+    answer = tree.estimate()
+    if not certify:
+        return answer
+    return certified(tree, answer, budget=tree.num_calls if budget is None else budget - tree.num_calls, delta=delta)
+
+
+def certified(tree: Tree, answer: Estimate, *, budget: int, delta: float | None = None) -> Estimate:
+    """``answer`` with the certificate of the tree's policy: a lower bound on V(state)."""
+    below = evaluate(tree.problem, tree, tree.state, budget=max(1, budget), delta=delta, seed=tree.seed)
+    assert below.certificate is not None
+    assert below.interval is not None
+    left = None if tree.problem.horizon is None else tree.problem.horizon - tree.elapsed
+    top = tree.problem.facts.value_bounds(tree.node(0).player, left)[1]
+    interval = (below.interval[0], max(top, below.interval[0]))
+    certificate = replace(below.certificate, interval=interval)
+    note = (
+        f"Its policy (blind off the tree) is worth {below.value:.6g}, in [{below.interval[0]:.6g}, {below.interval[1]:.6g}] with "
+        f"probability {certificate.confidence:g}: V(state) is at least {interval[0]:.6g}. The upper end is only what the rewards allow."
+    )
+    return replace(
+        answer, interval=interval, certificate=certificate, delta=below.delta, num_calls=answer.num_calls + below.num_calls,
+        seconds=answer.seconds + below.seconds, compile_seconds=answer.compile_seconds + below.compile_seconds,
+        notes=(*answer.notes, note),
+    )  # fmt: skip
