@@ -6,8 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Scripts of benchmarks/ by name; one that is not there is left out.
+have = $(patsubst benchmarks/%.py,%,$(wildcard $(1:%=benchmarks/%.py)))
+BENCH := $(call have,engines exact_solver price_table certified)
+EVIDENCE := $(call have,sharp_coverage survival)
+
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench evidence prices clean
+.PHONY: help run test lint format bench evidence clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,13 +43,15 @@ format: $(READY) ## let ruff format and fix what it can
 	@$(BIN)/ruff check --fix
 
 bench: $(READY) ## ratios against C and against other libraries
-	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for name in $(BENCH); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 evidence: $(READY) ## the long runs; writes docs/evidence
-	@for script in scripts/evidence_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
-
-prices: $(READY) ## the price table of the README
-	@$(BIN)/python scripts/prices.py
+	@mkdir -p docs/evidence
+	@for name in $(EVIDENCE); do \
+		page=docs/evidence/$$name.txt; \
+		{ echo "python benchmarks/$$name.py"; date -u; echo "load $$(cut -d ' ' -f 1-3 /proc/loadavg 2>/dev/null || uptime)"; echo; } > $$page; \
+		$(BIN)/python benchmarks/$$name.py >> $$page || { cat $$page; exit 1; }; cat $$page; \
+	done
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
