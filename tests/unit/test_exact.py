@@ -204,6 +204,18 @@ def test_joint_policy_iteration_cycles_in_this_game_and_the_solver_does_not() ->
         assert np.array([q[0].max(), q[1].min(), q[2].max()]) == pytest.approx(found, abs=1e-9)
 
 
+@pytest.mark.parametrize("operator", OPERATORS, ids=str)
+def test_policy_iteration_takes_a_handful_of_steps(operator: Operator) -> None:
+    """Newton's method: a dozen sweeps where value iteration needs more, for dense and sparse tables (whose evaluations differ in code)."""
+    P, R = random_arrays(40, 3, 6)
+    P = 0.1 * P + 0.9 * np.eye(40)[:, None, :]  # slow to mix, so that steps of value iteration are small
+    thin = np.where(P < 0.001, 0.0, P).reshape(120, 40)
+    for model in (P, sp.csr_matrix(thin / thin.sum(axis=1, keepdims=True))):
+        problem = tabular(model, R, discount=0.99, operator=operator)
+        assert solve(problem, method="value-iteration", tolerance=1e-7).sweeps > 100
+        assert solve(problem, method="policy-iteration", tolerance=1e-7).sweeps <= 12
+
+
 def half_value(q: np.ndarray) -> float:
     top = q.max()
     return 0.5 * (top + math.log(np.exp(q - top).sum()))
