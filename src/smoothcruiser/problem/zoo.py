@@ -16,6 +16,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.operators import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
+from smoothcruiser.problem.zoo_literature import d_chain, frozen_lake, sailing, synthetic_tree
 
 
 def _whole(name: str, value: Any, low: int) -> int:
@@ -114,6 +115,10 @@ ZOO: dict[str, Entry] = {
         {"states": 20, "actions": 3, "branching": 3, "seed": 0, "alternating": False},
         "a random turn-based zero-sum game",
     ),
+    "d-chain": Entry(d_chain, {"d": 10, "final": 1.0}, "tree-search literature: small rewards first, the best at the end (--discount 1)"),
+    "frozen-lake": Entry(frozen_lake, {}, "tree-search literature: deterministic 8 x 8 lake, 100 steps (--discount 1)"),
+    "sailing": Entry(sailing, {"n": 6, "wind": 3}, "tree-search literature: 6 x 6 sailing in changing wind, 50 steps (--discount 1)"),
+    "synthetic-tree": Entry(synthetic_tree, {"k": 4, "d": 3, "seed": 0}, "tree-search literature: a k-ary tree with noisy leaves"),
 }
 
 

@@ -141,11 +141,9 @@ def _answer(
     problem: Problem, state: Any, rollouts: Rollouts, made: int, mean: float, interval: Interval, reached: bool, delta: float,
     seed: int, seconds: float, limit: int, bounds: Bounds,
 ) -> Estimate:  # fmt: skip
-    claim = (
-        "the value of the two players' policies"
-        if problem.is_game
-        else "the value of the policy; its lower end is a lower bound on V(state)"
-    )
+    claim = "the value of the policy; its lower end is a lower bound on V(state)"
+    if problem.is_game:
+        claim = "the value of the two players' policies"
     certificate = Certificate(
         kind="policy",
         interval=interval,

@@ -162,7 +162,8 @@ def policy_rollouts(
 
 def tried(ints: Ints, node: int, K: int) -> bool:
     """Whether the tree knows anything of a node's actions; a leaf that was only rolled out from does not."""
+    known = 0
     for a in range(K):
         if ints[node, EDGE + a] > 0:
-            return True
-    return False
+            known += 1
+    return known > 0

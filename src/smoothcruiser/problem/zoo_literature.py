@@ -1,0 +1,157 @@
+"""The problems on which tree searches are compared in the literature, with the published parameters; discount 1 and a horizon.
+
+  d-chain         Coquelin and Munos 2007, as in Painter et al. 2023: right or down; down at i pays (D-1-i)/D and ends, the last right
+                  pays R_f. Small rewards come first, so a search has to look past them.
+  frozen-lake     Painter et al. 2023: deterministic 8 x 8 lake, holes end, the goal pays 0.99^t at time t; time is part of the state.
+  sailing         Peret and Garcia 2004, as in Painter et al.: 6 x 6, eight directions, never against the wind; a move costs 1 + tack
+                  (45-degree turns from the wind); the wind then changes at random; start in a corner with the wind south-east.
+  synthetic-tree  Xiao et al. 2019, Dam et al. 2021: a k-ary tree of depth d, edge weights uniform on (0, 1); a leaf's mean is the sum
+                  of the weights on its path, scaled to [0, 1] over all leaves. They add Gaussian noise of deviation 0.05 to a leaf;
+                  rewards here are bounded by contract, so the noise is +-0.05 with equal chances: the same mean and deviation.
+
+All are tabular, so that ``exact`` solves them and one compiled step runs them. Rows are written sparsely, ``Rows`` stands in for a
+CSR matrix of shape (S*A, S).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.tabular import tabular
+
+# The lake of the published experiments (Painter et al. 2023, appendix): S start, F frozen, H hole, G goal.
+LAKE = ("SFFFFFHF", "FFFFFFFF", "FHFHFFFF", "FFFFFFHH", "FFFHFFFF", "FHHHFFFF", "FFFFFHFF", "FFFFFFFG")
+
+# Row w: chances of the next wind among N, NE, E, SE, S, SW, W, NW after wind w, in tenths (Peret and Garcia's table).
+WIND = ("43000003", "43300000", "04330000", "00433000", "00042400", "00003340", "00000334", "40000033")
+MOVES = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))  # the eight directions, N first, clockwise
+SOUTH_EAST = 3
+
+LARGEST_TREE = 4_000_000  # edges; 16-ary of depth 5, the largest published, has 1.1 million
+NOISE = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What ``tabular`` reads of a CSR matrix."""
+
+    indptr: Any
+    indices: Any
+    data: Any
+    shape: tuple[int, int]
+    format: str = "csr"
+
+    def tocsr(self) -> Rows:
+        """Itself."""
+        return self
+
+
+def _whole(name: str, value: Any, low: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        raise InvalidInput(f"{name} must be a whole number of at least {low}, got {value!r}.")
+    return value
+
+
+def _listed(rows: list[list[tuple[float, float, int]]], num_states: int, **rest: Any) -> Problem:
+    """The problem whose row s*A + a lists (probability, reward, next state); empty where illegal or terminal."""
+    sizes = [len(row) for row in rows]
+    flat = [item for row in rows for item in row]
+    P = Rows(
+        np.concatenate([[0], np.cumsum(sizes)]),
+        np.array([z for _, _, z in flat], dtype=np.int64),
+        np.array([p for p, _, _ in flat]),
+        (len(rows), num_states),
+    )
+    return tabular(P, np.array([r for _, r, _ in flat]), **rest)
+
+
+def d_chain(*, d: int = 10, final: float = 1.0, horizon: int | None = None, **rest: Any) -> Problem:
+    """D-chain: states 0..d-1 and the end; actions right, down."""
+    d = _whole("d", d, 1)
+    end = d
+    rows: list[list[tuple[float, float, int]]] = []
+    for i in range(d):
+        rows.append([(1.0, float(final) if i == d - 1 else 0.0, i + 1 if i < d - 1 else end)])
+        rows.append([(1.0, (d - 1 - i) / d, end)])
+    rows += [[], []]
+    terminal = np.arange(d + 1) == end
+    low, high = min(0.0, float(final)), max(1.0, float(final))
+    return _listed(rows, d + 1, terminal=terminal, horizon=horizon or d, reward_range=(low, high), **rest)
+
+
+def frozen_lake(*, horizon: int | None = None, **rest: Any) -> Problem:
+    """The deterministic 8 x 8 lake; state t * 64 + row * 8 + column; actions right, down, left, up."""
+    horizon = horizon or 100
+    size = len(LAKE)
+    cells = size * size
+    cell = "".join(LAKE)
+    rows: list[list[tuple[float, float, int]]] = []
+    terminal = []
+    for t in range(horizon + 1):
+        for c in range(cells):
+            over = cell[c] in "HG" or t == horizon
+            terminal.append(over)
+            for across, down in ((1, 0), (0, 1), (-1, 0), (0, -1)):
+                if over:
+                    rows.append([])
+                    continue
+                row = min(max(c // size + down, 0), size - 1)
+                column = min(max(c % size + across, 0), size - 1)
+                z = row * size + column
+                rows.append([(1.0, 0.99 ** (t + 1) if cell[z] == "G" else 0.0, (t + 1) * cells + z)])
+    return _listed(rows, (horizon + 1) * cells, terminal=np.array(terminal), horizon=horizon, **rest)
+
+
+def sailing(*, n: int = 6, wind: int = SOUTH_EAST, horizon: int | None = None, **rest: Any) -> Problem:
+    """Sailing on n x n points; state (x * n + y) * 8 + wind; the eight directions are the actions."""
+    n = _whole("n", n, 2)
+    if _whole("wind", wind, 0) > 7:
+        raise InvalidInput(f"wind must be a direction from 0 (north) to 7 (north-west), got {wind}.")
+    num_states = n * n * 8
+    rows: list[list[tuple[float, float, int]]] = []
+    legal = np.zeros((num_states, 8), dtype=bool)
+    terminal = np.zeros(num_states, dtype=bool)
+    for s in range(num_states):
+        x, y, w = s // 8 // n, s // 8 % n, s % 8
+        terminal[s] = x == n - 1 and y == n - 1
+        for a, (dx, dy) in enumerate(MOVES):
+            inside = 0 <= x + dx < n and 0 <= y + dy < n
+            legal[s, a] = inside and a != (w + 4) % 8
+            if terminal[s] or not legal[s, a]:
+                rows.append([])
+                continue
+            tack = min((a - w) % 8, (w - a) % 8)
+            there = ((x + dx) * n + y + dy) * 8
+            rows.append([(int(p) / 10.0, -1.0 - tack, there + z) for z, p in enumerate(WIND[w]) if p != "0"])
+    return _listed(
+        rows, num_states, terminal=terminal, legal=legal, horizon=horizon or 50, initial_state=wind, reward_range=(-4.0, -1.0), **rest
+    )  # fmt: skip
+
+
+def synthetic_tree(*, k: int = 4, d: int = 3, seed: int = 0, horizon: int | None = None, **rest: Any) -> Problem:
+    """The k-ary tree of depth d; inner nodes are numbered by levels, then two ends (noise up, noise down)."""
+    k, d = _whole("k", k, 2), _whole("d", d, 1)
+    if k**d > LARGEST_TREE:
+        raise InvalidInput(f"A {k}-ary tree of depth {d} has {k**d:,} leaves, more than {LARGEST_TREE:,}; take smaller k or d.")
+    rng = np.random.default_rng(_whole("seed", seed, 0))
+    sums = np.zeros(1)
+    for _ in range(d):
+        sums = np.repeat(sums, k) + rng.random(len(sums) * k)
+    leaf = (sums - sums.min()) / (sums.max() - sums.min())
+    inner = (k**d - 1) // (k - 1)
+    above = inner - k ** (d - 1)  # nodes of all levels but the last inner one
+    up, down = inner, inner + 1
+    nodes = np.arange(above)
+    single = (nodes[:, None] * k + 1 + np.arange(k)[None, :]).reshape(-1)
+    indices = np.concatenate([single, np.tile([up, down], k**d)])
+    data = np.concatenate([np.ones(len(single)), np.full(2 * k**d, 0.5)])
+    reward = np.concatenate([np.zeros(len(single)), np.repeat(leaf, 2) + np.tile([NOISE, -NOISE], k**d)])
+    sizes = np.concatenate([np.ones(len(single)), np.full(k**d, 2), np.zeros(2 * k)]).astype(np.int64)
+    P = Rows(np.concatenate([[0], np.cumsum(sizes)]), indices, data, ((inner + 2) * k, inner + 2))
+    terminal = np.arange(inner + 2) >= inner
+    return tabular(P, reward, terminal=terminal, horizon=horizon or d, reward_range=(-NOISE, 1.0 + NOISE), **rest)
