@@ -27,7 +27,11 @@ from smoothcruiser.errors import Interrupted, SmoothcruiserError
 
 OK, REFUSED, STOPPED = 0, 2, 130  # 130 = 128 + SIGINT, the shell's convention
 
-ELSEWHERE = {"reproduce": "smoothcruiser.reproduce.command:reproduce"}  # command: module:attribute, shown where the module exists
+ELSEWHERE = {  # command: module:attribute, shown where the module exists
+    "play": "smoothcruiser.play_command:play",
+    "check": "smoothcruiser.check_command:check",
+    "reproduce": "smoothcruiser.reproduce.command:reproduce",
+}
 
 
 class Commands(click.Group):

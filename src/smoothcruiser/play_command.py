@@ -1,0 +1,93 @@
+"""The command ``play``: an agent in a problem, or against another player, with a summary."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from typing import Any
+
+import click
+
+from smoothcruiser.cli_options import Calls, find_modules_here, problem_of, problem_options
+from smoothcruiser.errors import InvalidInput
+
+
+@click.command()
+@click.argument("problem")
+@problem_options
+@click.option("--episodes", type=int, default=10, show_default=True, metavar="N", help="How many episodes to play.")
+@click.option("--steps", type=int, metavar="N", help="End an episode after this many steps.  [default: the horizon, or 1000]")
+@click.option("--method", default="auto", show_default=True, metavar="NAME", help="How the agent plans: any method of plan.")
+@click.option("--epsilon", metavar="E", help="Half-width of the promise at every decision: 0.1, or 5%.")
+@click.option("--delta", type=float, metavar="D", help="Allowed probability of failure.")
+@click.option("--budget", type=Calls(), metavar="CALLS", help="Most oracle calls a decision, such as 1e4.")
+@click.option("--seconds", type=float, metavar="T", help="Longest time a decision.")
+@click.option("--opponent", default="random", show_default=True, metavar="WHO", help="In games: random, a method, or module:function.")
+@click.option("--side", type=click.Choice(["1", "2"]), help="In games: play max (1) or min (2) always.  [default: in turns]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of all random numbers.")
+def play(
+    problem: str,
+    discount: float | None,
+    temperature: float | None,
+    operator: str | None,
+    as_json: bool,
+    episodes: int,
+    steps: int | None,
+    method: str,
+    epsilon: str | None,
+    delta: float | None,
+    budget: int | None,
+    seconds: float | None,
+    opponent: str,
+    side: str | None,
+    seed: int,
+) -> None:
+    """Let an agent act: it plans at every state it meets.
+
+    Prints the mean return with its interval, the win rate in games, and what a decision costs in time and calls.
+    """
+    from smoothcruiser.agent import Agent
+    from smoothcruiser.agent import play as play_episodes
+
+    made = problem_of(problem, discount, temperature, operator)
+    how: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "budget": budget, "seconds": seconds, "seed": seed}
+    agent = Agent(made, method, **how)
+    other = _opponent(opponent, made, how)
+    show = None if as_json else _progress(episodes)
+    summary = play_episodes(
+        agent, episodes=episodes, steps=steps, seed=seed, opponent=other, side=None if side is None else int(side), progress=show
+    )
+    click.echo(json.dumps(summary.to_dict()) if as_json else str(summary))
+
+
+def _progress(episodes: int) -> Any:
+    """A line on standard error that is rewritten after each episode, where there is a terminal to show it."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, episode: Any) -> None:
+        click.echo(f"\r{done} of {episodes} episodes, last return {episode.plain_return:.4g}  ", nl=done == episodes, err=True)
+
+    return show
+
+
+def _opponent(text: str, problem: Any, how: dict[str, Any]) -> Any:
+    """The other player: random, a planner with the agent's own limits and another seed, or a function of the user's."""
+    from smoothcruiser.agent import Agent, random_player
+    from smoothcruiser.api import METHODS
+
+    if text == "random":
+        return random_player
+    if text in METHODS:
+        return Agent(problem, text, **{**how, "seed": how["seed"] + 1})
+    module, colon, attribute = text.partition(":")
+    if not colon:
+        raise InvalidInput(f"The opponent is random, a method ({', '.join(METHODS)}) or module:function, got {text!r}.")
+    find_modules_here()
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInput(
+            f"The opponent {text!r} could not be found ({error}); name a function (state, problem, rng) -> action."
+        ) from error
