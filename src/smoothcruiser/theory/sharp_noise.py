@@ -93,11 +93,12 @@ def log_mgf(u: Array, p: Array) -> Array:
     sup over q <= p of log(1 - q + q e^u) - q u, which is concave in q with its maximum at 1/u - 1/(e^u - 1). Below u = 1e-3 the
     difference would cancel: there p(1-p)(e^u - 1 - u), which is larger, is taken by its Taylor form with a remainder.
     """
-    u = np.minimum(u, _EXPONENT_CAP)
     safe = np.maximum(u, 1e-3)
-    grow = np.expm1(safe)
-    q = np.minimum(p, 1.0 / safe - 1.0 / grow)
-    exact = np.log1p(q * grow) - q * safe
+    shrink = np.exp(-safe)
+    q = np.minimum(p, 1.0 / safe + shrink / np.expm1(-safe))
+    near = np.log1p(q * np.expm1(np.minimum(safe, 30.0))) - q * safe
+    far = (1.0 - q) * safe + np.log(np.maximum(q + (1.0 - q) * shrink, 1e-300))  # the same with e^u taken out: no overflow at any u
+    exact = np.where(safe < 30.0, near, np.where(q > 0.0, far, 0.0))
     series = p * (1.0 - p) * 0.5 * u * u * (1.0 + u / 3.0 + u * u / 12.0 * np.exp(np.minimum(u, 1.0)))
     return np.minimum(np.where(u < 1e-3, series, exact), u * u / 8.0)
 
