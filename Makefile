@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "smoothcruiser needs Python 3.11 or later; name it with make PYTHON=..." >&2; exit 2; }
 	@echo "setting up $(VENV) (once; about a minute)" >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-warn-script-location -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-warn-script-location -c constraints.txt -e '.[dev]'
 	@touch $(READY)
 
 run: $(READY) ## plan on a built-in problem, and show the exact answer beside it
