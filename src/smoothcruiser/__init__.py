@@ -6,9 +6,12 @@
 True
 """
 
+from smoothcruiser.agent import Agent, play
 from smoothcruiser.api import calibrate, evaluate, explain, plan, solve
+from smoothcruiser.check import check
 from smoothcruiser.errors import BrokenPromise, InvalidInput, MissingExtra, OracleError, SmoothcruiserError, Unpayable
 from smoothcruiser.estimate import Certificate, Estimate
+from smoothcruiser.problem.batching import batched
 from smoothcruiser.problem.make import make
 from smoothcruiser.problem.operators import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.problem.problem import MDP, Game, Problem
@@ -28,6 +31,7 @@ __all__ = [
     "RENTS",
     "TENTS",
     "UCT",
+    "Agent",
     "BrokenPromise",
     "Certificate",
     "CustomOperator",
@@ -48,11 +52,14 @@ __all__ = [
     "Sparsemax",
     "SquareRoot",
     "Unpayable",
+    "batched",
     "calibrate",
+    "check",
     "evaluate",
     "explain",
     "make",
     "plan",
+    "play",
     "resume",
     "run",
     "solve",

@@ -51,7 +51,7 @@ def _sample(facts: Facts, budget: int) -> Schedule:
 def _timed(name: str, problem: Problem, schedule: Schedule, state: Any, least: float) -> tuple[int, float]:
     """(calls, seconds) of repetitions of ``schedule`` until ``least`` seconds have passed; plain Python stops in the middle of one."""
     clock = _Deadline(problem.oracle)
-    if name != "compiled":
+    if name not in ("compiled", "batched"):
         problem = replace(problem, oracle=clock)
     engine = make_engine(name, problem, schedule, state, center=0.0)
     action = legal_at_root(problem, state)[0]

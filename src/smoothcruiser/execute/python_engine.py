@@ -19,7 +19,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from smoothcruiser.errors import Interrupted, OracleError, SmoothcruiserError
 from smoothcruiser.execute.reference import UNIFORM_AT_ZERO, _unpacked
@@ -333,8 +333,14 @@ class PythonEngine:
 # --- oracles that hang -------------------------------------------------------------------------------------------------------
 
 
+class Counting(Protocol):
+    """What counts its oracle calls as it makes them."""
+
+    calls: int
+
+
 @contextmanager
-def watched(engine: PythonEngine, call_seconds: float | None) -> Iterator[None]:
+def watched(engine: Counting, call_seconds: float | None) -> Iterator[None]:
     """Raise ``Hung`` in this thread if one oracle call lasts longer than ``call_seconds``."""
     if call_seconds is None:
         yield
