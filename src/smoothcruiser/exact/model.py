@@ -78,8 +78,14 @@ class Evaluator:
         return np.asarray(np.linalg.solve(np.eye(len(self.income)) - matrix, self.income), dtype=np.float64)
 
 
-def evaluator(kernels: Kernels, m: Model, value: Floats) -> Evaluator:
-    """T_pi for pi = grad F at the model's current action values, of which ``value`` is F."""
+def room_for_policy(m: Model) -> Packed:
+    """Memory for one policy's rows, used by every step of a search: what a sparse policy leaves untouched costs nothing."""
+    size, room = len(m.sign), 0 if m.full else len(m.prob)
+    return Packed(np.empty(size + 1, dtype=np.uint64), np.empty(room, dtype=np.uint32), np.empty(room), np.empty(size))
+
+
+def evaluator(kernels: Kernels, m: Model, value: Floats, packed: Packed) -> Evaluator:
+    """T_pi for pi = grad F at the model's current action values, of which ``value`` is F; ``packed`` is overwritten."""
     policy = np.empty(m.live.shape)
     kernels.policy(m, policy)
     if m.full:
@@ -87,10 +93,8 @@ def evaluator(kernels: Kernels, m: Model, value: Floats) -> Evaluator:
         matrix = np.matmul(policy[:, None, :] * m.discount, cube)[:, 0, :]
         income = value - np.sum(policy * (m.q - m.reward).reshape(policy.shape), axis=1)
         return Evaluator(kernels, None, matrix, income, matrix.size)
-    size, room = len(value), len(m.prob)  # memory that a sparse policy leaves untouched costs nothing
-    packed = Packed(np.empty(size + 1, dtype=np.uint64), np.empty(room, dtype=np.uint32), np.empty(room), np.empty(size))
     kernels.pack(m, policy, value, packed)
-    return Evaluator(kernels, packed, None, packed.income, int(packed.start[size]))
+    return Evaluator(kernels, packed, None, packed.income, int(packed.start[len(value)]))
 
 
 # --- compiling ---------------------------------------------------------------------------------------------------------------
@@ -236,7 +240,7 @@ def _warm(kernels: Kernels, operator: Operator, num_actions: int) -> float:
     compiled(loops.is_full)(start, index.astype(np.int64), 1)
     kernels.q(model, one)
     kernels.values(model, one.copy())
-    sweeps = evaluator(kernels, model, one)
+    sweeps = evaluator(kernels, model, one, room_for_policy(model))
     sweeps.sweep(one.copy(), 1, 0.0)
     sweeps.solve()
     kernels.difference(one, one)

@@ -37,7 +37,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.exact.loops import Model
-from smoothcruiser.exact.model import Kernels, evaluator, prepare
+from smoothcruiser.exact.model import Kernels, evaluator, prepare, room_for_policy
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.problem.operators import CUSTOM, Operator
 from smoothcruiser.problem.problem import Problem
@@ -155,6 +155,7 @@ class _Search:
 
     def __init__(self, model: Model, kernels: Kernels, operator: Operator, max_sweeps: int | None, *, finite: bool) -> None:
         self.model, self.kernels, self.max_sweeps, self.finite, self.sweeps = model, kernels, max_sweeps, finite, 0
+        self.room = room_for_policy(model)
         self.clamped = not operator.shift_invariant or bool(np.any(model.sign == 0.0))
         self.strength: float = abs(operator.offset(model.live.shape[1])) if operator.code == CUSTOM else operator.strength
         self.longest = int(np.max(np.diff(model.start), initial=1))
@@ -263,7 +264,7 @@ def _improve(search: _Search, point: _Point, method: str, budget: int, aim: floa
     S**3/3 multiplications LAPACK makes about five times as fast as a sweep makes its own.
     """
     m, num_states = search.model, len(point.v)
-    policy = evaluator(search.kernels, m, point.w)
+    policy = evaluator(search.kernels, m, point.w, search.room)
     direct = method == "policy-iteration" or (method == "auto" and budget * policy.reads > num_states**3 / 15)
     if direct and num_states <= LARGEST_SOLVE:
         return policy.solve(), "policy-iteration", False
