@@ -1,8 +1,8 @@
 """An independent check of a sharp schedule: the promise recomputed bottom up from the table and the facts, nothing else.
 
 For each row (and, with a horizon, each number of remaining steps at which the root can reach it) the moments of ``theory.sharp`` are
-recomputed with the row's own constant and shift; then the root's draws must close epsilon at delta - adaptive_delta. A row's shift must
-be the one that centres it: a table that was altered anywhere below a shift no longer has it.
+recomputed with the row's own constant and shift; then the root's draws must close epsilon at delta - adaptive_delta. A constant must be
+the middle of its bounds and a row's shift the one that centres it: a table that was altered anywhere below a shift no longer has it.
 
 What this file leaves out: whether the theory is right (docs/theory.md, tests/statistical) and whether the table is cheap (``optimizer``).
 """
@@ -134,7 +134,14 @@ def _moments(base: Ground, index: int, level: Level, remaining: int | None, know
     from smoothcruiser.schedule.schedule import Kind
 
     if level.kind == Kind.CONSTANT:
-        return constant(base, remaining, level.constant, level.shift)
+        middle, written = constant(base, remaining), constant(base, remaining, level.constant, level.shift)
+        off = float(np.max(np.abs(middle.low - written.low)))
+        if off > _TOLERANCE * (float(np.max(np.abs(middle.low))) + float(middle.width[0])):
+            raise BrokenPromise(
+                f"Level {index} (CONSTANT) is {off:g} off the middle of its bounds, constant {float(np.mean(middle.low)):g} with shift "
+                f"{float(middle.shift[0]):g}, where its bias is smallest."
+            )
+        return written
     if remaining == 0:
         raise BrokenPromise(
             f"Level {index} ({level.kind.name}) stands where no steps remain; a value there is 0, so a constant 0 belongs there."

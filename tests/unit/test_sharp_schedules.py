@@ -1,0 +1,201 @@
+"""The compiler and its verifier: prices at most at the bar, tight tables, and no altered table gets through."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from smoothcruiser.errors import BrokenPromise, InvalidInput
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.operators import Entropy, Max, Sparsemax
+from smoothcruiser.schedule.optimizer import compile_schedule, smallest_epsilon, sparse_sampling
+from smoothcruiser.schedule.schedule import Kind, Schedule
+from smoothcruiser.schedule.verify_sharp import root_promise
+
+E1 = Entropy(1.0)
+FACTS = {
+    "plain": (Facts(2, 2, 0.5, E1, (0.0, 1.0)), 0.1),
+    "strong": (Facts(4, 4, 0.5, Entropy(10.0), (0.0, 1.0)), 0.1),
+    "weak": (Facts(2, 2, 0.2, Entropy(0.1), (0.0, 1.0)), 0.05),
+    "max": (Facts(3, 3, 0.3, Max(), (0.0, 1.0)), 0.1),
+    "sparsemax": (Facts(3, 3, 0.4, Sparsemax(1.0), (0.0, 1.0)), 0.1),
+    "game": (Facts(2, 2, 0.5, E1, (0.0, 1.0), game=True), 0.04),
+    "alternating": (Facts(2, 2, 0.5, E1, (0.0, 1.0), game=True, alternating=True), 0.1),
+    "ragged": (Facts(3, 1, 0.5, E1, (-1.0, 1.0), terminals=True), 0.08),
+    "horizon": (Facts(2, 2, 1.0, E1, (0.0, 1.0), horizon=4), 0.1),
+}
+
+
+def compiled(name: str, **options: object) -> Schedule:
+    facts, share = FACTS[name]
+    return compile_schedule(facts, epsilon=share * facts.value_span(), delta=0.1, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "gamma, temperature, k, share, q_values, value",
+    [
+        (0.2, 10.0, 2, 0.20, 216, 96),
+        (0.2, 10.0, 4, 0.05, 1.33e4, 3.39e3),
+        (0.2, 1.0, 2, 0.01, 3.06e6, 3.06e6),
+        (0.2, 0.1, 2, 0.02, 9.89e6, 9.89e6),
+        (0.5, 1.0, 2, 0.05, 1.87e6, 1.87e6),
+        (0.5, 10.0, 4, 0.10, 7.9e3, 1.96e3),
+        (0.5, 1.0, 10, 0.05, 2.82e8, 1.52e8),
+        (0.7, 1.0, 2, 0.10, 1.08e8, 1.08e8),
+        (0.9, 50.0, 4, 0.20, 6.08e4, 1.59e4),
+    ],
+)
+def test_prices_are_at_most_at_the_bar(gamma: float, temperature: float, k: int, share: float, q_values: float, value: float) -> None:
+    """One entry of every row of the table; benchmarks/price_table.py prints all of them."""
+    facts = Facts(k, k, gamma, Entropy(temperature), (0.0, 1.0))
+    promise = {"epsilon": share / (1 - gamma), "delta": 0.1, "adaptive": False}
+    assert compile_schedule(facts, target="q_values", **promise).num_calls <= q_values  # type: ignore[arg-type]
+    assert compile_schedule(facts, target="value", **promise).num_calls <= value  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_halved_counts_are_refused(name: str) -> None:
+    """Every count is as low as the promise allows: half of it, at any level or at the root, breaks it; even one less does."""
+    schedule = compiled(name, adaptive=False)
+    with pytest.raises(BrokenPromise):
+        replace(schedule, root=replace(schedule.root, samples=schedule.root.samples // 2))
+    with pytest.raises(BrokenPromise):
+        replace(schedule, root=replace(schedule.root, samples=schedule.root.samples - 1))
+    for i, level in enumerate(schedule.levels):
+        for fewer in {level.samples // 2, level.samples - 1}:
+            if level.samples > 1:
+                with pytest.raises(BrokenPromise):
+                    with_level(schedule, i, samples=fewer)
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_altered_rows_are_refused(name: str) -> None:
+    """A shift zeroed or turned, a constant moved, a wider child: all break the promise."""
+    schedule = compiled(name)
+    for i, level in enumerate(schedule.levels):
+        if level.kind is Kind.CONSTANT:
+            for move in (-0.05, 0.1):
+                with pytest.raises(BrokenPromise):
+                    with_level(schedule, i, constant=level.constant + move)
+            continue
+        for shift in (0.0, -level.shift, 2.0 * level.shift):
+            with pytest.raises(BrokenPromise):
+                with_level(schedule, i, shift=shift)
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_swapped_children_are_refused(name: str) -> None:
+    """Another child below a level is refused, unless it is a narrower continuation, which keeps more and costs more."""
+    schedule = compiled(name, adaptive=False)
+    refused = 0
+    for i, level in enumerate(schedule.levels):
+        for field in ("query", "continuation"):
+            now = getattr(level, field)
+            for other in range(i):
+                if now < 0 or other == now or schedule.levels[other] == schedule.levels[now]:
+                    continue
+                try:
+                    dearer = with_level(schedule, i, **{field: other})
+                except BrokenPromise:
+                    refused += 1
+                    continue
+                assert field == "continuation"
+                assert dearer.num_calls >= schedule.num_calls
+    for other in range(len(schedule.levels) - 1):
+        with pytest.raises(BrokenPromise):
+            replace(schedule, root=replace(schedule.root, child=other))
+        refused += 1
+    assert refused > 0 or len(schedule.levels) == 1
+
+
+def with_level(schedule: Schedule, index: int, **changes: object) -> Schedule:
+    levels = list(schedule.levels)
+    levels[index] = replace(levels[index], **changes)  # type: ignore[arg-type]
+    return replace(schedule, levels=tuple(levels))
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_altered_promises_are_refused(name: str) -> None:
+    """A smaller epsilon or delta, or a clip, cannot be written on a table."""
+    schedule = compiled(name)
+    for changes in ({"epsilon": 0.97 * schedule.epsilon}, {"delta": 0.5 * schedule.delta}, {"clip": (0.0, 1.0)}):
+        with pytest.raises(BrokenPromise):
+            replace(schedule, **changes)  # type: ignore[arg-type]
+
+
+def test_looks_are_checked() -> None:
+    """Looks rise, stay below the root's draws and have a share of delta; that share is not also the fixed promise's."""
+    facts = Facts(2, 2, 0.5, E1, (0.0, 1.0))
+    schedule = compile_schedule(facts, epsilon=0.05, delta=0.1)
+    root = schedule.root
+    assert root.looks
+    assert 0.0 < root.adaptive_delta < 0.1
+    for broken in (
+        {"looks": root.looks[::-1]},
+        {"looks": (*root.looks, root.samples)},
+        {"adaptive_delta": 0.0},
+        {"adaptive_delta": 0.1},
+        {"adaptive_delta": 0.05},
+    ):
+        with pytest.raises(BrokenPromise):
+            replace(schedule, root=replace(root, **broken))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_looks_cost_at_most_a_tenth(name: str) -> None:
+    """The possibility to stop early raises the worst-case price by at most 10%."""
+    assert compiled(name).num_calls <= 1.1 * compiled(name, adaptive=False).num_calls
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_root_promise_adds_up(name: str) -> None:
+    """Bias and radius share epsilon, and the interval of a draw has the length R."""
+    schedule = compiled(name)
+    promise = root_promise(schedule)
+    assert promise.half_width <= schedule.epsilon * (1 + 1e-9)
+    assert promise.half_width >= 0.97 * schedule.epsilon or schedule.root.samples < 40
+    assert max(h - low for low, h in zip(promise.low, promise.high, strict=True)) == pytest.approx(promise.spread)
+    assert promise.means == (1 if schedule.root.target == "value" else schedule.facts.num_actions)
+    assert math.isnan(promise.look_level) == (not schedule.root.looks)
+
+
+@pytest.mark.parametrize("name", ["plain", "strong", "alternating", "horizon"])
+@pytest.mark.parametrize("budget", [2_000, 300_000])
+def test_smallest_epsilon_inverts_the_price(name: str, budget: int) -> None:
+    """The schedule at that epsilon is within the budget; 3% below it no longer is."""
+    facts, _ = FACTS[name]
+    epsilon = smallest_epsilon(facts, budget=budget, delta=0.1)
+    assert compile_schedule(facts, epsilon=epsilon, delta=0.1, adaptive=False).num_calls <= budget
+    assert compile_schedule(facts, epsilon=0.97 * epsilon, delta=0.1, adaptive=False).num_calls > budget
+
+
+def test_sparse_sampling_is_the_same_without_rollouts() -> None:
+    """Plug-ins and constants only, never cheaper than the full choice, and the same for plain max."""
+    facts, share = FACTS["plain"]
+    plain = sparse_sampling(facts, epsilon=share * 2.0, delta=0.1)
+    assert plain.method == "sparse-sampling"
+    assert {level.kind for level in plain.levels} <= {Kind.CONSTANT, Kind.PLUGIN}
+    assert plain.num_calls >= compiled("plain").num_calls
+
+
+def test_degenerate_problems() -> None:
+    """K = 1, gamma = 0, rho = 0, one step: plans of one or two levels that still verify."""
+    assert compile_schedule(Facts(1, 1, 0.9, E1, (0.0, 1.0)), epsilon=1.0, delta=0.1).num_calls < 10_000
+    assert len(compile_schedule(Facts(3, 3, 0.0, E1, (0.0, 1.0)), epsilon=0.1, delta=0.1).levels) == 1
+    assert compile_schedule(Facts(3, 3, 0.9, E1, (2.0, 2.0)), epsilon=0.1, delta=0.1).num_calls == 3
+    assert len(compile_schedule(Facts(2, 2, 1.0, E1, (0.0, 1.0), horizon=1), epsilon=0.1, delta=0.1).levels) == 1
+
+
+def test_hopeless_promise_still_has_a_price() -> None:
+    """Gamma near 1 without regularization: an exact integer of more than a hundred digits, at once."""
+    schedule = compile_schedule(Facts(4, 4, 0.95, Max(), (0.0, 1.0)), epsilon=1.0, delta=0.1)
+    assert len(str(schedule.num_calls)) > 100
+
+
+@pytest.mark.parametrize("bad", [{"epsilon": 0.0}, {"epsilon": math.nan}, {"delta": 0.0}, {"delta": 1.0}, {"target": "policy"}])
+def test_bad_promises_are_refused(bad: dict[str, object]) -> None:
+    """One clear error each."""
+    with pytest.raises(InvalidInput):
+        compile_schedule(FACTS["plain"][0], **{"epsilon": 0.1, "delta": 0.1, **bad})  # type: ignore[arg-type]

@@ -1,0 +1,223 @@
+"""The estimator algebra and the root bounds against numbers computed by hand and against exact binomial tails."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.operators import CustomOperator, Entropy, Max
+from smoothcruiser.theory.sharp import backup, blind, constant, ground, plug_in, rollout
+from smoothcruiser.theory.sharp_noise import Rule, bregman_cap, log_mgf, plug_in_noise, skew_probability
+from smoothcruiser.theory.stopping import (
+    bennett_rate,
+    best_rate,
+    choose_looks,
+    final_radius,
+    look_level,
+    radius_at_look,
+    root_radius,
+    root_samples,
+    sample_variance,
+)
+
+ONE = np.array([1.0])
+PLAIN = Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0))  # V in [2 log 2, 2 + 2 log 2]
+
+
+def test_constant() -> None:
+    """The middle of [2 log 2, 2 + 2 log 2], off by at most 1 either way, free and without noise."""
+    guess = constant(ground(PLAIN), None)
+    assert guess.low[0, 0] == pytest.approx(1.0 + 2.0 * math.log(2.0))
+    assert (guess.bias_low[0, 0], guess.bias_high[0, 0]) == pytest.approx((-1.0, 1.0))
+    assert (guess.variance[0, 0], guess.log_calls[0]) == (0.0, -math.inf)
+
+
+def test_backup_of_a_constant() -> None:
+    """Xi = r + c/2: range 1, variance 1/4, bias half of the constant's, one call."""
+    draw = backup(ground(PLAIN), constant(ground(PLAIN), None), None)
+    assert (draw.spread[0, 0], draw.variance[0, 0], draw.tilt[0, 0], draw.log_calls[0]) == pytest.approx((1.0, 0.25, 1.0, 0.0))
+
+
+def test_plug_in_by_hand() -> None:
+    """N = 1: phi = log cosh(0.5/sqrt 2), width 1 + phi, centred by -phi/2, K N (1 + C) = 2 calls."""
+    base = ground(PLAIN)
+    level = plug_in(base, backup(base, constant(base, None), None), ONE)
+    phi = math.log(math.cosh(0.5 / math.sqrt(2.0)))
+    assert level.width[0] == pytest.approx(1.0 + phi)
+    assert level.bias_high[0, 0] == pytest.approx(-level.bias_low[0, 0])
+    assert level.shift[0] == pytest.approx(-phi / 2.0)
+    assert math.exp(level.log_calls[0]) == pytest.approx(2.0)
+
+
+def test_rollout_by_hand() -> None:
+    """N = 1 over the constant: E D = (tilt^2 + 2 sigma^2/N)/(8 lambda) = 1.5/8; one call more than the query's two."""
+    base = ground(PLAIN)
+    draw = backup(base, constant(base, None), None)
+    level = rollout(base, draw, ONE, draw, None)
+    assert level.width[0] == pytest.approx(1.0 + 0.1875)
+    assert level.shift[0] == pytest.approx(0.09375)
+    assert math.exp(level.log_calls[0]) == pytest.approx(3.0)
+
+
+def test_blind_by_hand() -> None:
+    """B_Q = 2: D = log((e^2 + 1)/2) - 1, one call."""
+    base = ground(PLAIN)
+    level = blind(base, backup(base, constant(base, None), None), None)
+    loss = math.log((math.exp(2.0) + 1.0) / 2.0) - 1.0
+    assert (level.width[0], level.shift[0], level.log_calls[0]) == pytest.approx((1.0 + loss, loss / 2.0, 0.0))
+
+
+def test_value_bounds_per_player() -> None:
+    """In a game of any order a max state lies at least M above the lowest backup: the constant gets 2M narrower and is signed."""
+    facts = Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0), game=True)
+    m = math.log(2.0)
+    low, high = ground(facts).values(None)
+    assert facts.value_span() == pytest.approx(2.0 * (1.0 + 2.0 * m))
+    assert (high - low)[:, 0] == pytest.approx([facts.value_span() - 2.0 * m] * 2)
+    guess = constant(ground(facts), None)
+    assert guess.width[0] == pytest.approx(facts.value_span() - 2.0 * m)
+    assert guess.shift[0] == pytest.approx(m)
+
+
+def test_alternating_game_is_as_wide_as_an_mdp() -> None:
+    """Offsets +-M/(1 + gamma) around a span of rho/(1 - gamma)."""
+    facts = Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0), game=True, alternating=True)
+    guess = constant(ground(facts), None)
+    assert guess.width[0] == pytest.approx(2.0)
+    assert guess.shift[0] == pytest.approx(math.log(2.0) / 1.5)
+
+
+def test_horizon_values_are_sums() -> None:
+    """Two steps at discount 1: V in [2 log 2, 2 + 2 log 2]; none left: exactly 0."""
+    base = ground(Facts(2, 2, 1.0, Entropy(1.0), (0.0, 1.0), horizon=2))
+    low, high = base.values(2)
+    assert (low[0, 0], high[0, 0]) == pytest.approx((2 * math.log(2.0), 2.0 + 2 * math.log(2.0)))
+    end = constant(base, 0)
+    assert (end.width[0], end.low[0, 0]) == (0.0, 0.0)
+
+
+def test_terminals_enter_by_the_hull() -> None:
+    """A next state can be worth 0: the range of gamma X reaches down to 0 and the bias interval of a draw contains 0."""
+    base = ground(Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0), terminals=True))
+    guess = constant(base, None)
+    draw = backup(base, guess, None)
+    assert draw.low[0, 0] == 0.0
+    assert draw.high[0, 0] == pytest.approx(1.0 + 0.5 * float(guess.high[0, 0]))
+    assert draw.bias_low[0, 0] <= 0.0 <= draw.bias_high[0, 0]
+    assert float(base.values(None)[0][0, 0]) == pytest.approx(math.log(2.0))  # a state that has not ended is worth log 2 at least
+
+
+def test_one_action_has_no_noise() -> None:
+    """K = 1: F is the identity, so nothing is lost and nothing is overestimated."""
+    rule = Rule.of(Entropy(1.0), 1)
+    assert plug_in_noise(rule, 3.0, 1.0, 0.25) == 0.0
+    assert ground(Facts(1, 1, 0.5, Max(), (0.0, 1.0))).blind(None)[0, 0] == 0.0
+
+
+def test_operator_without_shift_invariance_is_refused() -> None:
+    """The algebra rests on F(Q + c) = F(Q) + c."""
+    odd = CustomOperator(value_function=lambda q: 0.5 * float(np.max(q)), gradient_function=lambda q: 0.5 * (q == np.max(q)), smooth=1.0)
+    with pytest.raises(InvalidInput, match="paper"):
+        ground(Facts(2, 2, 0.5, odd, (0.0, 1.0)))
+
+
+def test_operator_that_is_not_convex_gets_both_sides() -> None:
+    """Without convexity Jensen has no side: the interval grows by phi both ways and is centred as it is."""
+    op = CustomOperator(
+        value_function=lambda q: float(np.mean(q)), gradient_function=lambda q: np.full(len(q), 1 / len(q)), smooth=0.1, sums_to_one=True
+    )
+    base = ground(Facts(2, 2, 0.5, op, (0.0, 1.0)))
+    draw = backup(base, constant(base, None), None)
+    level = plug_in(base, draw, ONE)
+    phi = float(plug_in_noise(base.rule, ONE, draw.spread, draw.variance)[0, 0])
+    assert level.width[0] == pytest.approx(float(draw.tilt[0, 0]) + 2.0 * phi)
+    assert level.shift[0] == pytest.approx(0.0, abs=1e-12)
+
+
+# --- one draw, the root ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("u", [1e-6, 1e-3, 0.1, 1.0, 5.0, 40.0])
+def test_log_mgf_is_the_supremum_over_bernoulli_laws(u: float) -> None:
+    """S4: no Bernoulli law of smaller variance has a larger log moment generating function, and one attains it."""
+    for p in (0.01, 0.2, 0.5):
+        bound = float(log_mgf(u, p))
+        laws = np.linspace(1e-6, p, 4001)
+        best = float(np.max(np.log1p(laws * np.expm1(u)) - laws * u))
+        assert best <= bound * (1 + 1e-6) + 1e-15
+        assert bound <= best * (1 + 1e-3) + 1e-15 or u < 1e-3
+    assert float(log_mgf(u, 0.5)) <= u * u / 8.0
+
+
+def test_skew_probability_solves_its_equation() -> None:
+    """p(1 - p) = sigma^2/R^2 with p <= 1/2."""
+    p = float(skew_probability(2.0, 0.64))
+    assert p * (1 - p) == pytest.approx(0.16)
+    assert p <= 0.5
+
+
+def test_bregman_cap_of_entropy_is_below_both_simple_bounds() -> None:
+    """sup D over a span: at most span^2/(8 lambda) and at most span."""
+    rule = Rule.of(Entropy(0.5), 3)
+    for width in (0.01, 1.0, 30.0):
+        assert 0.0 < float(bregman_cap(rule, width)) <= min(width * width / 4.0, width)
+
+
+@pytest.mark.parametrize("p", [0.05, 0.3, 0.5])
+@pytest.mark.parametrize("n", [5, 40, 200])
+def test_bennett_bounds_exact_binomial_tails(p: float, n: int) -> None:
+    """P(mean >= p + t) <= exp(-n rate) for Bernoulli draws, and the rate is at least Hoeffding's and Bernstein's."""
+    for t in (0.02, 0.1, 0.3):
+        rate = bennett_rate(t, 1.0, p * (1 - p))
+        above = float(binom.sf(math.ceil(n * (p + t) - 1e-9) - 1, n, p))
+        below = float(binom.cdf(math.floor(n * (p - t) + 1e-9), n, p))
+        assert max(above, below) <= math.exp(-n * rate) * (1 + 1e-9)
+        assert rate >= 2 * t * t * (1 - 1e-9)
+        assert rate >= t * t / (2 * p * (1 - p) + 2 * t / 3) * (1 - 1e-9)
+
+
+def test_root_samples_is_minimal_and_inverts_the_radius() -> None:
+    """n draws close t, n - 1 do not; Hoeffding alone would need log(40)/(2 * 0.01) = 185."""
+    level = math.log(2 * 2 / 0.1)
+    n, name = root_samples(0.1, 1.0, 0.25, level)
+    assert name == "bennett"
+    assert n * best_rate(0.1, 1.0, 0.25)[0] >= level > (n - 1) * best_rate(0.1, 1.0, 0.25)[0]
+    assert n <= 185
+    assert root_radius(n, 1.0, 0.25, level) <= 0.1 < root_radius(n - 1, 1.0, 0.25, level)
+    assert root_samples(0.1, 0.05, 0.0, level)[0] == 1  # draws that cannot miss
+
+
+@pytest.mark.parametrize("p", [0.0, 0.02, 0.5])
+@pytest.mark.parametrize("n", [10, 100, 400])
+def test_radius_at_look_covers_exactly(p: float, n: int) -> None:
+    """Empirical Bernstein: the exact probability that the radius misses is at most 3 exp(-l)."""
+    level = 3.0
+    missed = 0.0
+    for ones in range(n + 1):
+        variance = sample_variance(n, float(ones), float(ones))
+        if abs(ones / n - p) > radius_at_look(n, variance, 1.0, level):
+            missed += float(binom.pmf(ones, n, p))
+    assert missed <= 3.0 * math.exp(-level)
+
+
+def test_looks_pay_when_the_noise_is_small() -> None:
+    """Geometric counts that start where a sample variance of 0 closes the radius; none where the plan is short."""
+    looks = choose_looks(0.01, 1.0, 2, 20_000, 0.01)
+    level = look_level(2, len(looks) + 1, 0.01)
+    assert looks[0] < 20_000 / 4
+    assert radius_at_look(looks[0], 0.0, 1.0, level) <= 0.01
+    assert all(a < b for a, b in zip(looks, (*looks[1:], 20_000), strict=True))
+    assert choose_looks(0.5, 1.0, 2, 10, 0.01) == ()
+
+
+def test_final_radius_takes_the_better() -> None:
+    """The promised radius, or the data's if they are quiet."""
+    counts = (100, 1000)
+    assert final_radius(0.05, counts, 2, 0.01, variance_sample=0.0, value_range=1.0) < 0.05
+    assert final_radius(0.05, counts, 2, 0.01, variance_sample=0.25, value_range=1.0) == 0.05
+    assert final_radius(0.05, counts, 2, 0.0, variance_sample=0.0, value_range=1.0) == 0.05
