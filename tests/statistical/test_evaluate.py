@@ -1,0 +1,128 @@
+"""``evaluate``: its interval holds the exact value of the policy, and for MDPs its lower end is below V.
+
+Coverage is tested against exact policy values over 1,200 runs with delta = 0.1. A promise kept with probability 0.9 fails more than 155
+times in 1,200 with probability below 1e-3 (exact binomial); the bounds are conservative, so that far fewer failures are seen.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import smoothcruiser as sc
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.exact import policy_value
+from smoothcruiser.search.tree import Tree
+
+RUNS_A_CASE = 100
+CASES = [
+    ("garnet:states=8,actions=3,seed=1", 0.8, "entropy"),
+    ("garnet:states=8,actions=3,seed=2", 0.8, "kl"),
+    ("garnet:states=8,actions=3,seed=3", 0.8, "sparsemax"),
+    ("garnet:states=8,actions=3,seed=4", 0.6, "square-root"),
+    ("garnet:states=8,actions=3,seed=5", 0.9, "max"),
+    ("random-game:states=8,actions=2,seed=6", 0.7, "entropy"),
+]
+
+
+def random_policy(problem, seed):
+    shares = np.random.default_rng(seed).random((problem.tables.num_states, problem.num_actions)) ** 3
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def test_coverage_over_1200_runs():
+    misses = runs = 0
+    for number, (spec, discount, operator) in enumerate(CASES):
+        problem = sc.make(spec, discount=discount, temperature=0.4, operator=operator)
+        best = sc.solve(problem)
+        for policy in (random_policy(problem, number), best.policy):
+            truth = policy_value(problem, policy)[0]
+            for seed in range(RUNS_A_CASE):
+                low, high = sc.evaluate(problem, policy, delta=0.1, budget=4000, seed=seed).interval
+                misses += not low <= truth <= high
+                runs += 1
+                if not problem.is_game:
+                    misses += low > best.values[0] and low <= truth  # a false lower bound on V is a miss as well
+    assert runs == 1200
+    assert binom.sf(155, runs, 0.1) < 1e-3
+    assert misses <= 155
+
+
+def test_epsilon_is_reached_and_the_cut_is_paid_for():
+    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.9, temperature=0.4)
+    policy = random_policy(problem, 0)
+    answer = sc.evaluate(problem, policy, epsilon=0.1, delta=0.1)
+    assert answer.epsilon <= 0.1
+    assert abs(answer.value - policy_value(problem, policy)[0]) <= 0.1
+    assert answer.certificate.kind == "policy"
+    assert answer.certificate.confidence == 0.9
+
+
+def test_the_interval_shrinks_with_the_budget_and_a_budget_is_kept():
+    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.9, temperature=0.4)
+    policy = random_policy(problem, 0)
+    widths = []
+    for budget in (100, 10_000, 1_000_000):
+        answer = sc.evaluate(problem, policy, budget=budget)
+        assert answer.num_calls <= budget
+        widths.append(answer.interval[1] - answer.interval[0])
+    assert widths[0] > 2 * widths[1] > 4 * widths[2]
+
+
+def test_horizon_and_terminals_leave_nothing_to_cut():
+    problem = sc.make("sailing", discount=1.0, temperature=0.5)
+    policy = sc.solve(problem).policy
+    answer = sc.evaluate(problem, policy, budget=300_000, delta=0.05)
+    assert answer.interval[0] <= policy_value(problem, policy)[3] <= answer.interval[1]
+    assert "cut <= 0" in answer.certificate.bound
+
+
+@pytest.mark.parametrize("form", ["array", "function", "solution"])
+def test_forms_of_a_policy_agree(form):
+    """Compiled rollouts of a table and Python rollouts of a function draw from the same stream: the same mean."""
+    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4)
+    solution = sc.solve(problem)
+    given = {"array": solution.policy, "function": lambda s: solution.policy[s], "solution": solution}[form]
+    answer = sc.evaluate(problem, given, budget=3000, seed=7)
+    assert answer.value == pytest.approx(sc.evaluate(problem, solution.policy, budget=3000, seed=7).value, abs=1e-12)
+
+
+def test_trees_are_followed_as_far_as_they_know():
+    """A tree's compiled and Python rollouts agree, and its policy is worth more than the blind one on the lake."""
+    problem = sc.make("frozen-lake", discount=1.0, operator="max")
+    tree = Tree(problem, method=sc.BTS(expansion=None, initial_q=0.0, search_temperature=0.1, exploration=1.0)).grow(simulations=30_000)
+    fast = sc.evaluate(problem, tree, budget=20_000, seed=1)
+    slow = sc.evaluate(problem, tree, budget=20_000, seed=1, executor="reference")
+    assert fast.value == pytest.approx(slow.value, abs=1e-12)
+    # Rewards of up to 1 a step over 100 steps: the range of a return is 100, which only many rollouts outweigh.
+    sure = sc.evaluate(problem, tree, budget=4_000_000, seed=1)
+    blind = sc.evaluate(problem, np.full((problem.tables.num_states, 4), 0.25), budget=4_000_000)
+    assert sure.interval[0] > blind.interval[1]
+
+
+def test_an_estimate_is_a_policy_of_one_state():
+    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4)
+    estimate = sc.plan(problem, method="exact")
+    table = np.full((8, 3), 1.0 / 3.0)
+    table[0] = estimate.policy
+    answer = sc.evaluate(problem, estimate, budget=30_000)
+    assert answer.interval[0] <= policy_value(problem, table)[0] <= answer.interval[1]
+
+
+def test_bad_policies_are_refused():
+    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4)
+    for policy in (lambda s: [0.5, 0.5], lambda s: [0.5, 0.6, 0.2], lambda s: [1.5, -0.5, 0.0], np.ones((8, 3)), np.ones((8, 2)) / 2):
+        with pytest.raises(InvalidInput):
+            sc.evaluate(problem, policy, budget=1000)
+    with pytest.raises(InvalidInput, match="delta"):
+        sc.evaluate(problem, np.full((8, 3), 1 / 3), delta=1.0)
+    tree = Tree(problem, method="uct").grow(simulations=10)
+    with pytest.raises(InvalidInput, match="rooted"):
+        sc.evaluate(problem, tree, 3)
+
+
+def test_a_terminal_state_is_worth_nothing():
+    problem = sc.make("d-chain", discount=1.0, operator="max")
+    answer = sc.evaluate(problem, lambda s: [0.5, 0.5], 10)
+    assert (answer.value, answer.num_calls, math.isnan(answer.q_values[0])) == (0.0, 0, True)

@@ -1,0 +1,172 @@
+"""A tree's budget, memory, reuse and answers; ``plan`` with tree searches; errors that name the remedy."""
+
+import math
+
+import numba
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.errors import InvalidInput, OracleError
+from smoothcruiser.search.tree import Tree
+
+GARNET = sc.make("garnet:states=20,actions=3,seed=1", discount=0.8, temperature=0.3)
+CHAIN = sc.make("d-chain", discount=1.0, operator="max")
+
+
+def test_calls_are_counted_and_never_exceeded():
+    """A simulation that would need more calls is dropped: 100 calls of 21-step simulations are four of them."""
+    tree = Tree(GARNET, method="uct").grow(calls=100)
+    assert tree.setting.limit == 21  # 0.8**21 < 0.01
+    assert (tree.num_calls, tree.simulations) == (100, 4)
+    tree.grow(calls=50)
+    assert tree.num_calls == 150
+    plain = Tree(GARNET, method="uct", executor="reference").grow(calls=100)
+    assert (plain.num_calls, plain.simulations) == (100, 4)
+
+
+def test_growth_in_pieces_is_growth_at_once():
+    whole = Tree(GARNET, method="dents", seed=4).grow(simulations=300)
+    pieces = Tree(GARNET, method="dents", seed=4)
+    for _ in range(3):
+        pieces.grow(simulations=100)
+    assert pieces.node(0) == whole.node(0)
+    assert Tree(GARNET, method="dents", seed=5).grow(simulations=300).node(0) != whole.node(0)
+
+
+def test_seconds_and_progress():
+    seen = []
+    tree = Tree(GARNET, method="ments").grow(seconds=0.3, progress=lambda t: seen.append(t.simulations))
+    assert 0.2 < tree.seconds < 2.0
+    assert seen == sorted(seen)
+    assert len(seen) > 1
+
+
+def test_memory_is_bounded_and_the_search_goes_on():
+    tree = Tree(GARNET, method=sc.MENTS(max_nodes=50)).grow(simulations=5000)
+    assert tree.num_nodes == 50
+    assert tree.simulations == 5000
+    assert any("full" in note for note in tree.estimate().notes)
+
+
+def test_room_doubles_without_a_trace():
+    """More nodes than the first 1,024 rows: the same tree as in plain Python, which has no rows."""
+    compiled = Tree(GARNET, method="bts", seed=2).grow(simulations=1500)
+    assert compiled.num_nodes > 1024
+    assert compiled.node(0) == Tree(GARNET, method="bts", seed=2, executor="reference").grow(simulations=1500).node(0)
+
+
+@pytest.mark.parametrize("executor", ["compiled", "reference"])
+def test_advance_keeps_what_is_below(executor):
+    tree = Tree(GARNET, method="ments", seed=1, executor=executor).grow(simulations=2000)
+    action, child = max(tree.children(0), key=lambda pair: tree.node(pair[1]).visits)
+    kept = tree.node(child)
+    grandchildren = sorted((a, tree.node(i).visits, tree.node(i).value) for a, i in tree.children(child))
+    tree.advance(action, kept.state)
+    assert (tree.state, tree.elapsed) == (kept.state, 1)
+    root = tree.node(0)
+    assert (root.visits, root.value, root.edge_totals) == (kept.visits, kept.value, kept.edge_totals)
+    assert sorted((a, tree.node(i).visits, tree.node(i).value) for a, i in tree.children(0)) == grandchildren
+    assert tree.num_nodes < 2001
+    tree.grow(simulations=500)  # and it still grows
+    assert tree.node(0).visits == kept.visits + 500
+
+
+def test_advance_agrees_between_executors():
+    trees = [Tree(GARNET, method="dents", seed=1, executor=e).grow(simulations=400) for e in ("compiled", "reference")]
+    action, child = trees[0].children(0)[0]
+    state = trees[0].node(child).state
+    for tree in trees:
+        tree.advance(action, state).grow(simulations=200)
+    assert trees[0].node(0) == trees[1].node(0)
+    assert trees[0].num_calls == trees[1].num_calls
+
+
+def test_advance_shortens_the_horizon_and_may_start_anew():
+    tree = Tree(CHAIN, method="bts").grow(simulations=5)
+    assert tree.setting.limit == 10
+    tree.advance(0, 1)
+    assert tree.setting.limit == 9
+    fresh = Tree(GARNET, method="bts").grow(simulations=3)
+    seen = {fresh.node(i).state for _, i in fresh.children(0)}
+    unseen = next(s for s in range(20) if s not in seen)
+    fresh.advance(0, unseen)
+    assert (fresh.num_nodes, fresh.node(0).visits) == (1, 0)
+    with pytest.raises(InvalidInput, match="terminal"):
+        tree.advance(1, 10)
+    with pytest.raises(InvalidInput, match="not legal"):
+        tree.advance(7, 2)
+
+
+def test_a_tree_promises_nothing():
+    estimate = sc.plan(GARNET, method="ments", budget=20_000, seed=3)
+    assert estimate.certificate is None
+    assert estimate.interval is None
+    assert (estimate.epsilon, estimate.delta) == (None, None)
+    assert estimate.num_calls <= 20_000
+    assert estimate == sc.plan(GARNET, method=sc.MENTS(), budget=20_000, seed=3).__class__(
+        **{**estimate.__dict__}  # every field is plain data
+    )
+    assert math.isclose(sum(estimate.policy), 1.0)
+    assert sc.plan(GARNET, method=sc.MENTS(), budget=20_000, seed=3).q_values == estimate.q_values
+
+
+def test_simulations_and_methods_in_plan():
+    first = sc.plan(CHAIN, method=sc.DENTS(search_temperature=1.0, expansion=None, initial_q=0.0), simulations=10_000)
+    assert first.action == 0
+    assert first.policy == (1.0, 0.0)  # under Max the policy is the recommended action
+    assert first.method == "dents"
+    with pytest.raises(InvalidInput, match="tree searches"):
+        sc.plan(GARNET, method="exact", simulations=10)
+    with pytest.raises(InvalidInput, match="budget"):
+        sc.plan(GARNET, method="uct", budget=5)
+
+
+def test_illegal_actions_have_no_value():
+    problem = sc.make("sailing", discount=1.0, operator="max")
+    estimate = sc.plan(problem, method="uct", simulations=500)
+    for a, (q, share) in enumerate(zip(estimate.q_values, estimate.policy, strict=True)):
+        assert math.isnan(q) == (a not in problem.legal_actions(3))
+        assert share == 0.0 or not math.isnan(q)
+
+
+def test_certify_bounds_from_below():
+    exact = sc.solve(GARNET).values[0]
+    estimate = sc.plan(GARNET, method="ments", budget=200_000, certify=True, delta=0.01)
+    assert estimate.certificate.kind == "policy"
+    assert estimate.interval[0] <= exact <= estimate.interval[1]
+    assert estimate.interval[0] > exact - 1.0
+    assert estimate.num_calls <= 200_000
+    game = sc.make("random-game", discount=0.5, temperature=1.0)
+    with pytest.raises(InvalidInput, match="game"):
+        sc.plan(game, method="uct", budget=1000, certify=True)
+
+
+def bad_reward(state, action, rng):
+    return (2.0 if state == 3 else 0.5), state + 1
+
+
+@pytest.mark.parametrize("oracle", [bad_reward, numba.njit(bad_reward)], ids=["plain", "compiled"])
+def test_errors_name_state_and_action(oracle):
+    problem = sc.MDP(oracle, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=0)
+    with pytest.raises(OracleError, match=r"reward 2\.0 at state 3, action"):
+        sc.plan(problem, method="uct", budget=1000)
+
+
+def test_an_end_has_to_be_declared():
+    problem = sc.MDP(lambda s, a, rng: (0.5, s + 1, s == 2), num_actions=2, discount=0.5, operator=sc.Max(), initial_state=0)
+    with pytest.raises(OracleError, match="declares no terminal"):
+        sc.plan(problem, method="ments", budget=1000)
+
+
+def test_states_have_to_be_told_apart():
+    problem = sc.MDP(lambda s, a, rng: (0.5, [1]), num_actions=2, discount=0.5, operator=sc.Max(), initial_state=(0,))
+    with pytest.raises(InvalidInput, match="unhashable"):
+        sc.plan(problem, method="ments", budget=1000)
+
+
+def test_one_state_many_visits():
+    """A self-loop is recognized as the same next state each time: one child an action."""
+    problem = sc.make("chain:n=2", discount=0.5, operator="max")
+    tree = Tree(problem, 1, method="uct").grow(simulations=100)
+    assert len(tree.children(0)) == 2
+    assert {tree.node(i).state for _, i in tree.children(0)} == {1}

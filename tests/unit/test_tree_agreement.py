@@ -1,0 +1,97 @@
+"""The compiled tree is the plain one (an instance of the paper's template) to the last bit, for every method and kind of state."""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.search.tree import Tree
+
+METHODS = [sc.UCT, sc.MENTS, sc.RENTS, sc.TENTS, sc.BTS, sc.DENTS]
+VARIANTS = [
+    {},
+    {"expansion": None, "depth": 7},
+    {"expansion": 3, "max_nodes": 20, "depth": 9},
+    {"initial_q": 0.25, "depth": 6},
+]
+PROBLEMS = {
+    "garnet": sc.make("garnet:states=12,actions=3,seed=1", discount=0.8, temperature=0.3),
+    "game": sc.make("random-game:states=9,actions=3,seed=2", discount=0.7, temperature=0.2),
+    "sailing": sc.make("sailing:n=4", discount=1.0, operator="max"),
+}
+
+
+def same(problem, method, simulations=50, seed=3):
+    compiled = Tree(problem, method=method, seed=seed).grow(simulations=simulations)
+    plain = Tree(problem, method=method, seed=seed, executor="reference").grow(simulations=simulations)
+    assert compiled._backend.name == "compiled"
+    assert plain._backend.name == "reference"
+    assert compiled._backend.counts == plain._backend.counts
+    assert compiled.node(0) == plain.node(0)
+    for (a, i), (b, j) in zip(sorted(compiled.children(0)), sorted(plain.children(0)), strict=True):
+        assert a == b
+        left, right = compiled.node(i), plain.node(j)
+        assert (left.state, left.visits, left.value, left.edge_totals) == (right.state, right.visits, right.value, right.edge_totals)
+    return compiled
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_compiled_is_plain(problem, method, variant):
+    same(problem, method(**variant))
+
+
+@pytest.mark.parametrize("average", [sc.BTS(average_returns=True), sc.DENTS(average_returns=True)], ids=str)
+def test_average_returns(average):
+    same(PROBLEMS["garnet"], average)
+
+
+class Place(NamedTuple):
+    x: int
+    level: float
+
+
+@numba.njit
+def walk(state, action, rng):
+    step = 1 if rng.random() < 0.7 else 2
+    x = state.x + (step if action == 1 else -step)
+    return 0.1 * action, Place(x, state.level + 0.5), x >= 4
+
+
+@numba.njit
+def inside(state, action):
+    return action == 1 or state.x > -2
+
+
+@numba.njit
+def turn(state):
+    return 1 if state.x % 2 == 0 else 2
+
+
+@numba.njit
+def spin(state, action, rng):
+    after = state.copy()
+    after[action] += rng.integers(2)
+    return after[0] / 100.0, after
+
+
+def test_named_tuples_legal_moves_ends_and_players():
+    """A user's own compiled game: NamedTuple states, moves that are not always legal, an end flagged by the step."""
+    game = sc.Game(
+        walk, player=turn, num_actions=2, discount=0.9, operator=sc.Entropy(0.1), legal=inside, terminal=True, initial_state=Place(0, 0.0)
+    )
+    tree = same(game, sc.MENTS(depth=8), simulations=80)
+    assert isinstance(tree.node(1).state, Place)
+    assert {tree.node(i).player for i in range(tree.num_nodes)} == {1, 2}
+
+
+def test_arrays_are_states():
+    problem = sc.MDP(spin, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=np.zeros(2, dtype=np.int64))
+    tree = Tree(problem, method="bts", seed=1).grow(simulations=60)
+    plain = Tree(problem, method="bts", seed=1, executor="reference").grow(simulations=60)
+    assert tree.num_nodes == plain.num_nodes
+    assert tree.node(0).edge_totals == plain.node(0).edge_totals
+    assert len(tree.children(0)) == 4  # two next states an action: arrays that came back were recognized

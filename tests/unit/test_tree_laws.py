@@ -1,0 +1,105 @@
+"""Each backup converges to its exact regularized value, and the published behaviour on the d-chain is there."""
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.search.tree import Tree
+
+WHOLE = {"expansion": None, "initial_q": 0.0}  # as in Painter et al.: whole paths are added, untried actions are worth 0
+
+
+def grown(problem, method, simulations, seed=0):
+    return Tree(problem, method=method, seed=seed).grow(simulations=simulations)
+
+
+@pytest.mark.parametrize(
+    "method, operator",
+    [
+        (sc.MENTS(temperature=0.1), sc.Entropy(0.1)),
+        (sc.MENTS(temperature=0.5, expansion=None), sc.Entropy(0.5)),
+        (sc.TENTS(temperature=0.2, exploration=0.5), sc.Sparsemax(0.2)),
+        (sc.BTS(search_temperature=0.1), sc.Max()),
+        (sc.DENTS(search_temperature=0.1), sc.Max()),
+    ],
+    ids=str,
+)
+def test_backups_converge_to_the_exact_value(method, operator):
+    """A fixed tree, 27 noisy leaves: after 60,000 simulations every root value is within 0.01 of backward induction."""
+    problem = sc.make("synthetic-tree:k=3,d=3,seed=4", discount=1.0, operator=operator)
+    exact = sc.solve(problem)
+    tree = grown(problem, method, 60_000)
+    assert tree.estimate().value == pytest.approx(exact.values[0], abs=0.01)
+    if operator.strength:
+        assert tree.q_values() == pytest.approx(list(exact.q_values[0]), abs=0.03)
+
+
+def test_chance_nodes_are_weighed_by_their_frequency():
+    """Discounted garnet with random successors: MENTS at the problem's own temperature finds the exact soft value."""
+    problem = sc.make("garnet:states=4,actions=2,branching=2,seed=3", discount=0.3, temperature=0.5)
+    tree = grown(problem, sc.MENTS(depth=6), 60_000)
+    assert tree.estimate().value == pytest.approx(sc.solve(problem).values[0], abs=0.01)
+
+
+def test_games_mirror():
+    """Swapping the players and the signs of the rewards mirrors the exact values, and MENTS finds both."""
+    problem = sc.make("random-game:states=6,actions=2,branching=2,seed=5", discount=0.3, temperature=0.4)
+    for state in range(4):
+        exact = sc.solve(problem).values[state]
+        tree = Tree(problem, state, method=sc.MENTS(depth=6), seed=1).grow(simulations=40_000)
+        assert tree.estimate().value == pytest.approx(exact, abs=0.01)
+
+
+def test_rents_at_depth_one_is_kl_to_uniform():
+    """At the root the prior is uniform, so with one decision RENTS is mellowmax."""
+    problem = sc.make("synthetic-tree:k=4,d=1,seed=1", discount=1.0, operator=sc.KL(0.2))
+    tree = grown(problem, sc.RENTS(temperature=0.2, exploration=0.5), 30_000)
+    assert tree.estimate().value == pytest.approx(sc.solve(problem).values[0], abs=0.005)
+
+
+def test_uct_converges_on_an_easy_tree():
+    problem = sc.make("synthetic-tree:k=2,d=2,seed=1", discount=1.0, operator="max")
+    tree = grown(problem, sc.UCT(exploration=0.5), 30_000)
+    assert tree.estimate().value == pytest.approx(1.0, abs=0.02)
+
+
+# --- the d-chain of Coquelin and Munos, as in Painter et al. 2023 ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature, wrong", [(0.05, False), (0.1385, False), (0.1387, True), (0.3, True), (1.0, True)])
+def test_soft_values_prefer_the_wrong_action_above_a_temperature(temperature, wrong):
+    """R_f = 0.5: the exact soft value of going right exceeds 0.9 iff the temperature is above 0.1386."""
+    q = sc.solve(sc.make("d-chain:final=0.5", discount=1.0, temperature=temperature)).q_values[0]
+    assert (q[0] > q[1]) == wrong
+
+
+def test_ments_shows_it_and_bts_and_dents_do_not_fail():
+    """MENTS at 0.12 and 0.16 falls on both sides, with the exact soft values; BTS and DENTS recommend the best action at both."""
+    problem = sc.make("d-chain:final=0.5", discount=1.0, operator="max")
+    for temperature, action in ((0.12, 1), (0.16, 0)):
+        soft = sc.solve(sc.make("d-chain:final=0.5", discount=1.0, temperature=temperature)).q_values[0]
+        for seed in range(3):
+            tree = grown(problem, sc.MENTS(temperature=temperature, **WHOLE), 10_000, seed)
+            assert tree.action() == action
+            assert tree.q_values() == pytest.approx(list(soft), abs=1e-6)
+            for other in (sc.BTS(search_temperature=temperature, **WHOLE), sc.DENTS(search_temperature=temperature, **WHOLE)):
+                assert grown(problem, other, 10_000, seed).action() == 1
+
+
+def test_bts_and_dents_find_the_end_of_the_chain_and_uct_does_not():
+    """R_f = 1: the optimum is 1.0; UCT stays at 0.9 after 10,000 trials (its known failure), BTS and DENTS at temperature 1 do not."""
+    problem = sc.make("d-chain", discount=1.0, operator="max")
+    for seed in range(3):
+        assert grown(problem, sc.UCT(**WHOLE), 10_000, seed).action() == 1
+        for method in (sc.BTS(search_temperature=1.0, **WHOLE), sc.DENTS(search_temperature=1.0, **WHOLE)):
+            assert grown(problem, method, 10_000, seed).estimate().value == pytest.approx(1.0)
+        low = grown(problem, sc.MENTS(temperature=0.01, **WHOLE), 10_000, seed)
+        assert low.action() == 1  # too cold to look past the first rewards, as published
+
+
+def test_the_published_optima():
+    """Painter et al.: sailing -15.0, the chains 1.0 and 0.9."""
+    assert sc.solve(sc.make("sailing", discount=1.0, operator="max")).values[3] == pytest.approx(-15.0, abs=0.05)
+    assert sc.solve(sc.make("d-chain", discount=1.0, operator="max")).values[0] == 1.0
+    assert sc.solve(sc.make("d-chain:final=0.5", discount=1.0, operator="max")).values[0] == 0.9
+    # Fourteen moves to the corner of the lake.
+    assert sc.solve(sc.make("frozen-lake", discount=1.0, operator="max")).values[0] == pytest.approx(0.99**14)
