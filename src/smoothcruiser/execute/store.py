@@ -226,12 +226,12 @@ def _code(function: Any) -> bytes:
 
 
 def _versions() -> dict[str, str]:
+    from importlib.metadata import version
+
     import numba
 
-    from smoothcruiser import __version__
-
     return {
-        "smoothcruiser": __version__, "numba": numba.__version__, "numpy": np.__version__,
+        "smoothcruiser": version("smoothcruiser"), "numba": numba.__version__, "numpy": np.__version__,
         "python": platform.python_version(), "machine": platform.machine(),
     }  # fmt: skip
 

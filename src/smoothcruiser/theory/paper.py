@@ -125,7 +125,7 @@ def zeta(setting: Setting, e: float) -> float:
 
 
 def relaxation_bound(setting: Setting) -> float:
-    """M/(1-gamma), lambda log K/(1-gamma) for entropy: the most that |V_lambda - V_0| can be."""
+    """M/(1-gamma) = lambda log K/(1-gamma): the most that |V_lambda - V_0| can be for entropy (others: ``Facts.relaxation_bound``)."""
     return setting.M / (1.0 - setting.gamma)
 
 
