@@ -212,7 +212,7 @@ class Queries:
 
 def _useful(variance: float, noise: float, hopeless: bool) -> Array:
     """The counts at which the mean of draws still has a deviation above ``noise``, and at least the first dozen."""
-    most = variance / (noise * noise) if noise > 0.0 else math.inf
+    most = variance / (noise * noise) if noise > 1e-100 else math.inf
     grid = _COARSE_GRID if hopeless else SAMPLE_GRID
     return grid[: max(12, int(np.searchsorted(grid, most)) + 1)]
 

@@ -258,9 +258,11 @@ def constant(base: Ground, remaining: int | None, value: float | None = None, sh
 
 
 def _shifted(base: Ground, x: Moments, shift: Array | None) -> Moments:
-    """``x`` plus sign * shift; without a shift, the one that centres the bias interval of both players as well as one number can."""
+    """``x`` plus sign * shift; without a shift, the one number that makes the largest |bias| of the players smallest."""
     if shift is None:
-        shift = -np.mean(base.sign * 0.5 * (x.bias_low + x.bias_high), axis=0)
+        low = np.min(np.where(base.sign > 0.0, x.bias_low, -x.bias_high), axis=0)
+        high = np.max(np.where(base.sign > 0.0, x.bias_high, -x.bias_low), axis=0)
+        shift = -0.5 * (low + high)
     move = base.sign * shift
     return Moments(
         x.bias_low + move, x.bias_high + move, x.low + move, x.high + move, x.variance, x.log_calls, shift + np.zeros_like(x.shift)
