@@ -31,7 +31,7 @@ from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
-from smoothcruiser.search.certified_answer import answer, terminal_answer
+from smoothcruiser.search.certified_answer import answer, assumptions, crossed, terminal_answer
 from smoothcruiser.search.certified_kernels import Kernels, make_kernels, warmed
 from smoothcruiser.search.certified_memory import END, Memory
 from smoothcruiser.search.certified_radii import POLE_COSTS, POLE_OFFSETS, pair_cost
@@ -78,6 +78,8 @@ class _Limits:
 class Certified:
     """A memory of one problem: counts, bounds, and a delta that all its queries share."""
 
+    sampled = True  # whether outcomes are drawn from the oracle
+
     def __init__(self, problem: Problem, *, delta: float, seed: int = 0, radius_scale: float = 1.0, uniform: bool = False) -> None:
         """``radius_scale`` and ``uniform`` are for tests and benchmarks: wrong radii, and the same number of draws for every pair."""
         if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0.0 < delta < 1.0:
@@ -85,6 +87,7 @@ class Certified:
         self.problem, self.delta, self.seed = problem, float(delta), seed
         self.memory = Memory(problem)
         self.num_calls = 0
+        self.exact = problem.deterministic  # whether the first draw of a pair tells all
         self._uniform = uniform
         self._drawn_pairs = 0  # k: pairs that have been given a share of delta
         self._fault: str | None = None
@@ -166,10 +169,13 @@ class Certified:
             if time.perf_counter() > limits.deadline:
                 return "seconds"
             if left <= 0 or not self._round(root, limits, left):
-                self._settle(root, limits, SETTLED / 100.0)  # calls are spent, sweeps are cheap: use what was bought
+                while self._settle(root, limits, 0.0 if self.exact else SETTLED / 100.0):  # sweeps are cheap: use what was bought
+                    pass
                 width = self._half_width(root, limits.target)
                 if limits.epsilon is not None and width <= limits.epsilon:
                     return "epsilon"
+                if time.perf_counter() > limits.deadline:
+                    return "seconds"
                 return "budget" if left <= 0 else "exhausted"
 
     # --- one round -------------------------------------------------------------------------------------------------------
@@ -183,17 +189,20 @@ class Certified:
         self._order = np.zeros(max(64, 2 * n), dtype=np.int64)
         self._order[0], self._count = root, 1
 
-    def _settle(self, root: int, limits: _Limits, tolerance: float) -> None:
-        """Sweep until little moves, or the answer is narrow enough."""
+    def _settle(self, root: int, limits: _Limits, tolerance: float) -> bool:
+        """Sweep until little moves, or the answer is narrow enough; whether there would be more to do."""
         assert self._kernels is not None
         g = self.memory.graph
         for i in range(MOST_SWEEPS):
             closed = self._kernels.sweep(g, self._order, self._count, i == 0, self._rules)
+            if closed < 0.0:
+                raise crossed(self.problem, self.memory.states[int(-closed)], self.delta, assumptions(self.problem, sampled=self.sampled))
             width = self._half_width(root, limits.target)
             if limits.epsilon is not None and width <= limits.epsilon:
-                return
+                return False
             if closed <= tolerance * 2.0 * width or time.perf_counter() > limits.deadline:
-                return
+                return False
+        return True
 
     def _round(self, root: int, limits: _Limits, left: int) -> bool:
         """Choose pairs, draw and record; whether there was anything to draw."""
@@ -225,7 +234,7 @@ class Certified:
         share = SPREAD_SHARE * 2.0 * half_width / self._count
         self._count = int(self._kernels.spread(g, self._order, self._count, source, share, SPREAD_PASSES, self._rules))
         pairs, counts = np.zeros(memory.num_pairs, dtype=np.int64), np.zeros(memory.num_pairs, dtype=np.int64)
-        exact = self.problem.deterministic
+        exact = self.exact
         calls = max(LEAST_NEW, int(GROWTH * self._drawn_pairs)) if exact else max(LEAST_CALLS, int(growth * self._query_draws()))
         jobs = self._kernels.allocate(g, self._order, self._count, min(calls, left), 1 if exact else FIRST_BATCH, pairs, counts)
         pairs, counts = pairs[:jobs], counts[:jobs]
@@ -267,7 +276,7 @@ class Certified:
         """The next k for every pair that is drawn for the first time, before its first draw."""
         g = self.memory.graph
         new = pairs[g.pairs["total"][pairs] == 0.0]
-        if not self.problem.deterministic:
+        if not self.exact:
             g.pairs["cost"][new] = pair_cost(self._drawn_pairs + 1 + np.arange(len(new)), self.delta)
         self._drawn_pairs += len(new)
 

@@ -34,15 +34,15 @@ def answer(
 ) -> Estimate:  # fmt: skip
     """The Estimate of a query that ended for ``reason`` with half-width ``reached``."""
     problem, memory = search.problem, search.memory
-    exact = problem.deterministic
+    exact = search.exact
     drawn = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
     seen = f"{memory.num_nodes - 1:,} states, {drawn:,} pairs and {memory.num_entries:,} outcomes"
     notes = (*_notes(epsilon, reached, reason, num_calls), f"{seen} seen; {search.num_calls:,} calls in this memory so far.")
     return describe(
         problem, memory.graph, root, state, confidence=1.0 if exact else 1.0 - search.delta,
-        bound="interval iteration" if exact else "betting", assumptions=assumptions(problem, sampled=True),
+        bound="interval iteration" if exact else "betting", assumptions=assumptions(problem, sampled=search.sampled),
         epsilon=reached if epsilon is None or reason != "epsilon" else epsilon, delta=0.0 if exact else search.delta,
-        num_calls=num_calls, seconds=seconds, compile_seconds=compile_seconds, seed=search.seed, notes=notes,
+        num_calls=num_calls, seconds=seconds, compile_seconds=compile_seconds, seed=search.seed if search.sampled else None, notes=notes,
     )  # fmt: skip
 
 
@@ -56,11 +56,6 @@ def describe(
     actions, weights = pairs["action"].tolist(), pairs["prior"].tolist()
     boxes = list(zip(pairs["q_lower"].tolist(), pairs["q_upper"].tolist(), strict=True))
     interval = (float(node["lower"]), float(node["upper"]))
-    if not all(low <= high for low, high in (interval, *boxes)):
-        raise OracleError(
-            f"The bounds at state {state!r} exclude each other (lower {interval[0]:.6g}, upper {interval[1]:.6g}). With probability at "
-            f"most {1.0 - confidence:g} this is chance; otherwise an assumption is false: {'; '.join(assumptions)}."
-        )
     middles = [0.5 * (low + high) for low, high in boxes]
     gradient = problem.operator.gradient(middles, player=player, weights=weights)
     total = sum(gradient)
@@ -77,6 +72,14 @@ def describe(
         action=best_action(policy, q_values, player), method="certified", certificate=certificate, problem=problem.name, state=state,
         **rest,
     )  # fmt: skip
+
+
+def crossed(problem: Problem, state: Any, delta: float, assumed: tuple[str, ...]) -> OracleError:
+    """The error for bounds that exclude each other."""
+    return OracleError(
+        f"The bounds at state {state!r} exclude each other. With probability at most {delta:g} this is chance (try another seed); "
+        f"otherwise something that was assumed is false: {'; '.join(assumed)}."
+    )
 
 
 def terminal_answer(problem: Problem, state: Any, *, delta: float, seed: int, seconds: float) -> Estimate:

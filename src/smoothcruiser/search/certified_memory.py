@@ -16,7 +16,6 @@ This file decides how data lie. It leaves out bounds (``certified_sweeps``) and 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -248,21 +247,17 @@ class Memory:
         """What the arrays take."""
         return sum(array.nbytes for array in self.graph)
 
-    def key(self, state: Any, remaining: int) -> Any:
-        """What a node is found by."""
-        return state if self.problem.horizon is None else (state, remaining)
-
-    def node_of(self, state: Any, remaining: int, *, check: bool = True) -> int:
+    def node_of(self, state: Any, remaining: int) -> int:
         """The node of a state with ``remaining`` steps left, made where it is new; 0 where the episode is over."""
         if self.problem.horizon is not None and remaining == 0:
             return END
-        key = self.key(state, remaining)
-        if check and not isinstance(state, Hashable):
-            raise _unhashable(state)
+        key = state if self.problem.horizon is None else (state, remaining)
         try:
             found = self.nodes.get(key)
-        except TypeError:  # a tuple that holds a list says it is hashable
-            raise _unhashable(state) from None
+        except TypeError:
+            raise InvalidInput(
+                f"Certified search recognizes states by their hash, but {type(state).__name__} has none; let states be tuples or numbers."
+            ) from None
         if found is None:
             found = END if self.problem.is_terminal(state) else self._add_node(state, remaining)
             self.nodes[key] = found
@@ -303,7 +298,7 @@ class Memory:
         if self.problem.horizon is not None:
             left = np.asarray(self.remaining, dtype=np.int64)[g.pairs["node"][pairs]]
         found, which = np.unique(np.stack([raws, left]), axis=1, return_inverse=True)
-        nodes = [END if raw == END_RAW else self.node_of(raw, steps - 1, check=False) for raw, steps in found.T.tolist()]
+        nodes = [END if raw == END_RAW else self.node_of(raw, steps - 1) for raw, steps in found.T.tolist()]
         targets = np.array(nodes, dtype=np.int64)[which.reshape(-1)]
         g.entries["target"][at] = targets
         self.check_turns(pairs, targets)
@@ -343,9 +338,3 @@ def _free_slots(size: int) -> Any:
     slots = np.zeros(size, PLACE)
     slots["pair"] = -1
     return slots
-
-
-def _unhashable(state: Any) -> InvalidInput:
-    return InvalidInput(
-        f"Certified search recognizes states by their hash, but the oracle returned {type(state).__name__}; return a tuple or a number."
-    )

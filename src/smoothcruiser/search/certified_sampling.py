@@ -150,6 +150,7 @@ class PythonSampler(Sampler):
         node, action = int(memory.graph.pairs[pair]["node"]), int(memory.graph.pairs[pair]["action"])
         state, after_steps = memory.states[node], memory.remaining[node] - 1
         low, high = facts.reward_range
+        horizon, known = self.problem.horizon is not None, memory.nodes
         for i in range(at, at + count):
             try:
                 reward, after, *rest = step(state, action, rng)
@@ -160,10 +161,16 @@ class PythonSampler(Sampler):
                 raise self._raised(error, pair) from error
             if not low <= reward <= high:
                 raise self._bad_reward(reward, pair)
-            if ended and not facts.terminals:
-                raise self._undeclared_end(pair)
             rewards[i] = reward
-            raws[i] = END if ended else memory.node_of(after, after_steps)
+            if ended:
+                if not facts.terminals:
+                    raise self._undeclared_end(pair)
+                raws[i] = END
+                continue
+            try:  # most states are known: this is the short way
+                raws[i] = known[(after, after_steps) if horizon else after]
+            except (KeyError, TypeError):
+                raws[i] = memory.node_of(after, after_steps)
         return at + count
 
 

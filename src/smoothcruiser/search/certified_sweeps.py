@@ -117,7 +117,7 @@ def smooth_value(g: Graph, i: int, upper: bool, rules: Rules) -> float:
 
 
 def backup(g: Graph, i: int, tune: bool, rules: Rules) -> float:
-    """Bring the bounds of node ``i`` up to date; by how much they closed."""
+    """Bring the bounds of node ``i`` up to date; by how much they closed, -1 where they exclude each other."""
     node = g.nodes[i]
     rounding = 16.0 * (node["size"] + 2) * UNIT * (rules.scale + rules.temperature)
     closed = 0.0
@@ -138,15 +138,24 @@ def backup(g: Graph, i: int, tune: bool, rules: Rules) -> float:
         elif not upper and value - rounding > node["lower"]:
             closed += (value - rounding) - node["lower"]
             node["lower"] = value - rounding
-    return closed
+    for p in range(node["first"], node["first"] + node["size"]):
+        if g.pairs[p]["q_lower"] > g.pairs[p]["q_upper"]:
+            return -1.0
+    return closed if node["lower"] <= node["upper"] else -1.0
 
 
 def sweep(g: Graph, order: Ints, count: int, tune: bool, rules: Rules) -> float:
-    """One pass over the listed nodes, last met first; by how much, weighed by visits, they closed. ``order[0]`` is the asked one."""
-    closed = 0.0
+    """One pass over the listed nodes, last met first; by how much, weighed by visits, they closed. ``order[0]`` is the asked one.
+
+    Where the bounds of a node exclude each other the pass ends with minus its number.
+    """
+    total = 0.0
     for i in range(count - 1, -1, -1):
-        closed += (g.nodes[order[i]]["mass"] + (1.0 if i == 0 else 0.0)) * backup(g, order[i], tune, rules)
-    return closed
+        closed = backup(g, order[i], tune, rules)
+        if closed < 0.0:
+            return float(-order[i])
+        total += (g.nodes[order[i]]["mass"] + (1.0 if i == 0 else 0.0)) * closed
+    return total
 
 
 def set_policy(g: Graph, i: int, rules: Rules) -> None:

@@ -1,0 +1,354 @@
+"""What certified search costs and whether it keeps its promise.
+
+python benchmarks/certified.py              Frozen Lake at three promises, beside uniform sampling
+python benchmarks/certified.py --coverage   2,000 runs on random problems: every bound of every state seen against exact values
+python benchmarks/certified.py --scaling    calls and seconds against states and 1/epsilon; memory against what was seen (--plot FILE)
+python benchmarks/certified.py --radii      the radii beside Hoeffding's and Bernstein's at the same confidence
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.errors import OracleError
+from smoothcruiser.exact import solve
+from smoothcruiser.problem.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.tabular import tabular
+from smoothcruiser.problem.zoo import chain, garnet, gridworld, random_game
+from smoothcruiser.search.certified import Certified
+from smoothcruiser.search.certified_radii import best_bound, pair_cost
+
+LAKE_8 = ["SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG"]  # Gymnasium's map
+LAKE_4 = ["SFFF", "FHFH", "FFFH", "HFFG"]
+
+
+def frozen_lake(lake: list[str], **rest: Any) -> Problem:
+    """Slippery Frozen Lake without terminals: holes and the goal absorb, reward 1 on entering the goal."""
+    n = len(lake)
+    moves = [(0, -1), (1, 0), (0, 1), (-1, 0)]
+    P, R = np.zeros((n * n, 4, n * n)), np.zeros((n * n, 4, n * n))
+    for row in range(n):
+        for column in range(n):
+            s = row * n + column
+            if lake[row][column] in "HG":
+                P[s, :, s] = 1.0
+                continue
+            for a in range(4):
+                for b in (a - 1, a, a + 1):
+                    down, right = moves[b % 4]
+                    z_row, z_column = min(max(row + down, 0), n - 1), min(max(column + right, 0), n - 1)
+                    P[s, a, z_row * n + z_column] += 1.0 / 3.0
+                    R[s, a, z_row * n + z_column] = float(lake[z_row][z_column] == "G")
+    return tabular(P, R, initial_state=0, **rest)
+
+
+# --- Frozen Lake -----------------------------------------------------------------------------------------------------------------
+
+PROMISES = [(0.95, 0.05, 0.05, 4.2e6), (0.99, 0.05, 0.05, 6.7e7), (0.9, 0.1, 0.01, 8.4e6)]
+
+
+def uniform_bernstein(problem: Problem, epsilon: float, delta: float) -> float:
+    """Calls of the baseline prototype: all pairs equally, empirical Bernstein radii with 6 delta/(pi k)**2 and doubling epochs."""
+    tables = problem.tables
+    assert tables is not None
+    size, A, gamma = tables.num_states, tables.num_actions, problem.discount
+    rng = np.random.default_rng(0)
+    rows = [slice(tables.start[i], tables.start[i + 1]) for i in range(size * A)]
+    low, high = problem.facts.value_bounds()
+    span = problem.facts.reward_span + gamma * (high - low)
+    k = np.arange(1, size * A + 1)
+    n, epoch = 64, 1
+    counts = np.zeros(len(tables.prob))
+    row = np.repeat(np.arange(size * A), np.diff(tables.start))
+    have = 0
+    L, U = np.full(size, low), np.full(size, high)
+    while n < 1e9:
+        for part in rows:
+            counts[part] += rng.multinomial(n - have, tables.prob[part])
+        have = n
+        log_term = np.log(4.0 * (math.pi**2 * k**2 / 6.0) * epoch * (epoch + 1) / delta)
+        for _ in range(int(20 / (1 - gamma))):
+            before = U[0] - L[0]
+            values = tables.reward + gamma * 0.5 * (L + U)[tables.next_state]
+            mean = np.bincount(row, counts * values) / n
+            variance = np.maximum(np.bincount(row, counts * values**2) / n - mean**2, 0.0)
+            doubt = gamma * np.sqrt(np.bincount(row, counts * (0.5 * (U - L)[tables.next_state]) ** 2) / n)
+            radius = (np.sqrt(variance) + doubt) * np.sqrt(2 * log_term / n) + 7 * span * log_term / (3 * (n - 1))
+            radius = np.minimum(radius, span * np.sqrt(log_term / (2 * n)))
+            up = np.bincount(row, counts * (tables.reward + gamma * U[tables.next_state])) / n + radius
+            down = np.bincount(row, counts * (tables.reward + gamma * L[tables.next_state])) / n - radius
+            U = np.minimum(U, _entropy(up.reshape(size, A), problem.operator.strength))
+            L = np.maximum(L, _entropy(down.reshape(size, A), problem.operator.strength))
+            if before - (U[0] - L[0]) < 1e-4 * before * (1 - gamma):
+                break
+        if U[0] - L[0] <= 2 * epsilon:
+            return n * size * A
+        n, epoch = math.ceil(n * 1.25), epoch + 1
+    return math.inf
+
+
+def _entropy(q: Any, t: float) -> Any:
+    top = q.max(axis=1)
+    return top + t * np.log(np.exp((q - top[:, None]) / t).sum(axis=1))
+
+
+def show_lake() -> None:
+    Certified(frozen_lake(LAKE_4, discount=0.5, operator=Entropy(1.0)), delta=0.1).query(budget=1_000)  # compile
+    print("Frozen Lake 8x8, slippery, no terminals; delta = 0.05; epsilon in percent of B. Calls until the promise is kept.")
+    print(f"{'promise':34}{'certified':>12}{'seconds':>9}{'uniform':>12}{'ratio':>7}{'Bernstein':>12}{'the bar':>10}  error / epsilon")
+    for discount, temperature, share, bar in PROMISES:
+        problem = frozen_lake(LAKE_8, discount=discount, operator=Entropy(temperature))
+        exact, epsilon = float(solve(problem).values[0]), share * problem.facts.value_span()
+        for target in ("value", "q_values"):
+            ours = Certified(problem, delta=0.05).query(epsilon=epsilon, target=target)  # type: ignore[arg-type]
+            equal = Certified(problem, delta=0.05, uniform=True).query(epsilon=epsilon, target=target)  # type: ignore[arg-type]
+            old = f"{uniform_bernstein(problem, epsilon, 0.05):12.3g}" if target == "value" else f"{'':12}"
+            name = f"{discount:g}, {temperature:g}, {share:.0%}, {target}"
+            ratio = ours.num_calls / equal.num_calls
+            print(
+                f"{name:34}{ours.num_calls:12,}{ours.seconds:9.2f}{equal.num_calls:12,}{ratio:7.2f}{old}{bar:10.2g}"
+                f"  {(ours.value - exact) / epsilon:+.3f}",
+                flush=True,
+            )
+    print("uniform: the same radii, every seen pair equally often. Bernstein: every pair equally often, Hoeffding or empirical Bernstein")
+    print("with 6 delta / (pi k)**2 a pair and a union over epochs (n grows by a quarter an epoch): the prototype's recipe.")
+
+
+# --- coverage --------------------------------------------------------------------------------------------------------------------
+
+
+def some_operator(rng: np.random.Generator) -> Operator:
+    t = float(10.0 ** rng.uniform(-2.0, 0.5))
+    return [Entropy(t), KL(t), Sparsemax(t), SquareRoot(t), Max()][int(rng.integers(5))]
+
+
+def coin(rng: np.random.Generator, **rest: Any) -> Problem:
+    """Two states of fair and unfair coins: few pairs, so that radii have nothing to hide behind."""
+    P = np.zeros((2, 2, 2))
+    P[:, :, 1] = rng.uniform(0.05, 0.95, size=(2, 2))
+    P[:, :, 0] = 1.0 - P[:, :, 1]
+    R = np.zeros((2, 2, 2))
+    R[:, :, 1] = 1.0
+    return tabular(P, R, **rest)
+
+
+def nearly_deterministic(rng: np.random.Generator, **rest: Any) -> Problem:
+    """A random graph whose moves fail once in a thousand, with rewards of 0 and 1."""
+    n = int(rng.integers(3, 12))
+    P = np.zeros((n, 2, n))
+    for s in range(n):
+        for a in range(2):
+            P[s, a, rng.integers(n)] += 0.999
+            P[s, a, rng.integers(n)] += 0.001
+    return tabular(P, (rng.random((n, 2)) < 0.3).astype(float), **rest)
+
+
+def with_ends(rng: np.random.Generator, **rest: Any) -> Problem:
+    """Terminal states, varying legal actions, rewards that depend on where one arrives, and states that cannot be reached."""
+    n, reachable = 14, 9
+    P = np.zeros((n, 3, n))
+    for s in range(n):
+        for a in range(3):
+            targets = rng.choice(reachable if s < reachable else n, size=3, replace=False)
+            P[s, a, targets] = rng.dirichlet(np.ones(3))
+    legal = rng.random((n, 3)) < 0.7
+    legal[np.arange(n), rng.integers(3, size=n)] = True
+    terminal = np.arange(n) % 4 == 3
+    return tabular(P, rng.random((n, 3, n)) * 2.0 - 1.0, terminal=terminal, legal=legal, reward_range=(-1.0, 1.0), **rest)
+
+
+def a_garnet(rng: np.random.Generator, **rest: Any) -> Problem:
+    return garnet(states=int(rng.integers(2, 25)), actions=int(rng.integers(1, 5)), branching=3, seed=int(rng.integers(10**6)), **rest)
+
+
+def a_game(rng: np.random.Generator, **rest: Any) -> Problem:
+    alternating = bool(rng.integers(2))
+    return random_game(states=int(rng.integers(2, 20)), branching=2, seed=int(rng.integers(10**6)), alternating=alternating, **rest)
+
+
+FAMILIES: dict[str, Callable[..., Problem]] = {
+    "garnet": a_garnet,
+    "game": a_game,
+    "grid": lambda rng, **rest: gridworld(n=int(rng.integers(3, 6)), **rest),
+    "lake": lambda rng, **rest: frozen_lake(LAKE_4, **rest),
+    "deterministic": lambda rng, **rest: chain(n=int(rng.integers(2, 12)), **rest),
+    "nearly": nearly_deterministic,
+    "ends": with_ends,
+    "coin": coin,
+}
+
+
+def one_run(number: int, *, most_calls: int, delta: float, radius_scale: float = 1.0) -> tuple[str, bool, bool, int]:
+    """(family, whether any bound of any state seen missed its exact value, whether intervals were nested over time, calls)."""
+    rng = np.random.default_rng([6, number])
+    family = list(FAMILIES)[number % len(FAMILIES)]
+    horizon = int(rng.integers(2, 6)) if rng.random() < 0.15 and family != "lake" else None
+    discount = 1.0 if horizon is not None else float(rng.choice([0.0, 0.5, 0.9, 0.95, 0.99]))
+    problem = FAMILIES[family](rng, discount=discount, operator=some_operator(rng), horizon=horizon)
+    solution = solve(problem)
+    intervals: list[tuple[float, float]] = []
+    memory = Certified(problem, delta=delta, seed=number, radius_scale=radius_scale)
+    budget = int(10.0 ** rng.uniform(2.5, math.log10(most_calls)))
+    try:
+        memory.query(budget=budget, callback=lambda told: intervals.append(told.interval))
+    except OracleError:  # bounds that exclude each other: a miss
+        return family, True, True, memory.num_calls
+    nested = all(a[0] <= b[0] and b[1] <= a[1] for a, b in pairwise(intervals))
+    return family, misses(memory, solution, problem), nested, memory.num_calls
+
+
+def misses(memory: Certified, solution: Any, problem: Problem) -> bool:
+    """Whether any bound on V(s) or Q(s, a), over all states seen, excludes the exact value (beyond the solver's own bound)."""
+    g, slack = memory.memory.graph, float(solution.residual_bound)
+    for i in range(1, memory.memory.num_nodes):
+        state, left = memory.memory.states[i], memory.memory.remaining[i]
+        value = solution.stages[left][state] if problem.horizon is not None else solution.values[state]
+        if not g.nodes[i]["lower"] - slack <= value <= g.nodes[i]["upper"] + slack:
+            return True
+        after = solution.stages[left - 1] if problem.horizon is not None else solution.values
+        for pair in g.pairs[g.nodes[i]["first"] : g.nodes[i]["first"] + g.nodes[i]["size"]]:
+            outcomes = problem.tables.outcomes(state, int(pair["action"]))  # type: ignore[union-attr]
+            q = sum(p * (r + problem.discount * after[z]) for p, r, z in outcomes)
+            if not pair["q_lower"] - slack - 1e-12 <= q <= pair["q_upper"] + slack + 1e-12:
+                return True
+    return False
+
+
+def show_coverage(runs: int, most_calls: int, delta: float) -> None:
+    from scipy.stats import binom
+
+    for scale in (1.0, 0.25):
+        begin = time.perf_counter()
+        results = [one_run(i, most_calls=most_calls, delta=delta, radius_scale=scale) for i in range(runs)]
+        missed, calls = sum(r[1] for r in results), sum(r[3] for r in results)
+        chance = float(binom.sf(missed - 1, runs, delta))
+        print(f"radii times {scale:g}: {missed} of {runs} runs with a miss in any bound of any state seen; delta = {delta:g}.")
+        print(f"  Chance of that many or more if each run misses with probability delta: {chance:.3g}.")
+        print(f"  Nested over time: {all(r[2] for r in results)}; {calls:,} calls, {time.perf_counter() - begin:.0f} s.")
+        for family in FAMILIES:
+            own = [r for r in results if r[0] == family]
+            print(f"  {family:14} {sum(r[1] for r in own):4} of {len(own)}", flush=True)
+
+
+# --- radii -----------------------------------------------------------------------------------------------------------------------
+
+
+def show_radii() -> None:
+    """Upper radii at confidence log(1/alpha) = 14 on [0, 1], mean over 200 samples."""
+    cost, rng = 14.0, np.random.default_rng(0)
+    print("Upper radius of a mean on [0, 1] at log(1/alpha) = 14 for all n at once (ours), or for one n (the others).")
+    print(f"{'law':24}{'n':>8}{'ours':>10}{'Hoeffding':>11}{'Bernstein':>11}{'known sigma':>12}")
+    laws = {
+        "Bernoulli(0.5)": lambda n: (rng.random(n) < 0.5).astype(float),
+        "Bernoulli(0.02)": lambda n: (rng.random(n) < 0.02).astype(float),
+        "uniform": rng.random,
+        "0.3 + noise of 0.01": lambda n: 0.3 + 0.02 * (rng.random(n) - 0.5),
+        "constant 0.3": lambda n: np.full(n, 0.3),
+    }
+    for name, law in laws.items():
+        for n in (100, 1_000, 10_000):
+            ours, bernstein, ideal = [], [], []
+            for _ in range(200):
+                x = law(n)
+                ours.append(best_bound(x, 0.0, 1.0, cost) - x.mean())
+                bernstein.append(math.sqrt(2 * x.var(ddof=1) * (cost + math.log(2)) / n) + 7 * (cost + math.log(2)) / (3 * (n - 1)))
+                ideal.append(math.sqrt(2 * x.var() * cost / n))
+            hoeffding = math.sqrt(cost / (2 * n))
+            print(f"{name:24}{n:8}{np.mean(ours):10.4f}{hoeffding:11.4f}{np.mean(bernstein):11.4f}{np.mean(ideal):12.4f}")
+    prices = ", ".join(f"{k}: {pair_cost(k, 0.05):.1f}" for k in (1, 100, 10**4))
+    print(f"Price of the k-th pair, log(2/(delta p_k)) at delta = 0.05: {prices}")
+
+
+# --- scaling ---------------------------------------------------------------------------------------------------------------------
+
+
+def sparse_garnet(states: int, seed: int, discount: float) -> Problem:
+    """A Garnet MDP too large for dense arrays: 2 actions, 3 successors a pair."""
+    from scipy.sparse import csr_matrix
+
+    rng = np.random.default_rng(seed)
+    rows = 2 * states
+    columns = rng.integers(states, size=(rows, 3))
+    cuts = np.sort(rng.random((rows, 2)), axis=1)
+    chances = np.diff(np.concatenate([np.zeros((rows, 1)), cuts, np.ones((rows, 1))], axis=1), axis=1)
+    P = csr_matrix((chances.reshape(-1), (np.repeat(np.arange(rows), 3), columns.reshape(-1))), shape=(rows, states))
+    return tabular(P, rng.random((states, 2)), discount=discount, operator=Entropy(0.1))
+
+
+def show_scaling(plot: str | None) -> None:
+    Certified(sparse_garnet(50, 0, 0.5), delta=0.1).query(budget=1_000)  # compile
+    by_states, by_epsilon = [], []
+    print("Sparse Garnet, 2 actions, 3 successors, discount 0.9, entropy 0.1, delta = 0.1. Until epsilon = 10% of B:")
+    print(f"{'states':>8}{'seen':>9}{'calls':>13}{'seconds':>9}{'MB':>7}{'bytes a state':>15}")
+    for states in (100, 300, 1_000, 3_000, 10_000):
+        memory = Certified(sparse_garnet(states, 1, 0.9), delta=0.1)
+        found = memory.query(epsilon=0.1 * memory.problem.facts.value_span(), budget=4e8)
+        by_states.append((states, found.num_calls, found.seconds))
+        _scaling_row(states, memory, found)
+    print("At a fixed budget of 3e6 calls:")
+    for states in (10_000, 100_000):
+        memory = Certified(sparse_garnet(states, 1, 0.9), delta=0.1)
+        found = memory.query(budget=3e6)
+        _scaling_row(states, memory, found)
+        print(f"         half-width reached: {found.epsilon / memory.problem.facts.value_span():.1%} of B")
+    print("1,000 states, against epsilon in percent of B:")
+    for share in (0.2, 0.1, 0.05, 0.025):
+        memory = Certified(sparse_garnet(1_000, 1, 0.9), delta=0.1)
+        found = memory.query(epsilon=share * memory.problem.facts.value_span(), budget=4e8)
+        by_epsilon.append((1 / share, found.num_calls, found.seconds))
+        print(f"{share:8.1%}{found.num_calls:22,}{found.seconds:9.2f}", flush=True)
+    if plot is not None:
+        draw_plot(plot, by_states, by_epsilon)
+
+
+def _scaling_row(states: int, memory: Certified, found: Any) -> None:
+    seen, size = memory.memory.num_nodes - 1, memory.memory.num_bytes
+    print(f"{states:8,}{seen:9,}{found.num_calls:13,}{found.seconds:9.2f}{size / 1e6:7.1f}{size / seen:15,.0f}", flush=True)
+
+
+def draw_plot(path: str, by_states: list[tuple[int, int, float]], by_epsilon: list[tuple[float, int, float]]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6))
+    for axis, rows, name in ((axes[0], by_states, "states"), (axes[1], by_epsilon, "1/epsilon (of B)")):
+        axis.loglog([r[0] for r in rows], [r[1] for r in rows], "o-", label="calls")
+        axis.loglog([r[0] for r in rows], [r[2] * 1e6 for r in rows], "s--", label="microseconds")
+        axis.set_xlabel(name)
+        axis.legend()
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--coverage", action="store_true")
+    parser.add_argument("--runs", type=int, default=2_000)
+    parser.add_argument("--calls", type=int, default=100_000)
+    parser.add_argument("--delta", type=float, default=0.1)
+    parser.add_argument("--scaling", action="store_true")
+    parser.add_argument("--plot", default=None)
+    parser.add_argument("--radii", action="store_true")
+    options = parser.parse_args()
+    if options.coverage:
+        show_coverage(options.runs, options.calls, options.delta)
+    elif options.scaling:
+        show_scaling(options.plot)
+    elif options.radii:
+        show_radii()
+    else:
+        show_lake()
+
+
+if __name__ == "__main__":
+    main()
