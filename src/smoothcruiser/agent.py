@@ -136,7 +136,7 @@ def _adapted(env: Any, options: dict[str, Any]) -> tuple[Problem, dict[str, Any]
         raise InvalidInput(f"An Agent acts in a Problem or a Gymnasium environment, got {type(env).__name__}.")
     from smoothcruiser.adapters import gymnasium
 
-    own = ("discount", "operator", "reward_range", "reward", "actions", "horizon", "access", "key", "call_seconds")
+    own = ("discount", "operator", "reward_range", "reward", "actions", "horizon", "access", "deterministic", "key", "call_seconds")
     given = {key: options.pop(key) for key in own if key in options}
     if "discount" not in given or "operator" not in given:
         raise InvalidInput("An Agent made from an environment needs discount= and operator=, such as discount=0.9, operator=Entropy(0.1).")

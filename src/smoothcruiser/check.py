@@ -416,4 +416,4 @@ def _duration(seconds: float) -> str:
     for size, unit in ((31_557_600.0, "years"), (86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
         if seconds >= 2.0 * size:
             return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.2g} s" if seconds >= 0.001 else "no time"
+    return f"{max(seconds, 0.001):.2g} s"

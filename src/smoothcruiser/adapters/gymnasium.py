@@ -66,6 +66,7 @@ def problem(
     actions: Sequence[Any] | int | None = None,
     horizon: int | None = None,
     access: str = "auto",
+    deterministic: bool = False,
     key: Callable[[Any], Any] | None = None,
     seed: int = 0,
     call_seconds: float | None = None,
@@ -104,6 +105,7 @@ def problem(
         terminal=True,
         initial_state=oracle.reset(stream(seed)),
         horizon=horizon,
+        deterministic=deterministic,
         call_seconds=call_seconds,
         name=label,
         spec=spec,
@@ -112,7 +114,7 @@ def problem(
 
 def named(text: str, parameters: dict[str, Any], *, discount: float, operator: Operator, spec: dict[str, Any]) -> Problem:
     """The problem of ``gym:text,name=value,…``: parameters of this adapter, all others go to ``gymnasium.make``."""
-    own = {k: parameters.pop(k) for k in ("horizon", "access", "actions", "seed", "call_seconds") if k in parameters}
+    own = {k: parameters.pop(k) for k in ("horizon", "access", "actions", "deterministic", "seed", "call_seconds") if k in parameters}
     bounds = [parameters.pop(k, None) for k in ("reward_low", "reward_high")]
     if (bounds[0] is None) != (bounds[1] is None):
         raise InvalidInput("Give reward_low= and reward_high= together.")
