@@ -45,7 +45,7 @@ class CKernel:
         self.keep = [plan, tables]
         self.plan = CPlan()
         for name in COLUMNS:
-            setattr(self.plan, name, getattr(plan, name).ctypes.data)
+            setattr(self.plan, name, getattr(plan, name))
         for name in ("num_actions", "root_row", "discount", "low", "high", "clip_low", "clip_high", "temperature"):
             setattr(self.plan, name, getattr(plan, name))
         self.plan.clips = int(plan.clips)

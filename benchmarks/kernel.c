@@ -79,12 +79,14 @@ static double soft(const Plan *p, const double *q) {
     for (int64_t a = 0; a < K; a++) total += exp((q[a] - top) / p->temperature);
     return top + p->temperature * log(total);
 }
-static void softmax(const Plan *p, const double *q, double *g) {
+/* The value and the gradient in one pass over the exponentials (entropy only: the benchmarked rollouts are). */
+static double soft_both(const Plan *p, const double *q, double *g) {
     int64_t K = p->num_actions;
     double top = q[0], total = 0.0;
     for (int64_t a = 1; a < K; a++) if (q[a] > top) top = q[a];
     for (int64_t a = 0; a < K; a++) { g[a] = exp((q[a] - top) / p->temperature); total += g[a]; }
     for (int64_t a = 0; a < K; a++) g[a] /= total;
+    return top + p->temperature * log(total);
 }
 
 typedef struct { int64_t calls; int bad; } Count;
@@ -138,9 +140,8 @@ static double sample_v(const Plan *p, int64_t row, State s, Rng *r, Count *c) {
         } else {
             estimate_q(p, s, row, r, c, q);
             if (c->bad) return 0.0;
-            double value = soft(p, q);
-            if (kind == PLUGIN) return total + weight * (value + p->shift[row]);
-            softmax(p, q, g);
+            if (kind == PLUGIN) return total + weight * (soft(p, q) + p->shift[row]);
+            double value = soft_both(p, q, g);
             double inner = 0.0, norm = 0.0, running = 0.0;
             for (int64_t j = 0; j < p->num_actions; j++) inner += q[j] * g[j];
             for (int64_t j = 0; j < p->num_actions; j++) norm += g[j];

@@ -16,7 +16,7 @@ from smoothcruiser.errors import Interrupted, InvalidInput, OracleError, Smoothc
 from smoothcruiser.execute import kernel
 from smoothcruiser.execute.reference import ReferenceEngine
 from smoothcruiser.execute.shards import Partial, Shard
-from smoothcruiser.execute.streams import STREAM, from_words, stream
+from smoothcruiser.execute.streams import STREAM, Stream, from_words, stream
 from smoothcruiser.problem.jit import compiled, is_compiled
 from smoothcruiser.problem.operators import CustomOperator
 from smoothcruiser.problem.problem import Game, Problem
@@ -41,11 +41,12 @@ class CompiledEngine:
                 "decorate them, or use executor='reference'."
             )
         self.problem, self.schedule, self.center = problem, schedule, center
-        self.plan = plan_arrays(problem, schedule)
-        self.flag = np.zeros(1, np.uint8)
+        self.flag = np.zeros(1, np.int64)
         self._replaying: list[ReferenceEngine] = []
         begin = time.perf_counter()
-        self.machine, self.data, self.state = _machine(problem, state)
+        self.machine, self.data, self.state, state_words = _machine(problem, state)
+        self.plan, self.columns = plan_of(problem, schedule, state_words)
+        self.room = kernel.scratch_words(problem.num_actions, state_words, schedule.depth)
         self.python_state = state
         self._warm_up()
         self.compile_seconds = time.perf_counter() - begin
@@ -53,7 +54,7 @@ class CompiledEngine:
     def _warm_up(self) -> None:
         """Compile (or load) the machine: a shard of no draws makes no oracle call."""
         try:
-            self.machine(self.plan, self.data, self.state, 0, 0, 0.0, stream(0), self.flag)
+            self._draws(0, 0, stream(0))
         except SmoothcruiserError:
             raise
         except Exception as error:
@@ -68,12 +69,20 @@ class CompiledEngine:
         for reference in self._replaying:
             reference.stop()
 
+    def _draws(self, action: int, count: int, rng: Stream) -> tuple[int, int, float, float]:
+        """What the machine returns for ``count`` root draws: how it ended, calls, sum, sum of squares."""
+        scratch = np.empty(self.room, np.int64)  # one a call: several threads run this engine at once
+        if self.schedule.root.target == "value":
+            action = -1
+        result: tuple[int, int, float, float] = self.machine(
+            self.plan, self.data, self.state, action, count, self.center, rng, self.flag.ctypes.data, scratch.ctypes.data
+        )
+        return result
+
     def run_shard(self, shard: Shard, seed: int) -> Partial:
         """The sums of one shard."""
-        rng = stream(seed, shard.action, shard.index)
-        action = shard.action if self.schedule.root.target == "q_values" else -1
         try:
-            status, calls, total, square = self.machine(self.plan, self.data, self.state, action, shard.count, self.center, rng, self.flag)
+            status, calls, total, square = self._draws(shard.action, shard.count, stream(seed, shard.action, shard.index))
         except Exception as error:
             self._replay(shard, seed)
             raise OracleError(f"The oracle raised {type(error).__name__}: {error}; mend the simulator.") from error
@@ -88,15 +97,12 @@ class CompiledEngine:
         """Raise with the state and action at fault: find the failed draws at full speed, run only those in plain Python."""
         reference = ReferenceEngine(self.problem, self.schedule, self.python_state, center=self.center)
         rng = stream(seed, shard.action, shard.index)
-        target = self.schedule.root.target
-        price = self.schedule.level_calls[self.schedule.root.child] + (1 if target == "q_values" else 0)
-        block = max(1, REPLAYED_CALLS // max(1, price))
+        block = max(1, REPLAYED_CALLS // (1 + self.schedule.level_calls[self.schedule.root.child]))
         for first in range(0, shard.count, block):
             count = min(block, shard.count - first)
             before = from_words(rng.words)
             try:
-                action = shard.action if target == "q_values" else -1
-                status = self.machine(self.plan, self.data, self.state, action, count, self.center, rng, self.flag)[0]
+                status = self._draws(shard.action, count, rng)[0]
             except Exception:
                 status = RAISED
             if status == kernel.STOPPED:
@@ -109,27 +115,24 @@ class CompiledEngine:
                 return
 
 
-def plan_arrays(problem: Problem, schedule: Schedule) -> kernel.Plan:
-    """The schedule's table and the facts it needs, in the machine's form."""
-    levels, facts, operator = schedule.levels, schedule.facts, problem.operator
+COLUMNS: dict[str, Any] = {
+    "kind": np.int64, "samples": np.int64, "query": np.int64, "continuation": np.int64, "constant": np.float64, "shift": np.float64,
+}  # fmt: skip
+
+
+def plan_of(problem: Problem, schedule: Schedule, state_words: int) -> tuple[kernel.Plan, dict[str, Any]]:
+    """The schedule's table and the facts it needs in the machine's form, and the arrays that its addresses point to."""
+    facts, operator = schedule.facts, problem.operator
     K = facts.num_actions
     clip = schedule.clip or (0.0, 0.0)
-
-    def column(name: str, dtype: Any) -> Any:
-        return np.array([getattr(level, name) for level in levels], dtype=dtype)
-
-    return kernel.Plan(
-        kind=column("kind", np.int64),
-        samples=column("samples", np.int64),
-        query=column("query", np.int64),
-        continuation=column("continuation", np.int64),
-        constant=column("constant", np.float64),
-        shift=column("shift", np.float64),
-        weights=np.array(operator.weights(K)),
-        blind_head=np.array([0.0] + [operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, K + 1)]),
-        depth=schedule.depth,
+    columns = {name: np.array([getattr(level, name) for level in schedule.levels], dtype=kind) for name, kind in COLUMNS.items()}
+    columns["weights"] = np.array(operator.weights(K), dtype=np.float64)
+    columns["blind_head"] = np.array([0.0] + [operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, K + 1)])
+    plan = kernel.Plan(
+        **{name: int(column.ctypes.data) for name, column in columns.items()},
         num_actions=K,
         root_row=schedule.root.child,
+        state_words=state_words,
         discount=facts.discount,
         low=facts.reward_range[0],
         high=facts.reward_range[1],
@@ -143,14 +146,15 @@ def plan_arrays(problem: Problem, schedule: Schedule) -> kernel.Plan:
         ends=facts.terminals,
         game=problem.is_game,
     )
+    return plan, columns
 
 
-def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any]:
-    """(machine, its data argument, the root state in its form); one machine for all tabular problems, one a user oracle."""
+def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
+    """(machine, its data argument, the root state in its form, its words); one machine for all tabular problems, one a user oracle."""
     custom = problem.operator if isinstance(problem.operator, CustomOperator) else None
     parts = _operator_parts(custom)
     if problem.tables is not None:
-        return compiled(kernel.run_shard, nogil=True, **parts), problem.tables.sampling, int(state)
+        return compiled(kernel.run_shard, nogil=True, **parts), problem.tables.sampling, int(state), 1
     import numba
 
     kind = numba.typeof(state)
@@ -159,9 +163,14 @@ def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any]:
     shape = np.shape(state) if isinstance(kind, numba.types.Array) else None
     key = (problem.oracle, problem.legal, terminal, player, custom, kind, shape)
     if key not in _machines:
+        from smoothcruiser.execute.words import words
+
+        form = words(next_state_type(problem.oracle, kind), state)
         parts |= _oracle_parts(problem.oracle, problem.legal, terminal, player, kind, state)
-        _machines[key] = compiled(kernel.run_shard, nogil=True, **parts)
-    return _machines[key], (), state
+        parts |= {"LOAD": form.load, "STORE": form.store, "KEEP": form.keep}
+        _machines[key] = compiled(kernel.run_shard, nogil=True, **parts), form.size
+    machine, size = _machines[key]
+    return machine, (), state, size
 
 
 def _oracle_parts(oracle: Any, legal: Any, terminal: Any, player: Any, kind: Any, state: Any) -> dict[str, Any]:
@@ -208,6 +217,13 @@ def _oracle_parts(oracle: Any, legal: Any, terminal: Any, player: Any, kind: Any
         "STEP": step, "LEGAL": allowed, "TERMINAL": over, "PLAYER": mover,
         "ALLOCATE": store.allocate, "LOAD": store.load, "STORE": store.store, "KEEP": store.keep,
     }  # fmt: skip
+
+
+def next_state_type(oracle: Any, kind: Any) -> Any:
+    """The Numba type of the states that the step returns for states of type ``kind``."""
+    import numba
+
+    return _returned_type(oracle, (kind, numba.types.int64, STREAM))[1]
 
 
 def _returned_type(oracle: Any, signature: tuple[Any, ...]) -> Any:

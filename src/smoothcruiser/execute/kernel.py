@@ -1,15 +1,24 @@
 """The inner machine of the ``compiled`` executor: one shard of any schedule table, on an explicit stack.
 
-This file is plain Python that ``problem.jit.compiled`` turns into machine code. The names STEP ... KEEP are the problem's parts: here
+This file is plain Python that ``problem.jit.compiled`` turns into machine code. The names STEP ... BOTH are the problem's parts: here
 the tabular ones, replaced by a user's functions when theirs are compiled. Nothing recurses: a frame of the stack is a node that is
-collecting its Q-hat; a rollout is a loop at one depth; an action whose draws end in a constant is a tight loop (``leaf_total``).
+collecting its Q-hat (the bottom frame is the root); a rollout is a loop at one depth; an action whose draws end in a constant is a tight
+loop (``leaf_total``).
 
-The machine moves between four phases:
+The machine moves between five phases:
 
   ENTER    a level is drawn at ``state``: constants and leaf nodes are finished on the spot, others open a frame
-  DRAW     the frame at ``depth`` makes its next draw, which enters its child one deeper
-  FINISH   its Q-hat is complete: a plug-in returns F(Q-hat), a rollout draws an action and goes on at the same depth
-  RETURN   a value ``v`` arrives at the frame above; at depth 0 it is a root draw
+  DRAW     the frame makes its next draw, which enters its child one frame higher
+  FINISH   its Q-hat is complete: a plug-in returns F(Q-hat), a rollout draws an action
+  ACT      that action is taken and the rollout goes on at the same depth
+  RETURN   a value ``v`` arrives at the frame below
+
+Frames and vectors are plain memory, read and written by address (``problem.pointers`` says why). A frame is a row of 8-byte words:
+
+  ROW, SIZE, SIGN                  level of the schedule, number of legal actions, +1 where max moves and -1 where min does
+  TOTAL, WEIGHT                    what the rollout through this node has collected, and gamma**t for what follows
+  SLOT, LEFT, REWARD, SUM          the legal action being drawn, its draws left, the reward of the draw that is out, the sum so far
+  K actions, K means, the state    legal actions in order; Q-hat of those that are complete
 
 Arithmetic is scalar and in the order of ``reference``: the two return the same bits.
 """
@@ -19,6 +28,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from smoothcruiser.problem.operators import (
@@ -29,28 +39,35 @@ from smoothcruiser.problem.operators import (
     SQUARE_ROOT,
     builtin_both,
     builtin_value,
+    entropy_both,
+    entropy_value,
 )
+from smoothcruiser.problem.pointers import flag_at, float_at, floats_at, int_at, put_float, put_int
 from smoothcruiser.problem.tabular_kernel import tabular_legal, tabular_player, tabular_step, tabular_terminal
 
 CONSTANT, PLUGIN, ROLLOUT, BLIND = range(4)  # schedule.Kind, as plain numbers for the compiler
-ENTER, DRAW, FINISH, RETURN = range(4)
+ENTER, DRAW, FINISH, ACT, RETURN = range(5)
 DONE, BAD_REWARD, STOPPED, UNDECLARED_END, NO_ACTION = range(5)  # how a shard ended
+
+ROW, SIZE, SIGN, TOTAL, WEIGHT, SLOT, LEFT, REWARD, SUM, FIELDS = range(10)  # words of a frame, then 2 K words and the state
+WORD = 8  # bytes
+POLL = 1 << 20  # draws of a leaf between two looks at the stop flag: at most some ten milliseconds
 
 
 class Plan(NamedTuple):
-    """A schedule and the facts it needs, as arrays and numbers."""
+    """A schedule and the facts it needs: addresses of its columns, and numbers."""
 
-    kind: NDArray[np.int64]
-    samples: NDArray[np.int64]
-    query: NDArray[np.int64]
-    continuation: NDArray[np.int64]
-    constant: NDArray[np.float64]
-    shift: NDArray[np.float64]
-    weights: NDArray[np.float64]  # prior weights of the K actions
-    blind_head: NDArray[np.float64]  # F(0) over k actions, k = 0..K
-    depth: int
+    kind: int  # addresses of one number a level ...
+    samples: int
+    query: int
+    continuation: int
+    constant: int
+    shift: int
+    weights: int  # ... of the prior weights of the K actions, and of F(0) over k actions, k = 0..K
+    blind_head: int
     num_actions: int
     root_row: int
+    state_words: int
     discount: float
     low: float  # reward range
     high: float
@@ -65,6 +82,16 @@ class Plan(NamedTuple):
     game: bool
 
 
+def frame_words(num_actions: int, state_words: int) -> int:
+    """Words of a frame."""
+    return FIELDS + 2 * num_actions + state_words
+
+
+def scratch_words(num_actions: int, state_words: int, depth: int) -> int:
+    """Words of memory that ``run_shard`` needs: three vectors (x, g, w), then a frame for the root and each level of depth."""
+    return 3 * num_actions + (depth + 2) * frame_words(num_actions, state_words)
+
+
 def transition(data: Any, state: int, action: int, rng: Any) -> Any:
     """The tabular step with the flag every step has inside the engine."""
     reward, after = tabular_step(data, state, action, rng)
@@ -72,17 +99,17 @@ def transition(data: Any, state: int, action: int, rng: Any) -> Any:
 
 
 def allocate(depth: int) -> NDArray[np.int64]:
-    """Room for integer states."""
+    """Room for integer states, as ``execute.stack`` makes it for others (the tree engine keeps its states so)."""
     return np.empty(depth, np.int64)
 
 
 def load(stack: Any, i: int) -> Any:
-    """The state at depth ``i``."""
+    """The state at ``i``."""
     return stack[i]
 
 
 def store(stack: Any, i: int, state: Any) -> None:
-    """Keep a state at depth ``i``."""
+    """Keep a state at ``i``."""
     stack[i] = state
 
 
@@ -91,8 +118,23 @@ def keep(stack: Any, i: int, state: Any) -> Any:
     return state
 
 
+def load_word(address: int) -> Any:
+    """An integer state."""
+    return int_at(address, 0)
+
+
+def store_word(address: int, state: Any) -> None:
+    """Keep an integer state."""
+    put_int(address, 0, state)
+
+
+def keep_word(address: int, state: Any) -> Any:
+    """Hand an integer state on."""
+    return state
+
+
 STEP, LEGAL, TERMINAL, PLAYER = transition, tabular_legal, tabular_terminal, tabular_player
-ALLOCATE, LOAD, STORE, KEEP = allocate, load, store, keep
+LOAD, STORE, KEEP = load_word, store_word, keep_word
 VALUE: Any = builtin_value
 BOTH: Any = builtin_both
 
@@ -114,272 +156,275 @@ def pick(g: Any, size: int, rng: Any) -> tuple[int, float]:
     return slot, norm
 
 
-def leaf_total(data: Any, state: Any, action: int, count: int, tail: float, low: float, high: float, rng: Any) -> tuple[float, int]:
+# Called once a node, with vectors that a call would spell out in seven words each: the compiler has to be told to inline them.
+PICK = njit(pick, forceinline=True, error_model="numpy")
+SOFT = njit(entropy_value, forceinline=True, error_model="numpy")
+SOFT_BOTH = njit(entropy_both, forceinline=True, error_model="numpy")
+
+
+def leaf_total(
+    data: Any, state: Any, action: int, count: int, tail: float, low: float, high: float, rng: Any, stop: int
+) -> tuple[float, int]:  # fmt: skip
     """Sum of ``count`` backups reward + ``tail`` of one action, and how it ended: the loop that most calls are made in."""
     total = 0.0
-    for _ in range(count):
-        reward, _after, over = STEP(data, state, action, rng)
-        if not (low <= reward <= high):
-            return total, BAD_REWARD
-        if over:
-            return total, UNDECLARED_END
-        total += reward + tail
-    return total, DONE
+    while True:
+        for _ in range(min(count, POLL)):
+            reward, _after, over = STEP(data, state, action, rng)
+            if not (low <= reward <= high):
+                return total, BAD_REWARD
+            if over:
+                return total, UNDECLARED_END
+            total += reward + tail
+        count -= POLL
+        if count <= 0:
+            return total, DONE
+        if flag_at(stop) != 0:
+            return total, STOPPED
 
 
 def careful_leaf_total(
     data: Any, state: Any, action: int, count: int, constant: float, shift: float, discount: float, low: float, high: float,
-    ends: bool, game: bool, rng: Any,
+    ends: bool, game: bool, rng: Any, stop: int,
 ) -> tuple[float, int]:  # fmt: skip
     """The same where the next state matters: it may be terminal, or its mover may set the sign of the shift."""
     total = 0.0
-    for _ in range(count):
-        reward, after, over = STEP(data, state, action, rng)
-        if not (low <= reward <= high):
-            return total, BAD_REWARD
-        if over and not ends:
-            return total, UNDECLARED_END
-        if ends and (over or TERMINAL(data, after)):
-            total += reward
-        else:
-            value = constant
-            if shift != 0.0:
-                value += (1.0 if not game or PLAYER(data, after) == 1 else -1.0) * shift
-            total += reward + discount * value
-    return total, DONE
+    while True:
+        for _ in range(min(count, POLL)):
+            reward, after, over = STEP(data, state, action, rng)
+            if not (low <= reward <= high):
+                return total, BAD_REWARD
+            if over and not ends:
+                return total, UNDECLARED_END
+            if ends and (over or TERMINAL(data, after)):
+                total += reward
+            else:
+                value = constant
+                if shift != 0.0:
+                    value += (1.0 if not game or PLAYER(data, after) == 1 else -1.0) * shift
+                total += reward + discount * value
+        count -= POLL
+        if count <= 0:
+            return total, DONE
+        if flag_at(stop) != 0:
+            return total, STOPPED
+
+
+def clipped(mean: float, clips: bool, low: float, high: float) -> float:
+    """A mean of Q-hat, inside the box where the schedule has one (Alg. 3, line 9)."""
+    if clips:
+        if mean < low:
+            mean = low
+        if mean > high:
+            mean = high
+    return mean
 
 
 def run_shard(
-    plan: Plan, data: Any, root_state: Any, action: int, count: int, center: float, rng: Any, stop: NDArray[np.uint8]
+    plan: Plan, data: Any, root_state: Any, action: int, count: int, center: float, rng: Any, stop: int, scratch: int
 ) -> tuple[int, int, float, float]:
     """(how it ended, oracle calls, sum of the root draws, sum of their squared distances to ``center``); action -1 draws X itself."""
-    # Arrays and numbers out of the tuple once: Numba counts a reference each time an array is taken from it.
     kinds, samples, query, continuation = plan.kind, plan.samples, plan.query, plan.continuation
     constants, shifts, weights, blind_head = plan.constant, plan.shift, plan.weights, plan.blind_head
     K, discount, unit, low, high = plan.num_actions, plan.discount, plan.unit, plan.low, plan.high
     clips, clip_low, clip_high = plan.clips, plan.clip_low, plan.clip_high
     operator, temperature, root_row = plan.operator, plan.temperature, plan.root_row
     varies, ends, game = plan.varies, plan.ends, plan.game
-    rooms = plan.depth + 2
-    stack = ALLOCATE(rooms)
-    frame_row = np.empty(rooms, np.int64)
-    frame_slot = np.empty(rooms, np.int64)  # which of the legal actions is being drawn
-    frame_left = np.empty(rooms, np.int64)  # draws left for it
-    frame_size = np.empty(rooms, np.int64)  # number of legal actions
-    frame_sign = np.empty(rooms)
-    frame_reward = np.empty(rooms)
-    frame_sum = np.empty(rooms)
-    frame_total = np.empty(rooms)
-    frame_weight = np.empty(rooms)
-    actions = np.empty((rooms, K), np.int64)
-    q = np.empty((rooms, K))
-    x = np.empty(K)
-    g = np.empty(K)
-    w = weights.copy()
-    for i in range(rooms):
-        for a in range(K):
-            actions[i, a] = a
-    zeros = np.zeros(K)
     uniform_at_zero = operator in (ENTROPY, SPARSEMAX, SQUARE_ROOT, MAX)
+
+    x_at, g_at, w_at = scratch, scratch + K * WORD, scratch + 2 * K * WORD
+    bottom = scratch + 3 * K * WORD
+    actions_at = FIELDS * WORD  # offsets inside a frame
+    means_at = actions_at + K * WORD
+    state_at = means_at + K * WORD
+    stride = state_at + plan.state_words * WORD
+    for j in range(K):
+        put_float(w_at, j, float_at(weights, j))
 
     calls = 0
     grand_total = 0.0
     grand_square = 0.0
-    STORE(stack, 0, root_state)
-    state = LOAD(stack, 0)
-    for _draw in range(count):
-        if stop[0] != 0:
-            return STOPPED, calls, grand_total, grand_square
-        state = LOAD(stack, 0)
-        root_reward = 0.0
-        phase = ENTER
-        v = 0.0
-        depth = 1
-        row = root_row
-        total = 0.0
-        weight = 1.0
-        sign = 1.0
-        size = K
-        if action >= 0:
-            reward, after, over = STEP(data, state, action, rng)
+    STORE(bottom + state_at, root_state)
+    put_int(bottom, LEFT, count)
+    frame = bottom
+    state = LOAD(bottom + state_at)
+    row = root_row
+    kind = CONSTANT
+    size = K
+    slot = 0
+    sign = 1.0
+    total = 0.0
+    weight = 1.0
+    head = 0.0
+    norm = 1.0
+    v = 0.0
+    phase = DRAW
+    while True:
+        if phase == ENTER:
+            kind = int_at(kinds, row)
+            if kind == CONSTANT:
+                v = float_at(constants, row)
+                shift = float_at(shifts, row)
+                if shift != 0.0:
+                    v += (1.0 if not game or PLAYER(data, state) == 1 else -1.0) * shift
+                v = total + weight * v
+                phase = RETURN
+                continue
+            sign = 1.0 if not game or PLAYER(data, state) == 1 else -1.0
+            if varies:
+                size = 0
+                for a in range(K):
+                    if LEGAL(data, state, a):
+                        put_int(frame + actions_at, size, a)
+                        size += 1
+                if size == 0:
+                    return NO_ACTION, calls, grand_total, grand_square
+            if kind == BLIND:
+                norm = 1.0
+                if uniform_at_zero:
+                    slot = rng.integers(size)
+                else:
+                    for j in range(size):
+                        put_float(x_at, j, 0.0)
+                        if varies:
+                            put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
+                    g = floats_at(g_at, (size,))
+                    BOTH(operator, floats_at(x_at, (size,)), floats_at(w_at, (size,)), temperature, g)
+                    slot, norm = PICK(g, size, rng)
+                    if unit:
+                        norm = 1.0
+                head = sign * float_at(blind_head, size) + sign * float_at(shifts, row)
+                phase = ACT
+                continue
+            child = int_at(query, row)
+            number = int_at(samples, row)
+            if int_at(kinds, child) == CONSTANT:
+                constant, shift = float_at(constants, child), float_at(shifts, child)
+                simple = not ends and not (game and shift != 0.0)
+                tail = discount * (constant + shift if shift != 0.0 else constant)
+                for j in range(size):
+                    a = int_at(frame + actions_at, j) if varies else j
+                    if simple:
+                        subtotal, status = leaf_total(data, state, a, number, tail, low, high, rng, stop)
+                    else:
+                        subtotal, status = careful_leaf_total(
+                            data, state, a, number, constant, shift, discount, low, high, ends, game, rng, stop
+                        )
+                    if status != DONE:
+                        return status, calls, grand_total, grand_square
+                    calls += number
+                    put_float(x_at, j, sign * clipped(subtotal / number, clips, clip_low, clip_high))
+                phase = FINISH
+                continue
+            STORE(frame + state_at, state)
+            put_int(frame, ROW, row)
+            put_int(frame, SIZE, size)
+            put_float(frame, SIGN, sign)
+            put_float(frame, TOTAL, total)
+            put_float(frame, WEIGHT, weight)
+            put_int(frame, SLOT, 0)
+            put_int(frame, LEFT, number)
+            put_float(frame, SUM, 0.0)
+            phase = DRAW
+        elif phase == DRAW:
+            left = int_at(frame, LEFT)
+            if frame == bottom:
+                if left == 0:
+                    return DONE, calls, grand_total, grand_square
+                if flag_at(stop) != 0:
+                    return STOPPED, calls, grand_total, grand_square
+                state = LOAD(bottom + state_at)
+                row = root_row
+                a = action
+            else:
+                row = int_at(frame, ROW)
+                slot = int_at(frame, SLOT)
+                if left == 0:
+                    left = int_at(samples, row)
+                    mean = clipped(float_at(frame, SUM) / left, clips, clip_low, clip_high)
+                    put_float(frame + means_at, slot, mean)
+                    slot += 1
+                    size = int_at(frame, SIZE)
+                    if slot == size:
+                        sign = float_at(frame, SIGN)
+                        total, weight = float_at(frame, TOTAL), float_at(frame, WEIGHT)
+                        state = LOAD(frame + state_at)
+                        for j in range(size):
+                            put_float(x_at, j, sign * float_at(frame + means_at, j))
+                        kind = int_at(kinds, row)
+                        phase = FINISH
+                        continue
+                    put_int(frame, SLOT, slot)
+                    put_float(frame, SUM, 0.0)
+                state = LOAD(frame + state_at)
+                a = int_at(frame + actions_at, slot) if varies else slot
+                row = int_at(query, row)
+            put_int(frame, LEFT, left - 1)
+            total = 0.0
+            weight = 1.0
+            size = K
+            phase = ENTER
+            if a < 0:  # the root draws X at its own state
+                frame += stride
+                continue
+            reward, after, over = STEP(data, state, a, rng)
             calls += 1
             if not (low <= reward <= high):
                 return BAD_REWARD, calls, grand_total, grand_square
             if over and not ends:
                 return UNDECLARED_END, calls, grand_total, grand_square
-            root_reward = reward
+            put_float(frame, REWARD, reward)
+            frame += stride
+            state = KEEP(frame + state_at, after)
             if ends and (over or TERMINAL(data, after)):
-                grand_total += root_reward
-                distance = root_reward - center
-                grand_square += distance * distance
-                continue
-            state = KEEP(stack, 1, after)
-        while True:
-            if phase == ENTER:
-                kind = kinds[row]
-                if kind == CONSTANT:
-                    v = constants[row]
-                    if shifts[row] != 0.0:
-                        v += (1.0 if not game or PLAYER(data, state) == 1 else -1.0) * shifts[row]
-                    v = total + weight * v
-                    phase = RETURN
-                else:
-                    sign = 1.0 if not game or PLAYER(data, state) == 1 else -1.0
-                    size = K
-                    if varies:
-                        size = 0
-                        for a in range(K):
-                            if LEGAL(data, state, a):
-                                actions[depth, size] = a
-                                size += 1
-                        if size == 0:
-                            return NO_ACTION, calls, grand_total, grand_square
-                    if kind == BLIND:
-                        norm = 1.0
-                        if uniform_at_zero:
-                            slot = rng.integers(size)
-                        else:
-                            if operator == KL_PRIOR and varies:
-                                for j in range(size):
-                                    w[j] = weights[actions[depth, j]]
-                            BOTH(operator, zeros[:size], w[:size], temperature, g)
-                            slot, norm = pick(g, size, rng)
-                            if unit:
-                                norm = 1.0
-                        head = sign * blind_head[size] + sign * shifts[row]
-                        reward, after, over = STEP(data, state, actions[depth, slot], rng)
-                        calls += 1
-                        if not (low <= reward <= high):
-                            return BAD_REWARD, calls, grand_total, grand_square
-                        if over and not ends:
-                            return UNDECLARED_END, calls, grand_total, grand_square
-                        total += weight * (head + norm * reward)
-                        if ends and (over or TERMINAL(data, after)):
-                            v = total
-                            phase = RETURN
-                        else:
-                            weight *= discount * norm
-                            row = continuation[row]
-                            state = KEEP(stack, depth, after)
-                    else:
-                        child = query[row]
-                        number = samples[row]
-                        if kinds[child] == CONSTANT:
-                            constant, shift = constants[child], shifts[child]
-                            simple = not ends and not (game and shift != 0.0)
-                            tail = discount * (constant + shift if shift != 0.0 else constant)
-                            for j in range(size):
-                                if simple:
-                                    subtotal, status = leaf_total(data, state, actions[depth, j], number, tail, low, high, rng)
-                                else:
-                                    subtotal, status = careful_leaf_total(
-                                        data, state, actions[depth, j], number, constant, shift, discount, low, high, ends, game, rng
-                                    )
-                                if status != DONE:
-                                    return status, calls, grand_total, grand_square
-                                calls += number
-                                mean = subtotal / number
-                                if clips:
-                                    if mean < clip_low:
-                                        mean = clip_low
-                                    if mean > clip_high:
-                                        mean = clip_high
-                                x[j] = sign * mean
-                            phase = FINISH
-                        else:
-                            STORE(stack, depth, state)
-                            frame_row[depth] = row
-                            frame_size[depth] = size
-                            frame_sign[depth] = sign
-                            frame_total[depth] = total
-                            frame_weight[depth] = weight
-                            frame_slot[depth] = 0
-                            frame_left[depth] = number
-                            frame_sum[depth] = 0.0
-                            phase = DRAW
-            elif phase == DRAW:
-                row = frame_row[depth]
-                if frame_left[depth] == 0:
-                    slot = frame_slot[depth]
-                    mean = frame_sum[depth] / samples[row]
-                    if clips:
-                        if mean < clip_low:
-                            mean = clip_low
-                        if mean > clip_high:
-                            mean = clip_high
-                    q[depth, slot] = mean
-                    slot += 1
-                    if slot == frame_size[depth]:
-                        size, sign = frame_size[depth], frame_sign[depth]
-                        total, weight = frame_total[depth], frame_weight[depth]
-                        state = LOAD(stack, depth)
-                        for j in range(size):
-                            x[j] = sign * q[depth, j]
-                        phase = FINISH
-                        continue
-                    frame_slot[depth] = slot
-                    frame_left[depth] = samples[row]
-                    frame_sum[depth] = 0.0
-                frame_left[depth] -= 1
-                reward, after, over = STEP(data, LOAD(stack, depth), actions[depth, frame_slot[depth]], rng)
-                calls += 1
-                if not (low <= reward <= high):
-                    return BAD_REWARD, calls, grand_total, grand_square
-                if over and not ends:
-                    return UNDECLARED_END, calls, grand_total, grand_square
-                if ends and (over or TERMINAL(data, after)):
-                    frame_sum[depth] += reward
-                else:
-                    frame_reward[depth] = reward
-                    row = query[row]
-                    depth += 1
-                    total = 0.0
-                    weight = 1.0
-                    state = KEEP(stack, depth, after)
-                    phase = ENTER
-            elif phase == FINISH:  # row, state, size, sign, total, weight and x = sign * Q-hat are those of the node
-                if operator == KL_PRIOR and varies:
-                    for j in range(size):
-                        w[j] = weights[actions[depth, j]]
-                # Slices are counted references: only states with fewer actions pay for them.
-                if kinds[row] == PLUGIN:
-                    value = VALUE(operator, x, w, temperature) if size == K else VALUE(operator, x[:size], w[:size], temperature)
-                    v = total + weight * (sign * value + sign * shifts[row])
-                    phase = RETURN
-                    continue
-                value = BOTH(operator, x, w, temperature, g) if size == K else BOTH(operator, x[:size], w[:size], temperature, g)
-                inner = 0.0
+                v = 0.0
+                phase = RETURN
+        elif phase == FINISH:  # row, kind, state, size, sign, total, weight and x = sign * Q-hat are those of the node
+            if varies and operator == KL_PRIOR:
                 for j in range(size):
-                    inner += x[j] * g[j]
-                slot, norm = pick(g, size, rng)
-                if unit:
-                    norm = 1.0
-                head = sign * (value - inner) + sign * shifts[row]
-                reward, after, over = STEP(data, state, actions[depth, slot], rng)
-                calls += 1
-                if not (low <= reward <= high):
-                    return BAD_REWARD, calls, grand_total, grand_square
-                if over and not ends:
-                    return UNDECLARED_END, calls, grand_total, grand_square
-                total += weight * (head + norm * reward)
-                if ends and (over or TERMINAL(data, after)):
-                    v = total
-                    phase = RETURN
-                else:
-                    weight *= discount * norm
-                    row = continuation[row]
-                    state = KEEP(stack, depth, after)
-                    phase = ENTER
-            else:  # RETURN
-                depth -= 1
-                if depth == 0:
-                    break
-                if stop[0] != 0:
+                    put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
+            x, w = floats_at(x_at, (size,)), floats_at(w_at, (size,))
+            if kind == PLUGIN:
+                value = SOFT(x, w, temperature) if operator == ENTROPY else VALUE(operator, x, w, temperature)
+                v = total + weight * (sign * value + sign * float_at(shifts, row))
+                phase = RETURN
+                continue
+            g = floats_at(g_at, (size,))
+            value = SOFT_BOTH(x, w, temperature, g) if operator == ENTROPY else BOTH(operator, x, w, temperature, g)
+            inner = 0.0
+            for j in range(size):
+                inner += x[j] * g[j]
+            slot, norm = PICK(g, size, rng)
+            if unit:
+                norm = 1.0
+            head = sign * (value - inner) + sign * float_at(shifts, row)
+            phase = ACT
+        elif phase == ACT:  # the drawn slot, head and norm are set
+            a = int_at(frame + actions_at, slot) if varies else slot
+            reward, after, over = STEP(data, state, a, rng)
+            calls += 1
+            if not (low <= reward <= high):
+                return BAD_REWARD, calls, grand_total, grand_square
+            if over and not ends:
+                return UNDECLARED_END, calls, grand_total, grand_square
+            total += weight * (head + norm * reward)
+            if ends and (over or TERMINAL(data, after)):
+                v = total
+                phase = RETURN
+            else:
+                weight *= discount * norm
+                row = int_at(continuation, row)
+                state = KEEP(frame + state_at, after)
+                size = K
+                phase = ENTER
+        else:  # RETURN
+            frame -= stride
+            if frame == bottom:
+                result = v if action < 0 else float_at(frame, REWARD) + discount * v
+                grand_total += result
+                distance = result - center
+                grand_square += distance * distance
+            else:
+                if flag_at(stop) != 0:
                     return STOPPED, calls, grand_total, grand_square
-                frame_sum[depth] += frame_reward[depth] + discount * v
-                phase = DRAW
-        result = v if action < 0 else root_reward + discount * v
-        grand_total += result
-        distance = result - center
-        grand_square += distance * distance
-    return DONE, calls, grand_total, grand_square
+                put_float(frame, SUM, float_at(frame, SUM) + (float_at(frame, REWARD) + discount * v))
+            phase = DRAW

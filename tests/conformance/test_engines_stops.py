@@ -1,0 +1,206 @@
+"""Stops and errors: a run ends soon, for one thread and two, and says what was at fault; nothing hangs.
+
+"Soon" is asserted on counts of oracle calls, which a busy machine cannot change.
+"""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+from numba import njit
+
+import smoothcruiser as sc
+from smoothcruiser.errors import Interrupted, InvalidInput, OracleError
+from smoothcruiser.execute import compiled as compiled_module
+from smoothcruiser.execute.compiled import CompiledEngine
+from smoothcruiser.execute.reference import ReferenceEngine
+from smoothcruiser.execute.shards import Shard
+from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
+
+HUGE = 10**13  # root draws: days of work, so a run that ends was stopped
+
+RAISES, NOT_A_NUMBER, TOO_LARGE, ENDS, STUCK = range(5)
+
+
+@njit
+def moody(state, action, rng):
+    """A walk that misbehaves in state (mood, 3), action 1."""
+    mood, place = state
+    after = (place + 1 + rng.integers(2)) % 5
+    reward = rng.random()
+    over = False
+    if place == 3 and action == 1:
+        if mood == RAISES:
+            raise ValueError("broken bridge")
+        if mood == NOT_A_NUMBER:
+            reward = math.nan
+        if mood == TOO_LARGE:
+            reward = 1.5
+        over = mood == ENDS
+    return reward, (mood, after), over
+
+
+@njit
+def can_move(state, action):
+    return not (state[0] == STUCK and state[1] == 3)
+
+
+def moody_problem(mood):
+    # ``legal`` stays in the machine for every mood, so that all five share one compilation.
+    return sc.MDP(moody, legal=can_move, num_actions=2, min_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=(mood, 0))
+
+
+def table(problem, *, samples=2000, levels=None):
+    levels = levels or (Level(Kind.CONSTANT, constant=0.5), Level(Kind.PLUGIN, samples=2, query=0), Level(Kind.ROLLOUT, 2, 1, 1))
+    return Schedule("hand", problem.facts, levels, Root("q_values", samples, len(levels) - 1, "none"), math.inf, 1.0)
+
+
+FAULTS = {
+    RAISES: (OracleError, r"raised ValueError: broken bridge at state \(0, 3\), action 1"),
+    NOT_A_NUMBER: (OracleError, r"reward nan at state \(1, 3\), action 1, outside reward_range \(0, 1\)"),
+    TOO_LARGE: (OracleError, r"reward 1\.5 at state \(2, 3\), action 1, outside reward_range \(0, 1\)"),
+    ENDS: (OracleError, r"ended the episode at state \(3, 3\), action 1, but the problem declares no terminal states"),
+    STUCK: (InvalidInput, r"State \(4, 3\) has no legal action"),
+}
+
+
+def test_an_error_names_the_state_and_action_at_fault(monkeypatch):
+    """Five ways to misbehave, from one thread and two; the replay in plain Python is a small part of the shard."""
+    replayed = []
+    original = ReferenceEngine.run_draws
+    monkeypatch.setattr(
+        ReferenceEngine, "run_draws", lambda self, action, count, rng: replayed.append(count) or original(self, action, count, rng)
+    )
+    monkeypatch.setattr(compiled_module, "REPLAYED_CALLS", 100)
+    for mood, (error, message) in FAULTS.items():
+        problem = moody_problem(mood)
+        for workers in (1, 2):
+            with pytest.raises(error, match=message):
+                sc.run(problem, table(problem), executor="compiled", workers=workers, shards=2)
+        with pytest.raises(error, match=message):
+            sc.run(problem, table(problem), executor="reference")
+    per_draw = table(moody_problem(0)).level_calls[-1] + 1
+    assert max(count for count in replayed if count != 2000) * per_draw <= 100
+
+
+def test_an_error_deep_inside_a_shard_is_found():
+    """Ten million calls go well before the error: the machine finds the draw, Python replays that one."""
+
+    @njit
+    def rare(state, action, rng):
+        if state > 0 and rng.random() < 1e-7:
+            raise RuntimeError("one in ten million")
+        return 0.5, state + 1
+
+    problem = sc.MDP(rare, num_actions=1, discount=0.5, operator=sc.Max(), initial_state=0)
+    schedule = table(problem, samples=HUGE, levels=(Level(Kind.CONSTANT), Level(Kind.BLIND, continuation=0)))
+    engine = CompiledEngine(problem, schedule, 0)
+    with pytest.raises(OracleError, match="one in ten million at state 1, action 0"):
+        engine.run_shard(Shard(0, 0, 0, HUGE), seed=0)
+
+
+def chain():
+    return sc.make("chain:n=5", discount=0.2, temperature=1.0)
+
+
+TABLES = {
+    "many small draws": (Level(Kind.CONSTANT), Level(Kind.PLUGIN, samples=2, query=0)),
+    "one draw of nested loops": (
+        Level(Kind.CONSTANT),
+        Level(Kind.PLUGIN, samples=10**4, query=0),
+        Level(Kind.PLUGIN, samples=10**9, query=1),
+    ),
+    "one endless leaf": (Level(Kind.CONSTANT), Level(Kind.PLUGIN, samples=HUGE, query=0)),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("engine_class", [CompiledEngine, ReferenceEngine])
+def test_a_stop_from_another_thread_ends_a_shard(name, engine_class):
+    """Each of these shards would take days."""
+    problem = chain()
+    engine = engine_class(problem, table(problem, samples=HUGE, levels=TABLES[name]), 0)
+    timer = threading.Timer(0.2, engine.stop)
+    timer.start()
+    with pytest.raises(Interrupted):
+        engine.run_shard(Shard(0, 0, 0, HUGE), seed=0)
+    timer.join()
+
+
+def test_a_stop_set_before_a_shard_costs_no_draws():
+    """The flag is polled before the first draw: the stream has not moved."""
+    problem = chain()
+    engine = CompiledEngine(problem, table(problem), 0)
+    engine.stop()
+    with pytest.raises(Interrupted):
+        engine.run_shard(Shard(0, 0, 0, 1000), seed=0)
+
+
+def test_a_time_limit_returns_the_interval_of_the_finished_looks():
+    """The first look passes at once, the last segment would take days; the answer is what the look certified."""
+    problem = sc.make("garnet:states=9,actions=2", discount=0.2, temperature=1.0)
+    whole = sc.explain(problem, epsilon=0.02, delta=0.1)
+    assert whole.root.looks
+    root = Root("q_values", HUGE, whole.root.child, whole.root.bound, (1000,), whole.root.adaptive_delta)
+    schedule = Schedule(whole.method, whole.facts, whole.levels, root, whole.epsilon, whole.delta)
+    begin = time.perf_counter()
+    answer = sc.run(problem, schedule, seconds=2.0, workers=2)
+    assert time.perf_counter() - begin < 60.0  # not days
+    assert any("stopped before its end" in note for note in answer.notes)
+    assert answer.num_calls <= answer.calls_spent
+    low, high = answer.interval
+    truth = sc.solve(problem).values[0]
+    assert low <= truth <= high
+    assert high - low <= 2.0 * answer.epsilon + 1e-12
+    assert answer.epsilon > schedule.epsilon
+
+
+def test_a_time_limit_before_the_first_look_is_an_interruption():
+    problem = chain()
+    with pytest.raises(Interrupted):
+        sc.run(problem, table(problem, samples=HUGE, levels=TABLES["many small draws"]), seconds=0.2, workers=2)
+
+
+SCRIPT = """
+import math, sys, threading
+import smoothcruiser as sc
+from smoothcruiser.errors import Interrupted
+from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
+
+problem = sc.make("chain:n=5", discount=0.2, temperature=1.0)
+levels = (Level(Kind.CONSTANT), Level(Kind.PLUGIN, samples={samples}, query=0))
+schedule = Schedule("hand", problem.facts, levels, Root("q_values", {draws}, 1, "none"), math.inf, 1.0)
+sc.run(problem, Schedule("hand", problem.facts, levels[:1], Root("q_values", 1, 0, "none"), math.inf, 1.0))
+print("ready", flush=True)
+try:
+    sc.run(problem, schedule, workers={workers}, shards={shards})
+except (KeyboardInterrupt, Interrupted):
+    print("interrupted", threading.active_count(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("workers, shards, draws, samples", [(2, 8, 10**12, 2), (1, 1, 1, 10**13)])
+def test_control_c_ends_a_run(workers, shards, draws, samples):
+    """SIGINT in the main thread ends compiled shards of days, in one thread (a single endless draw) and in two."""
+    script = textwrap.dedent(SCRIPT).format(workers=workers, shards=shards, draws=draws, samples=samples)
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=os.environ)
+    try:
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(0.5)
+        child.send_signal(signal.SIGINT)
+        output, _ = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert output == "interrupted 1\n"
+    assert child.returncode == 0
+
+
+def test_a_state_of_another_type_is_refused_with_a_remedy():
+    with pytest.raises(InvalidInput, match="could not be compiled for a state of type"):
+        sc.run(moody_problem(0), table(moody_problem(0)), (0, 1, 2))
