@@ -187,8 +187,8 @@ def _full(results: Results, directory: Path) -> Section | None:
         f"Over all rows {failed:,} of {runs:,} runs missed ε. The largest share of misses in any row is "
         f"{max(r.q_failures / r.runs for r in rows):.1%} for action values; 10% are allowed. The last column is what the printed constants "
         "would need for the same promise.",
-        "The chains are deterministic, so their errors hardly vary (only the actions drawn along the way are random): what is left there is the "
-        "plan's own bias, which the promise covers. The grids slip, and their errors spread.",
+        "The chains are deterministic, so their errors hardly vary (only the actions drawn along the way are random): what is left there "
+        "is the plan's own bias, which the promise covers. The grids slip, and their errors spread.",
     )
     return Section("Table 1 with the full algorithm", text, tables=tuple(tables))
 
@@ -222,8 +222,8 @@ def _relaxation(results: Results, directory: Path) -> Section | None:
         "takes the cheapest (schedule/relaxation.py).",
     )
     after = (
-        "It chooses λ = 0 every time, with the sharp schedule and with the printed constants: a worst-case plan for V_0 gains nothing from "
-        "relaxing. The reason can be seen in the paper's own terms. A band narrower than 2ε forces λ ≤ 2ε(1−γ)/log K, hence "
+        "It chooses λ = 0 in every case tried, with the sharp schedule and with the printed constants: a worst-case plan for V_0 gains "
+        "nothing from relaxing. The reason can be seen in the paper's own terms. A band narrower than 2ε forces λ ≤ 2ε(1−γ)/log K, hence "
         "κ = (1−√γ)λ/K is a fraction of ε, and the linearization, which only works below κ, comes too late to pay for the part of ε that "
         "the band has taken. Regularization buys speed for V_λ itself (Figure 2), and for V_0 only to within the bound."
         if never
