@@ -7,14 +7,14 @@ pure function of its position, so running one twice gives the same bits, and it 
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from smoothcruiser.errors import Interrupted, MissingExtra, SmoothcruiserError
-from smoothcruiser.execute.run import Report
+from smoothcruiser.errors import MissingExtra, SmoothcruiserError
 from smoothcruiser.execute.shards import Partial, Shard
-from smoothcruiser.execute.workers import POLL_SECONDS, check_workers
+from smoothcruiser.execute.workers import POLL_SECONDS, Pool, check_workers
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Schedule
 
@@ -23,6 +23,8 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is installed where this is tested
     raise MissingExtra("The dask executor needs Dask distributed: pip install 'smoothcruiser[dask]'.") from error
 
+COUNT_SECONDS = 1.0  # between two looks at the cluster's size
+MOST_IDLE = 4  # shards to offer while no worker is known
 START_SECONDS = 30  # to reach a scheduler
 _engines: dict[str, Any] = {}  # on a worker: the engines it has built, by payload
 
@@ -39,18 +41,16 @@ def run_remote(key: str, payload: tuple[str, Problem, Schedule, Any, float], sha
     return part
 
 
-class DaskWorkers:
+class DaskWorkers(Pool):
     """A connection to a cluster, and the futures of the shards under way."""
 
     name = "dask"
-    compile_seconds = 0.0
 
     def __init__(
         self, engine: str, problem: Problem, schedule: Schedule, state: Any, *, center: float, workers: int | None, scheduler: str | None
     ) -> None:
         self.cluster: Any = None
-        self.stopped = False
-        self.futures: list[Any] = []
+        self.counted, self.room = -math.inf, 0
         try:
             if scheduler is None:
                 self.cluster = distributed.LocalCluster(
@@ -64,34 +64,29 @@ class DaskWorkers:
         self.key = f"smoothcruiser-{time.time_ns()}"
         self.payload = self.client.scatter((engine, problem, schedule, state, center), broadcast=True, hash=False)
 
-    def map(self, work: Sequence[Shard], seed: int, report: Report) -> None:
-        """Run every shard and report each as it comes back."""
-        tasks = {
-            self.client.submit(run_remote, self.key, self.payload, shard, seed, key=f"{self.key}-{shard.action}-{shard.index}"): shard
-            for shard in work
-        }
-        self.futures = list(tasks)
-        waiting = set(tasks)
-        try:
-            while waiting:
-                if self.stopped:
-                    raise Interrupted("The run was stopped before all shards were finished.")
-                try:
-                    with self.client.as_current():
-                        finished = distributed.wait(list(waiting), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED").done
-                except (TimeoutError, distributed.TimeoutError):
-                    continue
-                for future in finished:
-                    waiting.discard(future)
-                    report(tasks[future], Partial(*future.result()))
-        finally:
-            if waiting:
-                self.client.cancel(list(waiting))
-            self.futures = []
+    def window(self) -> int:
+        """Two shards a thread of the cluster, so that none waits for the driver; workers that join are noticed within a second."""
+        now = time.monotonic()
+        if now - self.counted > COUNT_SECONDS:
+            self.counted, self.room = now, max(MOST_IDLE, 2 * sum(self.client.nthreads().values()))
+        return self.room
 
-    def stop(self) -> None:
-        """Ask the run to end; shards under way are cancelled."""
-        self.stopped = True
+    def submit(self, shard: Shard, seed: int) -> Any:  # noqa: D102
+        return self.client.submit(run_remote, self.key, self.payload, shard, seed, key=f"{self.key}-{shard.action}-{shard.index}")
+
+    def finished(self, futures: list[Any]) -> Iterable[Any]:  # noqa: D102
+        try:
+            with self.client.as_current():
+                done: Iterable[Any] = distributed.wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED").done
+                return done
+        except (TimeoutError, distributed.TimeoutError):
+            return ()
+
+    def result(self, future: Any) -> Partial:  # noqa: D102
+        return Partial(*future.result())
+
+    def abandon(self, futures: list[Any]) -> None:  # noqa: D102
+        self.client.cancel(futures)
 
     def close(self) -> None:
         """Leave the cluster; end it if it was started here."""

@@ -15,70 +15,64 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from smoothcruiser.errors import Interrupted, InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.execute.python_engine import PythonEngine
-from smoothcruiser.execute.run import Report
 from smoothcruiser.execute.shards import Partial, Shard
-from smoothcruiser.execute.workers import POLL_SECONDS, check_workers
+from smoothcruiser.execute.workers import POLL_SECONDS, Pool, check_workers
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.make import make
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Schedule
 
+Answer = Future[Partial | SmoothcruiserError]
 
-class ProcessWorkers:
+
+class ProcessWorkers(Pool):
     """A pool of processes that run shards of one (problem, schedule, state)."""
 
     name = "processes"
-    compile_seconds = 0.0
 
     def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float, workers: int | None = None) -> None:
-        self.stopped = False
+        self.size = check_workers(workers)
         self.pool = ProcessPoolExecutor(
-            check_workers(workers),
+            self.size,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_begin,
             initargs=(_recipe(problem), _pickled(schedule, "The schedule"), _pickled(state, "The asked state"), center),
         )
 
-    def map(self, work: Sequence[Shard], seed: int, report: Report) -> None:
-        """Run every shard and report each as it comes back."""
-        futures: dict[Future[Partial | SmoothcruiserError], Shard] = {self.pool.submit(_run, shard, seed): shard for shard in work}
-        waiting = set(futures)
+    def window(self) -> int:  # noqa: D102
+        return self.size
+
+    def submit(self, shard: Shard, seed: int) -> Answer:  # noqa: D102
+        return self.pool.submit(_run, shard, seed)
+
+    def finished(self, futures: list[Answer]) -> Iterable[Answer]:  # noqa: D102
+        return wait(futures, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED).done
+
+    def result(self, future: Answer) -> Partial:  # noqa: D102
         try:
-            while waiting:
-                if self.stopped:
-                    raise Interrupted("The run was stopped before all shards were finished.")
-                done, waiting = wait(waiting, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-                for future in done:
-                    answer = future.result()
-                    if isinstance(answer, SmoothcruiserError):
-                        raise answer
-                    report(futures[future], answer)
+            answer = future.result()
         except BrokenProcessPool as error:
             raise OracleError(
                 "A worker process died while it ran the oracle (killed, out of memory, or a crash in native code); "
                 "check the simulator with executor='reference', or use fewer workers."
             ) from error
-        finally:
-            if waiting:
-                self._kill()
-
-    def stop(self) -> None:
-        """Ask the run to end."""
-        self.stopped = True
+        if isinstance(answer, SmoothcruiserError):
+            raise answer
+        return answer
 
     def close(self) -> None:
         """End the processes."""
         self.pool.shutdown(wait=True, cancel_futures=True)
 
-    def _kill(self) -> None:
-        """End processes in the middle of a shard: a simulator may take a minute a call, and its shard is lost anyway."""
+    def abandon(self, futures: list[Answer]) -> None:
+        """End processes in the middle of a shard: a simulator may take a minute a call, and nobody waits for it."""
         processes = list((getattr(self.pool, "_processes", None) or {}).values())
         self.pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:

@@ -1,7 +1,8 @@
 """Running a schedule: shards over a pool of workers, with looks, progress, and shards already known from an earlier run.
 
-All actions draw one segment (the shards up to the next look), then an action whose answer is already good enough stops. Segments are
-finished before the next begins and sums are combined in shard order, so neither workers nor timing can change a bit of the result.
+At each look an action whose answer is already good enough stops. Shards are handed out in order, and workers that would be idle while
+a look waits for its last shard are given shards beyond it (``calls_spent`` counts them, ``num_calls`` only what the answer uses). Sums
+are combined in shard order and looks see exactly the shards before them, so neither workers nor timing can change a bit of the result.
 What a pool is: ``execute.workers`` (threads), ``execute.processes``, ``execute.distributed`` (Dask).
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -17,7 +18,8 @@ from smoothcruiser.errors import Interrupted
 from smoothcruiser.execute.shards import Partial, Shard
 from smoothcruiser.schedule.schedule import Schedule
 
-Report = Callable[[Shard, Partial], None]
+Report = Callable[[Shard, Partial], bool]  # told of a finished shard; True: nothing more is needed
+Keep = Callable[[Shard, Partial], None]
 Known = Mapping[tuple[int, int], Partial]  # (action, shard index) -> sums
 
 
@@ -40,8 +42,11 @@ class Workers(Protocol):
     name: str
     compile_seconds: float
 
-    def map(self, work: Sequence[Shard], seed: int, report: Report) -> None:
-        """Run every shard and report each once, from this thread, in any order; the first error ends the rest and is raised."""
+    def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
+        """Run what the source hands out, pulling a shard only when a worker is free, until it ends or ``report`` is True.
+
+        Each shard is reported once, from this thread, in any order; the first error ends the rest and is raised.
+        """
 
     def stop(self) -> None:
         """Ask running shards to end; ``map`` then raises ``Interrupted``. May be called from another thread."""
@@ -104,8 +109,58 @@ class Listener:
     """Who is told what during a run."""
 
     progress: Callable[[Progress], object] | None = None
-    keep: Report | None = None  # called with every shard that was drawn, e.g. to store it
+    keep: Keep | None = None  # called with every shard that was drawn, e.g. to store it
     interval: Callable[[dict[int, Tally]], tuple[float, float] | None] | None = None  # for the progress display
+
+
+class Ledger:
+    """Which shards are known, which are still needed, and what the looks said."""
+
+    def __init__(self, segments: tuple[tuple[Shard, ...], ...], actions: list[int], enough: Enough, known: Known) -> None:
+        self.segments, self.enough = segments, enough
+        self.outcome = Outcome({action: Tally() for action in actions})
+        self.live = list(actions)
+        self.parts = dict(known)
+        self.segment = 0  # the one whose shards are being waited for
+        self.missing = self._missing()
+        self._advance()
+
+    def _missing(self) -> set[tuple[int, int]]:
+        wanted = {(action, shard.index) for action in self.live for shard in self.segments[self.segment]}
+        return wanted - self.parts.keys()
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing more is needed."""
+        return not self.live or self.segment == len(self.segments)
+
+    def source(self) -> Iterator[Shard]:
+        """Shards to draw, those needed next first; stops handing out an action once it has stopped."""
+        for segment in self.segments:
+            for action in tuple(self.outcome.tallies):
+                for shard in segment:
+                    if action in self.live and (action, shard.index) not in self.parts:
+                        yield replace(shard, action=action)
+
+    def add(self, shard: Shard, part: Partial) -> None:
+        """Enter a finished shard."""
+        self.parts[shard.action, shard.index] = part
+        self.missing.discard((shard.action, shard.index))
+        self._advance()
+
+    def _advance(self) -> None:
+        """Tally every segment that is complete, in shard order, and look."""
+        while not self.missing and not self.complete:
+            for action in self.live:
+                for shard in self.segments[self.segment]:
+                    part = self.parts[action, shard.index]
+                    self.outcome.tallies[action].add(part)
+                    self.outcome.num_calls += part.calls
+            self.segment += 1
+            if self.segment < len(self.segments):
+                self.live = self.outcome.look(self.segment - 1, self.live, self.enough)
+                if self.live:
+                    self.missing = self._missing()
 
 
 def run(
@@ -122,40 +177,38 @@ def run(
 ) -> Outcome:
     """The outcome of running every segment, or those up to a stop; ``known`` shards are not drawn again."""
     begin = time.perf_counter()
-    outcome = Outcome({action: Tally() for action in actions})
-    parts: dict[tuple[int, int], Partial] = dict(known or {})
-    outcome.calls_spent = sum(part.calls for part in parts.values())
+    ledger = Ledger(segments, actions, enough, known or {})
+    outcome = ledger.outcome
+    outcome.calls_spent = sum(part.calls for part in ledger.parts.values())
     per_action = schedule.num_calls // (schedule.facts.num_actions if schedule.root.target == "q_values" else 1)
 
-    def report(shard: Shard, part: Partial) -> None:
-        parts[shard.action, shard.index] = part
+    def report(shard: Shard, part: Partial) -> bool:
         outcome.calls_spent += part.calls
+        ledger.add(shard, part)
         if listener.keep is not None:
             listener.keep(shard, part)
         if listener.progress is not None:
             certified = listener.interval(outcome.kept) if listener.interval is not None and outcome.kept else None
             listener.progress(Progress(outcome.calls_spent, per_action * len(actions), time.perf_counter() - begin, certified))
+        return ledger.complete
 
-    live = list(actions)
     alarm = _alarm(workers, None if seconds is None else begin + seconds)
     try:
-        for number, segment in enumerate(segments):
-            work = [replace(shard, action=action) for action in live for shard in segment]
-            workers.map([shard for shard in work if (shard.action, shard.index) not in parts], seed, report)
-            for shard in work:
-                part = parts[shard.action, shard.index]
-                outcome.tallies[shard.action].add(part)
-                outcome.num_calls += part.calls
-            if number < len(segments) - 1:
-                live = outcome.look(number, live, enough)
-                if not live:
-                    break
+        if not ledger.complete:
+            workers.map(ledger.source(), seed, report)
     except (Interrupted, KeyboardInterrupt):
         workers.stop()
         if not outcome.kept:
             raise
         outcome.finished = False
         outcome.tallies = outcome.kept
+        outcome.num_calls = sum(
+            ledger.parts[action, shard.index].calls
+            for action, tally in outcome.kept.items()
+            for segment in segments
+            for shard in segment
+            if shard.first < tally.draws
+        )
     finally:
         if alarm is not None:
             alarm.cancel()

@@ -7,10 +7,12 @@ take a Ctrl-C and set the stop flag.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import Interrupted, InvalidInput
 from smoothcruiser.execute.run import Engine, Report
 from smoothcruiser.execute.shards import Partial, Shard
 
@@ -26,37 +28,101 @@ def check_workers(workers: int | None) -> int:
     return workers
 
 
-class LocalWorkers:
+class Pool(ABC):
+    """Workers behind futures: pulls a shard when one is free, hands results back as they come, leaves nothing running behind."""
+
+    name: str
+    compile_seconds: float = 0.0
+    stopped: bool = False
+
+    @abstractmethod
+    def window(self) -> int:
+        """How many shards may be under way at once."""
+
+    @abstractmethod
+    def submit(self, shard: Shard, seed: int) -> Any:
+        """The future of a shard."""
+
+    @abstractmethod
+    def finished(self, futures: list[Any]) -> Iterable[Any]:
+        """Those of ``futures`` that are done, after waiting for one for at most ``POLL_SECONDS``."""
+
+    @abstractmethod
+    def result(self, future: Any) -> Partial:
+        """What a finished future holds, or its error."""
+
+    @abstractmethod
+    def abandon(self, futures: list[Any]) -> None:
+        """Forget shards under way: they are no longer needed."""
+
+    def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
+        """Run what the source hands out until it ends or ``report`` is True."""
+        waiting: dict[Any, Shard] = {}
+        more = True
+        try:
+            while True:
+                while more and len(waiting) < self.window():
+                    shard = next(source, None)
+                    if shard is None:
+                        more = False
+                    else:
+                        waiting[self.submit(shard, seed)] = shard
+                if not waiting:
+                    return
+                if self.stopped:
+                    raise Interrupted("The run was stopped before all shards were finished.")
+                for future in self.finished(list(waiting)):
+                    if report(waiting.pop(future), self.result(future)):
+                        return
+        finally:
+            if waiting:
+                self.abandon(list(waiting))
+
+    def stop(self) -> None:
+        """Ask the run to end."""
+        self.stopped = True
+
+
+class LocalWorkers(Pool):
     """An engine and as many threads as may run it at once."""
 
     def __init__(self, engine: Engine, workers: int | None = None) -> None:
         self.engine = engine
         self.name = engine.name
         self.compile_seconds = engine.compile_seconds
-        size = check_workers(workers)
-        self.threads = ThreadPoolExecutor(size, thread_name_prefix="smoothcruiser") if engine.name == "compiled" else None
+        self.size = check_workers(workers)
+        self.threads = ThreadPoolExecutor(self.size, thread_name_prefix="smoothcruiser") if engine.name == "compiled" else None
 
-    def map(self, work: Sequence[Shard], seed: int, report: Report) -> None:
-        """Run every shard and report each."""
-        if self.threads is None:
-            for shard in work:
-                report(shard, self.engine.run_shard(shard, seed))
+    def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
+        """Run what the source hands out, one by one where the engine holds the interpreter's lock."""
+        if self.threads is not None:
+            super().map(source, seed, report)
             return
-        futures: dict[Future[Partial], Shard] = {self.threads.submit(self.engine.run_shard, shard, seed): shard for shard in work}
-        waiting = set(futures)
-        try:
-            while waiting:
-                done, waiting = wait(waiting, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-                for future in done:
-                    report(futures[future], future.result())
-        except BaseException:
-            self.engine.stop()
-            for future in futures:
-                future.cancel()
-            raise
+        for shard in source:
+            if report(shard, self.engine.run_shard(shard, seed)):
+                return
+
+    def window(self) -> int:  # noqa: D102
+        return self.size
+
+    def submit(self, shard: Shard, seed: int) -> Future[Partial]:  # noqa: D102
+        assert self.threads is not None
+        return self.threads.submit(self.engine.run_shard, shard, seed)
+
+    def finished(self, futures: list[Future[Partial]]) -> Iterable[Future[Partial]]:  # noqa: D102
+        return wait(futures, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED).done
+
+    def result(self, future: Future[Partial]) -> Partial:  # noqa: D102
+        return future.result()
+
+    def abandon(self, futures: list[Future[Partial]]) -> None:  # noqa: D102
+        self.engine.stop()
+        for future in futures:
+            future.cancel()
 
     def stop(self) -> None:
         """Ask running shards to end."""
+        self.stopped = True
         self.engine.stop()
 
     def close(self) -> None:
