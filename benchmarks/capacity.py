@@ -3,8 +3,8 @@
   python benchmarks/capacity.py
 
 The simulation runs the real cut of a schedule (at most 4,096 shards, handed out in order, drawn ahead of looks) through a model of a
-cluster: shard times are lognormal around their mean (stragglers; sigma 0.3), a few workers are three times as slow, the scheduler hands out 2,000 tasks a
-second (Dask's documentation: about half a millisecond a task), and a worker fails with a given rate and its shard starts again.
+cluster: shard times are lognormal around their mean (sigma 0.3), one worker in fifty is three times as slow, the scheduler hands out
+2,000 tasks a second (Dask's documentation: about half a millisecond a task), and a worker fails now and then and its shard starts again.
 """
 
 from __future__ import annotations
