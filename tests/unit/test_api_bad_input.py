@@ -220,12 +220,6 @@ def test_an_oracle_that_raises_in_the_middle_is_reported_with_state_and_action()
         planned(mdp(oracle=Countdown(100)))
 
 
-def test_certified_search_reports_a_bad_answer_too() -> None:
-    for oracle in (_raises, lambda s, a, r: (1.5, s)):
-        with pytest.raises(sc.OracleError, match="0"):
-            planned(mdp(oracle=oracle), method="certified", executor=None, budget=10_000)
-
-
 def test_compiled_oracles_report_the_state_and_action_of_a_bad_answer() -> None:
     """NaN, out of range, an exception in the middle: one oracle with three faults, since compiling takes seconds."""
     import numba
