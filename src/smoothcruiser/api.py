@@ -68,6 +68,7 @@ def plan(
     announce: Callable[[Schedule], object] | None = None,
     simulations: int | None = None,
     certify: bool = False,
+    options: dict[str, Any] | None = None,
 ) -> Estimate:
     """The value of ``state`` and of its actions, within ``epsilon`` with probability 1 - ``delta``.
 
@@ -91,11 +92,11 @@ def plan(
         from smoothcruiser.search.tree_plan import plan_tree
 
         return plan_tree(
-            problem, state, tree_search(method), seed=seed, executor=executor, budget=None if budget is None else paid, seconds=seconds,
-            simulations=simulations, certify=certify, delta=None if delta is None else check_delta(delta), progress=progress,
+            problem, state, tree_search(method, options), seed=seed, executor=executor, budget=None if budget is None else paid,
+            seconds=seconds, simulations=simulations, certify=certify, delta=None if delta is None else check_delta(delta), progress=progress,
         )  # fmt: skip
-    if certify or simulations is not None:
-        raise InvalidInput("certify= and simulations= belong to tree searches; other methods carry a certificate, and count calls.")
+    if certify or simulations is not None or options:
+        raise InvalidInput("certify=, simulations= and options= belong to tree searches (uct, ments, ...); other methods count calls.")
     chosen, why = _choose(problem, method, state, epsilon, delta, target, paid)
     if chosen == "exact":
         return _exact(problem, state, why)

@@ -28,6 +28,7 @@ from smoothcruiser.errors import Interrupted, SmoothcruiserError
 OK, REFUSED, STOPPED = 0, 2, 130  # 130 = 128 + SIGINT, the shell's convention
 
 ELSEWHERE = {  # command: module:attribute, shown where the module exists
+    "compare": "smoothcruiser.compare_command:compare",
     "play": "smoothcruiser.play_command:play",
     "check": "smoothcruiser.check_command:check",
     "reproduce": "smoothcruiser.reproduce.command:reproduce",

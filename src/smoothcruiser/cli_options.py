@@ -105,9 +105,28 @@ def state_option(function: Function) -> Function:
     return click.option("--state", type=State(), help="The state asked about, as JSON.  [default: the problem's initial state]")(function)
 
 
+def _named_values(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, Any] | None:
+    """``name=value`` pairs as a dict; values are JSON."""
+    found: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        try:
+            found[name.strip().replace("-", "_")] = json.loads(value)
+        except json.JSONDecodeError:
+            equals = ""
+        if not equals or not name.strip():
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE with a number, true, false or null; write temperature=0.5.")
+    return found or None
+
+
 def run_options(function: Function) -> Function:
     """How a run is done; none of it changes the answer but the seed and the number of shards."""
     for option in (
+        click.option("--certify", is_flag=True, help="Tree searches: spend half of the budget on a lower bound on the value (MDPs)."),
+        click.option("--simulations", type=int, metavar="N", help="Tree searches: stop after this many simulations."),
+        click.option(
+            "--option", "options", multiple=True, metavar="NAME=VALUE", callback=_named_values, help="Tree searches: set a parameter."
+        ),
         click.option("--store", type=click.Path(dir_okay=False), metavar="FILE", help="Keep finished parts of the run here, for --resume."),
         click.option("--seconds", type=float, metavar="T", help="Stop after this long with what is known."),
         click.option("--scheduler", metavar="ADDRESS", help="Of a Dask cluster (executor dask)."),

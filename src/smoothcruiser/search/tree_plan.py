@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput
@@ -19,6 +19,17 @@ from smoothcruiser.search.methods import Search
 from smoothcruiser.search.tree import Tree
 
 DEFAULT_CALLS = 1_000_000  # where no budget is given: about a second compiled
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A report on a growing tree, in the words of the engines' reports."""
+
+    calls: int
+    price: int  # the calls allowed, or as many as the seconds will do for at this speed
+    seconds: float
+    simulations: int
+    value: float
 
 
 def plan_tree(
@@ -45,7 +56,15 @@ def plan_tree(
     tree = Tree(problem, state, method=method, seed=seed, executor=executor)
     planted = time.perf_counter()
     left = None if seconds is None else max(1e-3, seconds - (planted - begin))  # compiling is part of what the user waits for
-    tree.grow(simulations=simulations, calls=calls, seconds=left, progress=progress)
+
+    def report(growing: Tree) -> None:
+        spent = time.perf_counter() - planted
+        share = max(growing.simulations / simulations if simulations else 0.0, spent / left if left else 0.0, 1e-9)
+        price = calls if calls is not None else max(growing.num_calls, round(growing.num_calls / min(1.0, share)))
+        if progress is not None:
+            progress(Growth(growing.num_calls, price, spent, growing.simulations, growing.node(0).value))
+
+    tree.grow(simulations=simulations, calls=calls, seconds=left, progress=None if progress is None else report)
     answer = tree.estimate()
     if not certify:
         return answer

@@ -1,0 +1,168 @@
+"""``smoothcruiser compare PROBLEM --budget CALLS``: all planners on one problem; a table, a plot or JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from smoothcruiser.cli_options import Calls, problem_of, problem_options, state_of, state_option
+from smoothcruiser.errors import InvalidInput, MissingExtra
+
+if TYPE_CHECKING:
+    from smoothcruiser.compare import Row
+
+COLUMNS = (("value", "value"), ("error", "|value - V|"), ("action_regret", "action regret"), ("policy_regret", "policy regret"))
+
+
+@click.command("compare")
+@click.argument("problem")
+@problem_options
+@state_option
+@click.option("--budget", type=Calls(), metavar="CALLS", required=True, help="Oracle calls for each planner, such as 1e5.")
+@click.option("--methods", metavar="A,B,...", help="Only these planners.  [default: all]")
+@click.option("--repeats", type=click.IntRange(1), default=1, show_default=True, help="Runs of each planner, seeds 0, 1, ...")
+@click.option("--points", type=click.IntRange(1), default=None, help="Budgets up to --budget, for a curve.  [default: 1; 6 with --plot]")
+@click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE", help="Draw error and regret against calls (svg, png or pdf).")
+def compare(
+    problem: str,
+    discount: float | None,
+    temperature: float | None,
+    operator: str | None,
+    as_json: bool,
+    state: Any,
+    budget: int,
+    methods: str | None,
+    repeats: int,
+    points: int | None,
+    plot: str | None,
+) -> None:
+    """Run every planner with the same budget of oracle calls, and measure the answers against the exact ones.
+
+    PROBLEM is built in (chain:n=5) or your own (module:attribute). Errors and regrets need a known model.
+    """
+    from smoothcruiser import compare as comparing
+
+    made = problem_of(problem, discount, temperature, operator)
+    start = state_of(made, state)
+    if plot is not None:
+        _pyplot()  # refuse before the work, not after it
+    chosen = _chosen(methods, comparing.PLANNERS)
+    budgets = comparing.ladder(budget, points or (6 if plot else 1))
+    with _progress() as report:
+        rows = comparing.compare(
+            made, start, budget=budget, methods=chosen, seeds=range(repeats), budgets=budgets, progress=report
+        )  # fmt: skip
+    truth = comparing.truth_of(made, start)
+    if plot is not None:
+        draw(rows, made.name, plot, exact=truth is not None)
+    if as_json:
+        exact = None if truth is None else truth.value
+        means = list(comparing.summaries(rows))
+        data = {"problem": made.name, "state": repr(start), "exact": exact, "means": means, "rows": [r.to_dict() for r in rows]}
+        click.echo(json.dumps(data))
+        return
+    _show(made, start, truth, [s for s in comparing.summaries(rows) if s["budget"] == budgets[-1]], repeats, plot)
+
+
+def _chosen(methods: str | None, known: tuple[str, ...]) -> list[str]:
+    names = list(known) if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
+    wrong = [name for name in names if name not in known]
+    if wrong or not names:
+        raise InvalidInput(f"Unknown planner {wrong[0] if wrong else ''!r}; compare knows {', '.join(known)}.")
+    return names
+
+
+def _progress() -> Any:
+    """A context that gives a function (method, done, all) -> None; silent where standard error is no terminal."""
+    from contextlib import contextmanager
+
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    out = Console(stderr=True)
+
+    @contextmanager
+    def context() -> Any:
+        columns = (BarColumn(24), TextColumn("{task.completed:.0f} of {task.total:.0f} runs, {task.description}"))
+        with Progress(*columns, console=out, transient=True, disable=not out.is_terminal, redirect_stdout=False) as bar:
+            task = bar.add_task("starting", total=1)
+            yield lambda name, done, total: bar.update(task, description=name, completed=done, total=total)
+
+    return context()
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _show(problem: Any, state: Any, truth: Any, means: list[dict[str, Any]], repeats: int, plot: str | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    out = Console(highlight=False)
+    known = f"exact value {truth.value:.6g}" if truth is not None else "no exact value: the model is not known"
+    out.print(f"{problem.name}, state {state!r}: {known}; means of {repeats} run{'s' if repeats > 1 else ''}")
+    table = Table(box=None, pad_edge=False)
+    table.add_column("planner")
+    for _, title in COLUMNS:
+        table.add_column(title, justify="right")
+    for title in ("calls", "seconds"):
+        table.add_column(title, justify="right")
+    notes = []
+    for row in means:
+        if row["runs"] == 0:
+            notes.append(f"{row['method']}: {row['note'].rstrip('.')}.")
+            continue
+        cells = [_number(row[name]) for name, _ in COLUMNS]
+        table.add_row(row["method"], *cells, f"{row['num_calls']:,.0f}", f"{row['seconds']:.3f}")
+    out.print(table)
+    for note in notes:
+        out.print(note, soft_wrap=True)
+    if plot is not None:
+        out.print(f"Curves are in {plot}.")
+
+
+# --- the plot ----------------------------------------------------------------------------------------------------------------
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingExtra("--plot needs matplotlib; install it with: pip install 'smoothcruiser[report]'.") from None
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def draw(rows: list[Row], title: str, path: str, *, exact: bool) -> None:
+    """Error and policy regret against calls, one line a planner, written to ``path``."""
+    from smoothcruiser.compare import summaries
+
+    plt = _pyplot()
+    means = [s for s in summaries(rows) if s["runs"]]
+    names = list(dict.fromkeys(s["method"] for s in means))
+    panels = (("error", "|value - V|"), ("policy_regret", "regret of the policy")) if exact else (("value", "value"),)
+    figure, axes = plt.subplots(1, len(panels), figsize=(5.2 * len(panels), 3.8), squeeze=False)
+    for axis, (name, label) in zip(axes[0], panels, strict=True):
+        for method in names:
+            points = [(s["num_calls"], s[name]) for s in means if s["method"] == method and s[name] is not None]
+            if points:
+                axis.plot(*zip(*points, strict=True), marker="o", markersize=3, label=method)
+        axis.set_xscale("log")
+        if exact:
+            axis.set_yscale("symlog", linthresh=1e-4)
+        axis.set_xlabel("oracle calls")
+        axis.set_title(label)
+    axes[0][0].legend(fontsize=7)
+    figure.suptitle(title, fontsize=9)
+    figure.tight_layout()
+    try:
+        figure.savefig(path)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"The plot could not be written to {path}: {error}") from error
+    finally:
+        plt.close(figure)
