@@ -93,7 +93,8 @@ def plan(
 
         return plan_tree(
             problem, state, tree_search(method, options), seed=seed, executor=executor, budget=None if budget is None else paid,
-            seconds=seconds, simulations=simulations, certify=certify, delta=None if delta is None else check_delta(delta), progress=progress,
+            seconds=seconds, simulations=simulations, certify=certify, delta=None if delta is None else check_delta(delta),
+            progress=progress,
         )  # fmt: skip
     if certify or simulations is not None or options:
         raise InvalidInput("certify=, simulations= and options= belong to tree searches (uct, ments, ...); other methods count calls.")

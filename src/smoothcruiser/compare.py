@@ -7,7 +7,7 @@ The yardstick is the exact solution of the problem itself (its operator, its dis
   policy regret    V(state) - (<pi, Q(state, .)> - Omega(pi)): the one-step loss of the recommended policy
 
 Methods of another objective (UCT on a regularized problem, say) are measured by the same yardstick: it is what the user asked for. The
-sharp schedule spends the budget on the smallest epsilon that it can pay; where even half of the value span is out of reach it says so.
+sharp schedule spends the budget on the smallest epsilon that it can pay; where even a fifth of the value span is out of reach it says so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from smoothcruiser.search.methods import TREE_SEARCHES, Search
 
 PLANNERS = ("smoothcruiser", "certified", *TREE_SEARCHES)
 DELTA = 0.1  # of the planners that promise
-COARSEST = 0.5  # of the value span: a wider promise says nothing
+COARSEST = 0.2  # of the value span: a wider promise says little
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def affordable(problem: Problem, budget: int) -> float:
         return api.explain(problem, epsilon=epsilon, delta=DELTA).num_calls
 
     if span <= 0.0 or price(COARSEST * span) > budget:
-        raise InvalidInput(f"no promise below half of the value span ({COARSEST * span:.3g}) can be paid with {budget:,} calls")
+        raise InvalidInput(f"no promise below a fifth of the value span ({COARSEST * span:.3g}) can be paid with {budget:,} calls")
     low, high = 1e-4 * span, COARSEST * span
     while high > 1.02 * low:
         middle = math.sqrt(low * high)
