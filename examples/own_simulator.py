@@ -1,7 +1,7 @@
 """One's own simulator, compiled and in plain Python: how many boxes should the shop order tonight?
 
-python examples/own_simulator.py
-cd examples && smoothcruiser plan own_simulator:problem --epsilon 5% --delta 0.1
+Run it with ``python examples/own_simulator.py``, or in this folder
+``smoothcruiser plan own_simulator:problem --epsilon 5% --delta 0.1``.
 """
 
 from typing import NamedTuple

@@ -90,7 +90,11 @@ def promise_options(function: Function) -> Function:
         click.option("--budget", type=Calls(), metavar="CALLS", help="Most oracle calls to pay, such as 1e6.  [default for plan: 1e9]"),
         click.option("--delta-prime", type=float, metavar="D", help="The paper's per-node confidence, in place of --delta (method paper)."),
         click.option(
-            "--method", default="auto", show_default=True, metavar="NAME", help="smoothcruiser, sparse-sampling, paper, certified or exact."
+            "--method",
+            default="auto",
+            show_default=True,
+            metavar="NAME",
+            help="smoothcruiser, sparse-sampling, paper, certified, exact, or a tree search: uct, ments, rents, tents, bts, dents.",
         ),
         click.option("--target", default="q_values", show_default=True, metavar="WHAT", help="Promise all q_values, or the value alone."),
         click.option("--delta", type=float, metavar="D", help="Allowed probability of failure, such as 0.1."),

@@ -196,9 +196,11 @@ def show_runs(out: Console, store: str, runs: list[Any]) -> None:
 
 
 def _digits(estimate: Estimate) -> int:
-    """Decimals worth printing: two digits of the half-width, from 2 to 6."""
+    """Decimals worth printing: two digits of the half-width, from 2 to 6; three where nothing is promised."""
     half = _half_width(estimate)
-    if half is None or half <= 0.0:
+    if half is None:
+        return 3
+    if half <= 0.0:
         return 6
     return min(6, max(2, 1 - math.floor(math.log10(half))))
 
@@ -219,7 +221,8 @@ def _value_fields(estimate: Estimate, exact: Estimate | None, digits: int) -> li
         value.append(f" ± {half:.2g}", style="default").append("  proven, not sampled", style="dim")
     else:
         low, high = estimate.interval
-        value.append(f" ± {half:.{digits}f}")
+        if half <= 2.0 * min(estimate.value - low, high - estimate.value):  # else the ends say more than a half-width
+            value.append(f" ± {half:.{digits}f}")
         confidence = 0.0 if estimate.delta is None else 1.0 - estimate.delta
         value.append(f"  in [{low:.{digits}f}, {high:.{digits}f}] with probability {confidence:g}", style="default")
     rows: list[tuple[str, str | Text]] = [("value", value)]
