@@ -221,7 +221,7 @@ def _value_fields(estimate: Estimate, exact: Estimate | None, digits: int) -> li
         value.append(f" ± {half:.2g}", style="default").append("  proven, not sampled", style="dim")
     else:
         low, high = estimate.interval
-        if half <= 2.0 * min(estimate.value - low, high - estimate.value):  # else the ends say more than a half-width
+        if estimate.epsilon is not None and half <= 1.01 * estimate.epsilon:  # else one-sided: the ends say more than a half-width
             value.append(f" ± {half:.{digits}f}")
         confidence = 0.0 if estimate.delta is None else 1.0 - estimate.delta
         value.append(f"  in [{low:.{digits}f}, {high:.{digits}f}] with probability {confidence:g}", style="default")
