@@ -73,7 +73,12 @@ class PythonEngine:
             for _ in range(shard.count):
                 if self.stopped:
                     raise Interrupted("The run was stopped before this shard was finished.")
-                x = draw(state)
+                try:
+                    x = draw(state)
+                except Hung as error:
+                    raise OracleError(
+                        f"legal, terminal or player did not return within {self.problem.call_seconds:g} s; mend it, or raise call_seconds."
+                    ) from error
                 total += x
                 distance = x - center
                 square += distance * distance

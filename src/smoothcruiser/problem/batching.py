@@ -158,7 +158,11 @@ class BatchedFunction:
     def __call__(self, state: Any, *arguments: Any) -> Any:
         """The answer for one state."""
         columns = [np.array([argument]) for argument in arguments]
-        return self.backend.ask(self.function, self.backend.one(state), 1, *columns)[0].item()
+        try:
+            return self.backend.ask(self.function, self.backend.one(state), 1, *columns)[0].item()
+        except WrongShape as error:
+            name = getattr(self.function, "__name__", "A function")
+            raise InvalidInput(f"{name} must answer for every row of a batch, as step does: {error} for a batch of one row.") from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,169 @@
+"""Agents plan at every state they meet; ``play`` lets them act, with the world's randomness apart from theirs."""
+
+import math
+
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.agent import _normal, random_player, wilson
+
+
+def chain():
+    return sc.make("chain:n=5", discount=0.9, operator="max")
+
+
+def test_an_agent_with_a_known_model_acts_by_it():
+    agent = sc.Agent(chain())
+    assert [agent.act(s) for s in range(4)] == [1, 1, 1, 1]
+    assert agent.estimate.method == "exact"
+    assert agent.decisions == 4
+
+
+def test_a_certified_agent_keeps_one_memory():
+    agent = sc.Agent(chain(), "certified", epsilon=0.5, delta=0.1, seed=3)
+    assert agent.act(0) == 1
+    first = agent.estimate.num_calls
+    agent.act(0)
+    assert agent.estimate.num_calls == 0 < first
+
+
+def test_a_scheduled_agent_plans_anew_with_another_seed():
+    problem = sc.make("garnet:states=5,actions=2", discount=0.2, temperature=1.0)
+    agent = sc.Agent(problem, "smoothcruiser", epsilon="15%", delta=0.1)
+    values = []
+    for _ in range(2):
+        agent.act(0)
+        values.append(agent.estimate.value)
+    assert values[0] != values[1]
+    again = sc.Agent(problem, "smoothcruiser", epsilon="15%", delta=0.1)
+    again.act(0)
+    assert again.estimate.value == values[0]
+
+
+def test_an_agent_may_draw_from_its_policy():
+    problem = sc.make("chain:n=3", discount=0.2, temperature=10.0)
+    agent = sc.Agent(problem, "exact", sample=True)
+    drawn = [agent.act(0) for _ in range(400)]
+    share = agent.estimate.policy[1]
+    assert abs(np.mean(drawn) - share) < 5 * math.sqrt(share * (1 - share) / 400)
+
+
+def test_the_horizon_shrinks_as_an_agent_plays():
+    """One step before the end only the immediate reward counts."""
+    P = np.zeros((3, 2, 3))
+    P[0, 0, 0], P[0, 1, 1], P[1, :, 2], P[2, :, 2] = 1.0, 1.0, 1.0, 1.0
+    R = np.zeros((3, 2))
+    R[0, 0], R[1, :] = 0.3, 1.0
+    problem = sc.tabular(P, R, discount=1.0, operator=sc.Max(), horizon=3)
+    agent = sc.Agent(problem, "exact")
+    assert agent.act(0, remaining=2) == 1
+    assert agent.act(0, remaining=1) == 0
+    summary = sc.play(agent, episodes=1)
+    assert summary.mean_return == pytest.approx(1.3)
+    assert summary.mean_steps == 3
+
+
+def test_play_repeats_itself_and_streams_are_apart():
+    """Same seed, same episodes; the world draws the same whatever the agent's planning does."""
+    problem = sc.make("garnet:states=6,actions=2", discount=0.8, temperature=0.5)
+    one = sc.play(sc.Agent(problem, "exact"), episodes=5, seed=4)
+    two = sc.play(sc.Agent(problem, "exact", seed=99), episodes=5, seed=4)
+    other = sc.play(sc.Agent(problem, "exact"), episodes=5, seed=5)
+    assert one.mean_return == two.mean_return != other.mean_return
+    assert one.mean_steps == math.ceil(math.log(0.01) / math.log(0.8))
+
+
+def nim(state, action, rng):
+    """Take 1 or 2 from a heap of 7; who takes the last wins."""
+    heap, mover = state
+    left = heap - 1 - action
+    return (1.0 if mover == 1 else -1.0) if left == 0 else 0.0, (left, 3 - mover)
+
+
+def nim_game(**changes):
+    settings = {
+        "player": lambda s: s[1],
+        "num_actions": 2,
+        "discount": 0.9,
+        "operator": sc.Max(),
+        "reward_range": (-1.0, 1.0),
+        "legal": lambda s, a: a + 1 <= s[0],
+        "terminal": lambda s: s[0] == 0,
+        "initial_state": (7, 1),
+        "deterministic": True,
+        "outcomes": lambda s, a: [(1.0, *nim(s, a, None))],
+    }
+    return sc.Game(nim, **(settings | changes))
+
+
+def test_an_agent_wins_a_won_game_on_either_side():
+    """From 7 the first player wins by leaving multiples of 3; a random second player loses its share when it starts."""
+    first = sc.play(sc.Agent(nim_game(), "exact"), episodes=30, side=1)
+    assert (first.wins, first.draws, first.losses) == (30, 0, 0)
+    turns = sc.play(sc.Agent(nim_game(), "exact"), episodes=40, seed=2)
+    assert turns.wins > 30
+    assert turns.win_rate_interval[0] < turns.win_rate < turns.win_rate_interval[1]
+    assert "win rate" in str(turns)
+
+
+def test_two_agents_and_a_players_own_function():
+    lost = sc.play(sc.Agent(nim_game(), "exact"), episodes=2, side=2, opponent=sc.Agent(nim_game(), "exact"))
+    assert lost.losses == 2
+    assert lost.opponent == "exact"
+
+    def greedy(state, problem, rng):
+        return problem.legal_actions(state)[-1]
+
+    assert sc.play(sc.Agent(nim_game(), "exact"), episodes=2, side=1, opponent=greedy).opponent == "greedy"
+    with pytest.raises(sc.InvalidInput, match=r"opponent chose action 5 at state"):
+        sc.play(sc.Agent(nim_game(), "exact"), episodes=1, side=1, opponent=lambda s, p, rng: 5)
+
+
+def test_searching_agents_play_too():
+    for method, options in (("certified", {"delta": 0.1}), ("uct", {})):
+        summary = sc.play(sc.Agent(nim_game(), method, budget=400, **options), episodes=4, side=1)
+        assert summary.wins == 4, method
+        assert 0 < summary.calls_per_decision <= 400
+
+
+def test_intervals():
+    """Wilson's interval by hand for 8 of 10; the normal one for two numbers."""
+    low, high = wilson(8, 10)
+    assert (low, high) == pytest.approx((0.4901625, 0.9433178), abs=1e-6)
+    assert wilson(0, 5)[0] == 0.0
+    assert wilson(5, 5)[1] == 1.0
+    assert _normal([0.0, 2.0]) == pytest.approx((1 - 1.959964, 1 + 1.959964))
+    assert _normal([1.0]) == (-math.inf, math.inf)
+
+
+def test_bad_requests():
+    agent = sc.Agent(chain())
+    with pytest.raises(sc.InvalidInput, match="episodes must be"):
+        sc.play(agent, episodes=0)
+    with pytest.raises(sc.InvalidInput, match="side must be"):
+        sc.play(agent, episodes=1, side=3)
+    with pytest.raises(sc.InvalidInput, match="Problem or a Gymnasium environment"):
+        sc.Agent(42)
+    with pytest.raises(sc.InvalidInput, match="The episode is over"):
+        sc.Agent(nim_game(), "exact").act((0, 1))
+    assert random_player((7, 1), nim_game(), np.random.default_rng(0)) in (0, 1)
+
+
+def test_an_agent_in_a_gymnasium_environment():
+    """It reads the state of the real environment, answers in its terms, and leaves its draws alone."""
+    gym = pytest.importorskip("gymnasium")
+    env = gym.make("CartPole-v1")
+    with pytest.raises(sc.InvalidInput, match="needs discount= and operator="):
+        sc.Agent(env)
+    env.reset(seed=3)
+    agent = sc.Agent(env, "uct", discount=0.95, operator=sc.Max(), budget=300, deterministic=True)
+    for _ in range(30):
+        _, _, terminated, truncated, _ = env.step(agent.act())
+        assert not terminated
+        assert not truncated
+    with_box = sc.Agent(
+        gym.make("Pendulum-v1"), "uct", discount=0.9, operator=sc.Max(), budget=60, actions=[np.array([-2.0]), np.array([2.0])]
+    )
+    with_box.env.reset(seed=1)
+    assert with_box.act() in (np.array([-2.0]), np.array([2.0]))

@@ -1,0 +1,189 @@
+"""``check`` finds each fault it claims to find, says how to mend it, and passes what is sound."""
+
+import random
+import time
+
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+
+COMMON = {"num_actions": 2, "discount": 0.5, "operator": sc.Entropy(1.0), "initial_state": 0}
+
+
+def walk(state, action, rng):
+    return rng.random(), (state + action + rng.integers(3)) % 7
+
+
+def fault_of(problem, **options):
+    """The one finding that is wrong."""
+    report = sc.check(problem, **options)
+    wrong = [finding for finding in report.findings if finding.verdict == "wrong"]
+    assert len(wrong) == 1, str(report)
+    assert not report.ok
+    assert wrong[0].sentence in str(report)
+    return wrong[0]
+
+
+def test_a_sound_oracle_passes_with_speed_and_price():
+    report = sc.check(sc.MDP(walk, **COMMON), epsilon="20%", delta=0.1)
+    assert report.ok
+    assert {f.name for f in report.findings} >= {"walks", "states", "randomness", "independence", "rewards", "chance", "speed", "price"}
+    assert all(f.verdict == "ok" for f in report.findings)
+    assert report.price == sc.explain(sc.MDP(walk, **COMMON), epsilon="20%", delta=0.1).num_calls
+    assert report.price_seconds == pytest.approx(report.price / report.calls_per_second)
+    assert report.to_dict()["ok"] is True
+
+
+def test_randomness_from_elsewhere():
+    source = random.Random(0)
+    found = fault_of(sc.MDP(lambda s, a, rng: (source.random(), s), **COMMON))
+    assert found.name == "randomness"
+    assert "draw every number from the rng" in found.sentence
+
+
+def test_memory_between_draws():
+    """Every third draw of a pair pays less: equal streams in another order give other answers."""
+
+    class Tired:
+        calls = 0
+
+        def __call__(self, state, action, rng):
+            self.calls += 1
+            return 0.5 * rng.random() + (0.1 if self.calls // 2 % 3 == 0 else 0.0), (state + 1) % 5
+
+    found = fault_of(sc.MDP(Tired(), **COMMON))
+    assert found.name in ("randomness", "independence")
+    assert "remembers earlier calls" in found.sentence or "keeps something between calls" in found.sentence
+
+
+def test_a_state_that_is_changed():
+    def step(state, action, rng):
+        state[0] += action + 1
+        return rng.random(), np.array(state)
+
+    found = fault_of(sc.MDP(step, **(COMMON | {"initial_state": np.zeros(2)})))
+    assert found.name == "states"
+    assert "copy the state before changing it" in found.sentence
+
+
+def test_a_state_that_is_shared_between_draws():
+    buffer = np.zeros(2)
+
+    def step(state, action, rng):
+        buffer[0] = state[0] + 1
+        buffer[1] = rng.random()
+        return rng.random(), buffer
+
+    start = np.zeros(2)
+    found = fault_of(sc.MDP(step, **(COMMON | {"initial_state": start})))
+    assert found.name == "states"
+    assert "fresh state from every call" in found.sentence or "copy the state" in found.sentence
+
+
+def test_objects_without_equality_are_compared_by_what_they_hold():
+    class Car:
+        def __init__(self, place):
+            self.place = place
+
+    def good(state, action, rng):
+        return rng.random(), Car(state.place + rng.integers(2))
+
+    def bad(state, action, rng):
+        state.place += 1
+        return rng.random(), Car(state.place)
+
+    report = sc.check(sc.MDP(good, **(COMMON | {"initial_state": Car(0)})))
+    assert report.ok, str(report)
+    assert any(f.name == "memory" and "identity" in f.sentence for f in report.findings)
+    assert fault_of(sc.MDP(bad, **(COMMON | {"initial_state": Car(0)}))).name == "states"
+
+
+@pytest.mark.parametrize(
+    "step, name, words",
+    [
+        (lambda s, a, rng: (2.0, s), "walks", "outside reward_range"),
+        (lambda s, a, rng: (float("nan"), s), "walks", "reward nan"),
+        (lambda s, a, rng: (0.5, s, True), "walks", "pass terminal=True"),
+        (lambda s, a, rng: 0.5, "walks", "must return (reward, next_state)"),
+        (lambda s, a, rng: 1 / 0, "walks", "raised ZeroDivisionError"),
+        (lambda s, a, rng: ([0.1][a], s), "walks", "raised IndexError"),  # fewer actions than claimed
+        (lambda s, a, rng: (0.5, None if s is None else s), "ok", ""),
+        (lambda s, a, rng: (0.5 * len(s) if isinstance(s, str) else 0.5, "x" if s == 0 else 1 / (s != "x")), "walks", "ZeroDivisionError"),
+    ],
+)
+def test_faults_of_a_single_answer(step, name, words):
+    """The last one accepts the first state and not the states it returns."""
+    problem = sc.MDP(step, **COMMON)
+    if name == "ok":
+        assert sc.check(problem).ok
+        return
+    found = fault_of(problem)
+    assert found.name == name
+    assert words in found.sentence
+
+
+def test_an_oracle_that_hangs():
+    def step(state, action, rng):
+        time.sleep(30)
+
+    begin = time.perf_counter()
+    assert "did not return within 0.3 s at state 0, action 0" in fault_of(sc.MDP(step, **COMMON), call_seconds=0.3).sentence
+    assert time.perf_counter() - begin < 10
+
+
+def test_false_claims():
+    chance = sc.MDP(walk, deterministic=True, **COMMON)
+    assert "drop deterministic=" in fault_of(chance).sentence
+    turns = sc.Game(walk, player=lambda s: 1 + s % 2, alternating=True, **COMMON)
+    assert "drop alternating=" in fault_of(turns).sentence
+    third = sc.Game(walk, player=lambda s: s, **(COMMON | {"initial_state": 1}))
+    assert "must be 1 (max) or 2 (min)" in fault_of(third).sentence
+    stuck = sc.MDP(walk, legal=lambda s, a: s == 0, **COMMON)
+    assert "no legal action" in fault_of(stuck).sentence
+
+
+def coin(state, action, rng):
+    return 0.5, int(rng.random() < 0.5)
+
+
+@pytest.mark.parametrize(
+    "model, words",
+    [
+        ([(0.5, 0.5, 0), (0.5, 0.5, 1)], None),
+        ([(0.9, 0.5, 0), (0.1, 0.5, 1)], "has probability 0.9 in outcomes="),
+        ([(1.0, 0.5, 0)], "which outcomes= does not list"),
+        ([(0.5, 0.4, 0), (0.5, 0.5, 1)], "which outcomes= does not list"),
+        ([(0.5, 0.5, 0), (0.4, 0.5, 1)], "must sum to 1"),
+    ],
+)
+def test_claims_of_a_model(model, words):
+    problem = sc.MDP(coin, outcomes=lambda s, a: model, **COMMON)
+    if words is None:
+        assert sc.check(problem).ok
+    else:
+        assert words in fault_of(problem).sentence
+
+
+def test_warnings_say_what_would_be_cheaper():
+    wide = sc.check(sc.MDP(lambda s, a, rng: (0.01 * rng.random(), s), **COMMON))
+    assert wide.ok
+    sentences = {f.name: f.sentence for f in wide.findings if f.verdict == "warning"}
+    assert "narrower range" in sentences["rewards"]
+    still = sc.check(sc.MDP(lambda s, a, rng: (0.5, s), **COMMON))
+    assert any("deterministic=True" in f.sentence for f in still.findings if f.verdict == "warning")
+
+
+def test_compiled_tabular_and_batched_problems_are_checked_too():
+    def rows(states, actions, rng):
+        return rng.random(len(states)), (states + actions) % 5
+
+    assert sc.check(sc.make("garnet:states=8", discount=0.3, temperature=1.0)).ok
+    report = sc.check(sc.MDP(sc.batched(rows), **COMMON))
+    assert report.ok, str(report)
+    assert report.calls_per_second > 10_000
+
+
+def test_what_is_not_a_problem_is_refused():
+    with pytest.raises(sc.InvalidInput, match=r"A problem .* was expected"):
+        sc.check(walk)
