@@ -259,32 +259,46 @@ class Memory:
                 f"Certified search recognizes states by their hash, but {type(state).__name__} has none; let states be tuples or numbers."
             ) from None
         if found is None:
-            found = END if self.problem.is_terminal(state) else self._add_node(state, remaining)
-            self.nodes[key] = found
+            (found,) = self._add_nodes([key], [state], [remaining])
         return found
 
-    def _add_node(self, state: Any, remaining: int) -> int:
+    def _add_nodes(self, keys: list[Any], states: list[Any], remaining: list[int]) -> list[int]:
+        """The nodes of new states, the end for terminal ones; many at a time, because NumPy is slow one by one."""
         problem, facts = self.problem, self.problem.facts
-        player, actions = problem.mover(state), problem.legal_actions(state)
-        if len(actions) < facts.min_actions:
-            raise InvalidInput(
-                f"State {state!r} has {len(actions)} legal actions, fewer than min_actions={facts.min_actions}; declare the fewest."
-            )
-        i, first = len(self.states), self.num_pairs
-        self._grow("nodes", i + 1)
-        self._grow("pairs", first + len(actions))
-        if (player, remaining) not in self._boxes:
-            steps = None if problem.horizon is None else remaining
-            self._boxes[player, remaining] = (*facts.value_bounds(player, steps), *facts.q_bounds(player, steps))
-        box = self._boxes[player, remaining]
-        self.graph.nodes[i] = (*box, 1.0 if player == 1 else -1.0, 0.0, 0.0, first, len(actions), 0)
-        pairs = self.graph.pairs[first : first + len(actions)]
-        pairs["node"], pairs["action"], pairs["prior"] = i, actions, [self._weights[a] for a in actions]
-        pairs["q_lower"], pairs["q_upper"] = box[2], box[3]
-        self.num_pairs += len(actions)
-        self.states.append(state)
-        self.remaining.append(remaining)
-        return i
+        first_node, first_pair = len(self.states), self.num_pairs
+        rows: list[tuple[Any, ...]] = []
+        owner: list[int] = []
+        acts: list[int] = []
+        found: list[int] = []
+        for key, state, left in zip(keys, states, remaining, strict=True):
+            if problem.is_terminal(state):
+                self.nodes[key] = END
+                found.append(END)
+                continue
+            player, actions = problem.mover(state), problem.legal_actions(state)
+            if len(actions) < facts.min_actions:
+                raise InvalidInput(
+                    f"State {state!r} has {len(actions)} legal actions, fewer than min_actions={facts.min_actions}; declare the fewest."
+                )
+            if (player, left) not in self._boxes:
+                steps = None if problem.horizon is None else left
+                self._boxes[player, left] = (*facts.value_bounds(player, steps), *facts.q_bounds(player, steps))
+            i = first_node + len(rows)
+            rows.append((*self._boxes[player, left], 1.0 if player == 1 else -1.0, 0.0, 0.0, first_pair + len(acts), len(actions), 0))
+            owner += [i] * len(actions)
+            acts += actions
+            self.states.append(state)
+            self.remaining.append(left)
+            self.nodes[key] = i
+            found.append(i)
+        self.num_pairs += len(acts)
+        self._grow("nodes", first_node + len(rows))
+        self._grow("pairs", self.num_pairs)
+        nodes, pairs = self.graph.nodes, self.graph.pairs[first_pair : self.num_pairs]
+        nodes[first_node : first_node + len(rows)] = np.array(rows, NODE)
+        pairs["node"], pairs["action"], pairs["prior"] = owner, acts, np.array(self._weights)[acts]
+        pairs["q_lower"], pairs["q_upper"] = nodes["q_low"][owner], nodes["q_high"][owner]
+        return found
 
     def resolve(self) -> None:
         """Look up the nodes of entries that were drawn as bare numbers."""
@@ -294,14 +308,22 @@ class Memory:
         pairs, places = g.waiting["pair"][:count].astype(np.int64), g.waiting["place"][:count]
         at = g.pairs["start"][pairs] + places
         raws = g.entries["raw"][at]
-        left = np.zeros_like(raws)
+        left = np.ones_like(raws)  # where there is no horizon all nodes have 0 steps left
         if self.problem.horizon is not None:
             left = np.asarray(self.remaining, dtype=np.int64)[g.pairs["node"][pairs]]
         found, which = np.unique(np.stack([raws, left]), axis=1, return_inverse=True)
-        nodes = [END if raw == END_RAW else self.node_of(raw, steps - 1) for raw, steps in found.T.tolist()]
-        targets = np.array(nodes, dtype=np.int64)[which.reshape(-1)]
+        targets = np.array(self._nodes_of(found[0].tolist(), (found[1] - 1).tolist()), dtype=np.int64)[which.reshape(-1)]
         g.entries["target"][at] = targets
         self.check_turns(pairs, targets)
+
+    def _nodes_of(self, states: list[int], remaining: list[int]) -> list[int]:
+        """The nodes of distinct whole numbers that came as next states."""
+        horizon = self.problem.horizon is not None
+        keys: list[Any] = list(zip(states, remaining, strict=True)) if horizon else states
+        over = [state == END_RAW or (horizon and left == 0) for state, left in zip(states, remaining, strict=True)]
+        new = [i for i, key in enumerate(keys) if not over[i] and key not in self.nodes]
+        self._add_nodes([keys[i] for i in new], [states[i] for i in new], [remaining[i] for i in new])
+        return [END if over[i] else self.nodes[key] for i, key in enumerate(keys)]
 
     def check_turns(self, pairs: Ints, targets: Ints) -> None:
         """Refuse a move that keeps the turn where turns were declared to alternate, since the bounds rely on it."""

@@ -194,7 +194,8 @@ def _signature(oracle: Any) -> Any:
     try:
         oracle.compile(types)
     except Exception as error:
-        raise InvalidInput(f"The oracle could not be compiled for whole-number states: {str(error).strip().splitlines()[0]}") from error
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise InvalidInput(f"The oracle could not be compiled for whole-number states: {' '.join(lines[:3])}") from error
     return oracle.overloads[types].signature.return_type
 
 

@@ -1,0 +1,120 @@
+"""The memory of certified search: outcomes are counted exactly while arrays grow, move and are hashed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.operators import Entropy
+from smoothcruiser.problem.problem import MDP
+from smoothcruiser.search.certified_kernels import make_kernels
+from smoothcruiser.search.certified_memory import END, GRID_CELLS, MANY_OUTCOMES, Memory, rounded_reward
+from smoothcruiser.search.certified_sampling import first_words
+
+
+def a_memory(**rest):
+    problem = MDP(lambda s, a, rng: (0.0, s), num_actions=3, discount=0.5, operator=Entropy(1.0), **rest)
+    return Memory(problem), make_kernels(problem.operator)
+
+
+def record_all(memory, kernels, pairs, counts, raws, rewards, *, resolved=True):
+    done = 0
+    while True:
+        done = int(kernels.record(memory.graph, pairs, counts, raws, rewards, done, resolved, 0.0, 1.0, np.uint64(7)))
+        if done == len(raws):
+            return
+        memory.make_room(rehash_with=kernels.rehash)
+
+
+def entries_of(memory, p):
+    pair = memory.graph.pairs[p]
+    return memory.graph.entries[pair["start"] : pair["start"] + pair["length"]]
+
+
+def test_counts_are_those_of_a_counter():
+    """Interleaved batches over pairs with 1 to 3,000 outcomes: every (state, reward) has its count, totals are exact."""
+    memory, kernels = a_memory()
+    for state in range(4):
+        memory.node_of(state, 0)
+    rng = np.random.default_rng(0)
+    truth = [Counter() for _ in range(12)]
+    for _ in range(6):
+        pairs = rng.permutation(12)[:8].astype(np.int64)
+        counts = rng.integers(1, 3_000, size=8)
+        many = np.array([1, 3, 12, 40, 3_000])[pairs % 5]
+        raws = np.concatenate([rng.integers(m, size=c) for m, c in zip(many, counts, strict=True)])
+        rewards = np.where(raws % 2 == 0, 0.0, 1.0)  # on the grid: rounding leaves them alone
+        record_all(memory, kernels, pairs, counts, raws, rewards)
+        for p, part in zip(pairs.tolist(), np.split(np.stack([raws, rewards], axis=1), np.cumsum(counts)[:-1]), strict=True):
+            truth[p].update((int(raw), float(reward)) for raw, reward in part)
+    for p in range(12):
+        found = {(int(e["raw"]), float(e["reward"])): int(e["weight"]) for e in entries_of(memory, p)}
+        assert found == dict(truth[p])
+        assert memory.graph.pairs[p]["total"] == sum(truth[p].values())
+    assert memory.num_entries == sum(len(t) for t in truth)
+
+
+def test_rewards_of_many_values_are_rounded_with_their_mean_kept():
+    """200,000 continuous rewards: few entries, all in range, and the mean within five standard errors."""
+    memory, kernels = a_memory()
+    memory.node_of(0, 0)
+    n = 200_000
+    rewards = np.random.default_rng(3).random(n) ** 2
+    record_all(memory, kernels, np.array([0]), np.array([n]), np.zeros(n, dtype=np.int64), rewards)
+    entries = entries_of(memory, 0)
+    assert len(entries) <= MANY_OUTCOMES + GRID_CELLS + 1
+    assert entries["weight"].sum() == n
+    assert entries["reward"].min() >= 0.0
+    assert entries["reward"].max() <= 1.0
+    kept = float((entries["weight"] * entries["reward"]).sum() / n)
+    assert abs(kept - rewards.mean()) <= 5 * (0.5 / GRID_CELLS) / np.sqrt(n)
+
+
+def test_rounding_is_unbiased_in_closed_form():
+    """With weight x - cell on the upper neighbour: the mean over a fine grid of u is the reward."""
+    u = (np.arange(4_000) + 0.5) / 4_000
+    for reward in (0.0, 0.013, 0.5, 0.987, 1.0):
+        mean = np.mean([rounded_reward(reward, 0.0, 1.0, x) for x in u])
+        assert mean == pytest.approx(reward, abs=1e-5)
+
+
+def test_numbers_are_resolved_to_nodes_and_terminal_states_to_the_end():
+    """Bare next states of a compiled oracle become nodes after the batch, each once; terminal ones become the end."""
+    memory, kernels = a_memory(terminal=lambda s: s == 9)
+    memory.node_of(5, 0)
+    raws = np.array([7, 9, 7, 5, 8], dtype=np.int64)
+    record_all(memory, kernels, np.array([0]), np.array([5]), raws, np.zeros(5), resolved=False)
+    memory.resolve()
+    found = {int(e["raw"]): int(e["target"]) for e in entries_of(memory, 0)}
+    assert found[9] == END
+    assert found[5] == memory.nodes[5] == 1
+    assert memory.states[found[7]] == 7
+    assert memory.num_nodes == 4
+
+
+def test_with_a_horizon_time_is_part_of_the_state():
+    """The same state with other steps left is another node; no steps left is the end."""
+    memory, _ = a_memory(horizon=3)
+    assert memory.node_of("s", 3) != memory.node_of("s", 2)
+    assert memory.node_of("s", 0) == END
+    node = memory.graph.nodes[memory.node_of("s", 1)]
+    assert (node["q_low"], node["q_high"]) == (0.0, 1.0)  # one step left: only the reward
+
+
+def test_states_without_a_hash_are_refused():
+    """A list, or a tuple that holds one, cannot be recognized; the message says what to use."""
+    memory, _ = a_memory()
+    for state in ([1, 2], (1, [2])):
+        with pytest.raises(InvalidInput, match="tuples or numbers"):
+            memory.node_of(state, 0)
+
+
+def test_streams_of_pairs_are_positions():
+    """The words of pair k do not depend on how many pairs there are, and differ from pair to pair and seed to seed."""
+    words = first_words(1, np.arange(1_000))
+    assert np.array_equal(words[[3, 700]], first_words(1, np.array([3, 700])))
+    assert len({tuple(row) for row in words.tolist()}) == 1_000
+    assert not np.any(words == first_words(2, np.arange(1_000)))
