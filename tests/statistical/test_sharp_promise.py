@@ -79,7 +79,7 @@ def test_forgetting_the_recentring_is_noticed(samples: int) -> None:
 
 
 def test_the_printed_clipping_is_noticed() -> None:
-    """Errata item 2: with zero rewards Q = -gamma M/(1+gamma) < 0 at a max state; the printed clip to 0 costs a third of M, no noise needed."""
+    """Errata item 2: with zero rewards Q = -gamma M/(1+gamma) < 0 at a max state; the printed clip to 0 loses that, noise or not."""
     problem = dataclasses.replace(adversarial.silent_game(2, discount=0.9, operator=sc.Entropy(1.0)), initial_state=0)
     values = sc.solve(problem).values
     M = problem.facts.regularizer_bound

@@ -53,7 +53,8 @@ class Rule:
         """The inequality that closed the promise."""
         if self.promise is None:
             return "paper: Hoeffding and a union over the tree"
-        by_data = [self._empirical(tally) < self.promise.radius or tally.look is not None for tally in outcome.tallies.values()]
+        full = self.schedule.root.samples
+        by_data = [tally.draws < full or self._empirical(tally) < self.promise.radius for tally in outcome.tallies.values()]
         if all(by_data):
             return "empirical Bernstein"
         return f"{self.schedule.root.bound} and empirical Bernstein" if any(by_data) else self.schedule.root.bound

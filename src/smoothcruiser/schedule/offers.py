@@ -1,6 +1,6 @@
 """What can be paid when a promise cannot: a larger epsilon, a larger temperature, another method.
 
-An offer is a sentence a user can act on. Epsilon comes from the compiler's inverse; temperatures are doubled until the price fits,
+An offer is a sentence a user can act on. Epsilon comes from the compiler's inverse; temperatures are raised by steps until the price fits,
 and each comes with what it means for the value: |V_lambda - V_0| <= M/(1-gamma).
 """
 
@@ -13,7 +13,7 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.optimizer import compile_schedule, smallest_epsilon
 from smoothcruiser.schedule.schedule import Schedule, Target
 
-MOST_DOUBLINGS = 14  # from 0.01 to 160 times the reward span: beyond, the policy is uniform for every purpose
+FACTOR, MOST_STEPS = 4.0, 7  # up to 16,000 times the temperature: beyond, the policy is uniform for every purpose
 
 
 def offers(facts: Facts, schedule: Schedule, budget: int) -> list[str]:
@@ -39,18 +39,18 @@ def offers(facts: Facts, schedule: Schedule, budget: int) -> list[str]:
 
 
 def payable_temperature(facts: Facts, epsilon: float, delta: float, target: Target, budget: int) -> tuple[float, int, float] | None:
-    """(temperature, calls, bound on |V_lambda - V_0|) of the first doubling whose schedule fits the budget."""
+    """(temperature, calls, bound on |V_lambda - V_0|) of the first step whose schedule fits the budget."""
     operator = facts.operator
     if operator.strength == 0.0 or not dataclasses.is_dataclass(operator):
         return None
-    for k in range(1, MOST_DOUBLINGS + 1):
+    for k in range(1, MOST_STEPS + 1):
         try:
-            warmer = dataclasses.replace(facts, operator=dataclasses.replace(operator, temperature=operator.strength * 2**k))  # type: ignore[call-arg]
+            warmer = dataclasses.replace(facts, operator=dataclasses.replace(operator, temperature=operator.strength * FACTOR**k))  # type: ignore[call-arg]
             calls = compile_schedule(warmer, epsilon=epsilon, delta=delta, target=target, adaptive=False).num_calls
         except (SmoothcruiserError, TypeError):
             continue
         if calls <= budget:
-            return operator.strength * 2**k, calls, warmer.relaxation_bound()
+            return operator.strength * FACTOR**k, calls, warmer.relaxation_bound()
     return None
 
 
