@@ -258,6 +258,22 @@ def test_cartpole_with_a_sharp_schedule_at_a_payable_promise():
     assert all(a.interval[0] <= alive + 1e-6 and a.interval[1] >= alive - 0.4**8 * 10 for a in answers)
 
 
+def test_a_step_from_mujocos_integration_state_is_the_real_one_to_the_last_bit():
+    pytest.importorskip("mujoco")
+    env = gym.make("Hopper-v5")
+    problem = adapter.problem(env, discount=0.5, operator=sc.Entropy(1.0), actions=2, reward_range=(-10.0, 10.0))
+    assert type(problem.oracle).__name__ == "MujocoOracle"
+    assert problem.num_actions == 8
+    env.reset(seed=4)
+    for i in range(100):
+        action = int(stream(9, i).integers(8))
+        reward, after, ended = problem.oracle(problem.oracle.read(env), action, stream(i))
+        _, paid, terminated, _, _ = env.step(problem.oracle.actions[action])
+        assert (reward, after, ended) == (paid, problem.oracle.read(env), terminated)
+        if terminated:
+            env.reset()
+
+
 # --- OpenSpiel -------------------------------------------------------------------------------------------------------------------
 
 
