@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 
 import pytest
 
-from smoothcruiser.errors import BrokenPromise, InvalidInput
+from smoothcruiser.errors import BrokenPromise, InvalidInput, Unpayable
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.operators import Entropy, Max, Sparsemax
 from smoothcruiser.schedule.optimizer import compile_schedule, smallest_epsilon, sparse_sampling
@@ -28,6 +29,7 @@ FACTS = {
 }
 
 
+@lru_cache(maxsize=64)
 def compiled(name: str, **options: object) -> Schedule:
     facts, share = FACTS[name]
     return compile_schedule(facts, epsilon=share * facts.value_span(), delta=0.1, **options)  # type: ignore[arg-type]
@@ -199,3 +201,20 @@ def test_bad_promises_are_refused(bad: dict[str, object]) -> None:
     """One clear error each."""
     with pytest.raises(InvalidInput):
         compile_schedule(FACTS["plain"][0], **{"epsilon": 0.1, "delta": 0.1, **bad})  # type: ignore[arg-type]
+
+
+def test_a_schedule_does_not_depend_on_what_was_asked_before() -> None:
+    """The frontier is kept and grows between calls; the table for a promise is the same with a fresh one and with a long one."""
+    from smoothcruiser.schedule.optimizer import _frontier
+
+    _frontier.cache_clear()
+    facts, _ = FACTS["plain"]
+    fresh = compile_schedule(facts, epsilon=0.2, delta=0.1, target="value")
+    compile_schedule(facts, epsilon=0.002, delta=0.1)
+    assert compile_schedule(facts, epsilon=0.2, delta=0.1, target="value") == fresh
+
+
+def test_a_promise_beyond_writing_down_is_refused_with_its_price() -> None:
+    """Gamma = 0.999 without strong regularization: refused at once, with the power of ten."""
+    with pytest.raises(Unpayable, match=r"10\^\d+"):
+        compile_schedule(Facts(2, 2, 0.999, E1, (0.0, 1.0)), epsilon=50.0, delta=0.1)

@@ -31,6 +31,7 @@ Array = Any
 Kinds = frozenset[Kind]
 
 _MAX_SAMPLES = 1e13
+BATCH = 24  # cells between two stops
 LOG_HOPELESS = math.log(1e15)  # calls: four months at 1e8 a second; dearer levels are chosen coarsely, dearer plans not polished
 _CELLS_PER_STEP = 4.0  # cells per factor 1/gamma: a level must be able to leave its child's cell
 _FINEST, _COARSEST = 0.002, 0.02  # log-width of a cell
@@ -101,9 +102,9 @@ class Table:
         """Log(1 + C) of every level."""
         return self.columns[1, : len(self.choices)]
 
-    def root_draws(self, target: Target) -> tuple[Array, Array, Array, Array]:
-        """(bias, spread, variance, log price) of one root draw over every level: xi for all actions, or X itself."""
-        used = self.columns[:, : len(self.choices)]
+    def root_draws(self, target: Target, levels: int) -> tuple[Array, Array, Array, Array]:
+        """(bias, spread, variance, log price) of one root draw over each of the first ``levels``: xi for all actions, or X itself."""
+        used = self.columns[:, : min(levels, len(self.choices))]
         if target == "value":
             return used[5], used[6], used[7], used[8]
         return used[2], used[3], used[4], used[1] + math.log(self.base.facts.num_actions)
@@ -210,6 +211,14 @@ class Queries:
         return cell + int(np.argmin(self.price[cell:]))
 
 
+@dataclass(frozen=True)
+class Stop:
+    """Where the walk may pause: how many levels are finished, and the log of the fewest calls that any later one can cost."""
+
+    levels: int
+    floor: float
+
+
 def _useful(variance: float, noise: float, hopeless: bool) -> Array:
     """The counts at which the mean of draws still has a deviation above ``noise``, and at least the first dozen."""
     most = variance / (noise * noise) if noise > 1e-100 else math.inf
@@ -234,6 +243,15 @@ class Frontier:
         self.cell = 0
         self.loss = float(np.max(base.blind(None)))
         self._finish(Choice(Kind.CONSTANT), top)
+        self.stops = [Stop(len(self.table), self._floor())]
+
+    def stop(self, number: int) -> Stop | None:
+        """The ``number``-th stop of the walk, walking on if need be; None beyond the end. The same whoever walked here before."""
+        while len(self.stops) <= number:
+            if not self._advance(BATCH):
+                return None
+            self.stops.append(Stop(len(self.table), self._floor()))
+        return self.stops[number]
 
     def root_table(self, target: Target) -> Table:
         """The levels that a root may draw from: the same for either target."""
@@ -243,14 +261,20 @@ class Frontier:
         """Where the children of a level of ``table`` stand: in the same table."""
         return table
 
-    def advance(self, cells: int) -> bool:
+    def _floor(self) -> float:
+        """Log of the fewest calls that a level still to come can cost: a waiting candidate's, or a continuation's that leads further."""
+        ahead = self.cell + 1
+        if self.top <= 0.0 or ahead > self.cells.size:
+            return math.inf
+        leading = self.table.log_calls[self.table.tilt < self.cells.edge(ahead)]
+        return min(float(np.min(self.cells.price[ahead:])), float(np.min(leading, initial=math.inf)))
+
+    def _advance(self, cells: int) -> bool:
         """Go on by ``cells`` cells; False when there are none left."""
         if self.top <= 0.0 or self.cell >= self.cells.size:
             return False
         for _ in range(min(cells, self.cells.size - self.cell)):
             self.cell += 1
-            if self.cell % 2 and self.table.log_calls[-1] > LOG_HOPELESS:
-                continue
             if Kind.ROLLOUT in self.kinds:
                 self._consider_rollouts(self.cell)
             choice = self.cells.choice(self.cell)
@@ -259,11 +283,12 @@ class Frontier:
         return True
 
     def _finish(self, choice: Choice, moments: Moments) -> None:
-        for _ in range(_BLIND_LABELS):
+        for label in range(_BLIND_LABELS):
             index = self.table.add(choice, moments)
             if self.top <= 0.0:
                 return
-            self._push(index)
+            if label == 0:  # the others are within the width of one cell of it
+                self._push(index)
             width = float(self.table.tilt[index]) + self.loss
             if Kind.BLIND not in self.kinds or not width < float(moments.width[0]) * (1.0 - 0.02 * self.step):
                 return

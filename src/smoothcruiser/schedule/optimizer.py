@@ -19,16 +19,18 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import count
 
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.frontier import LOG_HOPELESS, Choice, Frontier, Kinds, Table
+from smoothcruiser.schedule.frontier import LOG_HOPELESS, SAMPLE_GRID, Choice, Frontier, Kinds, Table
 from smoothcruiser.schedule.plan import Plan, Row, polish, priced, root_log_draws, tighten
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule, Target
 from smoothcruiser.schedule.stages import StagedFrontier
-from smoothcruiser.theory.sharp import constant, ground
+from smoothcruiser.theory.sharp import backup, constant, ground
+from smoothcruiser.theory.sharp_noise import plug_in_noise
 from smoothcruiser.theory.stopping import choose_looks
 
 ALL_KINDS: Kinds = frozenset(Kind)
@@ -36,13 +38,12 @@ SPARSE_SAMPLING_KINDS: Kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN})
 
 _ADAPTIVE_SHARE = 0.1  # of delta: raises log(2K/delta) by log(1/0.9) = 0.105, some 2-3% of the price, within the 10% below
 _ADAPTIVE_PERCENT = 110  # the worst-case price with looks, at the most, in percent of that without (prices are integers beyond 10^1000)
-_OVERRUN = 1.0  # the walk goes on until one draw of a level costs e times the best plan
+_MARGIN = 0.02  # in log price: the range of a draw may still grow or shrink a little along the walk
 _NARROWEST = 1.0 / 50.0  # of epsilon: there the bias takes 1% of epsilon, 2% of the root's draws
 _POLISHED = 3  # plans polished before the cheapest is taken
 _LONG = 24  # rows beyond which only the cheapest plan is polished
 _LONG_HORIZON = 3.0  # in units of 1/(1 - gamma): there the value bounds are within e^-3 = 5% of those without a horizon
 _MOST_ROWS = 5000  # of a table; a longer one is refused with its price
-_BATCH = 24  # cells finished between two looks at the root
 _INVERSE_STEPS = 4  # halvings of the interval (0.85, 1) times the frontier's answer, in logarithms: to within 1%
 
 
@@ -145,9 +146,9 @@ def _level_of(facts: Facts, target: Target, delta: float) -> float:
     return math.log(2.0 * (facts.num_actions if target == "q_values" else 1) / delta)
 
 
-def _prices(facts: Facts, table: Table, target: Target, epsilon: float, delta: float) -> np.ndarray:
-    """Log of the price of the promise over every level of ``table``."""
-    bias, spread, variance, price = table.root_draws(target)
+def _prices(facts: Facts, table: Table, target: Target, epsilon: float, delta: float, levels: int) -> np.ndarray:
+    """Log of the price of the promise over each of the first ``levels`` of ``table``."""
+    bias, spread, variance, price = table.root_draws(target, levels)
     log_price: np.ndarray = priced(root_log_draws(epsilon - bias, spread, variance, _level_of(facts, target, delta)), price)
     return log_price
 
@@ -155,42 +156,64 @@ def _prices(facts: Facts, table: Table, target: Target, epsilon: float, delta: f
 def _candidates(facts: Facts, kinds: Kinds, epsilon: float, delta: float, target: Target) -> list[Candidate]:
     """The cheapest few levels to draw from, cheapest first."""
     front = _frontier(facts, kinds)
-    while True:
-        found: list[Candidate] = []
+    found: list[Candidate] = []
+    for number in count():
+        stop = front.stop(number)
+        if stop is None:
+            break
+        found, still = [], math.inf  # what the levels to come cost at least: a bias of 0 is the best they can have
         for draw, table in _sources(front, target):
-            prices = _prices(facts, table, draw, epsilon, delta)
+            prices = _prices(facts, table, draw, epsilon, delta, stop.levels)
             order = np.argsort(prices, kind="stable")[: 4 * _POLISHED : 4]
             found += [Candidate(float(prices[i]), draw, table, int(i)) for i in order if prices[i] < math.inf]
+            _, spread, variance, _ = (x[-1:] for x in table.root_draws(draw, stop.levels))
+            draws = float(root_log_draws(np.array([epsilon]), spread, variance, _level_of(facts, draw, delta))[0])
+            each = stop.floor if draw == "value" else float(np.logaddexp(0.0, stop.floor)) + math.log(facts.num_actions)
+            still = min(still, draws + each)
         found.sort(key=lambda c: c.log_price)
-        last = front.root_table("q_values")
-        done = found and (last.log_calls[-1] > found[0].log_price + _OVERRUN or last.tilt[-1] < _NARROWEST * epsilon)
-        if done or not front.advance(_BATCH):
+        if found and still > found[0].log_price + _MARGIN:
             break
     if not found:
-        cheapest = float(last.log_calls[-1]) / math.log(10.0)
+        levels, digits = _chain(facts, epsilon)
         raise Unpayable(
-            f"No schedule for epsilon={epsilon:g} within reach: already the narrowest level found, with a bias of "
-            f"{float(last.tilt[-1]) / 2.0:g}, costs 10^{cheapest:.0f} calls a draw; ask for a larger epsilon or temperature, "
-            "or use a method without a worst-case promise."
+            f"No schedule for epsilon={epsilon:g} at discount {facts.discount:g} that could be paid or even written down: a chain of about "
+            f"{levels} levels would take some 10^{digits:.0f} oracle calls; ask for a larger epsilon or temperature, or use a method "
+            "without a worst-case promise."
         )
     return found[:_POLISHED]
+
+
+def _chain(facts: Facts, epsilon: float) -> tuple[int, float]:
+    """(levels, log10 of the price) of equal plug-ins that end at width epsilon: each may add (1 - gamma) epsilon."""
+    base = ground(facts)
+    draw = backup(base, constant(base, facts.horizon), facts.horizon)
+    levels = facts.horizon or math.ceil(math.log(max(2.0, float(np.max(draw.tilt)) / epsilon)) / -math.log(facts.discount))
+    room = epsilon / levels if facts.discount == 1.0 else epsilon * (1.0 - facts.discount)
+    spread = float(np.max(base.q_box(facts.horizon)))
+    noise = plug_in_noise(base.rule, SAMPLE_GRID, spread, spread * spread / 4.0)
+    samples = float(SAMPLE_GRID[min(int(np.argmax(noise <= room)) if np.any(noise <= room) else -1, len(SAMPLE_GRID) - 1)])
+    return levels, (levels + 1) * math.log10(facts.num_actions * samples)
 
 
 def _affordable(facts: Facts, kinds: Kinds, log_budget: float, delta: float, target: Target) -> float:
     """The smallest epsilon that some level of the frontier keeps within the budget, unpolished."""
     front = _frontier(facts, kinds)
-    while True:
-        best = math.inf
+    best = math.inf
+    for number in count():
+        stop = front.stop(number)
+        if stop is None:
+            break
         for draw, table in _sources(front, target):
             level = _level_of(facts, draw, delta)
-            bias, spread, variance, price = table.root_draws(draw)
+            bias, spread, variance, price = table.root_draws(draw, stop.levels)
             log_draws = np.clip(log_budget - price, -1.0, 80.0)  # below 0 unpayable; after e^80 draws the radius is 0 in double precision
             each = level * np.exp(-log_draws)
             radius = np.minimum(spread * np.sqrt(each / 2.0), np.sqrt(2.0 * variance * each) + spread * each / 3.0)
             best = min(best, float(np.min(np.where(log_draws >= 0.0, bias + np.minimum(radius, spread), math.inf))))
-        last = front.root_table("q_values")
-        if last.log_calls[-1] > log_budget or last.tilt[-1] < _NARROWEST * best or not front.advance(_BATCH):
-            return best
+        narrowest = float(np.min(front.root_table("q_values").tilt[: stop.levels]))
+        if stop.floor > log_budget or narrowest < _NARROWEST * best:
+            break
+    return best
 
 
 # --- from a level to a table -------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.schedule.frontier import Cells, Choice, Kinds, Queries, Table, sample_grid
+from smoothcruiser.schedule.frontier import Cells, Choice, Kinds, Queries, Stop, Table, sample_grid
 from smoothcruiser.schedule.schedule import Kind, Target
 from smoothcruiser.theory.sharp import Backup, Ground, constant, plug_in, rollout_loss
 
@@ -60,9 +60,9 @@ class StagedFrontier:
         assert horizon is not None
         return self.tables[horizon if target == "value" else horizon - 1]
 
-    def advance(self, cells: int) -> bool:
-        """False: all stages are complete from the start."""
-        return False
+    def stop(self, number: int) -> Stop | None:
+        """One stop: all levels of all stages."""
+        return Stop(max(len(table) for table in self.tables.values()), math.inf) if number == 0 else None
 
     def child_table(self, table: Table) -> Table:
         """Where the children of a level of ``table`` stand: one step later."""
