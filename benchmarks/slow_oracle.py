@@ -1,4 +1,4 @@
-"""A plain Python simulator that takes about a millisecond a call: what process workers are for."""
+"""A plain Python simulator that takes some milliseconds a call: what process workers are for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import smoothcruiser as sc
 
-ROUNDS = 12_000  # about a millisecond of arithmetic
+ROUNDS = 24_000  # some milliseconds of arithmetic
 
 
 def step(state: int, action: int, rng: Any) -> tuple[float, int]:

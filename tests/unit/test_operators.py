@@ -249,3 +249,12 @@ def test_custom_operators_check_what_they_are_given() -> None:
         CustomOperator(1.0, lambda q: q, smooth=1.0)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="finite smoothness"):
         CustomOperator(max, max, smooth=-1.0)
+
+
+def test_sparsemax_ends_at_ties() -> None:
+    """Rounding at a tie must not make the support flip for ever (found by a random search; it hung)."""
+    q = [0.30000000000000004, 0.6000000000000001, 0.7]
+    operator = Sparsemax(0.7)
+    policy = operator.gradient(q)
+    assert sum(policy) == pytest.approx(1.0, abs=1e-12)
+    assert operator.value(q) == pytest.approx(sum(p * x for p, x in zip(policy, q, strict=True)) - 0.35 * (sum(p * p for p in policy) - 1))

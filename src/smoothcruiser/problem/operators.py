@@ -101,7 +101,7 @@ def sparsemax_threshold(q: Vector, t: float) -> float:
             if z > tau:
                 total += z
                 count += 1
-        if count == size:
+        if count >= size:  # the support only shrinks; rounding at a tie could make it grow again, and that is the end too
             return tau
         size = count
         tau = (total - 1.0) / count
