@@ -334,8 +334,8 @@ def _rules(problem: Problem, radius_scale: float) -> Rules:
     players = (1, 2) if facts.game else (1,)
     ends = [abs(x) for player in players for x in (*facts.value_bounds(player), *facts.q_bounds(player))]
     return Rules(
-        discount=facts.discount, operator=problem.operator.code, temperature=float(problem.operator.strength), offsets=POLE_OFFSETS,
-        costs=POLE_COSTS, shrink=float(radius_scale), scale=max(ends), q=np.zeros(K), w=np.ones(K), out=np.zeros(K),
+        discount=facts.discount, operator=problem.operator.code, temperature=float(problem.operator.strength),
+        poles=np.stack([POLE_OFFSETS, POLE_COSTS], axis=1), shrink=float(radius_scale), scale=max(ends), q=np.zeros(K), w=np.ones(K), out=np.zeros(K),
     )  # fmt: skip
 
 

@@ -60,31 +60,34 @@ def pair_cost(k: Any, delta: float) -> Any:
     return math.log(2.0 / delta) + np.log(shifted) + 2.0 * np.log(np.log(shifted))
 
 
-def tilted_bound(entries: Any, nodes: Any, upper: bool, total: float, discount: float, pole: float, cost: float, guard: float) -> float:
-    """The upper (or lower) bound on Q at one pole from a pair's entries; ``cost`` is log(1/alpha).
+def tilted_bound(
+    entries: Any, nodes: Any, start: int, stop: int, total: float, upper: bool, discount: float, pole: float, cost: float, guard: float
+) -> float:
+    """The upper (or lower) bound on Q at one pole from entries start..stop-1 of the pool; ``cost`` is log(1/alpha).
 
     Rounding is on the safe side: ``guard`` is above the error of pole - Y, so what stands under the logarithm is too small, and the
     geometric mean is shortened by more than its sum, logarithm and exponential can err.
     """
     total_log = 0.0
-    for i in range(len(entries)):
+    for e in range(start, stop):
+        entry = entries[e]
         if upper:
-            gap = pole - (entries[i]["reward"] + discount * nodes[entries[i]["target"]]["upper"]) - guard
+            gap = pole - (entry["reward"] + discount * nodes[entry["target"]]["upper"]) - guard
         else:
-            gap = (entries[i]["reward"] + discount * nodes[entries[i]["target"]]["lower"]) - pole - guard
+            gap = (entry["reward"] + discount * nodes[entry["target"]]["lower"]) - pole - guard
         if gap <= 0.0:
             return pole
-        total_log += entries[i]["weight"] * math.log(gap)
-    mean = math.exp((total_log - cost) / total) * (1.0 - (len(entries) + 8) * LONGEST_LOG * UNIT)
+        total_log += entry["weight"] * math.log(gap)
+    mean = math.exp((total_log - cost) / total) * (1.0 - (stop - start + 8) * LONGEST_LOG * UNIT)
     return pole - mean if upper else pole + mean
 
 
-def plain_mean(entries: Any, nodes: Any, upper: bool, total: float, discount: float) -> float:
-    """The mean of r + gamma U(z), or of r + gamma L(z), over a pair's entries."""
+def plain_mean(entries: Any, nodes: Any, start: int, stop: int, total: float, upper: bool, discount: float) -> float:
+    """The mean of r + gamma U(z), or of r + gamma L(z), over entries start..stop-1 of the pool."""
     total_value = 0.0
-    for i in range(len(entries)):
-        after = nodes[entries[i]["target"]]
-        total_value += entries[i]["weight"] * (entries[i]["reward"] + discount * (after["upper"] if upper else after["lower"]))
+    for e in range(start, stop):
+        after = nodes[entries[e]["target"]]
+        total_value += entries[e]["weight"] * (entries[e]["reward"] + discount * (after["upper"] if upper else after["lower"]))
     return total_value / total
 
 

@@ -44,8 +44,7 @@ class Rules(NamedTuple):
     discount: float
     operator: int
     temperature: float
-    offsets: Floats  # of the poles
-    costs: Floats
+    poles: Floats  # (J, 2): offset t_j and cost log(1/w_j)
     shrink: float  # 1; tests divide radii by 4 to see the promise break
     scale: float  # largest |value| in sight, for rounding
     q: Any  # (K,) of floats: scratch
@@ -53,108 +52,101 @@ class Rules(NamedTuple):
     out: Any  # (K,)
 
 
-def one_bound(g: Graph, p: int, upper: bool, pole: int, rules: Rules) -> float:
-    """The bound of one side of pair ``p`` at one pole."""
-    pair = g.pairs[p]
-    entries = g.entries[pair["start"] : pair["start"] + pair["length"]]
+def one_bound(nodes: Any, pair: Any, entries: Any, upper: bool, place: float, price: float, discount: float, scale: float) -> float:
+    """The bound of one side of a pair at the pole that lies ``place`` ranges outside and costs ``price``."""
+    start, stop, total = pair["start"], pair["start"] + pair["length"], pair["total"]
     if pair["cost"] == 0.0:  # outcomes are exact: only the sum is rounded
-        slack = (len(entries) + 4) * UNIT * rules.scale
-        mean = plain_mean(entries, g.nodes, upper, pair["total"], rules.discount)
+        slack = (stop - start + 4) * UNIT * scale
+        mean = plain_mean(entries, nodes, start, stop, total, upper, discount)
         return mean + slack if upper else mean - slack
-    low, high = g.nodes[pair["node"]]["q_low"], g.nodes[pair["node"]]["q_high"]
-    offset = rules.offsets[pole] * (high - low)
-    place = high + offset if upper else low - offset
-    guard = 4.0 * UNIT * (abs(place) + rules.scale)
-    bound = tilted_bound(entries, g.nodes, upper, pair["total"], rules.discount, place, pair["cost"] + rules.costs[pole], guard)
-    if rules.shrink != 1.0:
-        mean = plain_mean(entries, g.nodes, upper, pair["total"], rules.discount)
-        bound = mean + (bound - mean) * rules.shrink
-    return bound
+    node = nodes[pair["node"]]
+    offset = place * (node["q_high"] - node["q_low"])
+    pole = node["q_high"] + offset if upper else node["q_low"] - offset
+    guard = 4.0 * UNIT * (abs(pole) + scale)
+    return tilted_bound(entries, nodes, start, stop, total, upper, discount, pole, pair["cost"] + price, guard)
 
 
-def tuned_bound(g: Graph, p: int, upper: bool, tune: bool, rules: Rules) -> float:
+def tuned_bound(nodes: Any, pair: Any, entries: Any, upper: bool, tune: bool, poles: Floats, discount: float, scale: float) -> float:
     """The bound of one side; ``tune`` walks downhill from the last pole to the one that bounds best, and notes the slope there.
 
     Slope: at a fixed pole the bound is pole -+ exp(. - cost/n), whose derivative by n is -+ cost/n**2 times |pole - bound|.
     """
-    pair = g.pairs[p]
-    pole = pair["pole_up"] if upper else pair["pole_down"]
-    bound = one_bound(g, p, upper, pole, rules)
+    at = pair["pole_up"] if upper else pair["pole_down"]
+    bound = one_bound(nodes, pair, entries, upper, poles[at, 0], poles[at, 1], discount, scale)
     if not tune or pair["cost"] == 0.0:
         return bound
     step = 1
     moved = False
     while True:
         better = False
-        if 0 <= pole + step < len(rules.offsets):
-            other = one_bound(g, p, upper, pole + step, rules)
+        if 0 <= at + step < len(poles):
+            other = one_bound(nodes, pair, entries, upper, poles[at + step, 0], poles[at + step, 1], discount, scale)
             better = other < bound if upper else other > bound
         if better:
-            pole, bound, moved = pole + step, other, True
+            at, bound, moved = at + step, other, True
         elif step == -1 or moved:
             break
         else:
             step = -1
-    node = g.nodes[pair["node"]]
-    offset = rules.offsets[pole] * (node["q_high"] - node["q_low"])
-    slope = (pair["cost"] + rules.costs[pole]) * (offset + (node["q_high"] - bound if upper else bound - node["q_low"]))
+    node = nodes[pair["node"]]
+    reach = poles[at, 0] * (node["q_high"] - node["q_low"]) + (node["q_high"] - bound if upper else bound - node["q_low"])
     if upper:
-        pair["pole_up"], pair["slope_up"] = pole, slope
+        pair["pole_up"], pair["slope_up"] = at, (pair["cost"] + poles[at, 1]) * reach
     else:
-        pair["pole_down"], pair["slope_down"] = pole, slope
+        pair["pole_down"], pair["slope_down"] = at, (pair["cost"] + poles[at, 1]) * reach
     return bound
 
 
-def smooth_value(g: Graph, i: int, upper: bool, rules: Rules) -> float:
-    """F of node ``i`` at its upper (or lower) ends, without the allowance for rounding."""
-    node = g.nodes[i]
-    size, sign = node["size"], node["sign"]
+def backup_side(nodes: Any, pairs: Any, entries: Any, i: int, upper: bool, tune: bool, rules: Rules) -> float:
+    """Bring the upper (or lower) bounds of node ``i`` up to date; by how much its value's bound closed."""
+    node = nodes[i]
+    size, sign, first = node["size"], node["sign"], node["first"]
     for a in range(size):
-        pair = g.pairs[node["first"] + a]
+        pair = pairs[first + a]
+        if pair["total"] > 0.0:
+            bound = tuned_bound(nodes, pair, entries, upper, tune, rules.poles, rules.discount, rules.scale)
+            if rules.shrink != 1.0:  # wrong on purpose, for tests
+                start, stop = pair["start"], pair["start"] + pair["length"]
+                mean = plain_mean(entries, nodes, start, stop, pair["total"], upper, rules.discount)
+                bound = mean + (bound - mean) * rules.shrink
+            if upper and bound < pair["q_upper"]:
+                pair["q_upper"] = bound
+            elif not upper and bound > pair["q_lower"]:
+                pair["q_lower"] = bound
         rules.q[a] = sign * (pair["q_upper"] if upper else pair["q_lower"])
         rules.w[a] = pair["prior"]
-    return float(sign * builtin_value(rules.operator, rules.q[:size], rules.w[:size], rules.temperature))
-
-
-def backup(g: Graph, i: int, tune: bool, rules: Rules) -> float:
-    """Bring the bounds of node ``i`` up to date; by how much they closed, -1 where they exclude each other."""
-    node = g.nodes[i]
-    rounding = 16.0 * (node["size"] + 2) * UNIT * (rules.scale + rules.temperature)
+    value = sign * builtin_value(rules.operator, rules.q[:size], rules.w[:size], rules.temperature)
+    rounding = 16.0 * (size + 2) * UNIT * (rules.scale + rules.temperature)
     closed = 0.0
-    for side in range(2):
-        upper = side == 0
-        for p in range(node["first"], node["first"] + node["size"]):
-            pair = g.pairs[p]
-            if pair["total"] > 0.0:
-                bound = tuned_bound(g, p, upper, tune, rules)
-                if upper and bound < pair["q_upper"]:
-                    pair["q_upper"] = bound
-                elif not upper and bound > pair["q_lower"]:
-                    pair["q_lower"] = bound
-        value = smooth_value(g, i, upper, rules)
-        if upper and value + rounding < node["upper"]:
-            closed += node["upper"] - (value + rounding)
+    if upper:
+        closed = node["upper"] - (value + rounding)
+        if closed > 0.0:
             node["upper"] = value + rounding
-        elif not upper and value - rounding > node["lower"]:
-            closed += (value - rounding) - node["lower"]
+    else:
+        closed = (value - rounding) - node["lower"]
+        if closed > 0.0:
             node["lower"] = value - rounding
-    for p in range(node["first"], node["first"] + node["size"]):
-        if g.pairs[p]["q_lower"] > g.pairs[p]["q_upper"]:
-            return -1.0
-    return closed if node["lower"] <= node["upper"] else -1.0
+    return max(0.0, closed)
 
 
 def sweep(g: Graph, order: Ints, count: int, tune: bool, rules: Rules) -> float:
     """One pass over the listed nodes, last met first; by how much, weighed by visits, they closed. ``order[0]`` is the asked one.
 
-    Where the bounds of a node exclude each other the pass ends with minus its number.
+    Where the bounds of a node or of one of its pairs exclude each other the pass ends with minus the node's number.
     """
+    nodes, pairs, entries = g.nodes, g.pairs, g.entries
     total = 0.0
     for i in range(count - 1, -1, -1):
-        closed = backup(g, order[i], tune, rules)
-        if closed < 0.0:
+        node = nodes[order[i]]
+        closed = 0.0
+        for side in range(2):
+            closed += backup_side(nodes, pairs, entries, order[i], side == 0, tune, rules)
+        crossed = node["lower"] > node["upper"]
+        for p in range(node["first"], node["first"] + node["size"]):
+            crossed = crossed or pairs[p]["q_lower"] > pairs[p]["q_upper"]
+        if crossed:
             return float(-order[i])
-        total += (g.nodes[order[i]]["mass"] + (1.0 if i == 0 else 0.0)) * closed
+        total += (node["mass"] + (1.0 if i == 0 else 0.0)) * closed
     return total
 
 
@@ -261,12 +253,15 @@ def wanted(g: Graph, p: int, level: float, first_batch: int) -> int:
         return 0
     if n == 0.0:
         return first_batch
-    extra = int(n * min(1.0, math.sqrt(gain / level) - 1.0))
+    extra = int(n * min(MOST_GROWTH, math.sqrt(gain / level) - 1.0))
     return extra if extra >= max(4.0, LEAST_SHARE * n) else 0
 
 
-def allocate(g: Graph, order: Ints, count: int, calls: int, first_batch: int, pairs: Ints, counts: Ints) -> int:
-    """The number of jobs written to ``pairs`` and ``counts``: at most ``calls`` draws, and at least one where a pair can gain."""
+def allocate(g: Graph, order: Ints, count: int, calls: int, floor: float, first_batch: int, pairs: Ints, counts: Ints) -> int:
+    """The number of jobs written to ``pairs`` and ``counts``: at most ``calls`` draws, each worth ``floor`` where any is.
+
+    A pair that has to catch up may so take a round for itself, while those that have enough wait.
+    """
     top = 0.0
     best = -1
     for i in range(count):
@@ -276,11 +271,12 @@ def allocate(g: Graph, order: Ints, count: int, calls: int, first_batch: int, pa
                 top, best = g.pairs[p]["gain"], p
     if best < 0:
         return 0
-    low, high = math.log(top) - 50.0, math.log(top)
+    high = math.log(top)
+    low = min(max(high - 50.0, math.log(floor) if floor > 0.0 else -math.inf), high - 1e-3)
     jobs = 0
     for turn in range(42):
         # Forty halvings find the level; at it the jobs are written, and then those tied just below it as far as calls go.
-        middle = 0.5 * (low + high) if turn < 40 else (high if turn == 40 else low)
+        middle = 0.5 * (low + high) if 0 < turn < 40 else (high if turn == 40 else low)
         level = math.exp(middle)
         asked = 0
         for i in range(count):
@@ -298,6 +294,8 @@ def allocate(g: Graph, order: Ints, count: int, calls: int, first_batch: int, pa
             low = middle
         elif turn < 40:
             high = middle
+            if turn == 0:
+                turn = 39
     if jobs == 0 and calls > 0:
         pairs[0], counts[0] = best, min(calls, max(first_batch, int(g.pairs[best]["total"])))
         jobs = 1

@@ -47,6 +47,7 @@ class Rollouts(Protocol):
 
     name: str
     compile_seconds: float
+    random: bool  # whether the policy drew lots so far
 
     @property
     def calls(self) -> int:
@@ -95,15 +96,24 @@ def evaluate(
     rollouts = _rollouts(problem, policy, state, setting, seed, executor)
     most_calls = DEFAULT_CALLS if budget is None and epsilon is None else (2**62 if budget is None else int(budget))
     begin = time.perf_counter()
-    made, mean, interval, reached = _sample(rollouts, bounds, epsilon, delta, most_calls, limit)
+    made, mean, interval = _certain(rollouts, bounds, most_calls) if problem.deterministic else (0, 0.0, None)
+    certain = interval is not None
+    if interval is None:
+        made, mean, interval = _sample(rollouts, bounds, epsilon, delta, most_calls)
     seconds = time.perf_counter() - begin
-    return _answer(problem, state, rollouts, made, mean, interval, reached, delta, seed, seconds, limit, bounds)
+    return _answer(problem, state, rollouts, made, mean, interval, certain, delta, seed, seconds, limit, bounds)
 
 
-def _sample(
-    rollouts: Rollouts, bounds: Bounds, epsilon: float | None, delta: float, most_calls: int, limit: int
-) -> tuple[int, float, Interval, bool]:
-    """(rollouts used, their mean, the interval of V_pi, whether epsilon was reached)."""
+def _certain(rollouts: Rollouts, bounds: Bounds, most_calls: int) -> tuple[int, float, Interval | None]:
+    """One rollout of a certain policy in a certain world is the answer; None for the interval where lots were drawn."""
+    made, total, _ = rollouts.run(1, most_calls, 0.0)
+    if made == 0 or rollouts.random:
+        return 0, 0.0, None
+    return 1, total, (max(bounds.low, total - bounds.cut), min(bounds.high, total + bounds.cut))
+
+
+def _sample(rollouts: Rollouts, bounds: Bounds, epsilon: float | None, delta: float, most_calls: int) -> tuple[int, float, Interval]:
+    """(rollouts used, their mean, the interval of V_pi)."""
     looks = _looks(bounds, epsilon, delta, most_calls)
     level = look_level(1, len(looks), delta)
     total = square = 0.0
@@ -119,8 +129,8 @@ def _sample(
         radius = bounds.cut + radius_at_look(made, sample_variance(made, total, square), bounds.spread, level)
         low, high = max(low, mean - radius), min(high, mean + radius)
         if epsilon is not None and (high - low) / 2.0 <= epsilon:
-            return made, min(max(mean, low), high), (low, high), True
-    return made, min(max(mean, low), high), (low, high), False
+            break
+    return made, min(max(mean, low), high), (low, high)
 
 
 def _looks(bounds: Bounds, epsilon: float | None, delta: float, most_calls: int) -> tuple[int, ...]:
@@ -138,18 +148,19 @@ def _looks(bounds: Bounds, epsilon: float | None, delta: float, most_calls: int)
 
 
 def _answer(
-    problem: Problem, state: Any, rollouts: Rollouts, made: int, mean: float, interval: Interval, reached: bool, delta: float,
+    problem: Problem, state: Any, rollouts: Rollouts, made: int, mean: float, interval: Interval, certain: bool, delta: float,
     seed: int, seconds: float, limit: int, bounds: Bounds,
 ) -> Estimate:  # fmt: skip
     claim = "the value of the policy; its lower end is a lower bound on V(state)"
     if problem.is_game:
         claim = "the value of the two players' policies"
+    how = f"empirical Bernstein over {made:,} rollouts" if not certain else "one rollout, deterministic=True and a policy without lots,"
     certificate = Certificate(
         kind="policy",
         interval=interval,
         q_intervals=(),
-        confidence=1.0 - delta,
-        bound=f"empirical Bernstein over {made:,} rollouts of at most {limit:,} steps, cut <= {bounds.cut:.3g}: {claim}",
+        confidence=1.0 if certain else 1.0 - delta,
+        bound=f"{how} of at most {limit:,} steps, cut <= {bounds.cut:.3g}: {claim}",
         assumptions=(*assumptions(problem), "the policy is one fixed function; the rollouts are fresh draws"),
     )
     note = f"{made:,} fresh rollouts; the interval holds {claim}."
@@ -157,8 +168,8 @@ def _answer(
         note = f"The budget ended before the first look ({FIRST_LOOK} rollouts of up to {limit:,} steps); the interval is known beforehand."
     return Estimate(
         value=mean, interval=interval, q_values=(), policy=(), action=None, num_calls=rollouts.calls,
-        epsilon=(interval[1] - interval[0]) / 2.0, delta=delta, method="evaluate", certificate=certificate, seconds=seconds,
-        compile_seconds=rollouts.compile_seconds, problem=problem.name, state=state, seed=seed, executor=rollouts.name, notes=(note,),
+        epsilon=(interval[1] - interval[0]) / 2.0, delta=0.0 if certain else delta, method="evaluate", certificate=certificate,
+        seconds=seconds, compile_seconds=rollouts.compile_seconds, problem=problem.name, state=state, seed=seed, executor=rollouts.name, notes=(note,),
     )  # fmt: skip
 
 

@@ -104,7 +104,10 @@ def policy_rollouts(
     setting: Setting, code: int, t: float, weights: Floats, data: Any, table: Floats, follows: bool, ints: Ints, hashes: Ints,
     states: Any, scratch: Any, root_state: Any, meta: Ints, fault: Floats, count: int, most_calls: int, sums: Floats, rng: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """(how it ended, rollouts made), adding X - sums[2] and its square to ``sums``; a cut rollout is not counted."""
+    """(how it ended, rollouts made), adding X - sums[2] and its square to ``sums``; a cut rollout is not counted.
+
+    ``sums[3]`` becomes 1 where the policy left something to chance.
+    """
     K = setting.num_actions
     acts = np.empty(K, np.int64)
     p, w, zeros = np.empty(K), np.empty(K), np.zeros(K)
@@ -134,6 +137,8 @@ def policy_rollouts(
                 for j in range(size):
                     p[j] = table[row, acts[j]]
             j = drawn(p, size, rng)
+            if p[j] < 1.0:
+                sums[3] = 1.0
             sign = 1.0 if not setting.game or PLAYER(data, state) == 1 else -1.0
             reward, after, over = STEP(data, state, acts[j], rng)
             meta[CALLS] += 1

@@ -52,6 +52,7 @@ class CompiledRollouts:
         self.scratch = machine.allocate(2) if machine is not None else compiled(allocate)(2)
         self.machine = machine
         self.rng = stream(seed, STREAM_KEY)
+        self.random = False  # whether the policy ever drew lots
         begin = time.perf_counter()
         parts = {} if machine is None or not machine.parts else machine.parts | {"ROW": compiled(_no_row)}
         key = id(machine) if parts else 0
@@ -59,7 +60,7 @@ class CompiledRollouts:
             used = {name: part for name, part in parts.items() if name != "ALLOCATE"}
             _rollouts[key] = (compiled(evaluate_kernel.policy_rollouts, nogil=True, **used), machine)
         self.kernel = _rollouts[key][0]
-        self._run(0, 0, np.zeros(3))
+        self._run(0, 0, np.zeros(4))
         self.compile_seconds = time.perf_counter() - begin
 
     @classmethod
@@ -99,7 +100,7 @@ class CompiledRollouts:
 
     def run(self, count: int, most_calls: int, center: float) -> tuple[int, float, float]:
         """(rollouts made, sum of X - center, sum of its squares)."""
-        sums = np.array([0.0, 0.0, center])
+        sums = np.array([0.0, 0.0, center, 0.0])
         try:
             status, made = self._run(count, most_calls, sums)
         except SmoothcruiserError:
@@ -111,6 +112,7 @@ class CompiledRollouts:
 
             where = self.machine.load(self.scratch, 1) if self.machine is not None else int(self.scratch[1])
             complain(self.setting, status, where, int(self.meta[kernel.FAULT]), float(self.fault[0]))
+        self.random = self.random or bool(sums[3])
         return made, float(sums[0]), float(sums[1])
 
 
@@ -138,6 +140,7 @@ class PlainRollouts:
         self.problem, self.walk, self.state, self.setting = problem, walk, state, setting
         self.weights = problem.operator.weights(problem.num_actions)
         self.rng = stream(seed, STREAM_KEY)
+        self.random = False
         head = [0.0] * (problem.num_actions + 1)
         rule = Rule(0, 0, 0, 1.0, 0.0, False, 1.0, 0.0, False, 0.0, False)
         self.host = PlainTree(problem, rule, setting, head, self.weights, state, self.rng)  # lends its checked, counted oracle
@@ -170,7 +173,9 @@ class PlainRollouts:
             actions = problem.legal_actions(state)
             w = [self.weights[a] for a in actions]
             p = self._probabilities(policy(state, action), state, actions, w)
-            action = actions[drawn(p, len(p), self.rng)]
+            j = drawn(p, len(p), self.rng)
+            self.random = self.random or p[j] < 1.0
+            action = actions[j]
             sign = 1.0 if problem.mover(state) == 1 else -1.0
             reward, state, ended = self.host.oracle(state, action)
             total += weight * (reward - sign * evaluate_kernel.omega(operator.code, p, w, len(p), operator.strength))

@@ -94,7 +94,7 @@ class Tree:
         limit = self._limit()
         left = None if problem.horizon is None else problem.horizon - self.elapsed - limit
         low, high = facts._plain_range(left)
-        bytes_a_node = 8 * (9 + (3 if self.rule.entropy > 0.0 else 2) * K + 3)  # two tables, the hash table and a state of one word
+        bytes_a_node = 8 * (10 + (4 if self.rule.entropy > 0.0 else 3) * K)  # two tables, the hash table and a state of one word
         room = max(2, min(MOST_NODES, MOST_BYTES // bytes_a_node))
         return Setting(
             num_actions=K,

@@ -160,7 +160,7 @@ class CompiledTree:
         while size < 2 * room:
             size *= 2
         columns = kernel.TOTAL + (2 * K if self.rule.entropy > 0.0 else K)
-        return kernel.Nodes(np.empty((room, kernel.EDGE + K), np.int64), np.empty((room, columns)), np.full(size, -1, np.int64))
+        return kernel.Nodes(np.empty((room, kernel.EDGE + 2 * K), np.int64), np.empty((room, columns)), np.full(size, -1, np.int64))
 
     def _double(self) -> None:
         old, count = self.nodes, int(self.meta[kernel.COUNT])

@@ -34,14 +34,14 @@ Floats = NDArray[np.float64]
 
 
 # Columns of the two tables that hold the nodes, one row a node: what is read together lies together.
-VISITS, PARENT, ACTION, EDGE = range(4)  # ints: arrivals, parent, action of the parent that led here, then K edge visits
+VISITS, PARENT, ACTION, EDGE = range(4)  # ints: arrivals, parent, the parent's action, then K edge visits and K latest children
 VALUE, FIRST, SIGN, ENTROPY, TOTAL = range(5)  # floats: value passed up, first estimate, +1 max or -1 min, signed entropy, K totals (+ K)
 
 
 class Nodes(NamedTuple):
     """A tree as arrays: room for C nodes of K actions."""
 
-    ints: Ints  # (C, 3 + K)
+    ints: Ints  # (C, 3 + 2 K)
     floats: Floats  # (C, 4 + K), or (C, 4 + 2 K) with the sums of N(z) H(z) (DENTS)
     table: Ints  # (T,) hash table of node numbers, -1 empty; T a power of two, at least 2 C
 
@@ -122,6 +122,7 @@ def add_node(setting: Setting, data: Any, ints: Ints, floats: Floats, states: An
     for a in range(setting.num_actions):
         usable = not setting.varies or LEGAL(data, state, a)
         ints[i, EDGE + a] = 0 if usable else -1
+        ints[i, EDGE + setting.num_actions + a] = -1
         if usable:
             allowed += 1
     if allowed == 0:
@@ -147,6 +148,9 @@ def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
             ints[j] = ints[i]
             floats[j] = floats[i]
             ints[j, PARENT] = parent
+            for column in range(EDGE + (ints.shape[1] - EDGE) // 2, ints.shape[1]):
+                if ints[j, column] >= 0:
+                    ints[j, column] = number[ints[j, column]]
             STORE(states, j, LOAD(states, i))
     meta[COUNT] = kept
     rehash(ints, nodes.table, states, kept)
@@ -179,8 +183,9 @@ def gather(rule: Rule, ints: Ints, floats: Floats, node: int, K: int, head: Floa
 
 
 def blind_rollout(
-    setting: Setting, head: Floats, data: Any, state: Any, scratch: Any, depth: int, meta: Ints, fault: Floats, most_calls: int, rng: Any
-) -> tuple[float, int]:
+    setting: Setting, head: Floats, data: Any, state: Any, scratch: Any, depth: int, meta: Ints, fault: Floats, most_calls: int,
+    acts: Ints, rng: Any,
+) -> tuple[float, int]:  # fmt: skip
     """(return of the uniform policy with the regularizer's F(0) a step, how it ended), from a state that is not terminal."""
     total = 0.0
     weight = 1.0
@@ -194,19 +199,14 @@ def blind_rollout(
             size = 0
             for a in range(K):
                 if LEGAL(data, state, a):
+                    acts[size] = a
                     size += 1
             if size == 0:
                 STORE(scratch, 1, state)
                 return total, NO_ACTION
         action = rng.integers(size)
         if setting.varies:
-            left = action
-            for a in range(K):
-                if LEGAL(data, state, a):
-                    if left == 0:
-                        action = a
-                        break
-                    left -= 1
+            action = acts[action]
         sign = 1.0 if not setting.game or PLAYER(data, state) == 1 else -1.0
         reward, after, over = STEP(data, state, action, rng)
         meta[CALLS] += 1
@@ -277,8 +277,11 @@ def grow(
             if depth == setting.limit:
                 leaf = setting.tail
                 break
-            child = find_child(ints, table, states, node, action, after)
+            child = ints[node, EDGE + K + action]  # the latest child first: the only one where moves are certain
+            if child < 0 or not SAME(LOAD(states, child), after):
+                child = find_child(ints, table, states, node, action, after)
             if child >= 0:
+                ints[node, EDGE + K + action] = child
                 path[depth - 1, 2] = child
                 node = child
                 continue
@@ -289,6 +292,7 @@ def grow(
                     STORE(scratch, 1, after)
                     return NO_ACTION
                 table[place] = child
+                ints[node, EDGE + K + action] = child
                 path[depth - 1, 2] = child
                 added += 1
                 if depth > meta[DEEPEST]:
@@ -296,7 +300,7 @@ def grow(
                 if added < setting.expansion and meta[COUNT] < capacity:
                     node = child
                     continue
-            leaf, status = blind_rollout(setting, head, data, after, scratch, depth, meta, fault, most_calls, rng)
+            leaf, status = blind_rollout(setting, head, data, after, scratch, depth, meta, fault, most_calls, acts, rng)
             if status != DONE:
                 return status
             child = path[depth - 1, 2]

@@ -1,0 +1,280 @@
+"""Speed and strength of tree search: simulations a second and games against OpenSpiel, mctx and plain Python, in one run.
+
+    python benchmarks/tree_search.py [speed] [games] [quality] [cart-pole] [--quick] [--out FILE]
+
+speed      compiled UCT against OpenSpiel's C++ MCTS and mctx (both if installed), OpenSpiel's Python MCTS and our own plain tree, from the
+           empty board; interleaved, best of five
+games      connect four, UCT and MENTS against OpenSpiel's MCTS bot at equal simulations; win rate with a 95% Wilson interval
+quality    oracle calls until the recommended policy loses at most 1% of the value span in one step, on six problems, median of seeds
+cart-pole  a replanning UCT policy certified from below at gamma = 0.99
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import os
+import statistics
+import time
+
+from board_games import cart_pole, connect_four, tic_tac_toe
+
+import smoothcruiser as sc
+from smoothcruiser.compare import compare
+from smoothcruiser.search.tree import Tree
+
+HAS_SPIEL = importlib.util.find_spec("pyspiel") is not None
+HAS_MCTX = importlib.util.find_spec("mctx") is not None and importlib.util.find_spec("jax") is not None
+EXPLORATION = 1.4
+
+
+def timed(run, simulations):
+    begin = time.perf_counter()
+    run()
+    return simulations / (time.perf_counter() - begin)
+
+
+def spiel_bot(game, simulations, seed, memory_mb=1000):
+    import pyspiel
+
+    return pyspiel.MCTSBot(game, pyspiel.RandomRolloutEvaluator(1, seed), EXPLORATION, simulations, memory_mb, False, seed, False)
+
+
+def speed(quick):
+    """Simulations a second from the empty board."""
+    sims = 5_000 if quick else 50_000
+    rounds = 2 if quick else 5
+    found = {}
+    for name, problem in (("tic_tac_toe", tic_tac_toe()), ("connect_four", connect_four())):
+        contestants = {"smoothcruiser compiled": lambda i, p=problem: Tree(p, method=sc.UCT(exploration=EXPLORATION), seed=i)}
+        Tree(problem, method="uct").grow(simulations=10)  # compile
+        best: dict[str, float] = {}
+        for i in range(rounds):
+            tree = contestants["smoothcruiser compiled"](i)
+            best["smoothcruiser compiled"] = max(
+                best.get("smoothcruiser compiled", 0.0), timed(lambda t=tree: t.grow(simulations=sims), sims)
+            )
+            few = max(200, sims // 50)
+            plain = Tree(problem, method=sc.UCT(exploration=EXPLORATION), seed=i, executor="reference")
+            best["smoothcruiser plain Python"] = max(
+                best.get("smoothcruiser plain Python", 0.0), timed(lambda t=plain, n=few: t.grow(simulations=n), few)
+            )
+            if HAS_SPIEL:
+                import numpy as np
+                import pyspiel
+                from open_spiel.python.algorithms import mcts
+
+                game = pyspiel.load_game(name)
+                bot = spiel_bot(game, sims, i)
+                state = game.new_initial_state()
+                best["OpenSpiel C++"] = max(best.get("OpenSpiel C++", 0.0), timed(lambda b=bot, s=state: b.step(s), sims))
+                rng = np.random.RandomState(i)
+                slow = mcts.MCTSBot(game, EXPLORATION, few, mcts.RandomRolloutEvaluator(1, rng), solve=False, random_state=rng)
+                best["OpenSpiel Python"] = max(best.get("OpenSpiel Python", 0.0), timed(lambda b=slow, s=state: b.step(s), few))
+        if HAS_MCTX and name == "tic_tac_toe":
+            best |= mctx_speed(quick)
+        found[name] = best
+    return found
+
+
+def mctx_speed(quick):
+    """mctx on tic-tac-toe with a random rollout as the value: simulations a second of one search, and of a batch."""
+    import jax
+    import jax.numpy as jnp
+    import mctx
+
+    lines = jnp.array([[0, 1, 2], [3, 4, 5], [6, 7, 8], [0, 3, 6], [1, 4, 7], [2, 5, 8], [0, 4, 8], [2, 4, 6]])
+
+    def move(board, turn, action):
+        board = board.at[action].set(turn)
+        won = jnp.any(jnp.all(board[lines] == turn, axis=1))
+        return board, won, won | jnp.all(board != 0)
+
+    def rollout(board, turn, over, key):
+        def body(_, carry):
+            board, turn, over, value, key = carry
+            key, sub = jax.random.split(key)
+            action = jax.random.categorical(sub, jnp.where(board == 0, 0.0, -jnp.inf))
+            new, won, done = move(board, turn, action)
+            value = jnp.where(~over & won, turn.astype(jnp.float32), value)
+            board = jnp.where(over, board, new)
+            return board, -turn, over | done, value, key
+
+        return jax.lax.fori_loop(0, 9, body, (board, turn, over, jnp.float32(0.0), key))[3]
+
+    def recurrent(params, key, action, embedding):
+        def one(key, action, board, turn, over):
+            new, won, done = move(board, turn, action)
+            new = jnp.where(over, board, new)
+            reward = jnp.where(~over & won, 1.0, 0.0)
+            done = over | done
+            value = rollout(new, -turn, done, key) * -turn.astype(jnp.float32)
+            logits = jnp.where(new == 0, 0.0, -1e9)
+            return new, -turn, done, reward, value, logits
+
+        board, turn, over = embedding
+        keys = jax.random.split(key, action.shape[0])
+        board, turn, over, reward, value, logits = jax.vmap(one)(keys, action, board, turn, over)
+        discount = jnp.where(over, 0.0, -1.0)
+        return mctx.RecurrentFnOutput(reward=reward, discount=discount, prior_logits=logits, value=value), (board, turn, over)
+
+    found = {}
+    for batch, sims in ((1, 200 if quick else 800), (128, 50 if quick else 200)):
+        root = mctx.RootFnOutput(
+            prior_logits=jnp.zeros((batch, 9)),
+            value=jnp.zeros(batch),
+            embedding=(jnp.zeros((batch, 9), jnp.int32), jnp.ones(batch, jnp.int32), jnp.zeros(batch, bool)),
+        )
+        run = jax.jit(lambda key, root=root, sims=sims: mctx.muzero_policy((), key, root, recurrent, sims).action)
+        run(jax.random.PRNGKey(0)).block_until_ready()
+        best = max(
+            timed(lambda i=i, run=run: run(jax.random.PRNGKey(i)).block_until_ready(), batch * sims) for i in range(2 if quick else 5)
+        )
+        found[f"mctx CPU, batch {batch}"] = best
+    return found
+
+
+def wilson(wins, games, z=1.96):
+    """A 95% interval of a rate."""
+    rate = wins / games
+    middle = (rate + z * z / (2 * games)) / (1 + z * z / games)
+    half = z * math.sqrt(rate * (1 - rate) / games + z * z / (4 * games * games)) / (1 + z * z / games)
+    return middle - half, middle + half
+
+
+def games(quick):
+    """Connect four at equal simulations; draws count half. Colours alternate."""
+    if not HAS_SPIEL:
+        return {"skipped": "OpenSpiel is not installed"}
+    import pyspiel
+
+    count, sims = (4, 200) if quick else (100, 1000)
+    game, problem = pyspiel.load_game("connect_four"), connect_four()
+    found = {}
+    methods = {
+        "uct": sc.UCT(exploration=EXPLORATION),
+        "ments, temperature 0.1": sc.MENTS(temperature=0.1, exploration=0.1),
+        "bts, temperature 0.2": sc.BTS(search_temperature=0.2, average_returns=True),
+        "dents, temperature 0.2": sc.DENTS(search_temperature=0.2, average_returns=True),
+    }
+    for name, method in methods.items():
+        score = 0.0
+        for number in range(count):
+            ours = number % 2
+            board, state = game.new_initial_state(), problem.initial_state
+            bot = spiel_bot(game, sims, number)
+            move = 0
+            while not board.is_terminal():
+                if board.current_player() == ours:
+                    action = Tree(problem, state, method=method, seed=1000 * number + move).grow(simulations=sims).action()
+                else:
+                    action = bot.step(board)
+                board.apply_action(action)
+                _, state, _ = problem.oracle(state, action, None)
+                move += 1
+            score += (board.returns()[ours] + 1.0) / 2.0
+        low, high = wilson(score, count)
+        found[name] = {"games": count, "simulations": sims, "score": score / count, "interval": [low, high]}
+    return found
+
+
+def quality(quick):
+    """Median calls (over seeds) until the policy's one-step loss stays at most 1% of the value span, on budgets that double."""
+    problems = {
+        "garnet 20, gamma 0.5, temperature 0.5": sc.make("garnet:states=20,actions=3", discount=0.5, temperature=0.5),
+        "garnet 20, gamma 0.9, temperature 0.5": sc.make("garnet:states=20,actions=3", discount=0.9, temperature=0.5),
+        "gridworld 5, gamma 0.9, temperature 0.1": sc.make("gridworld:n=5", discount=0.9, temperature=0.1),
+        "chain 5, gamma 0.2, temperature 10": sc.make("chain:n=5", discount=0.2, temperature=10.0),
+        "random game, gamma 0.7, temperature 0.3": sc.make("random-game:states=20,actions=3", discount=0.7, temperature=0.3),
+        "synthetic tree 8^3, max": sc.make("synthetic-tree:k=8,d=3", discount=1.0, operator="max"),
+        "sailing 6, max": sc.make("sailing", discount=1.0, operator="max"),
+    }
+    planners = ("smoothcruiser", "certified", "uct", "ments", "rents", "tents", "bts", "dents")
+    seeds, top = (range(3), 14) if quick else (range(9), 21)
+    found = {}
+    for label, problem in problems.items():
+        target = 0.01 * problem.facts.value_span()
+        row = {}
+        for planner in planners:
+            needed = []
+            for seed in seeds:
+                reached = None
+                for power in range(5, top):
+                    (result,) = compare(problem, budget=2**power, methods=[planner], seeds=[seed])
+                    good = result.policy_regret is not None and result.policy_regret <= target
+                    reached = (reached or result.num_calls) if good else None
+                needed.append(reached if reached is not None else math.inf)
+            middle = statistics.median(needed)
+            row[planner] = None if math.isinf(middle) else middle
+        found[label] = row
+        print(label, row, flush=True)
+    return found
+
+
+def replanning(problem, method, simulations):
+    """A stationary policy: plan afresh in every state, always with seed 0."""
+    return lambda state: Tree(problem, state, method=method, seed=0).grow(simulations=simulations).policy()
+
+
+def certified_cart_pole(quick):
+    """The value of replanning at gamma = 0.99 (largest possible: 100), certified from below, against the blind policy's."""
+    problem = cart_pole()
+    method = sc.UCT(depth=60, exploration=20.0)
+    noisy = sc.MDP(
+        _noisy_cart_pole(), num_actions=2, discount=0.99, operator=sc.Max(), terminal=True, initial_state=problem.initial_state,
+        name="cart-pole with slips",
+    )  # fmt: skip
+    found = {}
+    for name, case, calls in (("deterministic", problem, 10_000), ("a tenth of the pushes slip", noisy, 4_000 if quick else 60_000)):
+        begin = time.perf_counter()
+        answer = sc.evaluate(case, replanning(case, method, 64), delta=0.05, budget=calls)
+        blind = sc.evaluate(case, lambda s: [0.5, 0.5], delta=0.05, budget=calls)
+        found[name] = {
+            "value": answer.value, "interval": answer.interval, "calls of the rollouts": answer.num_calls,
+            "blind": blind.interval, "seconds": time.perf_counter() - begin,
+        }  # fmt: skip
+    return found
+
+
+def _noisy_cart_pole():
+    from board_games import cart_pole_step
+    from numba import njit
+
+    @njit
+    def step(state, action, rng):
+        if rng.random() < 0.1:
+            action = 1 - action
+        return cart_pole_step(state, action, rng)
+
+    return step
+
+
+PARTS = {"speed": speed, "games": games, "quality": quality, "cart-pole": certified_cart_pole}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=list(PARTS))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--out", help="write the results as JSON")
+    asked = parser.parse_args()
+    results = {
+        "command": "python benchmarks/tree_search.py",
+        "date": time.strftime("%Y-%m-%d"),
+        "load": os.getloadavg(),
+        "cores": os.cpu_count(),
+    }
+    for part in asked.parts or PARTS:
+        begin = time.perf_counter()
+        results[part] = PARTS[part](asked.quick)
+        print(f"{part} ({time.perf_counter() - begin:.0f} s)")
+        print(json.dumps(results[part], indent=2, default=float))
+        if asked.out:
+            with open(asked.out, "w") as file:
+                json.dump(results, file, indent=2, default=float)
+
+
+if __name__ == "__main__":
+    main()
