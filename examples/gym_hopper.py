@@ -14,9 +14,7 @@ def main() -> None:
     schedule = sc.explain(hopper, epsilon="25%", delta=0.1)
     print(schedule)
     answer = sc.run(hopper, schedule)
-    print(
-        f"value {answer.value:.3f} in [{answer.interval[0]:.3f}, {answer.interval[1]:.3f}], {answer.num_calls:,} calls"
-    )
+    print(f"value {answer.value:.3f} in [{answer.interval[0]:.3f}, {answer.interval[1]:.3f}], {answer.num_calls:,} calls")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ sums). A run's bits depend on ``max_batch``, which belongs to the oracle. What t
 
 from __future__ import annotations
 
+import contextlib
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,7 +97,6 @@ class BatchedEngine:
     """Runs shards of one (problem, schedule, state) in batches."""
 
     name = "batched"
-    compile_seconds = 0.0
 
     def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0, max_batch: int | None = None) -> None:
         self.problem, self.schedule, self.center = problem, schedule, center
@@ -105,6 +106,7 @@ class BatchedEngine:
             self.root = self.backend.one(state)
         except Exception as error:
             raise InvalidInput(f"The asked state {state!r} is not a row of numbers ({error}); give one row of what step takes.") from error
+        self._warm_up()
         self.rows = max(1, min(self.parts.max_batch, MOST_BYTES // max(1, self.backend.bytes_per_row(self.root))))
         self.weights = np.array(problem.operator.weights(problem.num_actions))
         K = problem.num_actions
@@ -114,6 +116,14 @@ class BatchedEngine:
         self.rng: Any = None
         self.own: np.random.Generator
         self.stopped = False
+
+    def _warm_up(self) -> None:
+        """Compile what the backend compiles; what goes wrong here goes wrong again, and is named, in the first batch."""
+        begin, parts = time.perf_counter(), self.parts
+        companions = [(f, extra) for f, extra in ((parts.legal, 1), (parts.terminal, 0), (parts.player, 0)) if f is not None]
+        with contextlib.suppress(Exception):
+            self.backend.warm(parts.step, companions, self.root)
+        self.compile_seconds = time.perf_counter() - begin
 
     def stop(self) -> None:
         """Ask a running shard to end."""

@@ -57,6 +57,9 @@ class Backend(Protocol):
     def ask(self, function: Any, states: Any, n: int, *arguments: Any) -> NDArray[Any]:
         """``function(states, *arguments)`` as an array of n."""
 
+    def warm(self, step: Any, companions: list[tuple[Any, int]], states: Any) -> None:
+        """Compile what has to be compiled before the first batch."""
+
 
 class WrongShape(Exception):
     """A batched function returned something of the wrong form; says what."""
@@ -122,6 +125,9 @@ class NumpyBackend:
         """``function(states, *arguments)`` as an array of n."""
         return as_column(function(states, *arguments), n, getattr(function, "__name__", "a batched function"), None)
 
+    def warm(self, step: Any, companions: list[tuple[Any, int]], states: Any) -> None:
+        """Nothing is compiled."""
+
 
 def unpacked(answer: Any) -> tuple[Any, Any, Any]:
     """(rewards, next states, terminated or None) of what a step returned."""
@@ -181,7 +187,7 @@ class Batched:
             return NumpyBackend()
         from smoothcruiser.problem.jax_backend import JaxBackend
 
-        backend: Backend = JaxBackend(self.each)
+        backend: Backend = JaxBackend(self.each, self.max_batch)
         return backend
 
     def __call__(self, state: Any, action: int, rng: Any) -> tuple[Any, ...]:

@@ -1,8 +1,9 @@
 """Rows in JAX arrays: the simulator is compiled by ``jax.jit`` and runs wherever JAX runs; only rewards and flags come back.
 
   key      one key a batch, folded from the shard's key and the batch's number; one a row (``split``) for a function of one state
-  shapes   a batch is padded to a power of two by repeating its first row, so that a function is compiled about ten times, not once a
-           size; what the padding returns is dropped before anything is counted
+  shapes   a batch is padded by repeating its first row to one of three sizes (max_batch, and 16 and 256 times less), so that a function
+           is compiled three times, not once a size; what the padding returns is dropped before anything is counted. Full batches
+           make nearly all calls, so what padding wastes on the others does not show
   floats   float64 is switched on inside every call and nowhere else: rewards are summed over millions of draws
 
 What this file decides: padding, keys, what is compiled. Only this module imports JAX.
@@ -26,6 +27,7 @@ except ImportError as error:  # pragma: no cover - the extra is installed where 
     raise MissingExtra("A batched step with backend='jax' needs JAX: pip install 'smoothcruiser[jax]'.") from error
 
 LEAST_ROWS = 64  # smaller batches are padded to this: a call costs 10-50 µs whatever its size
+STEP = 16  # between one size and the next
 
 
 def precise() -> Any:
@@ -35,11 +37,6 @@ def precise() -> Any:
     from jax.experimental import enable_x64
 
     return enable_x64()
-
-
-def padded(n: int) -> int:
-    """The smallest power of two that holds n rows."""
-    return max(LEAST_ROWS, 1 << (n - 1).bit_length())
 
 
 @dataclass
@@ -64,12 +61,36 @@ class JaxBackend:
     """Rows in JAX arrays; ``each`` maps functions of one state over rows."""
 
     each: bool
+    max_batch: int
     compiled: dict[Any, Any] = field(default_factory=dict)  # user function -> its jitted form
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of padded batches, from the smallest."""
+        top = max(LEAST_ROWS, 1 << (self.max_batch - 1).bit_length())
+        return tuple(sorted({max(LEAST_ROWS, top // STEP**k) for k in range(3)}))
+
+    def padded(self, n: int) -> int:
+        """The smallest size that holds n rows."""
+        return next((size for size in self.sizes if size >= n), 1 << (n - 1).bit_length())
+
+    def warm(self, step: Any, companions: list[tuple[Any, int]], states: Any) -> None:
+        """Compile everything a run needs; ``companions`` are functions and how many arguments beside the states they take."""
+        rng = self.random(np.random.SeedSequence(0))
+        batches = [self.take(states, np.zeros(size, dtype=np.int64)) for size in self.sizes]
+        for batch, size in zip(batches, self.sizes, strict=True):
+            actions = np.zeros(size, dtype=np.int64)
+            _, after, _ = self.step(step, batch, actions, rng)
+            self.step(step, after, actions, rng)  # again, where a step changes the type of its states
+            for function, extra in companions:
+                self.ask(function, after, size, *([actions] * extra))
+            for other in self.sizes:
+                self.take(after, np.zeros(other, dtype=np.int64))
 
     def one(self, state: Any) -> Any:
         """A batch of one row (padded)."""
         with precise():
-            return jax.tree.map(lambda part: jnp.repeat(jnp.asarray(part)[None], LEAST_ROWS, axis=0), state)
+            return jax.tree.map(lambda part: jnp.asarray(np.repeat(np.asarray(part)[None], self.sizes[0], axis=0)), state)
 
     def row(self, states: Any, i: int) -> Any:
         """The state in row ``i``, as NumPy."""
@@ -82,7 +103,7 @@ class JaxBackend:
 
     def take(self, states: Any, index: NDArray[np.int64]) -> Any:
         """A batch of copies of the rows at ``index``, padded."""
-        full = np.zeros(padded(len(index)), dtype=np.int64)
+        full = np.zeros(self.padded(len(index)), dtype=np.int64)
         full[: len(index)] = index
         with precise():
             return self._jitted(_gather, mapped=False)(states, full)
