@@ -25,7 +25,7 @@ from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 
 HUGE = 10**13  # root draws: days of work, so a run that ends was stopped
 
-RAISES, NOT_A_NUMBER, TOO_LARGE, ENDS, STUCK = range(5)
+RAISES, NOT_A_NUMBER, TOO_LARGE, ENDS, STUCK, NOBODY, RARE = range(7)
 
 
 @njit
@@ -35,6 +35,8 @@ def moody(state, action, rng):
     after = (place + 1 + rng.integers(2)) % 5
     reward = rng.random()
     over = False
+    if mood == RARE and place > 0 and reward < 1e-7:
+        raise RuntimeError("one in ten million")
     if place == 3 and action == 1:
         if mood == RAISES:
             raise ValueError("broken bridge")
@@ -51,9 +53,15 @@ def can_move(state, action):
     return not (state[0] == STUCK and state[1] == 3)
 
 
+@njit
+def moves_here(state):
+    return 3 if state[0] == NOBODY and state[1] == 3 else 1 + state[1] % 2
+
+
 def moody_problem(mood):
-    # ``legal`` stays in the machine for every mood, so that all five share one compilation.
-    return sc.MDP(moody, legal=can_move, num_actions=2, min_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=(mood, 0))
+    # ``legal`` and ``player`` stay in the machine for every mood, so that all six share one compilation.
+    common = {"legal": can_move, "player": moves_here, "num_actions": 2, "min_actions": 2, "discount": 0.5}
+    return sc.Game(moody, operator=sc.Entropy(1.0), initial_state=(mood, 0), **common)
 
 
 def table(problem, *, samples=2000, levels=None):
@@ -67,11 +75,12 @@ FAULTS = {
     TOO_LARGE: (OracleError, r"reward 1\.5 at state \(2, 3\), action 1, outside reward_range \(0, 1\)"),
     ENDS: (OracleError, r"ended the episode at state \(3, 3\), action 1, but the problem declares no terminal states"),
     STUCK: (InvalidInput, r"State \(4, 3\) has no legal action"),
+    NOBODY: (InvalidInput, r"player\(\(5, 3\)\) must be 1 \(max\) or 2 \(min\), got 3"),
 }
 
 
 def test_an_error_names_the_state_and_action_at_fault(monkeypatch):
-    """Five ways to misbehave, from one thread and two; the replay in plain Python is a small part of the shard."""
+    """Six ways to misbehave, from one thread and two; the replay in plain Python is a small part of the shard."""
     replayed = []
     original = ReferenceEngine.run_draws
     monkeypatch.setattr(
@@ -90,18 +99,11 @@ def test_an_error_names_the_state_and_action_at_fault(monkeypatch):
 
 
 def test_an_error_deep_inside_a_shard_is_found():
-    """Ten million calls go well before the error: the machine finds the draw, Python replays that one."""
-
-    @njit
-    def rare(state, action, rng):
-        if state > 0 and rng.random() < 1e-7:
-            raise RuntimeError("one in ten million")
-        return 0.5, state + 1
-
-    problem = sc.MDP(rare, num_actions=1, discount=0.5, operator=sc.Max(), initial_state=0)
+    """Millions of calls go well before the error: the machine finds the draw, Python replays a few around it."""
+    problem = moody_problem(RARE)
     schedule = table(problem, samples=HUGE, levels=(Level(Kind.CONSTANT), Level(Kind.BLIND, continuation=0)))
-    engine = CompiledEngine(problem, schedule, 0)
-    with pytest.raises(OracleError, match="one in ten million at state 1, action 0"):
+    engine = CompiledEngine(problem, schedule, (RARE, 0))
+    with pytest.raises(OracleError, match=r"one in ten million at state \(6, [12]\), action [01]"):
         engine.run_shard(Shard(0, 0, 0, HUGE), seed=0)
 
 

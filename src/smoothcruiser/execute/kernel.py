@@ -47,7 +47,7 @@ from smoothcruiser.problem.tabular_kernel import tabular_legal, tabular_player, 
 
 CONSTANT, PLUGIN, ROLLOUT, BLIND = range(4)  # schedule.Kind, as plain numbers for the compiler
 ENTER, DRAW, FINISH, ACT, RETURN = range(5)
-DONE, BAD_REWARD, STOPPED, UNDECLARED_END, NO_ACTION = range(5)  # how a shard ended
+DONE, BAD_REWARD, STOPPED, UNDECLARED_END, NO_ACTION, BAD_PLAYER = range(6)  # how a shard ended
 
 ROW, SIZE, SIGN, TOTAL, WEIGHT, SLOT, LEFT, REWARD, SUM, FIELDS = range(10)  # words of a frame, then 2 K words and the state
 WORD = 8  # bytes
@@ -269,7 +269,11 @@ def run_shard(
                 v = total + weight * v
                 phase = RETURN
                 continue
-            sign = 1.0 if not game or PLAYER(data, state) == 1 else -1.0
+            if game:
+                mover = PLAYER(data, state)
+                if mover != 1 and mover != 2:
+                    return BAD_PLAYER, calls, grand_total, grand_square
+                sign = 1.0 if mover == 1 else -1.0
             if varies:
                 size = 0
                 for a in range(K):
@@ -313,6 +317,7 @@ def run_shard(
                         return status, calls, grand_total, grand_square
                     calls += number
                     put_float(x_at, j, sign * clipped(subtotal / number, clips, clip_low, clip_high))
+                put_int(frame, SIZE, size)
                 phase = FINISH
                 continue
             STORE(frame + state_at, state)
@@ -379,6 +384,8 @@ def run_shard(
                 v = 0.0
                 phase = RETURN
         elif phase == FINISH:  # row, kind, state, size, sign, total, weight and x = sign * Q-hat are those of the node
+            # Read anew: with a size that it can follow, the compiler moves the set-up of every loop over it into each turn of this machine.
+            size = flag_at(frame + SIZE * WORD)
             if varies and operator == KL_PRIOR:
                 for j in range(size):
                     put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
