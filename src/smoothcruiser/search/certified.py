@@ -40,6 +40,9 @@ from smoothcruiser.search.certified_sweeps import FIRST_BATCH, Rules
 
 GROWTH = 0.25  # calls of a round, as a share of those the query's pairs have
 LEAST_GROWTH = 0.04  # near the goal: widths fall at least like 1/n, so width/epsilon - 1 is a share that does not overshoot
+# A draw has to narrow the answer by this share of width / (draws so far). Where draws are given out in balance the marginal gain is
+# width/n (radii that fall like 1/n) or width/(2n) (like 1/sqrt(n)): what is worth far less is a pair that has more than it needs.
+WORTH = 0.25
 LEAST_CALLS = 256  # of a round, so that the first levels are not met one by one
 LEAST_NEW = 32  # pairs that a round tries where one draw is exact
 CHUNK = 1 << 20  # draws held in buffers at a time: 16 MB
@@ -234,11 +237,13 @@ class Certified:
         share = SPREAD_SHARE * 2.0 * half_width / self._count
         self._count = int(self._kernels.spread(g, self._order, self._count, source, share, SPREAD_PASSES, self._rules))
         pairs, counts = np.zeros(memory.num_pairs, dtype=np.int64), np.zeros(memory.num_pairs, dtype=np.int64)
-        exact = self.exact
-        calls = max(LEAST_NEW, int(GROWTH * self._drawn_pairs)) if exact else max(LEAST_CALLS, int(growth * self._query_draws()))
-        jobs = self._kernels.allocate(g, self._order, self._count, min(calls, left), 1 if exact else FIRST_BATCH, pairs, counts)
+        draws = self._query_draws()
+        calls = max(LEAST_NEW, int(GROWTH * self._drawn_pairs)) if self.exact else max(LEAST_CALLS, int(growth * draws))
+        floor = 0.0 if self.exact else WORTH * 2.0 * half_width / max(1.0, draws)
+        first = 1 if self.exact else FIRST_BATCH
+        jobs = self._kernels.allocate(g, self._order, self._count, min(calls, left), floor, first, pairs, counts)
         pairs, counts = pairs[:jobs], counts[:jobs]
-        return (pairs, self._with_checks(counts, left)) if exact else (pairs, counts)
+        return (pairs, self._with_checks(counts, left)) if self.exact else (pairs, counts)
 
     def _jobs_uniform(self, left: int) -> tuple[Ints, Ints]:
         """Every pair seen, as many draws as the others: what certified search is compared with."""
@@ -334,9 +339,16 @@ def _rules(problem: Problem, radius_scale: float) -> Rules:
     players = (1, 2) if facts.game else (1,)
     ends = [abs(x) for player in players for x in (*facts.value_bounds(player), *facts.q_bounds(player))]
     return Rules(
-        discount=facts.discount, operator=problem.operator.code, temperature=float(problem.operator.strength),
-        poles=np.stack([POLE_OFFSETS, POLE_COSTS], axis=1), shrink=float(radius_scale), scale=max(ends), q=np.zeros(K), w=np.ones(K), out=np.zeros(K),
-    )  # fmt: skip
+        discount=facts.discount,
+        operator=problem.operator.code,
+        temperature=float(problem.operator.strength),
+        poles=np.stack([POLE_OFFSETS, POLE_COSTS], axis=1),
+        shrink=float(radius_scale),
+        scale=max(ends),
+        q=np.zeros(K),
+        w=np.ones(K),
+        out=np.zeros(K),
+    )
 
 
 def _chunk(counts: Ints, done: int) -> int:

@@ -109,7 +109,7 @@ def warmed(kernels: Kernels, problem_graph: Any, rules: Any) -> float:
     kernels.record(problem_graph, empty, empty, empty, none, 0, False, 0.0, 1.0, np.uint64(0))
     kernels.rehash(problem_graph)
     kernels.sweep(problem_graph, empty, 0, False, rules)
-    kernels.allocate(problem_graph, empty, 0, 0, 1, empty, empty)
+    kernels.allocate(problem_graph, empty, 0, 0, 0.0, 1, empty, empty)
     root = np.zeros(1, dtype=np.int64)  # node 0, the end, has no pairs
     kernels.spread(problem_graph, root, 1, none, 0.0, 0, rules)
     return time.perf_counter() - begin

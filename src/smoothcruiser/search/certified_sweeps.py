@@ -14,7 +14,7 @@ the min player, and pi = grad F_min(Q_L) does the same. Unrolled, the width at t
 
 ``spread`` keeps the flow up to date (a linear system, solved by passing mass on, from the last round's solution). The derivative of a
 radius by its n is known in closed form, -reach * cost / n**2, so ``allocate`` gives draws to pairs until the marginal gains
-flow * reach * cost / n**2 are level (water filling), no pair more than doubled at a time.
+flow * reach * cost / n**2 are level (water filling), no pair more than quadrupled at a time.
 
 legend   symbol      public name
   pi                 ``policy``      M - m   ``q_high - q_low``
@@ -35,6 +35,7 @@ from smoothcruiser.search.certified_radii import UNIT, plain_mean, tilted_bound
 
 FIRST_BATCH = 8  # draws of a new pair: with costs near 15 fewer say almost nothing, and more would be wasted on bad actions
 SOFTNESS = 0.1  # see set_policy
+MOST_GROWTH = 3.0  # a pair has at most four times as many draws after a round: enough to catch up, few enough to look again
 LEAST_SHARE = 0.125  # a batch is at least an eighth of what the pair has: smaller ones cost more in bookkeeping than they tell
 
 
@@ -58,7 +59,7 @@ def one_bound(nodes: Any, pair: Any, entries: Any, upper: bool, place: float, pr
     if pair["cost"] == 0.0:  # outcomes are exact: only the sum is rounded
         slack = (stop - start + 4) * UNIT * scale
         mean = plain_mean(entries, nodes, start, stop, total, upper, discount)
-        return mean + slack if upper else mean - slack
+        return float(mean + slack if upper else mean - slack)
     node = nodes[pair["node"]]
     offset = place * (node["q_high"] - node["q_low"])
     pole = node["q_high"] + offset if upper else node["q_low"] - offset
@@ -126,7 +127,7 @@ def backup_side(nodes: Any, pairs: Any, entries: Any, i: int, upper: bool, tune:
         closed = (value - rounding) - node["lower"]
         if closed > 0.0:
             node["lower"] = value - rounding
-    return max(0.0, closed)
+    return float(max(0.0, closed))
 
 
 def sweep(g: Graph, order: Ints, count: int, tune: bool, rules: Rules) -> float:
@@ -246,9 +247,9 @@ def set_gains(g: Graph, order: Ints, count: int, source: Floats) -> None:
                 pair["gain"] = flow * (pair["slope_up"] + pair["slope_down"]) / (n * n)
 
 
-def wanted(g: Graph, p: int, level: float, first_batch: int) -> int:
-    """Draws that pair ``p`` should get when a call must be worth ``level``."""
-    gain, n = g.pairs[p]["gain"], g.pairs[p]["total"]
+def wanted(pair: Any, level: float, first_batch: int) -> int:
+    """Draws that a pair should get when a call must be worth ``level``."""
+    gain, n = pair["gain"], pair["total"]
     if gain <= level:
         return 0
     if n == 0.0:
@@ -257,10 +258,20 @@ def wanted(g: Graph, p: int, level: float, first_batch: int) -> int:
     return extra if extra >= max(4.0, LEAST_SHARE * n) else 0
 
 
+def asked(g: Graph, order: Ints, count: int, level: float, first_batch: int) -> int:
+    """Draws that all pairs together should get at ``level``."""
+    total = 0
+    for i in range(count):
+        node = g.nodes[order[i]]
+        for p in range(node["first"], node["first"] + node["size"]):
+            total += wanted(g.pairs[p], level, first_batch)
+    return total
+
+
 def allocate(g: Graph, order: Ints, count: int, calls: int, floor: float, first_batch: int, pairs: Ints, counts: Ints) -> int:
     """The number of jobs written to ``pairs`` and ``counts``: at most ``calls`` draws, each worth ``floor`` where any is.
 
-    A pair that has to catch up may so take a round for itself, while those that have enough wait.
+    A pair that has to catch up may so have a round for itself, while those that have enough wait.
     """
     top = 0.0
     best = -1
@@ -269,34 +280,31 @@ def allocate(g: Graph, order: Ints, count: int, calls: int, floor: float, first_
         for p in range(node["first"], node["first"] + node["size"]):
             if g.pairs[p]["gain"] > top:
                 top, best = g.pairs[p]["gain"], p
-    if best < 0:
+    if best < 0 or calls < 1:
         return 0
-    high = math.log(top)
-    low = min(max(high - 50.0, math.log(floor) if floor > 0.0 else -math.inf), high - 1e-3)
+    high = top
+    low = max(floor, top * 1e-20) if top > 4.0 * floor else top * 1e-20  # where all pairs are near the floor it tells nothing apart
+    if asked(g, order, count, low, first_batch) <= calls:
+        high = low
+    else:
+        for _ in range(40):  # halvings of log(high/low) <= 46: the level to 4e-11
+            middle = math.sqrt(low * high)
+            if asked(g, order, count, middle, first_batch) > calls:
+                low = middle
+            else:
+                high = middle
     jobs = 0
-    for turn in range(42):
-        # Forty halvings find the level; at it the jobs are written, and then those tied just below it as far as calls go.
-        middle = 0.5 * (low + high) if 0 < turn < 40 else (high if turn == 40 else low)
-        level = math.exp(middle)
-        asked = 0
+    for level in (high, low):  # at the second level there is room for some of the pairs that are tied there
         for i in range(count):
             node = g.nodes[order[i]]
             for p in range(node["first"], node["first"] + node["size"]):
-                extra = wanted(g, p, level, first_batch)
-                if turn < 40:
-                    asked += extra
-                elif 0 < extra <= calls:
+                extra = wanted(g.pairs[p], level, first_batch)
+                if 0 < extra <= calls:
                     pairs[jobs], counts[jobs] = p, extra
                     g.pairs[p]["gain"] = 0.0
                     jobs += 1
                     calls -= extra
-        if turn < 40 and asked > calls:
-            low = middle
-        elif turn < 40:
-            high = middle
-            if turn == 0:
-                turn = 39
-    if jobs == 0 and calls > 0:
+    if jobs == 0:
         pairs[0], counts[0] = best, min(calls, max(first_batch, int(g.pairs[best]["total"])))
         jobs = 1
     return jobs
