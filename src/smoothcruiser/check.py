@@ -26,7 +26,7 @@ from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.problem.problem import Problem
 
 FALSE_ALARM = 1e-6  # of the only statistical test
-WALKS, STEPS, DRAWS = 8, 10, 16  # random walks, steps of each, draws of a pair: about 2,000 calls in all, fewer for slow oracles
+WALKS, STEPS, DRAWS = 8, 10, 16  # random walks, steps of each, draws of a pair: some 700 calls in all, fewer for slow oracles
 ENOUGH_SECONDS = 5.0  # after which no further state is looked at
 CHECK = 104  # spawn key of the streams used here
 
@@ -135,7 +135,7 @@ def check(
     seed: int = 0,
     call_seconds: float = 10.0,
 ) -> Report:
-    """A Report on the problem's oracle, from about 2,000 calls (fewer if they take long), and the price of a promise in seconds."""
+    """A Report on the problem's oracle, from some 700 calls (fewer if they take long), and the price of a promise in seconds."""
     if not isinstance(problem, Problem):
         raise InvalidInput(f"A problem (MDP, Game, tabular or make) was expected, got {type(problem).__name__}.")
     probe = _Probe(problem, seed, float(problem.call_seconds or call_seconds))

@@ -23,7 +23,7 @@ from smoothcruiser.execute.shards import Shard, cut
 from smoothcruiser.execute.workers import LocalWorkers
 
 Z = 4.5
-DRAWS = 3000
+DRAWS = 1500
 
 
 def problem_of(family, index):
@@ -299,7 +299,7 @@ def test_oracles_over_arrays_agree_with_their_scalar_forms(kind):
 def test_plans_with_a_batched_oracle_keep_their_promise():
     """Batched is chosen by itself, and its answer and the scalar one are both within epsilon of the truth, so within 2 epsilon."""
     wide, scalar, state, _ = ARRAYS["tuples"]
-    answers = [sc.plan(problem, state, epsilon="10%", delta=0.01, method="smoothcruiser", seed=3) for problem in (wide, scalar)]
+    answers = [sc.plan(problem, state, epsilon="20%", delta=0.01, method="smoothcruiser", seed=3) for problem in (wide, scalar)]
     assert [a.executor for a in answers] == ["batched", "python"]
     assert abs(answers[0].value - answers[1].value) <= 2 * answers[0].epsilon
     assert sc.calibrate(wide, state) > 0
@@ -347,4 +347,10 @@ def test_jax_oracles_agree_with_their_scalar_forms():
         assert bits(many) == bits(engine.run_shard(Shard(1, 0, 0, 400), 1))
         assert problem.is_terminal(1.5)
         assert not problem.is_terminal(0.5)
+        endless = sc.MDP(sc.batched(step, backend="jax", each=mapped, max_batch=4096), **COMMON)
+        plain = sc.MDP(line_one, **COMMON)
+        table = hand_made(plain.facts, samples=400)
+        parts = [kind(p, table, 0.25).run_shard(Shard(1, 0, 0, 200), 1) for kind, p in ((BatchedEngine, endless), (PythonEngine, plain))]
+        assert parts[0].calls == parts[1].calls == 200 * (1 + table.level_calls[table.root.child])
+        assert_same_law(*parts, step.__name__)
     assert jnp.ones(1).dtype == jnp.float32, "float64 is switched on inside calls only"
