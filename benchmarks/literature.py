@@ -103,7 +103,7 @@ def d_chain(quick):
 
 def frozen_lake(quick):
     """The 8 x 8 lake, temperatures 1 to 0.001; optimum 0.99^14 = 0.8687."""
-    trials, repeats = (5_000, 3) if quick else (60_000, 10)
+    trials, repeats = (5_000, 3) if quick else (40_000, 10)
     problem = sc.make("frozen-lake", discount=1.0, operator="max")
     methods = {"uct": sc.UCT(expansion=None)}
     for t in (1.0, 0.1, 0.001):
@@ -123,7 +123,7 @@ def frozen_lake(quick):
 
 def sailing(quick):
     """6 x 6 sailing from wind SE; optimum -15.0."""
-    trials, repeats = (3_000, 3) if quick else (60_000, 10)
+    trials, repeats = (3_000, 3) if quick else (50_000, 10)
     problem = sc.make("sailing", discount=1.0, operator="max")
     low = whole(-200.0)
     methods = {

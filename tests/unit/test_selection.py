@@ -62,6 +62,15 @@ def test_tents_drops_a_bad_action():
     assert policy(sc.TENTS(temperature=2.0, exploration=0.0), [1.0, 0.0], 10) == pytest.approx([0.75, 0.25])
 
 
+def test_tents_ends_on_ties():
+    """Values on which Michelot's algorithm, waiting for two equal supports, never ends; the policy is still the projection."""
+    for x, t in (([0.98, 0.56, 0.64], 0.5), ([0.63, 0.54, 0.2, 0.65], 0.2)):
+        p = policy(sc.TENTS(temperature=t, exploration=0.0), x, 10)
+        assert sum(p) == pytest.approx(1.0)
+        tau = (sum(v / t for v, share in zip(x, p, strict=True) if share > 1e-9) - 1.0) / sum(share > 1e-9 for share in p)
+        assert p == pytest.approx([max(v / t - tau, 0.0) for v in x], abs=1e-9)
+
+
 def test_rents_leans_on_its_prior():
     p = policy(sc.RENTS(temperature=1.0, exploration=0.0), [0.0, 0.0], 10, w=[0.9, 0.1])
     assert p == pytest.approx([0.9, 0.1])

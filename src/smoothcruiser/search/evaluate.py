@@ -169,7 +169,8 @@ def _answer(
     return Estimate(
         value=mean, interval=interval, q_values=(), policy=(), action=None, num_calls=rollouts.calls,
         epsilon=(interval[1] - interval[0]) / 2.0, delta=0.0 if certain else delta, method="evaluate", certificate=certificate,
-        seconds=seconds, compile_seconds=rollouts.compile_seconds, problem=problem.name, state=state, seed=seed, executor=rollouts.name, notes=(note,),
+        seconds=seconds, compile_seconds=rollouts.compile_seconds, problem=problem.name, state=state, seed=seed,
+        executor=rollouts.name, notes=(note,),
     )  # fmt: skip
 
 
