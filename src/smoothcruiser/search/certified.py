@@ -344,7 +344,7 @@ def _rules(problem: Problem, radius_scale: float) -> Rules:
         temperature=float(problem.operator.strength),
         poles=np.stack([POLE_OFFSETS, POLE_COSTS], axis=1),
         shrink=float(radius_scale),
-        scale=max(ends),
+        scale=max(ends) + facts.reward_bound + facts.regularizer_bound,
         q=np.zeros(K),
         w=np.ones(K),
         out=np.zeros(K),

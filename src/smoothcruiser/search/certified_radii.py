@@ -47,7 +47,7 @@ POLE_COSTS: Floats = np.array(
     + [-math.log((1.0 - SHARE_AT_RANGE) * (1.0 - SHARE_DECAY)) - j * math.log(SHARE_DECAY) for j in range(NUM_POLES - 1)]
 )
 UNIT = 2.0**-52  # twice the unit roundoff of float64
-LONGEST_LOG = 64.0  # |log| of what stands under the geometric mean: 64 covers ranges from 1e-12 to 1e12 (log(2**-52 * 1e-12) = -63.7)
+LONGEST_LOG = 64.0  # |log| under the geometric mean: at least log(4 * 2**-52 * scale), 64 covers scales from 1e-12 to 1e12
 
 
 def pair_cost(k: Any, delta: float) -> Any:
@@ -65,8 +65,8 @@ def tilted_bound(
 ) -> float:
     """The upper (or lower) bound on Q at one pole from entries start..stop-1 of the pool; ``cost`` is log(1/alpha).
 
-    Rounding is on the safe side: ``guard`` is above the error of pole - Y, so what stands under the logarithm is too small, and the
-    geometric mean is shortened by more than its sum, logarithm and exponential can err.
+    Rounding is on the safe side: ``guard`` is above the error of pole - Y, so what stands under the logarithm is too small, the
+    geometric mean is shortened by more than its sum, logarithm and exponential can err, and ``guard`` covers the last sum too.
     """
     total_log = 0.0
     for e in range(start, stop):
@@ -75,11 +75,11 @@ def tilted_bound(
             gap = pole - (entry["reward"] + discount * nodes[entry["target"]]["upper"]) - guard
         else:
             gap = (entry["reward"] + discount * nodes[entry["target"]]["lower"]) - pole - guard
-        if gap <= 0.0:
+        if gap <= guard:  # nothing sure is left; also keeps |log| below LONGEST_LOG
             return pole
         total_log += entry["weight"] * math.log(gap)
     mean = math.exp((total_log - cost) / total) * (1.0 - (stop - start + 8) * LONGEST_LOG * UNIT)
-    return pole - mean if upper else pole + mean
+    return pole - mean + guard if upper else pole + mean - guard
 
 
 def plain_mean(entries: Any, nodes: Any, start: int, stop: int, total: float, upper: bool, discount: float) -> float:

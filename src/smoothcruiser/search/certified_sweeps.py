@@ -117,7 +117,7 @@ def backup_side(nodes: Any, pairs: Any, entries: Any, i: int, upper: bool, tune:
         rules.q[a] = sign * (pair["q_upper"] if upper else pair["q_lower"])
         rules.w[a] = pair["prior"]
     value = sign * builtin_value(rules.operator, rules.q[:size], rules.w[:size], rules.temperature)
-    rounding = 16.0 * (size + 2) * UNIT * (rules.scale + rules.temperature)
+    rounding = UNIT * (16.0 * (size + 2) * rules.scale + (2.0 * size * size + 16.0) * rules.temperature)
     closed = 0.0
     if upper:
         closed = node["upper"] - (value + rounding)
