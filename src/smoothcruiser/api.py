@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.estimate import Certificate, Estimate, best_action
@@ -22,11 +22,36 @@ from smoothcruiser.schedule.schedule import Schedule, Target
 from smoothcruiser.schedule.text import short
 from smoothcruiser.search.methods import TREE_SEARCHES, Search, tree_search
 
+if TYPE_CHECKING:
+    from smoothcruiser.search.outlook import Outlook
+
 DEFAULT_BUDGET = 10**9  # calls; minutes at the speed of the compiled engine
 SCHEDULED = ("smoothcruiser", "paper", "sparse-sampling")
 METHODS = ("auto", *SCHEDULED, "certified", "exact", *TREE_SEARCHES)
 
 
+@overload
+def explain(  # type: ignore[overload-overlap]
+    problem: Problem,
+    *,
+    epsilon: float | str,
+    delta: float | None = ...,
+    method: Literal["certified"],
+    budget: int | None = ...,
+    target: Target = ...,
+    delta_prime: float | None = ...,
+) -> Outlook: ...
+@overload
+def explain(
+    problem: Problem,
+    *,
+    epsilon: float | str,
+    delta: float | None = ...,
+    method: str = ...,
+    budget: int | None = ...,
+    target: Target = ...,
+    delta_prime: float | None = ...,
+) -> Schedule: ...
 def explain(
     problem: Problem,
     *,
@@ -36,11 +61,17 @@ def explain(
     budget: int | None = None,
     target: Target = "q_values",
     delta_prime: float | None = None,
-) -> Schedule:
+) -> Schedule | Outlook:
     """The cheapest schedule that keeps the promise, with its price; nothing is sampled.
 
-    With ``budget`` an unpayable plan is refused, with what can be paid instead.
+    With ``budget`` an unpayable plan is refused, with what can be paid instead. For method "certified", whose price depends on the
+    problem, an ``Outlook``: what is known before the run.
     """
+    if method == "certified":
+        from smoothcruiser.search.outlook import Outlook
+
+        _check_problem(problem)
+        return Outlook(problem.facts, parse_epsilon(epsilon, problem.facts), check_delta(delta))
     schedule = _schedule(problem, _scheduled_method(method), epsilon, delta, target, delta_prime)
     if budget is not None:
         _afford(problem, schedule, _checked_budget(budget))

@@ -105,6 +105,9 @@ def explain(
 
     made = problem_of(problem, discount, temperature, operator)
     schedule = api.explain(made, **promise)
+    if schedule.num_calls is None:  # certified search: no schedule, no price before the run
+        _print_json({**schedule.to_dict(), "problem": made.name}) if as_json else click.echo(str(schedule))
+        return
     speed = api.calibrate(made) if calibrate else price.COMPILED_SPEED if made.is_compiled else None
     budget = promise["budget"]
     if as_json:
