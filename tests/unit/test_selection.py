@@ -63,7 +63,7 @@ def test_tents_drops_a_bad_action():
 
 
 def test_tents_ends_on_ties():
-    """Values on which Michelot's algorithm, waiting for two equal supports, never ends; the policy is still the projection."""
+    """Values where an action lies at the threshold up to rounding: the projection is found, and found in finite time."""
     for x, t in (([0.98, 0.56, 0.64], 0.5), ([0.63, 0.54, 0.2, 0.65], 0.2)):
         p = policy(sc.TENTS(temperature=t, exploration=0.0), x, 10)
         assert sum(p) == pytest.approx(1.0)

@@ -16,7 +16,7 @@ from smoothcruiser.execute.kernel import keep, load, store, transition
 from smoothcruiser.problem.operators import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT, builtin_gradient
 from smoothcruiser.problem.tabular_kernel import tabular_legal, tabular_player, tabular_terminal
 from smoothcruiser.search.methods import Rule
-from smoothcruiser.search.selection import drawn, recommended, smooth_policy
+from smoothcruiser.search.selection import drawn, recommended
 from smoothcruiser.search.tree_kernel import (
     BAD_REWARD,
     CALLS,
@@ -95,7 +95,7 @@ def node_policies(
         for j in range(size):
             w[j] = weights[acts[j]]
             y[j] = x[j]
-        smooth_policy(code, y[:size], w[:size], t, p[:size])
+        builtin_gradient(code, y[:size], w[:size], t, p)
         for j in range(size):
             out[node, acts[j]] = p[j]
 

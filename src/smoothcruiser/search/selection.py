@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from smoothcruiser.problem.operators import SPARSEMAX, builtin_gradient, builtin_value
+from smoothcruiser.problem.operators import builtin_gradient, builtin_value
 from smoothcruiser.search.methods import SMOOTH, Rule
 
 SMALLEST_SCALE = 1e-3  # adaptive exploration of a node whose values are all 0: a thousandth of a unit, so that it still explores
@@ -67,73 +67,13 @@ def entropy_weight(rule: Rule, visits: int) -> float:
     return rule.entropy / math.log(visits + math.e)
 
 
-def sparse_threshold(x: Any, t: float) -> float:
-    """Tau with sum max((x - max x)/t - tau, 0) = 1 by Michelot's algorithm, ending as soon as the support does not shrink.
-
-    ``operators.sparsemax_threshold`` waits for two supports of equal size; an action at tau up to rounding (x = (0.98, 0.56, 0.64),
-    t = 0.5) can leave and enter again for ever, and a search meets such ties. The numbers are the same where both end.
-    """
-    top = x[0]
-    for j in range(1, len(x)):
-        if x[j] > top:
-            top = x[j]
-    tau = -math.inf
-    size = len(x) + 1
-    while True:
-        total = 0.0
-        count = 0
-        for j in range(len(x)):
-            z = (x[j] - top) / t
-            if z > tau:
-                total += z
-                count += 1
-        if count >= size:
-            return tau
-        size = count
-        tau = (total - 1.0) / count
-
-
-def smooth_policy(code: int, x: Any, w: Any, t: float, p: Any) -> None:
-    """Grad F(x), written to ``p``."""
-    if code != SPARSEMAX:
-        builtin_gradient(code, x, w, t, p)
-        return
-    top = x[0]
-    for j in range(1, len(x)):
-        if x[j] > top:
-            top = x[j]
-    tau = sparse_threshold(x, t)
-    for j in range(len(x)):
-        share = (x[j] - top) / t - tau
-        p[j] = share if share > 0.0 else 0.0
-
-
-def smooth_value(code: int, x: Any, w: Any, t: float) -> float:
-    """F(x)."""
-    if code != SPARSEMAX:
-        return builtin_value(code, x, w, t)
-    top = x[0]
-    for j in range(1, len(x)):
-        if x[j] > top:
-            top = x[j]
-    tau = sparse_threshold(x, t)
-    linear = 0.0
-    square = 0.0
-    for j in range(len(x)):
-        share = (x[j] - top) / t - tau
-        if share > 0.0:
-            linear += share * (x[j] - top)
-            square += share * share
-    return float(top + linear - 0.5 * t * (square - 1.0))
-
-
 def descent_policy(rule: Rule, x: Any, w: Any, h: Any, visits: int, y: Any, p: Any) -> None:
     """(1 - l) grad F(x + b h) + l / |A|, written to ``p``; ``y`` is room for as many numbers. All have one entry an action."""
     size = len(x)
     b = entropy_weight(rule, visits) if rule.entropy > 0.0 else 0.0
     for j in range(size):
         y[j] = x[j] + b * h[j] if b > 0.0 else x[j]
-    smooth_policy(rule.code, y, w, rule.temperature, p)
+    builtin_gradient(rule.code, y, w, rule.temperature, p)
     share = uniform_share(rule, size, visits)
     for j in range(size):
         p[j] = (1.0 - share) * p[j] + share / size
@@ -159,7 +99,7 @@ def drawn(p: Any, size: int, rng: Any) -> int:
 def passed_up(rule: Rule, x: Any, n: Any, w: Any) -> float:
     """The signed value of the node: F(x), or the best of the tried (mean returns are kept by the backup itself)."""
     if rule.up == SMOOTH:
-        return smooth_value(rule.code, x, w, rule.temperature)
+        return builtin_value(rule.code, x, w, rule.temperature)
     top = -math.inf
     for j in range(len(x)):
         if n[j] > 0 and x[j] > top:

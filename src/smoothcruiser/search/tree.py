@@ -29,7 +29,7 @@ from smoothcruiser.execute.streams import stream
 from smoothcruiser.problem.operators import MAX, CustomOperator, Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.search.methods import Search, tree_search
-from smoothcruiser.search.selection import recommended, smooth_policy
+from smoothcruiser.search.selection import recommended
 from smoothcruiser.search.tree_kernel import Setting
 from smoothcruiser.search.tree_node import Node
 
@@ -225,19 +225,11 @@ class Tree:
             out[self.action(number)] = 1.0
             return out
         weights = self.problem.operator.weights(self.problem.num_actions)
-        gradient = self._gradient([node.sign * q for q in self.q_values(number)], [weights[a] for a in node.actions])
+        gradient = self.problem.operator.gradient(self.q_values(number), player=node.player, weights=[weights[a] for a in node.actions])
         total = sum(gradient)
         for a, g in zip(node.actions, gradient, strict=True):
             out[a] = g / total
         return out
-
-    def _gradient(self, x: list[float], w: list[float]) -> list[float]:
-        operator = self.problem.operator
-        if isinstance(operator, CustomOperator):
-            return operator.gradient(x)
-        p = [0.0] * len(x)
-        smooth_policy(operator.code, x, w, operator.strength, p)
-        return p
 
     def estimate(self) -> Estimate:
         """What the tree says about its root, without a promise."""
