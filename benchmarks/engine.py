@@ -1,0 +1,281 @@
+"""The compiled engine against hand-written C, against its own reference, and what compiling costs.
+
+  python benchmarks/engine.py [--quick] [--json FILE]
+
+Bars: engine/C at least 0.9 in the geometric mean and 0.75 for every schedule; 2,828,268 calls of paper mode in well under a second; a
+tabular problem ready from the cache in under half a second. Every timed pair returns the same bits, which is checked. Exits with 1 if
+a bar is missed. Ratios and the time from the cache are of CPU time, which a busy machine stretches least, interleaved best of five; two
+threads are timed by the wall clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from c_kernel import CKernel
+from schedules import Case, facts, hand, mixture, plug_ins, ring, rollouts, sharp_cases, written_cases
+from timing import best, load, machine, signed
+from walk import START, problems
+
+import smoothcruiser as sc
+from smoothcruiser.execute.compiled import CompiledEngine
+from smoothcruiser.execute.reference import ReferenceEngine
+from smoothcruiser.execute.shards import Shard
+
+GEOMETRIC_BAR, MINIMUM_BAR, CACHE_BAR = 0.9, 0.75, 0.5
+CENTER = 0.5
+SEED = 1
+Row = dict[str, Any]
+
+
+def mean_of(ratios: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+def draws_for(case: Case, calls: float) -> int:
+    return max(1, int(calls // (1 + case.schedule.level_calls[case.schedule.root.child])))
+
+
+def table(rows: list[Row], columns: dict[str, str]) -> str:
+    """The rows as a Markdown table; ``columns`` maps a key to its format."""
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(format(row[key], form) for key, form in columns.items()) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+# --- against C ---------------------------------------------------------------------------------------------------------------
+
+
+def against_c(case: Case, calls: float) -> Row:
+    """One thread: million calls a second of both, and engine/C; the bits must be equal."""
+    schedule = case.schedule
+    ground = schedule.facts
+    problem = ring(ground.num_actions, ground.discount, ground.operator)
+    engine = CompiledEngine(problem, schedule, 0, center=CENTER)
+    kernel = CKernel(engine.plan, problem.tables, (0,))
+    count = draws_for(case, calls)
+    shard = Shard(0, 0, 0, count)
+    ours, theirs = engine.run_shard(shard, SEED), kernel.run(0, count, CENTER, SEED, (0, 0))
+    assert (ours.calls, ours.total, ours.square) == theirs, f"{case.name}: the engine and C differ"
+    seconds = best(
+        {"engine": lambda: engine.run_shard(shard, SEED), "C": lambda: kernel.run(0, count, CENTER, SEED, (0, 0))}, clock=time.thread_time
+    )
+    rate = {name: ours.calls / s / 1e6 for name, s in seconds.items()}
+    return {"schedule": case.name, "engine M/s": rate["engine"], "C M/s": rate["C"], "engine/C": seconds["C"] / seconds["engine"]}
+
+
+def two_threads(case: Case, calls: float) -> Row:
+    """The wall clock of eight shards in one thread and in two, for the engine and for C."""
+    schedule = case.schedule
+    ground = schedule.facts
+    problem = ring(ground.num_actions, ground.discount, ground.operator)
+    engine = CompiledEngine(problem, schedule, 0, center=CENTER)
+    kernel = CKernel(engine.plan, problem.tables, (0,))
+    count = draws_for(case, calls / 8)
+
+    def engine_shard(index: int) -> None:
+        engine.run_shard(Shard(0, index, 0, count), SEED)
+
+    def c_shard(index: int) -> None:
+        kernel.run(0, count, CENTER, SEED, (0, index))
+
+    def run(shard: Callable[[int], None], threads: int) -> None:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(shard, range(8)))
+
+    runs = {
+        f"{name} {threads}": (lambda s=shard, t=threads: run(s, t))
+        for name, shard in (("engine", engine_shard), ("C", c_shard))
+        for threads in (1, 2)
+    }
+    seconds = best(runs)
+    return {
+        "schedule": case.name,
+        "engine, 2 threads / 1": seconds["engine 1"] / seconds["engine 2"],
+        "C, 2 threads / 1": seconds["C 1"] / seconds["C 2"],
+        "engine/C, 2 threads": seconds["C 2"] / seconds["engine 2"],
+    }
+
+
+# --- users' oracles ------------------------------------------------------------------------------------------------------------
+
+
+def user_oracles(calls: float) -> list[Row]:
+    """The walk in every form against its C twin, on three schedules: M calls/s, and the ratio to C of the NamedTuple form."""
+    rows = []
+    for name, levels in (("sparse 4,4", plug_ins((4, 4))), ("rollouts 2,2,2,2", rollouts((2, 2, 2, 2))), ("mixture", mixture())):
+        ground = facts(0.5, 1.0, 4)
+        case = hand(name, ground, levels)
+        count = draws_for(case, calls)
+        shard = Shard(0, 0, 0, count)
+        engines = {
+            form: CompiledEngine(problem, case.schedule, state, center=CENTER)
+            for form, (problem, state) in problems(ground.discount, ground.operator).items()
+        }
+        kernel = CKernel(engines["NamedTuple"].plan, None, START, walk=True)
+        theirs = kernel.run(0, count, CENTER, SEED, (0, 0))
+        for form in ("NamedTuple", "int", "array"):
+            ours = engines[form].run_shard(shard, SEED)
+            assert (ours.calls, ours.total, ours.square) == theirs, f"{form}: the engine and C differ"
+        runs: dict[str, Callable[[], Any]] = {form: (lambda e=e, s=shard: e.run_shard(s, SEED)) for form, e in engines.items()}
+        runs["C"] = lambda k=kernel, n=count: k.run(0, n, CENTER, SEED, (0, 0))
+        seconds = best(runs, clock=time.thread_time)
+        row: Row = {"schedule": name} | {f"{form} M/s": theirs[0] / s / 1e6 for form, s in seconds.items()}
+        row |= {f"{form}/C": seconds["C"] / seconds[form] for form in ("NamedTuple", "int")}
+        row["array is slower"] = seconds["array"] / seconds["NamedTuple"]
+        rows.append(row)
+    return rows
+
+
+# --- against the reference, and paper mode -------------------------------------------------------------------------------------
+
+
+def against_reference() -> Row:
+    """The same run in ``compiled`` and in ``reference``: calls a second, and the ratio."""
+    case = hand("mixture", facts(0.5, 1.0, 4), mixture())
+    problem = ring(4, 0.5, case.schedule.facts.operator)
+    rates = {}
+    for name, engine, calls in (
+        ("reference", ReferenceEngine(problem, case.schedule, 0), 3e4),
+        ("compiled", CompiledEngine(problem, case.schedule, 0), 3e6),
+    ):
+        shard = Shard(0, 0, 0, draws_for(case, calls))
+        made = engine.run_shard(shard, SEED).calls
+        seconds = best({name: lambda e=engine, s=shard: e.run_shard(s, SEED)}, clock=time.thread_time)[name]
+        rates[name] = made / seconds
+    return {"compiled calls/s": rates["compiled"], "reference calls/s": rates["reference"], "ratio": rates["compiled"] / rates["reference"]}
+
+
+def paper_mode() -> Row:
+    """2,828,268 calls through ``plan``, one worker and two: wall seconds after compilation."""
+    problem = sc.make("garnet:states=20,actions=2", discount=0.2, temperature=1.0)
+
+    def run(workers: int) -> int:
+        return sc.plan(problem, method="paper", epsilon=0.9, delta_prime=0.1, workers=workers).num_calls
+
+    assert run(1) == 2_828_268
+    seconds = best({"1": lambda: run(1), "2": lambda: run(2)})
+    return {"calls": 2_828_268, "seconds, 1 worker": seconds["1"], "seconds, 2 workers": seconds["2"]}
+
+
+# --- compiling -----------------------------------------------------------------------------------------------------------------
+
+STARTED = """
+import json, sys, time
+begin = time.perf_counter()
+sys.path.insert(0, {here!r})
+import numba
+imported = time.perf_counter() - begin
+import smoothcruiser as sc
+{problem}
+schedule = sc.explain(problem, epsilon=0.9, delta_prime=0.1, method="paper")
+ready, spent = time.perf_counter(), time.process_time()
+from smoothcruiser.execute.compiled import CompiledEngine
+engine = CompiledEngine(problem, schedule, state)
+built, used = time.perf_counter() - ready, time.process_time() - spent
+sc.run(problem, schedule, state, workers=1)
+total, cpu = time.perf_counter() - begin, time.process_time()
+print(json.dumps({{"import numba": imported, "engine": built, "engine CPU": used, "total": total, "total CPU": cpu}}))
+"""
+TABULAR = 'problem = sc.make("garnet:states=20,actions=2", discount=0.2, temperature=1.0); state = 0'
+NAMED = "from walk import *; problem = sc.MDP(walk, num_actions=4, discount=0.2, operator=sc.Entropy(1.0)); state = Cell(0, 0)"
+
+
+def compile_times(repeats: int) -> list[Row]:
+    """Seconds in fresh interpreters: with an empty cache, then from it (the best of ``repeats``).
+
+    "engine" is from a schedule in hand to an engine that can draw; "total" is a whole process that imports, plans and runs.
+    """
+    rows = []
+    with tempfile.TemporaryDirectory() as cache:
+
+        def started(problem: str) -> dict[str, float]:
+            script = STARTED.format(here=str(Path(__file__).parent), problem=problem)
+            environment = os.environ | {"NUMBA_CACHE_DIR": cache}
+            result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+            times: dict[str, float] = json.loads(result.stdout)
+            return times
+
+        rows.append({"what": "tabular, nothing cached", **started(TABULAR)})
+        rows.append({"what": "tabular, from the cache", **_fastest([started(TABULAR) for _ in range(repeats)])})
+        rows.append({"what": "a user's NamedTuple oracle", **_fastest([started(NAMED) for _ in range(2)])})
+    return rows
+
+
+def _fastest(runs: list[dict[str, float]]) -> dict[str, float]:
+    return min(runs, key=lambda times: times["engine CPU"])
+
+
+# --- all of it -----------------------------------------------------------------------------------------------------------------
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a fifth of the calls: noisier")
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    options = parser.parse_args()
+    calls = 2e6 if options.quick else 1e7
+    print(signed() + "\n")
+    result: dict[str, Any] = {"machine": machine()}
+
+    rows = [against_c(case, calls) for case in (*written_cases(), *sharp_cases())]
+    ratios = [row["engine/C"] for row in rows]
+    result |= {"against_c": rows, "geometric_mean": mean_of(ratios), "minimum": min(ratios)}
+    print("One thread, CPU time, the same bits:\n")
+    print(table(rows, {"schedule": "", "engine M/s": ".1f", "C M/s": ".1f", "engine/C": ".3f"}))
+    print(f"\nengine/C: geometric mean {mean_of(ratios):.3f} (bar {GEOMETRIC_BAR}), minimum {min(ratios):.3f} (bar {MINIMUM_BAR})\n")
+
+    print(f"Two threads, wall clock, load {load()} (speed-ups need two idle cores):\n")
+    chosen = [case for case in written_cases() if "paper" in case.name or "mixture" in case.name or "tiny" in case.name]
+    result["two_threads"] = [two_threads(case, 4 * calls) for case in chosen]
+    keys = list(result["two_threads"][0])[1:]
+    print(table(result["two_threads"], {"schedule": ""} | dict.fromkeys(keys, ".2f")) + "\n")
+
+    print("A user's oracle in four forms, and in C (NamedTuple, int and array states return the bits of C):\n")
+    result["user_oracles"] = user_oracles(calls)
+    keys = list(result["user_oracles"][0])[1:]
+    print(table(result["user_oracles"], {"schedule": ""} | dict.fromkeys(keys, ".2f")) + "\n")
+
+    reference = against_reference()
+    result["against_reference"] = reference
+    print("compiled {compiled calls/s:,.0f} calls/s, reference {reference calls/s:,.0f} calls/s, ratio {ratio:,.0f}\n".format(**reference))
+
+    paper = paper_mode()
+    result["paper_mode"] = paper
+    print("paper mode, {calls:,} calls: {seconds, 1 worker:.3f} s with one worker, {seconds, 2 workers:.3f} s with two\n".format(**paper))
+
+    result["compile"] = compile_times(2 if options.quick else 5)
+    print(f"Ready in a new process, seconds of the wall clock and of the CPU, load {load()}:\n")
+    keys = list(result["compile"][0])[1:]
+    print(table(result["compile"], {"what": ""} | dict.fromkeys(keys, ".2f")) + "\n")
+
+    missed = [name for name, met in _bars(result).items() if not met]
+    print("bars missed: " + (", ".join(missed) or "none"))
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    return 1 if missed else 0
+
+
+def _bars(result: dict[str, Any]) -> dict[str, bool]:
+    cached = next(row for row in result["compile"] if row["what"] == "tabular, from the cache")
+    return {
+        f"geometric mean of engine/C at least {GEOMETRIC_BAR}": result["geometric_mean"] >= GEOMETRIC_BAR,
+        f"every engine/C at least {MINIMUM_BAR}": result["minimum"] >= MINIMUM_BAR,
+        "2,828,268 calls in half a second": result["paper_mode"]["seconds, 1 worker"] <= 0.5,
+        f"a tabular engine from the cache in {CACHE_BAR} s of the CPU": cached["engine CPU"] <= CACHE_BAR,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""How benchmarks are timed and signed: interleaved best of five, with the machine and its load beside every figure."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+REPEATS = 5
+
+
+def best(runs: dict[str, Callable[[], Any]], *, clock: Callable[[], float] = time.perf_counter, repeats: int = REPEATS) -> dict[str, float]:
+    """Seconds of the fastest of ``repeats`` runs of each, interleaved so that a busy minute hits all alike.
+
+    One thread is timed by ``time.thread_time``: what other processes take of the core is not counted, so ratios stay meaningful on a
+    busy machine. Several threads can only be timed by the wall clock.
+    """
+    seconds = dict.fromkeys(runs, float("inf"))
+    for _ in range(repeats):
+        for name, run in runs.items():
+            begin = clock()
+            run()
+            seconds[name] = min(seconds[name], clock() - begin)
+    return seconds
+
+
+def load() -> list[float]:
+    """The load averages of the last 1, 5 and 15 minutes."""
+    return [round(x, 2) for x in os.getloadavg()] if hasattr(os, "getloadavg") else []
+
+
+def machine() -> dict[str, Any]:
+    """What a figure depends on."""
+    import numba
+    import numpy
+    import scipy
+
+    return {
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "load": load(),
+        "python": platform.python_version(),
+        "numba": numba.__version__,
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+        "cc": _first_line(["cc", "--version"]),
+        "commit": _first_line(["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]),
+    }
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _first_line(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return "unknown"
+
+
+def signed() -> str:
+    """One paragraph on the machine, for the head of a table."""
+    facts = machine()
+    versions = ", ".join(f"{name} {facts[name]}" for name in ("python", "numba", "numpy", "scipy"))
+    return (
+        f"{facts['date']}, commit {facts['commit']}, {facts['cpu']}, {facts['cores']} cores, load {facts['load']} when it began; "
+        f"{versions}, {facts['cc']}."
+    )
