@@ -7,7 +7,7 @@ The yardstick is the exact solution of the problem itself (its operator, its dis
   policy regret    V(state) - (<pi, Q(state, .)> - Omega(pi)): the one-step loss of the recommended policy
 
 Methods of another objective (UCT on a regularized problem, say) are measured by the same yardstick: it is what the user asked for. The
-sharp schedule spends the budget on the smallest epsilon that it can pay; where even a fifth of the value span is out of reach it says so.
+sharp schedule spends the budget on the smallest epsilon that it can pay; where even half of the value span is out of reach it says so.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 from smoothcruiser import api
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.search.methods import TREE_SEARCHES, Search
 
 PLANNERS = ("smoothcruiser", "certified", *TREE_SEARCHES)
 DELTA = 0.1  # of the planners that promise
-COARSEST = 0.2  # of the value span: a wider promise says little
+COARSEST = 0.5  # of the value span: a wider promise says nothing
 
 
 @dataclass(frozen=True)
@@ -150,13 +152,20 @@ def _planned(problem: Problem, state: Any, method: str | Search, budget: int, se
 
 def affordable(problem: Problem, budget: int) -> float:
     """The smallest epsilon whose sharp schedule costs at most ``budget``, within 2%."""
-    span = problem.facts.value_span()
+    return _affordable(problem.facts, budget)
+
+
+@cache
+def _affordable(facts: Facts, budget: int) -> float:
+    from smoothcruiser.schedule.optimizer import compile_schedule
+
+    span = facts.value_span()
 
     def price(epsilon: float) -> int:
-        return api.explain(problem, epsilon=epsilon, delta=DELTA).num_calls
+        return compile_schedule(facts, epsilon=epsilon, delta=DELTA).num_calls
 
     if span <= 0.0 or price(COARSEST * span) > budget:
-        raise InvalidInput(f"no promise below a fifth of the value span ({COARSEST * span:.3g}) can be paid with {budget:,} calls")
+        raise InvalidInput(f"no promise below half of the value span ({COARSEST * span:.3g}) can be paid with {budget:,} calls")
     low, high = 1e-4 * span, COARSEST * span
     while high > 1.02 * low:
         middle = math.sqrt(low * high)

@@ -16,8 +16,9 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.search.tree import Tree
 from smoothcruiser.search.tree_node import Node
 
-COLUMN, ROW, MARGIN = 132, 92, 46  # pixels between leaves and between levels: what a label of 18 characters needs
+COLUMN, ROW, MARGIN = 116, 112, 46  # pixels between leaves and between levels: what a label of 18 characters needs
 LABEL = 18
+HALO = 'stroke="#ffffff" stroke-width="3" paint-order="stroke"'  # keeps a label readable on an edge
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def _colour(value: float, low: float, high: float) -> str:
     return "#" + "".join(f"{round(255 + (part - 255) * strength):02x}" for part in side)
 
 
-def svg(tree: Tree, *, depth: int = 3, width: int = 4) -> str:
+def svg(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
     """The tree as one SVG image; the full numbers of a node are in its tooltip."""
     free = [float(MARGIN + COLUMN / 2)]
     root = _placed(shown(tree, depth=depth, width=width), 0, free)
@@ -149,7 +150,7 @@ def svg(tree: Tree, *, depth: int = 3, width: int = 4) -> str:
                 f'fill="none" stroke="{colour}" stroke-width="{0.8 + 7.0 * part.share:.2f}" stroke-opacity="0.7"/>'
             )
             parts.append(
-                f'<text x="{(place.x + 2 * child.x) / 3:.1f}" y="{middle + 12:.1f}" text-anchor="middle" fill="#444444">'
+                f'<text x="{(x + 2 * z) / 3:.1f}" y="{middle + 12:.1f}" text-anchor="middle" fill="#444444" {HALO}>'
                 f"{part.action}: {part.q_value:.3g}</text>"
             )
     parts += [_circle(place, low, high) for place in places]
@@ -173,7 +174,7 @@ def _circle(place: _Place, low: float, high: float) -> str:
     )
 
 
-def html(tree: Tree, *, depth: int = 3, width: int = 4) -> str:
+def html(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
     """A page with the picture, the root's numbers and the text view; it needs nothing from anywhere."""
     estimate = tree.estimate()
     rows = "".join(
@@ -196,7 +197,7 @@ Hover over a node for its numbers.</p>
 """
 
 
-def save(tree: Tree, path: str | Path, *, depth: int = 3, width: int = 4) -> Path:
+def save(tree: Tree, path: str | Path, *, depth: int = 2, width: int = 4) -> Path:
     """The file written: .txt, .svg or .html, by its ending."""
     made = {".txt": text, ".svg": svg, ".html": html}
     target = Path(path)
