@@ -238,7 +238,7 @@ def main() -> int:
 
     print(f"Two threads, wall clock, load {load()} (speed-ups need two idle cores):\n")
     chosen = [case for case in written_cases() if "paper" in case.name or "mixture" in case.name or "tiny" in case.name]
-    result["two_threads"] = [two_threads(case, 4 * calls) for case in chosen]
+    result["two_threads"] = [two_threads(case, calls) for case in chosen]
     keys = list(result["two_threads"][0])[1:]
     print(table(result["two_threads"], {"schedule": ""} | dict.fromkeys(keys, ".2f")) + "\n")
 

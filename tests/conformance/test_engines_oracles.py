@@ -88,14 +88,16 @@ def chase_mover(state):
     return 1 + (state.x + state.y) % 2
 
 
-# --- nested tuple: a horizon ---------------------------------------------------------------------------------------------------
+# --- nested tuple of small types: a horizon ------------------------------------------------------------------------------------
 
 
 @njit
 def climb(state, action, rng):
-    (x, y), height = state
-    up = rng.random() < 0.3 + 0.2 * action
-    return (1.0 if up else 0.25), ((x + action, y + 1), height + (1.0 if up else -0.5))
+    (steps, tired), height, luck = state
+    up = rng.random() < (0.2 if tired else 0.4) + 0.2 * action
+    after = np.float32(0.7) * height + np.float32(rng.random())
+    reward = 1.0 if up else min(1.0, float(after) / 4.0)
+    return reward, ((np.int32(steps + action), not tired), after, np.uint64(luck + np.uint64(2**63 + 1)))
 
 
 # --- arrays of fixed shape -----------------------------------------------------------------------------------------------------
@@ -142,7 +144,10 @@ PROBLEMS = {
     "float": (0.25, lambda op: sc.MDP(drift, terminal=drifted_away, num_actions=3, discount=0.4, operator=op)),
     "tuple": ((1, 0.0), lambda op: sc.Game(duel, player=duel_mover, alternating=True, num_actions=3, discount=0.3, operator=op)),
     "named": (Cell(0, 1, 0.0), lambda op: sc.Game(chase, player=chase_mover, terminal=True, num_actions=3, discount=0.6, operator=op)),
-    "nested": (((0, 1), 0.0), lambda op: sc.MDP(climb, num_actions=3, discount=1.0, horizon=4, operator=op)),
+    "nested": (
+        ((np.int32(0), False), np.float32(0.5), np.uint64(1)),
+        lambda op: sc.MDP(climb, num_actions=3, discount=1.0, horizon=4, operator=op),
+    ),
     "array": (np.zeros(3), lambda op: sc.MDP(queue, num_actions=3, discount=0.5, operator=op)),
     "board": (
         (np.zeros((3, 3), np.int64), 0),
