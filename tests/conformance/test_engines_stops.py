@@ -204,5 +204,8 @@ def test_control_c_ends_a_run(workers, shards, draws, samples):
 
 
 def test_a_state_of_another_type_is_refused_with_a_remedy():
+    for engine in (CompiledEngine, ReferenceEngine):
+        with pytest.raises(InvalidInput, match=r"Compiled oracles take states of numbers, tuples.* got dict"):
+            engine(moody_problem(0), table(moody_problem(0)), {1: 2})
     with pytest.raises(InvalidInput, match="could not be compiled for a state of type"):
         sc.run(moody_problem(0), table(moody_problem(0)), (0, 1, 2))

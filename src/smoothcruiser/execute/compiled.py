@@ -157,7 +157,7 @@ def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
         return compiled(kernel.run_shard, nogil=True, **parts), problem.tables.sampling, int(state), 1
     import numba
 
-    kind = numba.typeof(state)
+    kind = state_type(state)
     player = problem.player if isinstance(problem, Game) else None
     terminal = problem.terminal if callable(problem.terminal) else None
     shape = np.shape(state) if isinstance(kind, numba.types.Array) else None
@@ -217,6 +217,19 @@ def _oracle_parts(oracle: Any, legal: Any, terminal: Any, player: Any, kind: Any
         "STEP": step, "LEGAL": allowed, "TERMINAL": over, "PLAYER": mover,
         "ALLOCATE": store.allocate, "LOAD": store.load, "STORE": store.store, "KEEP": store.keep,
     }  # fmt: skip
+
+
+def state_type(state: Any) -> Any:
+    """The Numba type of a state."""
+    import numba
+
+    try:
+        return numba.typeof(state)
+    except ValueError as error:
+        raise InvalidInput(
+            f"Compiled oracles take states of numbers, tuples, NamedTuples and arrays of fixed shape, got {type(state).__name__}; "
+            "use one of these, or drop numba.njit from the step to run it in plain Python."
+        ) from error
 
 
 def next_state_type(oracle: Any, kind: Any) -> Any:

@@ -9,11 +9,13 @@ gamma**t they will have.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from smoothcruiser.errors import Interrupted, OracleError, SmoothcruiserError
 from smoothcruiser.execute.shards import Partial, Shard
 from smoothcruiser.execute.streams import Stream, stream
+from smoothcruiser.problem.jit import is_compiled
 from smoothcruiser.problem.operators import ENTROPY, MAX, SPARSEMAX, SQUARE_ROOT
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
@@ -28,7 +30,9 @@ class ReferenceEngine:
     compile_seconds = 0.0
 
     def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0) -> None:
-        self.problem, self.schedule, self.state, self.center = problem, schedule, state, center
+        self.problem, self.schedule, self.center = problem, schedule, center
+        self.retype = _retype(problem, state)
+        self.state = state if self.retype is None else self.retype(state)
         self.weights = problem.operator.weights(problem.num_actions)
         self.unit = problem.operator.shift_invariant
         self.blind_head = [0.0] + [problem.operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, problem.num_actions + 1)]
@@ -89,6 +93,8 @@ class ReferenceEngine:
                 f"The oracle ended the episode at state {state!r}, action {action}, but the problem declares no terminal states; "
                 "pass terminal=True (or a function), since it changes the bounds on the value."
             )
+        if self.retype is not None:
+            after = self.retype(after)
         return reward, after, ended or self.problem.is_terminal(after)
 
     def backup(self, state: Any, action: int, child: int) -> float:
@@ -172,6 +178,16 @@ class ReferenceEngine:
                 if u < running:
                     break
         return actions[chosen], 1.0 if self.unit else norm
+
+
+def _retype(problem: Problem, state: Any) -> Callable[[Any], Any] | None:
+    """How a state that a compiled step returned gets its type back (``words.retyped``); None for plain Python and tables."""
+    if not is_compiled(problem.oracle):
+        return None
+    from smoothcruiser.execute.compiled import next_state_type, state_type
+    from smoothcruiser.execute.words import retyped
+
+    return retyped(next_state_type(problem.oracle, state_type(state)))
 
 
 def _unpacked(answer: Any, state: Any, action: int) -> tuple[float, Any, bool]:

@@ -124,3 +124,24 @@ def _tuple(kind: Any, example: Any) -> Words:
     for text in source:
         exec(text, scope)
     return Words(total, *(_inlined(scope[name]) for name in ("load", "store", "keep")))
+
+
+def retyped(kind: Any) -> Callable[[Any], Any] | None:
+    """A function that gives a state which came back to Python its Numba type ``kind`` again; None where it already has it.
+
+    Numba hands every integer and float to Python as ``int`` and ``float``; a float32 or uint64 that went on as such would be computed with
+    as float64 or int64, and other bits would follow.
+    """
+    if isinstance(kind, types.BaseTuple):
+        parts = [retyped(part) or _as_it_is for part in kind.types]
+        if all(part is _as_it_is for part in parts):
+            return None
+        build = kind.instance_class._make if isinstance(kind, types.BaseNamedTuple) else tuple
+        return lambda state: build(part(value) for part, value in zip(parts, state, strict=True))
+    if isinstance(kind, types.Integer | types.Float) and kind not in (types.int64, types.float64):
+        return as_dtype(kind).type
+    return float if kind == types.float64 else None
+
+
+def _as_it_is(state: Any) -> Any:
+    return state
