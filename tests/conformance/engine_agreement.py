@@ -18,7 +18,7 @@ from smoothcruiser.schedule.paper import paper_schedule, paper_sparse_sampling
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 from smoothcruiser.theory.paper import Setting, value_bound
 
-MOST_CALLS = 2500  # of a schedule the reference has to run: it makes some 50,000 calls a second
+MOST_CALLS = 1500  # of a schedule the reference has to run: it makes some 50,000 calls a second
 CENTER = 0.37  # squares are taken from here; any number will do
 
 
