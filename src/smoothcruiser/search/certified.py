@@ -40,6 +40,7 @@ from smoothcruiser.search.certified_sweeps import FIRST_BATCH, Rules
 
 GROWTH = 0.25  # calls of a round, as a share of those the query's pairs have
 LEAST_GROWTH = 0.04  # near the goal: widths fall at least like 1/n, so width/epsilon - 1 is a share that does not overshoot
+UNTOLD = 0.8  # above this share of the widest interval there is nothing to steer by yet: calls double
 # A draw has to narrow the answer by this share of width / (draws so far). Where draws are given out in balance the marginal gain is
 # width/n (radii that fall like 1/n) or width/(2n) (like 1/sqrt(n)): what is worth far less is a pair that has more than it needs.
 WORTH = 0.25
@@ -48,7 +49,7 @@ LEAST_NEW = 32  # pairs that a round tries where one draw is exact
 CHUNK = 1 << 20  # draws held in buffers at a time: 16 MB
 SETTLED = 0.01  # sweeps end when one closes less than this share of the width (weighed by visits)
 MOST_SWEEPS = 400  # of a round; the rest is made up in the next one
-SPREAD_PASSES = 20
+SPREAD_PASSES = 6  # a round; masses are kept from round to round, so they converge over a few of them
 SPREAD_SHARE = 0.02  # of the width: flow that matters less in all is not passed on
 CHECKED_FIRST, CHECKED_EVERY = 8, 16  # with deterministic=True the first 8 pairs and every 16th are drawn twice and compared
 DEFAULT_BUDGET = 10**9
@@ -233,7 +234,7 @@ class Certified:
         self._order = _fitted(self._order, memory.num_nodes)
         source = self._source(root, limits)
         half_width = self._half_width(root, limits.target)
-        growth = GROWTH if limits.epsilon is None else min(GROWTH, max(LEAST_GROWTH, half_width / limits.epsilon - 1.0))
+        growth = self._growth(root, half_width, limits.epsilon)
         share = SPREAD_SHARE * 2.0 * half_width / self._count
         self._count = int(self._kernels.spread(g, self._order, self._count, source, share, SPREAD_PASSES, self._rules))
         pairs, counts = np.zeros(memory.num_pairs, dtype=np.int64), np.zeros(memory.num_pairs, dtype=np.int64)
@@ -244,6 +245,13 @@ class Certified:
         jobs = self._kernels.allocate(g, self._order, self._count, min(calls, left), floor, first, pairs, counts)
         pairs, counts = pairs[:jobs], counts[:jobs]
         return (pairs, self._with_checks(counts, left)) if self.exact else (pairs, counts)
+
+    def _growth(self, root: int, half_width: float, epsilon: float | None) -> float:
+        """Calls of the next round, as a share of those so far."""
+        node = self.memory.graph.nodes[root]
+        if half_width > UNTOLD * 0.5 * float(node["q_high"] - node["q_low"]):
+            return 1.0
+        return GROWTH if epsilon is None else min(GROWTH, max(LEAST_GROWTH, half_width / epsilon - 1.0))
 
     def _jobs_uniform(self, left: int) -> tuple[Ints, Ints]:
         """Every pair seen, as many draws as the others: what certified search is compared with."""
