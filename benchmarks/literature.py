@@ -23,6 +23,7 @@ import matplotlib
 
 import smoothcruiser as sc
 from smoothcruiser.search.evaluate import _setting
+from smoothcruiser.search.evaluate_bounds import TOTAL, begin
 from smoothcruiser.search.evaluate_rollouts import CompiledRollouts
 from smoothcruiser.search.tree import Tree
 
@@ -37,8 +38,10 @@ def mean_return(problem, tree, seed):
     """Mean of 250 rollouts of the tree's recommended policy."""
     setting = _setting(problem, problem.horizon, 0.0)
     rollouts = CompiledRollouts.of_tree(problem, tree, tree.state, setting, seed)
-    made, total, _ = rollouts.run(ROLLOUTS, 2**62, 0.0)
-    return total / made
+    sequence = begin(0.5, 0.0)
+    low, high = problem.facts.value_bounds()
+    rollouts.run(ROLLOUTS, 2**62, low, high - low, sequence)
+    return low + (high - low) * float(sequence[TOTAL]) / ROLLOUTS
 
 
 def interval(values):

@@ -32,21 +32,24 @@ def random_policy(problem, seed):
 
 
 def test_coverage_over_1200_runs():
-    misses = runs = 0
+    misses = runs = narrow = 0
     for number, (spec, discount, operator) in enumerate(CASES):
         problem = sc.make(spec, discount=discount, temperature=0.4, operator=operator)
         best = sc.solve(problem)
         for policy in (random_policy(problem, number), best.policy):
             truth = policy_value(problem, policy)[0]
             for seed in range(RUNS_A_CASE):
-                low, high = sc.evaluate(problem, policy, delta=0.1, budget=4000, seed=seed).interval
+                answer = sc.evaluate(problem, policy, delta=0.1, budget=4000, seed=seed)
+                low, high = answer.interval
                 misses += not low <= truth <= high
+                narrow += abs(answer.value - truth) > (high - low) / 16.0
                 runs += 1
                 if not problem.is_game:
                     misses += low > best.values[0] and low <= truth  # a false lower bound on V is a miss as well
     assert runs == 1200
     assert binom.sf(155, runs, 0.1) < 1e-3
     assert misses <= 155
+    assert narrow > 155  # the test has teeth: intervals an eighth as wide would fail it
 
 
 def test_epsilon_is_reached_and_the_cut_is_paid_for():

@@ -1,16 +1,14 @@
 """The certified value of a given policy by fresh rollouts: for an MDP, a lower bound on V that any planner's policy can have.
 
 X = sum over t < H of gamma^t (r_t - sign Omega(pi(.|s_t))) + gamma^H c has mean V_pi up to a cut of gamma^H (hi - lo)/2, where [lo, hi]
-bounds the value of every policy and c is its middle; with a horizon nothing is cut. The mean of n rollouts is within
-sqrt(2 s^2 l/n) + R l/(3n) of E X, with s bounded from the sample (Maurer and Pontil 2009), at all looks n_1 < ... < n_J at once with
-l = log(3 J/delta) (``theory.stopping``). The looks are fixed before the first draw and only finished looks count, so neither the stop
-nor a budget that ends in the middle of a rollout can bias the answer. For an MDP V_pi <= V: the lower end is a lower bound on V, at
-any discount and for any state space, where no two-sided promise may be payable.
+bounds the value of every policy and c is its middle; with a horizon nothing is cut. E X lies in an empirical Bernstein confidence
+sequence (``evaluate_bounds``) at every count at once with probability 1 - delta, so that neither the stop at epsilon nor a budget that
+ends in the middle of a rollout can bias the answer. For an MDP V_pi <= V: the lower end is a lower bound on V, at any discount and for
+any state space, where no two-sided promise may be payable.
 
 legend   symbol      name
   pi                 ``policy``: state -> probabilities, an array (S, A), a Solution, a Tree, or an Estimate
-  H, R               ``limit``, ``spread``
-  n_j                ``looks``
+  H                  ``limit``
 
 A Tree's policy depends on the path that led to a state, which V_pi <= V does not mind. What this file leaves out: upper bounds on V.
 """
@@ -30,15 +28,15 @@ from smoothcruiser.estimate import Certificate, Estimate, Interval
 from smoothcruiser.execute.answer import assumptions, terminal_answer
 from smoothcruiser.problem.operators import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT, Operator
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.search.evaluate_bounds import HIGH, LOW, TOTAL, begin
 from smoothcruiser.search.evaluate_rollouts import CompiledRollouts, PlainRollouts, follow
 from smoothcruiser.search.tree import REACH, Tree
 from smoothcruiser.search.tree_kernel import Setting
-from smoothcruiser.theory.stopping import look_level, radius_at_look, sample_variance
 
 DEFAULT_CALLS = 1_000_000  # where neither epsilon nor budget is given: a second compiled, some seconds in Python
 DEFAULT_DELTA = 0.05
-FIRST_LOOK = 16  # below that the range term alone exceeds the range
-RATIO = 1.3  # between looks: at most 30% more draws than needed, see theory.stopping.choose_looks
+FIRST_LOOK = 16  # rollouts before the first question whether epsilon is reached
+RATIO = 1.1  # between two such questions: at most 10% more draws than needed
 CUT_SHARE = 0.1  # of epsilon that the cut at H may take: H grows by log(1/share)/log(1/gamma) only
 
 
@@ -47,23 +45,31 @@ class Rollouts(Protocol):
 
     name: str
     compile_seconds: float
-    random: bool  # whether the policy drew lots so far
+
+    @property
+    def random(self) -> bool:
+        """Whether the policy drew lots so far."""
 
     @property
     def calls(self) -> int:
         """Oracle calls made."""
 
-    def run(self, count: int, most_calls: int, center: float) -> tuple[int, float, float]:
-        """(rollouts made, sum of X - center, sum of its squares); fewer than ``count`` where the calls were used up."""
+    @property
+    def last(self) -> float:
+        """X of the last rollout."""
+
+    def run(self, count: int, most_calls: int, low: float, spread: float, sequence: Any) -> int:
+        """Rollouts made, each taken into ``sequence``; fewer than ``count`` where the calls were used up."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What any policy can earn: the range of V_pi, of one truncated rollout, and the error of the cut."""
+    """What any policy can earn: the range of V_pi, the range of one rollout X, and the error of the cut."""
 
     low: float
     high: float
-    spread: float
+    least: float  # X >= least
+    spread: float  # X <= least + spread
     middle: float
     cut: float
 
@@ -95,56 +101,42 @@ def evaluate(
     setting = _setting(problem, limit, bounds.middle)
     rollouts = _rollouts(problem, policy, state, setting, seed, executor)
     most_calls = DEFAULT_CALLS if budget is None and epsilon is None else (2**62 if budget is None else int(budget))
-    begin = time.perf_counter()
+    started = time.perf_counter()
     made, mean, interval = _certain(rollouts, bounds, most_calls) if problem.deterministic else (0, 0.0, None)
     certain = interval is not None
     if interval is None:
-        made, mean, interval = _sample(rollouts, bounds, epsilon, delta, most_calls)
-    seconds = time.perf_counter() - begin
+        made, mean, interval = _sample(rollouts, bounds, epsilon, delta, most_calls, limit)
+    seconds = time.perf_counter() - started
     return _answer(problem, state, rollouts, made, mean, interval, certain, delta, seed, seconds, limit, bounds)
 
 
 def _certain(rollouts: Rollouts, bounds: Bounds, most_calls: int) -> tuple[int, float, Interval | None]:
     """One rollout of a certain policy in a certain world is the answer; None for the interval where lots were drawn."""
-    made, total, _ = rollouts.run(1, most_calls, 0.0)
+    made = rollouts.run(1, most_calls, bounds.least, bounds.spread, begin(0.5, 0.0))
     if made == 0 or rollouts.random:
         return 0, 0.0, None
-    return 1, total, (max(bounds.low, total - bounds.cut), min(bounds.high, total + bounds.cut))
+    return 1, rollouts.last, (max(bounds.low, rollouts.last - bounds.cut), min(bounds.high, rollouts.last + bounds.cut))
 
 
-def _sample(rollouts: Rollouts, bounds: Bounds, epsilon: float | None, delta: float, most_calls: int) -> tuple[int, float, Interval]:
+def _sample(
+    rollouts: Rollouts, bounds: Bounds, epsilon: float | None, delta: float, most_calls: int, limit: int
+) -> tuple[int, float, Interval]:
     """(rollouts used, their mean, the interval of V_pi)."""
-    looks = _looks(bounds, epsilon, delta, most_calls)
-    level = look_level(1, len(looks), delta)
-    total = square = 0.0
-    made, mean = 0, bounds.low + 0.5 * (bounds.high - bounds.low)
-    low, high = bounds.low, bounds.high
-    center = mean
-    for look in looks:
-        more, part, squares = rollouts.run(look - made, most_calls, center)
-        if more < look - made:
+    left = most_calls - rollouts.calls
+    # Bets for the count that a budget pays for (more where episodes end early); for an unknown count with epsilon.
+    sequence = begin(delta, 0.0 if epsilon is not None else max(1.0, left / limit))
+    made, next_look = 0, FIRST_LOOK
+    while True:
+        more = rollouts.run(next_look - made, most_calls, bounds.least, bounds.spread, sequence)
+        cut_short = more < next_look - made
+        made += more
+        low = max(bounds.low, bounds.least + bounds.spread * float(sequence[LOW]) - bounds.cut)
+        high = min(bounds.high, bounds.least + bounds.spread * float(sequence[HIGH]) + bounds.cut)
+        if cut_short or (epsilon is not None and (high - low) / 2.0 <= epsilon):
             break
-        total, square, made = total + part, square + squares, look
-        mean = center + total / made
-        radius = bounds.cut + radius_at_look(made, sample_variance(made, total, square), bounds.spread, level)
-        low, high = max(low, mean - radius), min(high, mean + radius)
-        if epsilon is not None and (high - low) / 2.0 <= epsilon:
-            break
+        next_look = math.ceil(next_look * RATIO)
+    mean = bounds.least + bounds.spread * float(sequence[TOTAL]) / made if made else 0.5 * (bounds.low + bounds.high)
     return made, min(max(mean, low), high), (low, high)
-
-
-def _looks(bounds: Bounds, epsilon: float | None, delta: float, most_calls: int) -> tuple[int, ...]:
-    """Counts of rollouts at which the data are looked at; the last one is enough for epsilon whatever the data, or cannot be paid."""
-    most: float = most_calls  # a rollout takes a call at least
-    if epsilon is not None:
-        # Hoeffding's radius at the last look, with room for the union over at most 200 looks.
-        target = max(epsilon - bounds.cut, 1e-300)
-        worst = (bounds.spread / target) ** 2 * (2.0 * math.log(600.0 / delta))
-        most = min(most, max(worst, FIRST_LOOK))
-    looks = [FIRST_LOOK]
-    while looks[-1] < most and len(looks) < 200:
-        looks.append(math.ceil(looks[-1] * RATIO))
-    return tuple(looks)
 
 
 def _answer(
@@ -154,7 +146,11 @@ def _answer(
     claim = "the value of the policy; its lower end is a lower bound on V(state)"
     if problem.is_game:
         claim = "the value of the two players' policies"
-    how = f"empirical Bernstein over {made:,} rollouts" if not certain else "one rollout, deterministic=True and a policy without lots,"
+    how = (
+        f"empirical Bernstein sequence over {made:,} rollouts"
+        if not certain
+        else "one rollout, deterministic=True and a policy without lots,"
+    )
     certificate = Certificate(
         kind="policy",
         interval=interval,
@@ -165,7 +161,7 @@ def _answer(
     )
     note = f"{made:,} fresh rollouts; the interval holds {claim}."
     if made == 0:
-        note = f"The budget ended before the first look ({FIRST_LOOK} rollouts of up to {limit:,} steps); the interval is known beforehand."
+        note = f"The budget ended before the first rollout of up to {limit:,} steps; the interval is what was known beforehand."
     return Estimate(
         value=mean, interval=interval, q_values=(), policy=(), action=None, num_calls=rollouts.calls,
         epsilon=(interval[1] - interval[0]) / 2.0, delta=0.0 if certain else delta, method="evaluate", certificate=certificate,
@@ -209,12 +205,14 @@ def _bounds(problem: Problem, limit: int, *, horizon: bool) -> Bounds:
 
     inside = scaled(problem.facts.steps(limit))
     if horizon:
-        return Bounds(*inside, spread=inside[1] - inside[0], middle=0.0, cut=0.0)
+        return Bounds(*inside, least=inside[0], spread=inside[1] - inside[0], middle=0.0, cut=0.0)
     whole = scaled(problem.facts.steps(None))
     middle, left = 0.5 * (whole[0] + whole[1]), problem.discount**limit
-    # A rollout that ended gets no tail: with terminals the tail widens the range of X.
-    spread = inside[1] - inside[0] + (abs(left * middle) if ends else 0.0)
-    return Bounds(*whole, spread=spread, middle=middle, cut=0.5 * left * (whole[1] - whole[0]))
+    tail = left * middle
+    # A rollout that ended gets no tail: with terminals both ends of the range have to hold with and without it.
+    least = inside[0] + (min(tail, 0.0) if ends else tail)
+    most = inside[1] + (max(tail, 0.0) if ends else tail)
+    return Bounds(*whole, least=least, spread=most - least, middle=middle, cut=0.5 * left * (whole[1] - whole[0]))
 
 
 def _limit(problem: Problem, policy: Any, epsilon: float | None) -> int:

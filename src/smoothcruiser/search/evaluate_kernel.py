@@ -15,6 +15,7 @@ import numpy as np
 from smoothcruiser.execute.kernel import keep, load, store, transition
 from smoothcruiser.problem.operators import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT, builtin_gradient
 from smoothcruiser.problem.tabular_kernel import tabular_legal, tabular_player, tabular_terminal
+from smoothcruiser.search.evaluate_bounds import take
 from smoothcruiser.search.methods import Rule
 from smoothcruiser.search.selection import drawn, recommended
 from smoothcruiser.search.tree_kernel import (
@@ -102,11 +103,12 @@ def node_policies(
 
 def policy_rollouts(
     setting: Setting, code: int, t: float, weights: Floats, data: Any, table: Floats, follows: bool, ints: Ints, hashes: Ints,
-    states: Any, scratch: Any, root_state: Any, meta: Ints, fault: Floats, count: int, most_calls: int, sums: Floats, rng: Any,
+    states: Any, scratch: Any, root_state: Any, meta: Ints, fault: Floats, count: int, most_calls: int, low: float, spread: float,
+    sequence: Floats, lots: Floats, rng: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """(how it ended, rollouts made), adding X - sums[2] and its square to ``sums``; a cut rollout is not counted.
+    """(how it ended, rollouts made); each takes (X - low)/spread into ``sequence``. One that the budget cuts is not counted.
 
-    ``sums[3]`` becomes 1 where the policy left something to chance.
+    ``lots[0]`` becomes 1 where the policy left something to chance; ``lots[1]`` is the last X.
     """
     K = setting.num_actions
     acts = np.empty(K, np.int64)
@@ -138,7 +140,7 @@ def policy_rollouts(
                     p[j] = table[row, acts[j]]
             j = drawn(p, size, rng)
             if p[j] < 1.0:
-                sums[3] = 1.0
+                lots[0] = 1.0
             sign = 1.0 if not setting.game or PLAYER(data, state) == 1 else -1.0
             reward, after, over = STEP(data, state, acts[j], rng)
             meta[CALLS] += 1
@@ -159,9 +161,8 @@ def policy_rollouts(
                     cursor = -1
             state = KEEP(scratch, 0, after)
         total += weight * setting.tail
-        distance = total - sums[2]
-        sums[0] += distance
-        sums[1] += distance * distance
+        lots[1] = total
+        take(sequence, min(max((total - low) / spread, 0.0), 1.0) if spread > 0.0 else 0.0)
     return DONE, count
 
 

@@ -19,6 +19,7 @@ from smoothcruiser.problem.jit import compiled
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.search import evaluate_kernel
 from smoothcruiser.search import tree_kernel as kernel
+from smoothcruiser.search.evaluate_bounds import take
 from smoothcruiser.search.methods import Rule
 from smoothcruiser.search.selection import drawn
 from smoothcruiser.search.tree import Tree
@@ -52,7 +53,7 @@ class CompiledRollouts:
         self.scratch = machine.allocate(2) if machine is not None else compiled(allocate)(2)
         self.machine = machine
         self.rng = stream(seed, STREAM_KEY)
-        self.random = False  # whether the policy ever drew lots
+        self.lots = np.zeros(2)  # whether the policy ever drew lots, and the last X
         begin = time.perf_counter()
         parts = {} if machine is None or not machine.parts else machine.parts | {"ROW": compiled(_no_row)}
         key = id(machine) if parts else 0
@@ -60,7 +61,7 @@ class CompiledRollouts:
             used = {name: part for name, part in parts.items() if name != "ALLOCATE"}
             _rollouts[key] = (compiled(evaluate_kernel.policy_rollouts, nogil=True, **used), machine)
         self.kernel = _rollouts[key][0]
-        self._run(0, 0, np.zeros(4))
+        self._run(0, 0, 0.0, 1.0, np.zeros(10))
         self.compile_seconds = time.perf_counter() - begin
 
     @classmethod
@@ -90,19 +91,29 @@ class CompiledRollouts:
         """Oracle calls made."""
         return int(self.meta[kernel.CALLS])
 
-    def _run(self, count: int, most_calls: int, sums: Any) -> tuple[int, int]:
+    @property
+    def random(self) -> bool:
+        """Whether the policy drew lots so far."""
+        return bool(self.lots[0])
+
+    @property
+    def last(self) -> float:
+        """X of the last rollout."""
+        return float(self.lots[1])
+
+    def _run(self, count: int, most_calls: int, low: float, spread: float, sequence: Any) -> tuple[int, int]:
         operator = self.problem.operator
         status, made = self.kernel(
             self.setting, operator.code, operator.strength, self.weights, self.data, self.table, self.follows, self.nodes[0],
-            self.nodes[1], self.states, self.scratch, self.state, self.meta, self.fault, count, most_calls, sums, self.rng,
+            self.nodes[1], self.states, self.scratch, self.state, self.meta, self.fault, count, most_calls, low, spread, sequence,
+            self.lots, self.rng,
         )  # fmt: skip
         return int(status), int(made)
 
-    def run(self, count: int, most_calls: int, center: float) -> tuple[int, float, float]:
-        """(rollouts made, sum of X - center, sum of its squares)."""
-        sums = np.array([0.0, 0.0, center, 0.0])
+    def run(self, count: int, most_calls: int, low: float, spread: float, sequence: Any) -> int:
+        """Rollouts made, each taken into ``sequence``; fewer than ``count`` where the calls were used up."""
         try:
-            status, made = self._run(count, most_calls, sums)
+            status, made = self._run(count, most_calls, low, spread, sequence)
         except SmoothcruiserError:
             raise
         except Exception as error:
@@ -112,8 +123,7 @@ class CompiledRollouts:
 
             where = self.machine.load(self.scratch, 1) if self.machine is not None else int(self.scratch[1])
             complain(self.setting, status, where, int(self.meta[kernel.FAULT]), float(self.fault[0]))
-        self.random = self.random or bool(sums[3])
-        return made, float(sums[0]), float(sums[1])
+        return made
 
 
 def follow(tree: Tree) -> Callable[[Any, int | None], Any]:
@@ -140,7 +150,7 @@ class PlainRollouts:
         self.problem, self.walk, self.state, self.setting = problem, walk, state, setting
         self.weights = problem.operator.weights(problem.num_actions)
         self.rng = stream(seed, STREAM_KEY)
-        self.random = False
+        self.random, self.last = False, 0.0
         head = [0.0] * (problem.num_actions + 1)
         rule = Rule(0, 0, 0, 1.0, 0.0, False, 1.0, 0.0, False, 0.0, False)
         self.host = PlainTree(problem, rule, setting, head, self.weights, state, self.rng)  # lends its checked, counted oracle
@@ -150,17 +160,15 @@ class PlainRollouts:
         """Oracle calls made."""
         return self.host.calls
 
-    def run(self, count: int, most_calls: int, center: float) -> tuple[int, float, float]:
-        """(rollouts made, sum of X - center, sum of its squares)."""
-        total = square = 0.0
+    def run(self, count: int, most_calls: int, low: float, spread: float, sequence: Any) -> int:
+        """Rollouts made, each taken into ``sequence``; fewer than ``count`` where the calls were used up."""
         for made in range(count):
             x = self._rollout(most_calls)
             if x is None:
-                return made, total, square
-            distance = x - center
-            total += distance
-            square += distance * distance
-        return count, total, square
+                return made
+            self.last = x
+            take(sequence, min(max((x - low) / spread, 0.0), 1.0) if spread > 0.0 else 0.0)
+        return count
 
     def _rollout(self, most_calls: int) -> float | None:
         operator, problem = self.problem.operator, self.problem
