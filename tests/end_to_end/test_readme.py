@@ -32,13 +32,24 @@ def test_the_package_docstring_is_true() -> None:
 def test_the_python_example_runs_as_printed() -> None:
     """The block is short (its promise too), and keeps the interval it prints."""
     (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len([line for line in block.splitlines() if line.strip()]) <= 18  # fifteen lines and three imports
+    assert len([line for line in block.splitlines() if line.strip()]) <= 19  # fifteen lines, three imports and the guard that lets a command import the module
     printed: list[tuple[Any, ...]] = []
-    exec(compile(block, "README.md", "exec"), {"print": lambda *words: printed.append(words), "__name__": "readme"})
+    exec(compile(block, "README.md", "exec"), {"print": lambda *words: printed.append(words), "__name__": "__main__"})
     ((value, (low, high), action, num_calls),) = printed
     assert low <= value <= high <= value + 0.0715
     assert action == 2
     assert 0 < num_calls <= 15_000_000
+
+
+def test_the_python_example_as_a_module_prints_nothing_when_a_command_imports_it() -> None:
+    """What a module prints at import would spoil the one object of --json; and planning twice would cost twice."""
+    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    printed: list[tuple[Any, ...]] = []
+    module = {"print": lambda *words: printed.append(words), "__name__": "shop"}
+    exec(compile(block, "shop.py", "exec"), module)
+    assert printed == []
+    assert isinstance(module["problem"], smoothcruiser.MDP)
+    assert "estimate" not in module
 
 
 def test_the_shown_run_is_the_command_of_make_run_at_its_printed_price() -> None:
@@ -71,7 +82,7 @@ def test_prices_are_those_that_explain_prints(row: tuple[str, str, str, str]) ->
         assert 0.8 * _number(shown) <= calls <= 1.005 * _number(shown), f"explain now prints {short(calls)}"
     paper = rivals["SmoothCruiser, paper's constants"]
     if paper["num_calls"] is None:
-        assert row[3] == f"10^{paper['log10_num_calls']:,.0f}"
+        assert row[3] == f"up to 10^{paper['log10_num_calls']:,.0f}"
     else:
         assert row[3] == short(paper["num_calls"])
 
