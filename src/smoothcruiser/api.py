@@ -113,6 +113,12 @@ def plan(
     if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
         raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")
     _check_workers(executor, workers, shards)
+    if epsilon is not None:
+        parse_epsilon(epsilon, problem.facts)
+    if delta is not None:
+        check_delta(delta)
+    if target not in ("q_values", "value"):
+        raise InvalidInput(f"target must be 'q_values' or 'value', got {target!r}.")
     state = problem.start(state)
     paid = _checked_budget(DEFAULT_BUDGET if budget is None else budget)
     if problem.is_terminal(state):

@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import by_identity, is_opaque, same_state
 
 FALSE_ALARM = 1e-6  # of the only statistical test
 WALKS, STEPS, DRAWS = 8, 10, 16  # random walks, steps of each, draws of a pair: some 700 calls in all, fewer for slow oracles
@@ -219,36 +220,10 @@ def _some(probe: _Probe, most: int) -> list[tuple[Any, int]]:
     return [probe.pairs[i * len(probe.pairs) // count] for i in range(count)]
 
 
-def _same(x: Any, y: Any) -> bool:
-    """Whether two states are the same value, arrays and nested tuples included."""
-    if isinstance(x, tuple | list) and isinstance(y, tuple | list):
-        return len(x) == len(y) and all(_same(a, b) for a, b in zip(x, y, strict=True))
-    if hasattr(x, "shape") and hasattr(y, "shape"):
-        import numpy as np
-
-        return bool(np.array_equal(np.asarray(x), np.asarray(y), equal_nan=np.asarray(x).dtype.kind == "f"))
-    try:
-        if bool(x == y):
-            return True
-    except Exception:
-        return repr(x) == repr(y)
-    # objects without equality: compare what they hold
-    return _by_identity(x) and type(x) is type(y) and hasattr(x, "__dict__") and _same_fields(vars(x), vars(y))
-
-
-def _by_identity(state: Any) -> bool:
-    """Whether a state's type has no equality of its own."""
-    return getattr(type(state), "__eq__", None) is object.__eq__
-
-
-def _same_fields(x: dict[str, Any], y: dict[str, Any]) -> bool:
-    return x.keys() == y.keys() and all(_same(x[name], y[name]) for name in x)
-
-
 def _deterministic_stream(probe: _Probe) -> Finding:
     for i, (state, action) in enumerate(_some(probe, 40)):
         first, second = (probe.draw(state, action, probe.stream(2, i)) for _ in range(2))
-        if first[0] != second[0] or not (_same(first[1], second[1]) or _opaque(first[1])):
+        if first[0] != second[0] or not (same_state(first[1], second[1]) or is_opaque(first[1])):
             raise OracleError(
                 f"Two draws at state {state!r}, action {action} from equal streams differ: {first[:2]!r} and {second[:2]!r}. "
                 "The oracle takes randomness from elsewhere (a global generator, the clock) or remembers earlier calls; "
@@ -257,18 +232,13 @@ def _deterministic_stream(probe: _Probe) -> Finding:
     return Finding("randomness", "ok", "equal streams gave equal answers: all randomness comes from rng.")
 
 
-def _opaque(state: Any) -> bool:
-    """A state that has no equality and shows nothing to compare, such as a snapshot of a simulator."""
-    return type(state).__hash__ is not None and getattr(state, "key", 0) is None
-
-
 def _independent(probe: _Probe) -> Finding:
     for i, (state, action) in enumerate(_some(probe, 12)):
         order = list(range(DRAWS))
         there = [probe.draw(state, action, probe.stream(3, i, k)) for k in order]
         back = [probe.draw(state, action, probe.stream(3, i, k)) for k in reversed(order)][::-1]
         for one, other in zip(there, back, strict=True):
-            if one[0] != other[0] or one[2] != other[2] or not (_same(one[1], other[1]) or _opaque(one[1])):
+            if one[0] != other[0] or one[2] != other[2] or not (same_state(one[1], other[1]) or is_opaque(one[1])):
                 raise OracleError(
                     f"Draws at state {state!r}, action {action} depend on the draws before them: {one[:2]!r} became {other[:2]!r} "
                     "in another order. The oracle keeps something between calls; make each call start from its state alone."
@@ -283,14 +253,14 @@ def _untouched(probe: _Probe) -> Finding:
         except Exception:
             return Finding("states", "warning", f"states of type {type(state).__name__} cannot be copied, so changes to them go unseen.")
         _, first, _ = probe.draw(state, action, probe.stream(4, i, 0))
-        if not (_same(before, state) or _opaque(state)):
+        if not (same_state(before, state) or is_opaque(state)):
             raise OracleError(
                 f"The oracle changed the state it was given: {before!r} became {state!r} under action {action}. "
                 "A planner asks about one state many times; copy the state before changing it."
             )
         kept = copy.deepcopy(first)
         probe.draw(state, action, probe.stream(4, i, 1))
-        if not (_same(kept, first) or _opaque(first)):
+        if not (same_state(kept, first) or is_opaque(first)):
             raise OracleError(
                 f"A next state changed when the oracle was called again: {kept!r} became {first!r} at state {state!r}, action {action}. "
                 "Draws share one object; return a fresh state from every call."
@@ -310,7 +280,7 @@ def _reward_range(probe: _Probe) -> Finding:
 def _claims_of_determinism(probe: _Probe) -> Finding:
     for i, (state, action) in enumerate(_some(probe, 20)):
         first, second = (probe.draw(state, action, probe.stream(5, i, k)) for k in range(2))
-        if first[0] != second[0] or not (_same(first[1], second[1]) or _opaque(first[1])):
+        if first[0] != second[0] or not (same_state(first[1], second[1]) or is_opaque(first[1])):
             if probe.problem.deterministic:
                 raise OracleError(
                     f"deterministic=True, but state {state!r}, action {action} gave {first[:2]!r} and {second[:2]!r}; drop deterministic=."
@@ -337,7 +307,7 @@ def _claims_of_outcomes(probe: _Probe) -> Finding:
         counts = [0] * len(model)
         for k in range(draws):
             reward, after, _ = probe.draw(state, action, probe.stream(6, i, k))
-            hits = [j for j, (_, r, z) in enumerate(model) if math.isclose(r, reward, abs_tol=1e-12) and _same(z, after)]
+            hits = [j for j, (_, r, z) in enumerate(model) if math.isclose(r, reward, abs_tol=1e-12) and same_state(z, after)]
             if not hits:
                 raise OracleError(
                     f"The oracle gave ({reward!r}, {after!r}) at state {state!r}, action {action}, which outcomes= does not list."
@@ -345,7 +315,7 @@ def _claims_of_outcomes(probe: _Probe) -> Finding:
             counts[hits[0]] += 1
         radius = math.sqrt(math.log(2 * len(model) * len(pairs) / FALSE_ALARM) / (2 * draws))
         for (p, r, z), count in zip(model, counts, strict=True):
-            if abs(count / draws - p) > radius and len({j for j, o in enumerate(model) if o[1] == r and _same(o[2], z)}) == 1:
+            if abs(count / draws - p) > radius and len({j for j, o in enumerate(model) if o[1] == r and same_state(o[2], z)}) == 1:
                 raise OracleError(
                     f"At state {state!r}, action {action} the outcome ({r!r}, {z!r}) has probability {p:g} in outcomes= but came "
                     f"{count} times in {draws} draws; the model and the oracle differ."
@@ -378,7 +348,7 @@ def _hashable(probe: _Probe) -> Finding:
             "warning",
             f"states of type {type(state).__name__} cannot be hashed: certified search and trees need tuples or the like.",
         )
-    if _opaque(state) or _by_identity(state):
+    if is_opaque(state) or by_identity(state):
         return Finding("memory", "warning", "states are told apart by identity only, so searches never recognize one that comes back.")
     return Finding("memory", "ok", "states can be recognized when they come back.")
 

@@ -95,6 +95,17 @@ def resume(
         return _run(problem, schedule, where, stored.seed, how, keeper=(opened, number))
 
 
+def probe(problem: Problem, state: Any, action: int) -> int:
+    """The number of extra calls made to see that the oracle leaves its state alone (0 where it cannot do otherwise)."""
+    from smoothcruiser.execute.streams import stream
+    from smoothcruiser.problem.batching import Batched
+    from smoothcruiser.problem.states import check_untouched
+
+    if problem.tables is not None or isinstance(problem.oracle, Batched):
+        return 0
+    return check_untouched(problem.oracle, state, action, stream(0, 0, 0))
+
+
 def _same_problem(spec: dict[str, Any] | None, expected: str, name: str, number: int, given: Problem | None) -> Problem:
     """The problem of a stored run: built from its spec or given again; its fingerprint must be the stored one."""
     from smoothcruiser.execute.store import fingerprint
@@ -136,6 +147,7 @@ def _run(
     known = None if keeper is None else keeper[0].parts(keeper[1])
     listener = Listener(how.progress, keep, interval_of(problem, schedule, state, rule.half_width))
     segments = cut(schedule, shards=how.shards)
+    probed = probe(problem, state, actions[0])
     pool = make_workers(how.executor, problem, schedule, state, center=rule.center, workers=how.workers, scheduler=how.scheduler)
     try:
         outcome = run_shards(
@@ -147,7 +159,8 @@ def _run(
     finally:
         pool.close()
     estimate = assemble(problem, schedule, state, outcome, pool, seed=seed, radius=rule.half_width, bound=rule.bound(outcome))
-    estimate = replace(estimate, notes=(*notes, *estimate.notes), run=None if keeper is None else keeper[1])
+    spent = (estimate.calls_spent or 0) + probed
+    estimate = replace(estimate, notes=(*notes, *estimate.notes), run=None if keeper is None else keeper[1], calls_spent=spent)
     if keeper is not None and outcome.finished:
         keeper[0].finish(keeper[1], estimate)
     elif keeper is not None:

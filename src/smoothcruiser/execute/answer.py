@@ -78,6 +78,8 @@ def assumptions(problem: Problem) -> tuple[str, ...]:
         "draws of the oracle are independent, and follow one law for each state and action",
         f"every reward lies in [{facts.reward_range[0]:g}, {facts.reward_range[1]:g}] (checked on every call)",
     ]
+    if problem.tables is None:
+        found.append("step returns a new state and leaves the one it was given as it was (looked at once)")
     if facts.given_bounds is not None:
         found.append(f"the value of every state lies in [{facts.given_bounds[0]:g}, {facts.given_bounds[1]:g}], as given")
     if facts.alternating:

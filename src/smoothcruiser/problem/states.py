@@ -1,0 +1,70 @@
+"""Comparing and guarding states: a state may be any object, and a step must not write into the one it is given.
+
+A step that changes its state in place makes later draws start somewhere else: the commonest mistake in a simulator, and one that no
+interval survives. ``check_untouched`` looks for it at the asked state with one extra call, where the state is of a kind that can be
+changed at all.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.errors import OracleError
+
+_FIXED = (int, float, complex, bool, str, bytes, type(None), np.generic)
+
+
+def is_fixed(state: Any) -> bool:
+    """Whether a state is made of things that cannot be changed in place."""
+    if isinstance(state, tuple | frozenset):
+        return all(is_fixed(part) for part in state)
+    return isinstance(state, _FIXED)
+
+
+def check_untouched(oracle: Any, state: Any, action: int, rng: Any) -> int:
+    """The number of oracle calls made (0 or 1); refuses an oracle that changes the state it is given."""
+    if is_fixed(state) or is_opaque(state):
+        return 0
+    try:
+        given, before = copy.deepcopy(state), copy.deepcopy(state)
+        oracle(given, action, rng)
+    except Exception:
+        return 0  # cannot be copied, or fails: the run itself will say so
+    if not same_state(before, given):
+        raise OracleError(
+            f"The oracle changed the state it was given: {before!r} became {given!r} under action {action}. "
+            "Copy the state in step, change the copy and return it: other draws start from the same state."
+        )
+    return 1
+
+
+def same_state(x: Any, y: Any) -> bool:
+    """Whether two states are the same value, arrays and nested tuples included."""
+    if isinstance(x, tuple | list) and isinstance(y, tuple | list):
+        return len(x) == len(y) and all(same_state(a, b) for a, b in zip(x, y, strict=True))
+    if hasattr(x, "shape") and hasattr(y, "shape"):
+        return bool(np.array_equal(np.asarray(x), np.asarray(y), equal_nan=np.asarray(x).dtype.kind == "f"))
+    try:
+        if bool(x == y):
+            return True
+    except Exception:
+        return repr(x) == repr(y)
+    # objects without equality: compare what they hold
+    return by_identity(x) and type(x) is type(y) and hasattr(x, "__dict__") and _same_fields(vars(x), vars(y))
+
+
+def by_identity(state: Any) -> bool:
+    """Whether a state's type has no equality of its own."""
+    return getattr(type(state), "__eq__", None) is object.__eq__
+
+
+def _same_fields(x: dict[str, Any], y: dict[str, Any]) -> bool:
+    return x.keys() == y.keys() and all(same_state(x[name], y[name]) for name in x)
+
+
+def is_opaque(state: Any) -> bool:
+    """A state that has no equality and shows nothing to compare, such as a snapshot of a simulator."""
+    return type(state).__hash__ is not None and getattr(state, "key", 0) is None

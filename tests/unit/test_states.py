@@ -1,0 +1,56 @@
+"""States that a step must not change: found before the run, whatever the engine."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.problem.states import is_fixed, same_state
+
+
+@numba.njit
+def careless(state, action, rng):
+    reward = 1.0 / (1.0 + state[0])
+    state[0] += 1
+    return reward, state
+
+
+@numba.njit
+def careful(state, action, rng):
+    after = state.copy()
+    after[0] += 1
+    return 1.0 / (1.0 + state[0]), after
+
+
+def problem(step) -> sc.Problem:
+    return sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=np.zeros(2))
+
+
+@pytest.mark.parametrize("step", [careless, careless.py_func])
+def test_a_step_that_writes_into_its_state_is_refused(step) -> None:
+    """Its interval would be disjoint from the truth; the caller's own array stays as it was."""
+    made = problem(step)
+    with pytest.raises(sc.OracleError, match="changed the state it was given"):
+        sc.plan(made, epsilon="30%", delta=0.1, method="smoothcruiser")
+    assert made.initial_state.tolist() == [0.0, 0.0]
+
+
+def test_a_careful_step_runs_and_the_look_is_counted_as_spent() -> None:
+    estimate = sc.plan(problem(careful.py_func), epsilon="30%", delta=0.1, method="smoothcruiser")
+    assert estimate.calls_spent == estimate.num_calls + 1
+
+
+def test_what_is_fixed() -> None:
+    class Point(NamedTuple):
+        x: int
+        y: tuple[int, ...]
+
+    assert is_fixed((1, 2.0, "a", (None, np.float64(3)), Point(1, (2,))))
+    assert not is_fixed([1])
+    assert not is_fixed((1, np.zeros(2)))
+    assert same_state((1, np.zeros(2)), (1, np.zeros(2)))
+    assert not same_state((1, np.zeros(2)), (1, np.ones(2)))
