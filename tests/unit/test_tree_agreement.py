@@ -1,5 +1,6 @@
 """The compiled tree is the plain one (an instance of the paper's template) to the last bit, for every method and kind of state."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numba
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.errors import OracleError
 from smoothcruiser.search.tree import Tree
 
 METHODS = [sc.UCT, sc.MENTS, sc.RENTS, sc.TENTS, sc.BTS, sc.DENTS]
@@ -78,14 +80,25 @@ def spin(state, action, rng):
     return after[0] / 100.0, after
 
 
+GAME = sc.Game(
+    walk, player=turn, num_actions=2, discount=0.9, operator=sc.Entropy(0.1), legal=inside, terminal=True, initial_state=Place(0, 0.0)
+)
+
+
 def test_named_tuples_legal_moves_ends_and_players():
     """A user's own compiled game: NamedTuple states, moves that are not always legal, an end flagged by the step."""
-    game = sc.Game(
-        walk, player=turn, num_actions=2, discount=0.9, operator=sc.Entropy(0.1), legal=inside, terminal=True, initial_state=Place(0, 0.0)
-    )
+    game = GAME
     tree = same(game, sc.MENTS(depth=8), simulations=80)
     assert isinstance(tree.node(1).state, Place)
     assert {tree.node(i).player for i in range(tree.num_nodes)} == {1, 2}
+
+
+def test_compiled_errors_name_state_and_action():
+    """Rewards of 0.1 against a declared range of (0, 0.05): the code that the kernel returns becomes the sentence of the plain tree."""
+    narrow = replace(GAME, reward_range=(0.0, 0.05))
+    for executor in ("compiled", "reference"):
+        with pytest.raises(OracleError, match=r"reward 0\.1 at state Place\(x=-?\d+, level=[\d.]+\), action 1"):
+            Tree(narrow, method="uct", seed=2, executor=executor).grow(simulations=10)
 
 
 def test_arrays_are_states():
