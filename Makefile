@@ -6,11 +6,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# Scripts of benchmarks/ by name; one that is not there is left out.
-have = $(patsubst benchmarks/%.py,%,$(wildcard $(1:%=benchmarks/%.py)))
-BENCH := $(call have,engines exact_solver price_table certified)
-EVIDENCE := $(call have,sharp_coverage survival)
-
 .DEFAULT_GOAL := help
 .PHONY: help run test lint format bench evidence clean
 
@@ -42,16 +37,16 @@ format: $(READY) ## let ruff format and fix what it can
 	@$(BIN)/ruff format
 	@$(BIN)/ruff check --fix
 
-bench: $(READY) ## ratios against C and against other libraries
-	@for name in $(BENCH); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+bench: $(READY) ## ratios against C and against other libraries; writes docs/evidence/bench.md
+	@$(BIN)/python benchmarks/run_all.py
 
-evidence: $(READY) ## the long runs; writes docs/evidence
+evidence: $(READY) ## the long runs (an hour): coverage, kills, curves; writes docs/evidence
 	@mkdir -p docs/evidence
-	@for name in $(EVIDENCE); do \
-		page=docs/evidence/$$name.txt; \
-		{ echo "python benchmarks/$$name.py"; date -u; echo "load $$(cut -d ' ' -f 1-3 /proc/loadavg 2>/dev/null || uptime)"; echo; } > $$page; \
-		$(BIN)/python benchmarks/$$name.py >> $$page || { cat $$page; exit 1; }; cat $$page; \
-	done
+	@$(BIN)/python benchmarks/sharp_coverage.py --runs 32 --out docs/evidence/coverage.md
+	@$(BIN)/python benchmarks/survival.py --out docs/evidence/survival.md
+	@$(BIN)/python benchmarks/certified.py --coverage > docs/evidence/certified.txt
+	@$(BIN)/smoothcruiser reproduce all --out docs/evidence/reproduce
+	@$(BIN)/python benchmarks/literature.py
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
