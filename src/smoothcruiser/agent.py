@@ -241,6 +241,8 @@ def play(
             raise InvalidInput(f"{name} must be a whole number of at least 1, got {number!r}.")
     if side not in (None, 1, 2):
         raise InvalidInput(f"side must be 1 (max), 2 (min), or None for turns, got {side!r}.")
+    if problem.initial_state is None and getattr(problem.oracle, "reset", None) is None:
+        raise InvalidInput("Episodes begin at the problem's initial_state and it has none; give initial_state= where the problem is made.")
     most = _most_steps(problem) if steps is None else steps
     played = []
     for number in range(episodes):

@@ -41,6 +41,19 @@ def check(
 
     made = problem_of(problem, discount, temperature, operator)
     report = check_problem(made, state_of(made, state), epsilon=epsilon, delta=delta, seed=seed, call_seconds=call_seconds)
-    click.echo(json.dumps(report.to_dict()) if as_json else str(report))
+    if as_json:
+        click.echo(json.dumps(report.to_dict()))
+    else:
+        _show(report)
     if not report.ok:
         sys.exit(WRONG)
+
+
+def _show(report: Any) -> None:
+    """Print the findings, wrapped at the console's width."""
+    from smoothcruiser.report.console import console, fields, put
+
+    out = console()
+    put(out, f"{report.problem}: {'usable' if report.ok else 'not usable as it is'} ({report.calls:,} calls)")
+    marks = {"wrong": "WRONG"}
+    put(out, fields((marks.get(f.verdict, f.verdict), f"{f.name}: {f.sentence}") for f in report.findings))

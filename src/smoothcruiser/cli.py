@@ -1,8 +1,9 @@
 """The command line: ``problems``, ``explain``, ``plan``, ``exact``, ``runs``. One function a command, options shared by decorators
 (``cli_options``).
 
-Answers go to standard output (``--json``: exactly one object), everything else to standard error. Exit codes: 0 an answer, 2 a request
-that cannot be met as it stands (one sentence says why and what to change), 130 stopped by Ctrl-C with what is known.
+Answers go to standard output (``--json``: exactly one object), everything else to standard error. Exit codes: 0 an answer, 1 an error that
+is ours (``SMOOTHCRUISER_TRACEBACK=1`` shows where), 2 a request that cannot be met as it stands (one sentence says why and what to
+change), 130 stopped by Ctrl-C with what is known.
 
 Nothing heavy is imported before a command needs it: ``--help`` and ``explain`` never load Numba. To add a command, write a
 ``click.command`` in a module of its own and name it in ``ELSEWHERE``, or decorate a function here with ``@app.command()``.
@@ -17,7 +18,9 @@ import json
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import click
@@ -25,7 +28,7 @@ import click
 from smoothcruiser.cli_options import find_modules_here, problem_of, problem_options, promise_options, run_options, state_of, state_option
 from smoothcruiser.errors import Interrupted, SmoothcruiserError
 
-OK, REFUSED, STOPPED = 0, 2, 130  # 130 = 128 + SIGINT, the shell's convention
+OK, UNEXPECTED, REFUSED, STOPPED = 0, 1, 2, 130  # 130 = 128 + SIGINT, the shell's convention
 
 ELSEWHERE = {  # command: module:attribute, shown where the module exists
     "compare": "smoothcruiser.compare_command:compare",
@@ -104,9 +107,14 @@ def explain(
     from smoothcruiser.report import price
 
     made = problem_of(problem, discount, temperature, operator)
+    if promise["method"] == "exact":
+        _explain_exact(made, as_json)
+        return
     schedule = api.explain(made, **promise)
     if schedule.num_calls is None:  # certified search: no schedule, no price before the run
-        _print_json({**schedule.to_dict(), "problem": made.name}) if as_json else click.echo(str(schedule))
+        from smoothcruiser.report.console import console, show_outlook
+
+        _print_json({**schedule.to_dict(), "problem": made.name}) if as_json else show_outlook(console(), made, schedule)
         return
     speed = api.calibrate(made) if calibrate else price.COMPILED_SPEED if made.is_compiled else None
     budget = promise["budget"]
@@ -121,6 +129,17 @@ def explain(
     show_offers(out, price.offers_for(schedule, budget), budget or price.OFFERS_ABOVE)
 
 
+def _explain_exact(problem: Any, as_json: bool) -> None:
+    """Say what the exact solution costs: no call, or that there is no model to solve."""
+    if problem.tables is None and problem.outcomes is None:
+        raise SmoothcruiserError(f"{problem.name} has no model (tables or outcomes=), so exact cannot solve it; explain another --method.")
+    known = "as tables" if problem.tables is not None else "by outcomes=, if its states can be listed"
+    if as_json:
+        _print_json({"problem": problem.name, "method": "exact", "num_calls": 0, "delta": 0.0, "levels": []})
+    else:
+        click.echo(f"0 calls: the model is known {known}; the answer has a proven bound and no chance in it (delta 0).")
+
+
 @app.command()
 @click.argument("problem", required=False)
 @problem_options
@@ -129,6 +148,7 @@ def explain(
 @run_options
 @click.option("--resume", type=int, metavar="RUN", help="Go on with this run of --store; nothing else is needed.")
 @click.option("--compare-exact", is_flag=True, help="Solve the problem exactly too, where its model is known, and show both.")
+@click.option("--report", "page", type=click.Path(dir_okay=False), metavar="FILE", help="Write the answer as one HTML page too.")
 def plan(
     problem: str | None,
     discount: float | None,
@@ -138,6 +158,7 @@ def plan(
     state: Any,
     resume: int | None,
     compare_exact: bool,
+    page: str | None,
     **asked: Any,
 ) -> None:
     """Answer: the value of a state and of its actions, as promised.
@@ -145,9 +166,13 @@ def plan(
     PROBLEM is built in (chain:n=5) or your own (module:attribute). A plan above --budget is refused before it starts.
     """
     from smoothcruiser import api
-    from smoothcruiser.report.console import console, show_estimate, title
+    from smoothcruiser.report.console import console, show_estimate
     from smoothcruiser.report.progress import Bar
 
+    if page is not None:
+        from smoothcruiser.report.page import check_page
+
+        check_page(page)
     bar = Bar(console(stderr=True))
     head = _Head(None if as_json else console(), bar)
     truth = None
@@ -155,26 +180,43 @@ def plan(
         try:
             with bar:
                 if resume is not None:
-                    estimate = _resumed(resume, problem, asked, bar)
+                    estimate = _resumed(resume, problem, asked, head)
                 elif problem is None:
                     raise click.UsageError("Missing argument 'PROBLEM': chain:n=5, say, or your own as module:attribute.")
                 else:
                     made = problem_of(problem, discount, temperature, operator)
                     start = state_of(made, state)
-                    truth = api.plan(made, start, method="exact") if compare_exact else None
+                    truth, note = _truth(made, start) if compare_exact else (None, ())
                     head.about(made, start)
                     estimate = api.plan(made, start, announce=head.announce, progress=bar.report, **asked)
+                    estimate = replace(estimate, notes=(*estimate.notes, *note))
         except (Interrupted, KeyboardInterrupt) as error:
-            _stopped_early(error, bar.last, asked, by_hand=bool(stopped))
+            _stopped_early(error, bar, asked, by_hand=bool(stopped))
     if as_json:
         _print_json(estimate.to_dict() | ({} if truth is None else {"exact": truth.to_dict()}))
     else:
         head.show()
-        if resume is not None:
-            title(console(), "smoothcruiser plan", estimate.problem, f"state {estimate.state!r}", f"run {resume}, resumed")
-        show_estimate(console(), estimate, truth)
+        show_estimate(console(), estimate, truth, before=head.before, store=asked["store"])
+    if page is not None:
+        from smoothcruiser.report.page import write_page
+
+        write_page(
+            page, estimate, problem=head.problem, schedule=head.schedule, exact=truth, before=head.before, store=asked["store"]
+        )  # fmt: skip
     if stopped:
         sys.exit(STOPPED)
+
+
+def _truth(problem: Any, state: Any) -> tuple[Any, tuple[str, ...]]:
+    """The exact answer, or None and a note on why there is none: a comparison must not cost the plan."""
+    from smoothcruiser import api
+
+    if problem.tables is None and problem.outcomes is None:
+        return None, ("There is no model to compare with: the problem has neither tables nor outcomes=.",)
+    try:
+        return api.plan(problem, state, method="exact"), ()
+    except SmoothcruiserError as error:
+        return None, (f"There is no exact answer to compare with: {error}",)
 
 
 class _Head:
@@ -182,12 +224,16 @@ class _Head:
 
     def __init__(self, out: Any, bar: Any) -> None:
         self.out, self.bar = out, bar
-        self.subject: tuple[Any, Any] | None = None
+        self.problem: Any = None
+        self.schedule: Any = None
+        self.before = 0  # calls of earlier sessions of a resumed run
+        self._waiting: tuple[Any, ...] = ()
 
-    def about(self, problem: Any, state: Any) -> None:
-        self.subject = (problem, state)
+    def about(self, problem: Any, state: Any, *more: str) -> None:
+        self.problem, self._waiting = problem, (problem, state, *more)
 
     def announce(self, schedule: Any) -> None:
+        self.schedule = schedule
         if self.out is not None:
             from smoothcruiser.report.console import fields, promise_fields, put
 
@@ -197,24 +243,39 @@ class _Head:
         self.bar.announce(schedule)
 
     def show(self) -> None:
-        if self.out is not None and self.subject is not None:
+        if self.out is not None and self._waiting:
             from smoothcruiser.report.console import show_problem
 
-            show_problem(self.out, "plan", *self.subject)
-        self.subject = None
+            show_problem(self.out, "plan", *self._waiting)
+        self._waiting = ()
 
 
-def _resumed(run: int, problem: str | None, asked: dict[str, Any], bar: Any) -> Any:
+def _resumed(run: int, problem: str | None, asked: dict[str, Any], head: _Head) -> Any:
     """The estimate of a stored run, gone on with."""
+    from smoothcruiser.execute.store import Store, fingerprint, schedule_from
+    from smoothcruiser.problem.make import make
     from smoothcruiser.running import resume
 
-    if asked["store"] is None:
+    store = asked["store"]
+    if store is None:
         raise click.UsageError("--resume needs --store, the file that the run was started with.")
     if problem is not None:
         raise click.UsageError(f"--resume {run} takes its problem from the store; drop {problem!r}.")
     find_modules_here()
+    made, state = None, None
+    if os.path.exists(store):  # resume() says what is wrong with a store or a run that is not there, or a problem that has changed
+        with Store(store) as opened:
+            stored = opened.get(run)
+        if stored.spec is not None:
+            spec = stored.spec
+            made = make(spec["problem"], discount=spec["discount"], temperature=spec["temperature"], operator=spec["operator"])
+            if fingerprint(made) == stored.fingerprint:
+                state = state_of(made, stored.state)  # plain data in the store: a NamedTuple or an array again
+                head.before = head.bar.before = stored.calls_done
+                head.about(made, state, f"run {run}, resumed")
+                head.announce(schedule_from(stored.schedule, made))
     names = ("executor", "workers", "seconds", "scheduler")
-    return resume(run, asked["store"], progress=bar.report, **{name: asked[name] for name in names})
+    return resume(run, store, made, state=state, progress=head.bar.report, **{name: asked[name] for name in names})
 
 
 @app.command()
@@ -281,11 +342,12 @@ def _ctrl_c() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _stopped_early(error: BaseException, last: Any, asked: dict[str, Any], *, by_hand: bool) -> NoReturn:
+def _stopped_early(error: BaseException, bar: Any, asked: dict[str, Any], *, by_hand: bool) -> NoReturn:
     """Say what is known of a run that ended before it had an answer, and leave."""
     from smoothcruiser.report.progress import describe
 
-    known = "before the first oracle call" if last is None else f"at {describe(last)}"
+    last = bar.last
+    known = "before the first oracle call" if last is None else f"at {describe(last, bar.before)}"
     interval = getattr(last, "interval", None)
     if interval is not None and asked["delta"] is not None:
         known += f"; the value lies in [{interval[0]:.6g}, {interval[1]:.6g}] with probability {1.0 - asked['delta']:g}"
@@ -329,6 +391,15 @@ def main() -> NoReturn:
         sys.exit(STOPPED)
     except BrokenPipeError:  # the reader of a pipe has left: not our error
         sys.stdout = None
+    except Exception as error:
+        if os.environ.get("SMOOTHCRUISER_TRACEBACK") == "1":
+            traceback.print_exc()
+        told = " ".join(str(error).split())
+        _complain(
+            f"unexpected {type(error).__name__}{': ' if told else ''}{told}; please report it, with the command and what it prints with "
+            "SMOOTHCRUISER_TRACEBACK=1 set."
+        )
+        sys.exit(UNEXPECTED)
     sys.exit(OK)
 
 

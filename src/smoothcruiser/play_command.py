@@ -51,6 +51,7 @@ def play(
     from smoothcruiser.agent import play as play_episodes
 
     made = problem_of(problem, discount, temperature, operator)
+    _check_promise(made, method, epsilon, delta)
     how: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "budget": budget, "seconds": seconds, "seed": seed}
     agent = Agent(made, method, **how)
     other = _opponent(opponent, made, how)
@@ -59,6 +60,18 @@ def play(
         agent, episodes=episodes, steps=steps, seed=seed, opponent=other, side=None if side is None else int(side), progress=show
     )
     click.echo(json.dumps(summary.to_dict()) if as_json else str(summary))
+
+
+def _check_promise(problem: Any, method: str, epsilon: str | None, delta: float | None) -> None:
+    """Refuse a method that plans by a promise without one, naming one that needs none."""
+    from smoothcruiser.api import SCHEDULED
+
+    promises = method in SCHEDULED or (method == "auto" and problem.tables is None)
+    if promises and (epsilon is None or delta is None):
+        raise InvalidInput(
+            f"Method {method} plans every decision by a promise: give --epsilon 5% --delta 0.1, "
+            "or take a planner without one: --method uct --budget 10000."
+        )
 
 
 def _progress(episodes: int) -> Any:

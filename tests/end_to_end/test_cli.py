@@ -7,13 +7,18 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 import smoothcruiser as sc
 from smoothcruiser import cli
+from smoothcruiser.execute.store import Store
+from smoothcruiser.report.page import render_page
+from smoothcruiser.schedule.text import plan_lines
 
 CHAIN = ["chain:n=5", "--discount", "0.2", "--temperature", "10"]
 PROMISE = ["--epsilon", "20%", "--delta", "0.1"]
@@ -21,6 +26,7 @@ SHARP = ["--method", "smoothcruiser", "--executor", "reference"]  # reference: n
 
 OWN = '''
 import os, signal
+from typing import NamedTuple
 import smoothcruiser as sc
 
 calls = 0
@@ -60,6 +66,18 @@ def outcomes():
         p, reward, after = model(state, action)[rng.integers(2)]
         return reward, after
     return sc.MDP(draw, num_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=0, outcomes=model)
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+def points():
+    def move(point, action, rng):
+        return rng.random(), Point(point.x + action, point.y)
+    return sc.MDP(move, num_actions=2, discount=0.2, operator=sc.Entropy(10.0), initial_state=Point(0, 0))
+
+def nowhere():
+    return sc.MDP(step, num_actions=2, discount=0.2, operator=sc.Entropy(10.0))
 
 def broken():
     raise RuntimeError("no licence")
@@ -116,7 +134,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 def test_problems_lists_the_zoo_with_its_parameters(run: Any) -> None:
     done = run("problems")
     assert done.code == 0
-    for name in ("chain", "gridworld", "garnet", "random-game", "module:attribute"):
+    for name in ("chain", "gridworld", "garnet", "random-game", "gym:…", "openspiel:…", "module:attribute", "smoothcruiser[openspiel]"):
         assert name in done.out
     assert run("problems", "--json").data["garnet"]["parameters"]["branching"] == 3
 
@@ -232,6 +250,115 @@ def test_stores_runs_and_resume(run: Any, own: str) -> None:
     assert "finished" in run("runs", "--store", "runs.db").out
 
 
+def test_a_stored_run_shows_its_number_and_is_resumed_like_a_fresh_one(run: Any, own: str) -> None:
+    """The second run was killed before its first shard; resumed, it has its NamedTuple state again, and the first one makes no call."""
+    assert "run 1 in runs.db" in run("plan", f"{own}:points", *PROMISE, "--store", "runs.db").words
+    problem = sc.make(f"{own}:points")
+    with Store("runs.db") as store:
+        assert store.begin(problem, sc.explain(problem, epsilon="20%", delta=0.1), problem.initial_state, 0, None, "python") == 2
+    listed = run("runs", "--store", "runs.db")
+    assert "unfinished" in listed.out
+    assert "smoothcruiser plan --resume 2 --store runs.db" in listed.out
+    assert re.search(r"^ +1 .* smoothcruiser ", listed.out, re.MULTILINE), "method names stay whole at 80 columns"
+    again = run("plan", "--resume", "1", "--store", "runs.db")
+    for word in ("state Point(x=0, y=0)", "run 1, resumed", "promise", "price", "0 calls in this session", "run 1 in runs.db"):
+        assert word in again.words
+    assert "calls/s" not in again.out
+    assert "state Point(x=0, y=0)" in run("plan", "--resume", "2", "--store", "runs.db").words
+    assert "unfinished" not in run("runs", "--store", "runs.db").out
+
+
+def test_a_method_that_keeps_nothing_says_so(run: Any, tmp_path: Path) -> None:
+    assert "stored nothing: method exact" in run("plan", *CHAIN, *PROMISE, "--store", str(tmp_path / "runs.db")).words
+
+
+def test_the_report_is_one_page_that_asks_nothing_of_the_network(run: Any, tmp_path: Path) -> None:
+    """Law: everything that the terminal shows, with a well-formed picture, in one file without an address in it."""
+    page = tmp_path / "answer.html"
+    done = run("plan", *CHAIN, *PROMISE, *SHARP, "--compare-exact", "--report", str(page), "--json")
+    text = page.read_text(encoding="utf-8")
+    assert re.search(r"(src|href)\s*=|https?:|@import|url\(|<script", text) is None
+    for word in ("chain:n=5", "within ±0.25", "oracle calls", "recommended", "with probability 0.9", "draws of the oracle are independent"):
+        assert word in text
+    for action, (low, _) in enumerate(done.data["certificate"]["q_intervals"]):
+        assert f"<td>{action}" in text
+        assert f"[{low:.2f}" in text
+    schedule = sc.explain(sc.make("chain:n=5", discount=0.2, temperature=10), epsilon="20%", delta=0.1)
+    for line in plan_lines(schedule):
+        assert f"<td>{line.stem}</td>" + "".join(f"<td>{cell}</td>" for cell in line.cells) in text
+    (svg,) = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    drawn = ElementTree.fromstring(svg)
+    assert len(drawn.findall(".//circle")) == 2 * len(done.data["q_values"])  # the estimate and the exact value of each action
+    for bar, dot in zip(drawn.findall(".//line[@stroke-width='5']"), drawn.findall(".//circle[@r='4']"), strict=True):
+        assert float(bar.attrib["x1"]) <= float(dot.attrib["cx"]) <= float(bar.attrib["x2"])
+
+
+def test_the_report_of_other_methods_and_names(run: Any, own: str, tmp_path: Path) -> None:
+    """Exact has no plan and no chance, a value alone has no actions, a tree search has no certificate; a user's text is escaped."""
+    for arguments, fragment in (
+        ([*PROMISE], "proven, not sampled"),
+        ([*PROMISE, *SHARP, "--target", "value"], "Plan: smoothcruiser"),
+        (["--method", "uct", "--budget", "500"], "this method promises nothing"),
+    ):
+        assert run("plan", *CHAIN, *arguments, "--report", "page.html").code == 0
+        assert fragment in (tmp_path / "page.html").read_text(encoding="utf-8")
+    estimate = sc.plan(sc.make("chain:n=5", discount=0.2, temperature=10), method="exact")
+    assert "<b>" not in render_page(replace(estimate, problem="<b>", state="<b>", notes=("<b>",)))
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_run(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    done = run("plan", *CHAIN, *PROMISE, *SHARP, "--report", str(tmp_path / "no" / "page.html"))
+    assert (done.code, done.out) == (2, "")
+    assert "does not exist" in done.err
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    done = run("plan", *CHAIN, *PROMISE, *SHARP, "--report", str(tmp_path / "page.html"))
+    assert (done.code, done.out) == (2, "")
+    assert "pip install 'smoothcruiser[report]'" in done.err
+
+
+def test_explain_tells_of_a_known_model(run: Any, own: str) -> None:
+    assert "plan without --method solves this problem exactly, 0 calls" in run("explain", *CHAIN, *PROMISE).words
+    assert "model is known" not in run("explain", f"{own}:problem", *PROMISE).words
+    assert run("explain", *CHAIN, "--method", "exact").out.startswith("0 calls: the model is known")
+    assert run("explain", *CHAIN, "--method", "exact", "--json").data["num_calls"] == 0
+    refused = run("explain", f"{own}:problem", *PROMISE, "--method", "exact")
+    assert refused.code == 2
+    assert "has no model" in refused.err
+
+
+def test_a_comparison_without_a_model_is_a_note_not_an_error(run: Any, own: str) -> None:
+    done = run("plan", f"{own}:problem", *PROMISE, "--compare-exact")
+    assert done.code == 0
+    assert "There is no model to compare with" in done.words
+
+
+def test_an_early_stop_is_told_once_and_bounds_have_their_names(run: Any) -> None:
+    done = run("plan", *CHAIN, "--epsilon", "5%", "--delta", "0.1", *SHARP)
+    assert done.words.count("data allowed an early stop") == 1
+    assert re.search(r"closed by +(Bennett|Hoeffding|Bernstein|empirical)", done.out)
+
+
+def test_play_offers_a_method_without_a_promise_and_no_option_it_lacks(run: Any, own: str) -> None:
+    assert "--method uct --budget 10000" in run("play", f"{own}:problem").err
+    lost = run("play", f"{own}:nowhere", *PROMISE)
+    assert lost.code == 2
+    assert "initial_state=" in lost.err
+    assert "--state" not in lost.err
+
+
+def test_an_unexpected_error_is_one_sentence_and_its_place_is_shown_on_demand(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr("smoothcruiser.api.explain", fault)
+    done = run("explain", *CHAIN, *PROMISE)
+    assert done.code == 1
+    assert done.err.startswith("Error: unexpected ZeroDivisionError: by nothing; please report it")
+    assert "Traceback" not in done.err
+    monkeypatch.setenv("SMOOTHCRUISER_TRACEBACK", "1")
+    assert "Traceback" in run("explain", *CHAIN, *PROMISE).err
+
+
 # --- a pipe and a terminal ---------------------------------------------------------------------------------------------------
 
 
@@ -252,7 +379,14 @@ def test_nothing_but_text_in_a_pipe_and_no_line_ends_in_spaces(run: Any) -> None
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_lines_fit_the_terminal(run: Any, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
-    for arguments in (["explain", *CHAIN, *PROMISE], ["plan", *CHAIN, *PROMISE, *SHARP], ["exact", *CHAIN]):
+    certified = ["explain", *CHAIN, *PROMISE, "--method", "certified"]
+    for arguments in (
+        ["explain", *CHAIN, *PROMISE],
+        certified,
+        ["plan", *CHAIN, *PROMISE, *SHARP],
+        ["exact", *CHAIN],
+        ["check", "garnet", *CHAIN[1:]],
+    ):
         monkeypatch.setenv("COLUMNS", str(columns))
         assert max(len(line) for line in run(*arguments).out.splitlines()) <= columns
 

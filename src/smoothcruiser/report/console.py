@@ -22,6 +22,7 @@ from smoothcruiser.problem.zoo import ZOO
 from smoothcruiser.report.price import Price, duration, rate
 from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.schedule.text import (
+    BOUND_NAMES,
     KEY,
     compact,
     describe_facts,
@@ -35,12 +36,13 @@ from smoothcruiser.schedule.text import (
 
 LABEL = 9  # width of the names on the left: the longest is 'recommend'
 BAR = 20  # characters of a policy bar that stand for probability 1
+EARLY = "The data allowed an early stop"  # begins a note of ``execute.answer`` that the line of the calls says already
 WIDEST = 110  # lines longer than this are hard to read; a wide terminal does not change that
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that prints no colours into a pipe and leaves numbers alone."""
-    made = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    """A console that prints no colours into a pipe and leaves numbers and brackets alone."""
+    made = Console(stderr=stderr, highlight=False, soft_wrap=False, markup=False, emoji=False)
     if made.width > WIDEST:
         made.width = WIDEST
     return made
@@ -82,9 +84,13 @@ def title(out: Console, *parts: str) -> None:
 def show_problems(out: Console) -> None:
     """The built-in problems with their parameters, and how to name one's own."""
     title(out, "smoothcruiser problems")
-    rows = [(name, f"{entry.summary}\n{_defaults(entry.defaults)}") for name, entry in ZOO.items()]
+    rows = [(name, f"{entry.summary}\n{_defaults(entry.defaults)}".rstrip()) for name, entry in ZOO.items()]
     own = "module:attribute: a Problem, or a function that returns one, in a module of the current folder"
-    put(out, fields([*rows, ("your own", own)]))
+    others = [
+        ("gym:…", "an environment of Gymnasium: gym:FrozenLake-v1,map_name=8x8 (pip install 'smoothcruiser[gymnasium]')"),
+        ("openspiel:…", "a game of OpenSpiel: openspiel:tic_tac_toe (pip install 'smoothcruiser[openspiel]')"),
+    ]
+    put(out, fields([*rows, *others, ("your own", own)]))
     out.print("\nParameters follow the name: gridworld:n=10, garnet:states=50,seed=7")
     out.print("Try  smoothcruiser explain chain:n=5 --discount 0.2 --temperature 10 --epsilon 5% --delta 0.1", soft_wrap=True)
 
@@ -105,6 +111,8 @@ def show_schedule(out: Console, problem: Problem, schedule: Schedule, *, time: s
     """The plan: what is promised, what it costs, level by level."""
     title(out, "smoothcruiser explain", problem.name, f"method {schedule.method}")
     rows: list[tuple[str, str | Text]] = [("problem", describe_facts(schedule.facts)), *promise_fields(schedule)]
+    if problem.tables is not None:
+        rows.append(("exact", "the model is known: plan without --method solves this problem exactly, 0 calls"))
     put(out, fields([*rows, ("time", time), ("root", describe_root(schedule))]))
     out.print()
     head, *lines = picture(schedule)
@@ -114,6 +122,17 @@ def show_schedule(out: Console, problem: Problem, schedule: Schedule, *, time: s
     out.print()
     for line in KEY:
         out.print(Text(line, style="dim"), soft_wrap=True)
+
+
+def show_outlook(out: Console, problem: Problem, outlook: Any) -> None:
+    """What is known of a certified search before it runs; sentences wrapped, its table as it is."""
+    title(out, "smoothcruiser explain", problem.name, f"method {outlook.method}")
+    for part in str(outlook).strip("\n").split("\n\n"):
+        if part.startswith(" "):
+            out.print(Text(part), soft_wrap=True)
+        else:
+            put(out, Text(" ".join(part.split())))
+            out.print()
 
 
 def show_rivals(out: Console, schedule: Schedule, prices: list[Price]) -> None:
@@ -157,22 +176,22 @@ def show_offers(out: Console, listed: list[str], budget: int) -> None:
 # --- answers -----------------------------------------------------------------------------------------------------------------
 
 
-def show_problem(out: Console, command: str, problem: Problem, state: Any) -> None:
+def show_problem(out: Console, command: str, problem: Problem, state: Any, *more: str) -> None:
     """What is asked."""
-    title(out, f"smoothcruiser {command}", problem.name, f"state {state!r}")
+    title(out, f"smoothcruiser {command}", problem.name, f"state {state!r}", *more)
     put(out, fields([("problem", describe_facts(problem.facts))]))
 
 
-def show_estimate(out: Console, estimate: Estimate, exact: Estimate | None = None) -> None:
-    """The answer: value, action values, policy, what it cost and on what it rests."""
-    digits = _digits(estimate)
+def show_estimate(out: Console, estimate: Estimate, exact: Estimate | None = None, *, before: int = 0, store: str | None = None) -> None:
+    """The answer: value, action values, policy, what it cost and on what it rests; ``before``, ``store`` as for ``cost_fields``."""
+    digits = digits_of(estimate)
     out.print()
-    put(out, fields(_value_fields(estimate, exact, digits)))
+    put(out, fields(value_fields(estimate, exact, digits)))
     if estimate.q_values:
         out.print()
         put(out, Padding(_actions(estimate, exact, digits), (0, 0, 0, 2)))
     out.print()
-    put(out, fields(_cost_fields(estimate)))
+    put(out, fields([*cost_fields(estimate, before=before, store=store), *trust_fields(estimate)]))
 
 
 def show_runs(out: Console, store: str, runs: list[Any]) -> None:
@@ -184,18 +203,22 @@ def show_runs(out: Console, store: str, runs: list[Any]) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
     numbers = ("run", "epsilon", "delta", "calls", "price")
     for heading in ("run", "problem", "method", "epsilon", "delta", "calls", "price", "status"):
-        table.add_column(heading, justify="right" if heading in numbers else "left")
+        folds = heading == "problem"  # the one column whose text the user chose; numbers and method names stay whole
+        table.add_column(heading, justify="right" if heading in numbers else "left", no_wrap=not folds, overflow="fold")
+    open_runs = []
     for run in runs:
         row = run.to_dict()
-        status = row["status"] if row["status"] == "finished" else f"--resume {row['run']}"
+        open_runs += [row["run"]] if row["status"] != "finished" else []
         promise = (f"{row['epsilon']:.3g}", f"{row['delta']:g}")
         table.add_row(
-            str(row["run"]), row["problem"], row["method"], *promise, compact(row["calls_done"]), compact(row["num_calls"]), status
+            str(row["run"]), row["problem"], row["method"], *promise, compact(row["calls_done"]), compact(row["num_calls"]), row["status"]
         )
     put(out, Padding(table, (0, 0, 0, 2)))
+    if open_runs:
+        out.print(f"\nGo on with an unfinished run: smoothcruiser plan --resume {open_runs[-1]} --store {store}", soft_wrap=True)
 
 
-def _digits(estimate: Estimate) -> int:
+def digits_of(estimate: Estimate) -> int:
     """Decimals worth printing: two digits of the half-width, from 2 to 6; three where nothing is promised."""
     half = _half_width(estimate)
     if half is None:
@@ -212,7 +235,8 @@ def _half_width(estimate: Estimate) -> float | None:
     return max(estimate.value - low, high - estimate.value)
 
 
-def _value_fields(estimate: Estimate, exact: Estimate | None, digits: int) -> list[tuple[str, str | Text]]:
+def value_fields(estimate: Estimate, exact: Estimate | None, digits: int) -> list[tuple[str, str | Text]]:
+    """The value with its interval, and the exact one beside it."""
     half = _half_width(estimate)
     value = Text(f"{estimate.value:.{digits}f}", style="bold green")
     if half is None or estimate.interval is None:
@@ -260,24 +284,37 @@ def _actions(estimate: Estimate, exact: Estimate | None, digits: int) -> Table:
     return table
 
 
-def _cost_fields(estimate: Estimate) -> list[tuple[str, str | Text]]:
-    rows: list[tuple[str, str | Text]] = []
+def cost_fields(estimate: Estimate, *, before: int = 0, store: str | None = None) -> list[tuple[str, str | Text]]:
+    """What the answer cost and how it was obtained.
+
+    ``before`` calls were made by an earlier session of a resumed run: its speed is that of the others. ``store`` is the file it is kept in.
+    """
+    early = any(note.startswith(EARLY) for note in estimate.notes)
     calls = f"{estimate.num_calls:,} oracle calls, counted" if estimate.method != "exact" else "none: the model is known"
     if estimate.price is not None and estimate.price > 0:
-        calls += f"; {percent(estimate.num_calls / estimate.price)} of the price"
-    if estimate.calls_spent is not None and estimate.calls_spent > estimate.num_calls:
-        calls += f" ({estimate.calls_spent - estimate.num_calls:,} more were drawn ahead and not used)"
-    rows.append(("calls", calls))
-    if estimate.certificate is not None:
-        rows.append(("closed by", estimate.certificate.bound))
-    spent = f"{duration(estimate.seconds)} running, {duration(estimate.compile_seconds)} compiling"
-    if estimate.num_calls and estimate.seconds > 0.0:
-        spent += f"; {rate((estimate.calls_spent or estimate.num_calls) / estimate.seconds)}"
+        calls += f"; {percent(estimate.num_calls / estimate.price)} of the price{': the data allowed an early stop' if early else ''}"
+    spent = estimate.num_calls if estimate.calls_spent is None else estimate.calls_spent
+    if spent > estimate.num_calls:
+        calls += f" ({spent - estimate.num_calls:,} more were drawn ahead and not used)"
+    took = f"{duration(estimate.seconds)} running, {duration(estimate.compile_seconds)} compiling"
+    if before:
+        took += f"; {max(0, spent - before):,} calls in this session"
+    if spent > before and estimate.seconds > 0.0:
+        took += f"; {rate((spent - before) / estimate.seconds)}"
     how = [f"method {estimate.method}"]
     how += [f"executor {estimate.executor}"] if estimate.executor else []
     how += [f"seed {estimate.seed}"] if estimate.seed is not None else []
-    rows += [("time", spent), ("run", ", ".join(how))]
-    rows += [("note", note) for note in estimate.notes]
-    if estimate.certificate is not None:
-        rows += [("assuming" if i == 0 else "", assumption) for i, assumption in enumerate(estimate.certificate.assumptions)]
-    return rows
+    rows: list[tuple[str, str | Text]] = [("calls", calls), ("time", took), ("run", ", ".join(how))]
+    if store is not None:
+        kept = f"run {estimate.run} in {store}" if estimate.run is not None else f"nothing: method {estimate.method} has no parts to keep"
+        rows.append(("stored", kept))
+    return rows + [("note", note) for note in estimate.notes if not note.startswith(EARLY)]
+
+
+def trust_fields(estimate: Estimate) -> list[tuple[str, str | Text]]:
+    """What the promise rests on: the inequality that closed it, and what is taken on trust."""
+    if estimate.certificate is None:
+        return []
+    first, space, rest = estimate.certificate.bound.partition(" ")
+    rows: list[tuple[str, str | Text]] = [("closed by", BOUND_NAMES.get(first, first) + space + rest)]
+    return rows + [("assuming" if i == 0 else "", assumption) for i, assumption in enumerate(estimate.certificate.assumptions)]

@@ -23,6 +23,7 @@ class Bar:
 
     def __init__(self, out: Console) -> None:
         self.last: Any = None  # the latest report
+        self.before = 0  # calls of earlier sessions of a resumed run, which took no time of this one
         self.shown = out.is_terminal
         columns = (SpinnerColumn(), BarColumn(24), TextColumn("{task.description}"))
         # Standard output must not be redirected: it may be a file while this bar is on a terminal.
@@ -54,15 +55,15 @@ class Bar:
         self.last = news
         if self.shown:
             total = getattr(news, "price", None)
-            self._progress.update(self._task, total=total, completed=getattr(news, "calls", 0), description=describe(news))
+            self._progress.update(self._task, total=total, completed=getattr(news, "calls", 0), description=describe(news, self.before))
 
 
-def describe(news: Any) -> str:
-    """What a report says, in one short line."""
+def describe(news: Any, before: int = 0) -> str:
+    """What a report says, in one short line; the speed is that of the calls after the first ``before``."""
     calls = getattr(news, "calls", None)
     if calls is None:  # certified search: no price, but an interval at any time
         return f"{amount(news.num_calls)} calls, {amount(news.num_states)} states, half-width {news.half_width:.3g}"
-    speed = calls / news.seconds if news.seconds > 0.0 else 0.0
+    speed = (calls - before) / news.seconds if news.seconds > 0.0 else 0.0
     left = f", {duration((news.price - calls) / speed)} left" if speed > 0.0 else ""
     return f"{amount(calls)} of {amount(news.price)} calls, {rate(speed)}{left}"
 
