@@ -32,7 +32,7 @@ def test_the_package_docstring_is_true() -> None:
 def test_the_python_example_runs_as_printed() -> None:
     """The block is short (its promise too), and keeps the interval it prints."""
     (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len([line for line in block.splitlines() if line.strip()]) <= 19  # fifteen lines, three imports and the guard that lets a command import the module
+    assert len([line for line in block.splitlines() if line.strip()]) <= 19  # fifteen lines, three imports, the guard
     printed: list[tuple[Any, ...]] = []
     exec(compile(block, "README.md", "exec"), {"print": lambda *words: printed.append(words), "__name__": "__main__"})
     ((value, (low, high), action, num_calls),) = printed
