@@ -136,8 +136,10 @@ def _explain_exact(problem: Any, as_json: bool) -> None:
     known = "as tables" if problem.tables is not None else "by outcomes=, if its states can be listed"
     if as_json:
         _print_json({"problem": problem.name, "method": "exact", "num_calls": 0, "delta": 0.0, "levels": []})
-    else:
-        click.echo(f"0 calls: the model is known {known}; the answer has a proven bound and no chance in it (delta 0).")
+        return
+    from smoothcruiser.report.console import console, put
+
+    put(console(), f"0 calls: the model is known {known}; the answer has a proven bound and no chance in it (delta 0).")
 
 
 @app.command()
