@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.execute.kernel import Plan
-from smoothcruiser.problem.operators import MAX
+from smoothcruiser.problem.operator_functions import MAX
 
 HERE = Path(__file__).parent
 FLAGS = ["-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC"]

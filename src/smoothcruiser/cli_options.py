@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from smoothcruiser.errors import SmoothcruiserError
+from smoothcruiser.problem.states import shaped
 
 Function = Callable[..., Any]
 
@@ -53,23 +54,6 @@ class State(click.ParamType):  # type: ignore[type-arg]
 
 def _tuples(value: Any) -> Any:
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
-
-
-def _shaped(state: Any, example: Any) -> Any:
-    """``state`` in the form of the problem's own initial state: its NamedTuple, its array, its floats."""
-    fields = getattr(example, "_fields", None)
-    if fields and isinstance(state, dict) and set(state) == set(fields):
-        state = tuple(state[name] for name in fields)
-    if isinstance(example, tuple) and isinstance(state, tuple) and len(state) == len(example):
-        parts = [_shaped(part, like) for part, like in zip(state, example, strict=True)]
-        return type(example)(*parts) if fields else tuple(parts)
-    if type(example).__module__ == "numpy" and hasattr(example, "dtype") and isinstance(state, tuple | int | float):
-        import numpy as np
-
-        return np.array(state, dtype=example.dtype)
-    if isinstance(example, float) and isinstance(state, int) and not isinstance(state, bool):
-        return float(state)
-    return state
 
 
 def problem_options(function: Function) -> Function:
@@ -167,4 +151,4 @@ def find_modules_here() -> None:
 
 def state_of(problem: Any, given: Any) -> Any:
     """The state asked about, in the form of the problem's own."""
-    return problem.start(None if given is None else _shaped(given, problem.initial_state))
+    return problem.start(None if given is None else shaped(given, problem.initial_state))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from smoothcruiser.errors import Interrupted, InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import shaped
 from smoothcruiser.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def resume(
         stored = opened.get(number)
         problem = _same_problem(stored.spec, stored.fingerprint, stored.problem, number, problem)
         schedule = schedule_from(stored.schedule, problem)
-        where = problem.start(stored.state if state is None else state)
+        where = problem.start(shaped(stored.state, problem.initial_state) if state is None else state)
         how = How(executor or stored.executor, workers, seconds, progress, stored.shards, scheduler)
         return _run(problem, schedule, where, stored.seed, how, keeper=(opened, number))
 

@@ -17,7 +17,7 @@ from smoothcruiser.execute.reference import ReferenceEngine
 from smoothcruiser.execute.shards import Shard
 from smoothcruiser.execute.streams import stream
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.operators import square_root_level
+from smoothcruiser.problem.operator_functions import square_root_level
 from smoothcruiser.reproduce import published
 from smoothcruiser.reproduce.table1 import ENVIRONMENTS, EPSILON, GAMMA, TEMPERATURE
 from smoothcruiser.schedule.paper import paper_schedule

@@ -39,7 +39,8 @@ from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.exact.loops import Model
 from smoothcruiser.exact.model import Kernels, evaluator, prepare, room_for_policy
 from smoothcruiser.exact.reachable import known_model
-from smoothcruiser.problem.operators import CUSTOM, Operator
+from smoothcruiser.problem.operator_functions import CUSTOM
+from smoothcruiser.problem.operators import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats
 

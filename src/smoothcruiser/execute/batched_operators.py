@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.problem.operators import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT, Operator
+from smoothcruiser.problem.operator_functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT
+from smoothcruiser.problem.operators import Operator
 
 Floats = NDArray[np.float64]
 

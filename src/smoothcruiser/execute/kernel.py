@@ -31,7 +31,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from smoothcruiser.problem.operators import (
+from smoothcruiser.problem.operator_functions import (
     ENTROPY,
     KL_PRIOR,
     MAX,

@@ -25,7 +25,7 @@ from smoothcruiser.errors import Interrupted, OracleError, SmoothcruiserError
 from smoothcruiser.execute.reference import UNIFORM_AT_ZERO, _unpacked
 from smoothcruiser.execute.shards import Partial, Shard
 from smoothcruiser.execute.streams import Stream, stream
-from smoothcruiser.problem.operators import CUSTOM, builtin_both, builtin_value
+from smoothcruiser.problem.operator_functions import CUSTOM, builtin_both, builtin_value
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
 

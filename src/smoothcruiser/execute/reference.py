@@ -16,7 +16,7 @@ from smoothcruiser.errors import Interrupted, OracleError, SmoothcruiserError
 from smoothcruiser.execute.shards import Partial, Shard
 from smoothcruiser.execute.streams import Stream, stream
 from smoothcruiser.problem.jit import is_compiled
-from smoothcruiser.problem.operators import ENTROPY, MAX, SPARSEMAX, SQUARE_ROOT
+from smoothcruiser.problem.operator_functions import ENTROPY, MAX, SPARSEMAX, SQUARE_ROOT
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
 

@@ -8,7 +8,7 @@ legend      symbol   public name
   curv               ``curvature(k)``: D(Q, Q') <= curv * span(Q - Q')**2 / 8
   L                  ``smoothness(k)``: |D(Q, Q')| <= L * norm2(Q - Q')**2, the paper's definition (its printed value for entropy)
 
-The arithmetic is in ``operator_functions``, shared with compiled code and re-exported here. The min player has F_min(Q) = -F(-Q); its
+The arithmetic is in ``operator_functions``, shared with compiled code. The min player has F_min(Q) = -F(-Q); its
 policy is the gradient of F at -Q. What this file leaves out: how errors propagate (``theory``).
 """
 
@@ -21,28 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.operator_functions import CUSTOM as CUSTOM
-from smoothcruiser.problem.operator_functions import ENTROPY as ENTROPY
-from smoothcruiser.problem.operator_functions import KL_PRIOR as KL_PRIOR
-from smoothcruiser.problem.operator_functions import MAX as MAX
-from smoothcruiser.problem.operator_functions import SPARSEMAX as SPARSEMAX
-from smoothcruiser.problem.operator_functions import SQUARE_ROOT as SQUARE_ROOT
-from smoothcruiser.problem.operator_functions import builtin_both as builtin_both
-from smoothcruiser.problem.operator_functions import builtin_gradient as builtin_gradient
-from smoothcruiser.problem.operator_functions import builtin_value as builtin_value
-from smoothcruiser.problem.operator_functions import entropy_both as entropy_both
-from smoothcruiser.problem.operator_functions import entropy_gradient as entropy_gradient
-from smoothcruiser.problem.operator_functions import entropy_value as entropy_value
-from smoothcruiser.problem.operator_functions import kl_gradient as kl_gradient
-from smoothcruiser.problem.operator_functions import kl_value as kl_value
-from smoothcruiser.problem.operator_functions import max_gradient as max_gradient
-from smoothcruiser.problem.operator_functions import max_value as max_value
-from smoothcruiser.problem.operator_functions import sparsemax_gradient as sparsemax_gradient
-from smoothcruiser.problem.operator_functions import sparsemax_threshold as sparsemax_threshold
-from smoothcruiser.problem.operator_functions import sparsemax_value as sparsemax_value
-from smoothcruiser.problem.operator_functions import square_root_gradient as square_root_gradient
-from smoothcruiser.problem.operator_functions import square_root_level as square_root_level
-from smoothcruiser.problem.operator_functions import square_root_value as square_root_value
+from smoothcruiser.problem.operator_functions import CUSTOM, ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT, builtin_gradient, builtin_value
 
 # --- the operators as data ---------------------------------------------------------------------------------------------------
 

@@ -68,3 +68,18 @@ def _same_fields(x: dict[str, Any], y: dict[str, Any]) -> bool:
 def is_opaque(state: Any) -> bool:
     """A state that has no equality and shows nothing to compare, such as a snapshot of a simulator."""
     return type(state).__hash__ is not None and getattr(state, "key", 0) is None
+
+
+def shaped(state: Any, example: Any) -> Any:
+    """``state`` in the form of the problem's own initial state: its NamedTuple, its array, its floats."""
+    fields = getattr(example, "_fields", None)
+    if fields and isinstance(state, dict) and set(state) == set(fields):
+        state = tuple(state[name] for name in fields)
+    if isinstance(example, tuple) and isinstance(state, tuple) and len(state) == len(example):
+        parts = [shaped(part, like) for part, like in zip(state, example, strict=True)]
+        return type(example)(*parts) if fields else tuple(parts)
+    if type(example).__module__ == "numpy" and hasattr(example, "dtype") and isinstance(state, tuple | int | float):
+        return np.array(state, dtype=example.dtype)
+    if isinstance(example, float) and isinstance(state, int) and not isinstance(state, bool):
+        return float(state)
+    return state

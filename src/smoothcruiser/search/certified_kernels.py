@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smoothcruiser.problem.jit import compiled, is_compiled
-from smoothcruiser.problem.operators import CUSTOM, CustomOperator, Operator
+from smoothcruiser.problem.operator_functions import CUSTOM
+from smoothcruiser.problem.operators import CustomOperator, Operator
 from smoothcruiser.search import certified_memory, certified_sweeps
 
 _PACKAGE = __name__.split(".", maxsplit=1)[0]

@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from smoothcruiser.problem.operators import builtin_gradient, builtin_value
+from smoothcruiser.problem.operator_functions import builtin_gradient, builtin_value
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.search.certified_memory import Graph
 from smoothcruiser.search.certified_radii import UNIT, plain_mean, tilted_bound

@@ -26,7 +26,8 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Certificate, Estimate, Interval
 from smoothcruiser.execute.answer import assumptions, terminal_answer
-from smoothcruiser.problem.operators import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT, Operator
+from smoothcruiser.problem.operator_functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT
+from smoothcruiser.problem.operators import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.search.evaluate_bounds import HIGH, LOW, TOTAL, begin
 from smoothcruiser.search.evaluate_rollouts import CompiledRollouts, PlainRollouts, follow

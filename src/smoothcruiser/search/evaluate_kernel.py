@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.execute.kernel import keep, load, store, transition
-from smoothcruiser.problem.operators import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT, builtin_gradient
+from smoothcruiser.problem.operator_functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT, builtin_gradient
 from smoothcruiser.problem.tabular_kernel import tabular_legal, tabular_player, tabular_terminal
 from smoothcruiser.search.evaluate_bounds import take
 from smoothcruiser.search.methods import Rule

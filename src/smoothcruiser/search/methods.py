@@ -30,7 +30,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.operators import ENTROPY, KL, KL_PRIOR, MAX, SPARSEMAX, Entropy, Max, Operator, Sparsemax
+from smoothcruiser.problem.operator_functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX
+from smoothcruiser.problem.operators import KL, Entropy, Max, Operator, Sparsemax
 
 UPPER, BOLTZMANN = range(2)  # how a node descends
 MEAN, SMOOTH, BEST = range(3)  # what a node passes up

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from smoothcruiser.problem.operators import builtin_gradient, builtin_value
+from smoothcruiser.problem.operator_functions import builtin_gradient, builtin_value
 from smoothcruiser.search.methods import SMOOTH, Rule
 
 SMALLEST_SCALE = 1e-3  # adaptive exploration of a node whose values are all 0: a thousandth of a unit, so that it still explores

@@ -26,7 +26,8 @@ from typing import Any
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.execute.streams import stream
-from smoothcruiser.problem.operators import MAX, CustomOperator, Operator
+from smoothcruiser.problem.operator_functions import MAX
+from smoothcruiser.problem.operators import CustomOperator, Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.search.methods import Search, tree_search
 from smoothcruiser.search.selection import recommended

@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.problem.operators import CUSTOM, ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT, Operator
+from smoothcruiser.problem.operator_functions import CUSTOM, ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT
+from smoothcruiser.problem.operators import Operator
 
 Array = Any  # a float or a float64 array; every function here broadcasts
 
