@@ -12,7 +12,8 @@ import pytest
 from numba import njit
 
 from smoothcruiser.execute import kernel
-from smoothcruiser.problem import jit, operators
+from smoothcruiser.problem import jit
+from smoothcruiser.problem import operator_functions as operators
 from smoothcruiser.problem.jit import compiled, is_compiled, source_fingerprint
 
 
