@@ -25,7 +25,7 @@ run: $(READY) ## plan on a built-in problem, and show the exact answer beside it
 		--method smoothcruiser --compare-exact
 
 test: lint ## what CI runs: lint, types, imports, tests
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(READY) ## ruff, mypy (strict), import-linter
 	@$(BIN)/ruff check --quiet
