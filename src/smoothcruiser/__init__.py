@@ -6,12 +6,16 @@
 True
 """
 
+from typing import Any
+
+from smoothcruiser import adapters
 from smoothcruiser.agent import Agent, play
 from smoothcruiser.api import calibrate, evaluate, explain, plan, solve
 from smoothcruiser.check import check
 from smoothcruiser.errors import BrokenPromise, InvalidInput, MissingExtra, OracleError, SmoothcruiserError, Unpayable
 from smoothcruiser.estimate import Certificate, Estimate
 from smoothcruiser.problem.batching import batched
+from smoothcruiser.problem.check_operator import check_operator
 from smoothcruiser.problem.make import make
 from smoothcruiser.problem.operators import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.problem.problem import MDP, Game, Problem
@@ -52,9 +56,11 @@ __all__ = [
     "Sparsemax",
     "SquareRoot",
     "Unpayable",
+    "adapters",
     "batched",
     "calibrate",
     "check",
+    "check_operator",
     "evaluate",
     "explain",
     "make",
@@ -65,3 +71,14 @@ __all__ = [
     "solve",
     "tabular",
 ]
+
+_LATE = {"Certified": "smoothcruiser.search.certified", "Tree": "smoothcruiser.search.tree"}  # searches to hold on to between queries
+
+
+def __getattr__(name: str) -> Any:
+    """``Certified`` and ``Tree``, imported when they are first asked for."""
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LATE[name]), name)
