@@ -21,3 +21,19 @@ def step(state: int, action: int, rng: Any) -> tuple[float, int]:
 def problem() -> sc.Problem:
     made = sc.MDP(step, num_actions=2, discount=0.2, operator=sc.Entropy(1.0), initial_state=0, name="slow_oracle:problem")
     return made
+
+
+def quick_step(state: int, action: int, rng: Any) -> tuple[float, int]:
+    return 0.5 * rng.random() + 0.5 * (state == action), int(rng.random() * 4)
+
+
+def broken_step(state: int, action: int, rng: Any) -> tuple[float, int]:
+    return 1.0 / (1 - action), int(rng.random() * 4)
+
+
+def quick() -> sc.Problem:
+    return sc.MDP(quick_step, num_actions=2, discount=0.3, operator=sc.Entropy(1.0), initial_state=0, name="slow_oracle:quick")
+
+
+def broken() -> sc.Problem:
+    return sc.MDP(broken_step, num_actions=2, discount=0.3, operator=sc.Entropy(1.0), initial_state=0, name="slow_oracle:broken")

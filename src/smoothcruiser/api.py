@@ -139,7 +139,7 @@ def plan(
     if chosen == "exact":
         return _exact(problem, state, why)
     if chosen == "certified":
-        return _certified(problem, state, epsilon, delta, target, seed, budget, paid, seconds, progress, why)
+        return _certified(problem, state, epsilon, delta, target, seed, budget, paid, seconds, progress, why, executor, workers, scheduler)
     schedule = _schedule(problem, chosen, epsilon, delta, target, delta_prime)
     _afford(problem, schedule, paid)
     if announce is not None:
@@ -350,12 +350,18 @@ def _certified(
     seconds: float | None,
     progress: Callable[[Any], object] | None,
     notes: tuple[str, ...],
+    executor: str | None,
+    workers: int | None,
+    scheduler: str | None,
 ) -> Estimate:
     from smoothcruiser.search.certified import Certified
 
     width = None if epsilon is None else parse_epsilon(epsilon, problem.facts)
     if width is None and budget is None and seconds is None:
         raise InvalidInput("certified search needs epsilon to stop at a promise, or budget or seconds to stop at a price.")
-    memory = Certified(problem, delta=check_delta(delta), seed=seed)
-    estimate = memory.query(state, epsilon=width, budget=paid, seconds=seconds, target=target, callback=progress)
+    memory = Certified(problem, delta=check_delta(delta), seed=seed, executor=executor, workers=workers, scheduler=scheduler)
+    try:
+        estimate = memory.query(state, epsilon=width, budget=paid, seconds=seconds, target=target, callback=progress)
+    finally:
+        memory.close()
     return replace(estimate, notes=(*notes, *estimate.notes))

@@ -121,10 +121,10 @@ def test_a_problem_that_cannot_travel_is_refused_before_anything_runs():
 
 def test_a_spec_that_gives_other_facts_is_not_trusted():
     """The prior of KL is not part of a spec: the pickle is what travels."""
-    from smoothcruiser.execute.processes import _recipe, rebuilt
+    from smoothcruiser.execute.processes import rebuilt, recipe_of
 
     problem = sc.make("garnet:states=6,actions=2", discount=0.4, operator=sc.KL(0.5, prior=(1, 3)), temperature=0.5)
-    spec, pickled, facts = _recipe(problem)
+    spec, pickled, facts = recipe_of(problem)
     if pickled is None:
         with pytest.raises(sc.InvalidInput, match="could not be rebuilt"):
             rebuilt((spec, pickled, facts))

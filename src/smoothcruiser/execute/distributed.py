@@ -41,6 +41,21 @@ def run_remote(key: str, payload: tuple[str, Problem, Schedule, Any, float], sha
     return part
 
 
+def connect(workers: int, scheduler: str | None) -> tuple[Any, Any]:
+    """(client, cluster): the user's cluster (then the second is None), or one of ``workers`` processes started here on loopback."""
+    cluster: Any = None
+    try:
+        if scheduler is None:
+            cluster = distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+            )
+        return distributed.Client(cluster or scheduler, timeout=START_SECONDS, set_as_default=False), cluster
+    except (OSError, TimeoutError, ValueError) as error:
+        raise SmoothcruiserError(
+            f"No Dask scheduler answers at {scheduler!r} ({error}); check the address given to --scheduler."
+        ) from error
+
+
 class DaskWorkers(Pool):
     """A connection to a cluster, and the futures of the shards under way."""
 
@@ -49,18 +64,8 @@ class DaskWorkers(Pool):
     def __init__(
         self, engine: str, problem: Problem, schedule: Schedule, state: Any, *, center: float, workers: int | None, scheduler: str | None
     ) -> None:
-        self.cluster: Any = None
         self.counted, self.room = -math.inf, 0
-        try:
-            if scheduler is None:
-                self.cluster = distributed.LocalCluster(
-                    n_workers=check_workers(workers), threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
-                )
-            self.client = distributed.Client(self.cluster or scheduler, timeout=START_SECONDS, set_as_default=False)
-        except (OSError, TimeoutError, ValueError) as error:
-            raise SmoothcruiserError(
-                f"No Dask scheduler answers at {scheduler!r} ({error}); check the address given to --scheduler."
-            ) from error
+        self.client, self.cluster = connect(check_workers(workers), scheduler)
         self.key = f"smoothcruiser-{time.time_ns()}"
         self.payload = self.client.scatter((engine, problem, schedule, state, center), broadcast=True, hash=False)
 

@@ -43,7 +43,7 @@ class ProcessWorkers(Pool):
             self.size,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_begin,
-            initargs=(_recipe(problem), _pickled(schedule, "The schedule"), _pickled(state, "The asked state"), center),
+            initargs=(recipe_of(problem), _pickled(schedule, "The schedule"), _pickled(state, "The asked state"), center),
         )
 
     def window(self) -> int:  # noqa: D102
@@ -82,7 +82,7 @@ class ProcessWorkers(Pool):
 Recipe = tuple[dict[str, Any] | None, bytes | None, Facts]
 
 
-def _recipe(problem: Problem) -> Recipe:
+def recipe_of(problem: Problem) -> Recipe:
     """What a process rebuilds the problem from: its spec, its pickle, and the facts it must come out with."""
     try:
         pickled = pickle.dumps(problem)

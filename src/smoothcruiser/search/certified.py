@@ -35,7 +35,7 @@ from smoothcruiser.search.certified_answer import answer, assumptions, crossed, 
 from smoothcruiser.search.certified_kernels import Kernels, make_kernels, warmed
 from smoothcruiser.search.certified_memory import END, Memory
 from smoothcruiser.search.certified_radii import POLE_COSTS, POLE_OFFSETS, pair_cost
-from smoothcruiser.search.certified_sampling import STREAM_KEY, Sampler, make_sampler
+from smoothcruiser.search.certified_sampling import STREAM_KEY, Help, Sampler, make_sampler
 from smoothcruiser.search.certified_sweeps import FIRST_BATCH, Rules
 
 GROWTH = 0.25  # calls of a round, as a share of those the query's pairs have
@@ -84,8 +84,23 @@ class Certified:
 
     sampled = True  # whether outcomes are drawn from the oracle
 
-    def __init__(self, problem: Problem, *, delta: float, seed: int = 0, radius_scale: float = 1.0, uniform: bool = False) -> None:
-        """``radius_scale`` and ``uniform`` are for tests and benchmarks: wrong radii, and the same number of draws for every pair."""
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        delta: float,
+        seed: int = 0,
+        executor: str | None = None,
+        workers: int | None = None,
+        scheduler: str | None = None,
+        radius_scale: float = 1.0,
+        uniform: bool = False,
+    ) -> None:
+        """``executor`` ("processes", "dask") and ``workers`` spread a round's draws and change no bit of the result.
+
+        ``radius_scale`` and ``uniform`` are for tests and benchmarks: wrong radii, and the same number of draws for every pair.
+        """
+        self._help = Help(executor, workers, scheduler)
         if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0.0 < delta < 1.0:
             raise InvalidInput(f"delta must be a probability strictly between 0 and 1, got {delta!r}.")
         self.problem, self.delta, self.seed = problem, float(delta), seed
@@ -101,6 +116,11 @@ class Certified:
         self._sampler: Sampler | None = None
         self._order: Ints = np.zeros(0, dtype=np.int64)
         self._count = 0
+
+    def close(self) -> None:
+        """End the workers, if any were asked for; the memory can still be read."""
+        if self._sampler is not None:
+            self._sampler.close()
 
     # --- asking ----------------------------------------------------------------------------------------------------------
 
@@ -145,7 +165,7 @@ class Certified:
             return 0.0
         begin = time.perf_counter()
         self._kernels = make_kernels(self.problem.operator)
-        self._sampler = make_sampler(self.problem, self.memory, state, self.seed)
+        self._sampler = make_sampler(self.problem, self.memory, state, self.seed, self._help)
         warmed(self._kernels, self.memory.graph, self._rules)
         return time.perf_counter() - begin
 

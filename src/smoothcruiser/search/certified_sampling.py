@@ -10,7 +10,10 @@ steps over whole numbers, ``PythonSampler`` for any step over hashable states. N
 
 from __future__ import annotations
 
+import itertools
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.search.certified_memory import END, Memory, mixed
 
 GOLDEN = 0x9E3779B97F4A7C15  # the odd step of SplitMix64
+LEAST_SHARED = 20_000  # draws of a round below which handing it to threads costs more than it saves
 STREAM_KEY = 6  # spawn key of certified search's streams under the user's seed
 
 
@@ -45,6 +49,9 @@ class Sampler:
     def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
         """(next states as numbers, rewards) of the jobs, one after the other."""
         raise NotImplementedError
+
+    def close(self) -> None:
+        """Release workers, where there are any."""
 
     def _streams(self, pairs: Ints) -> Any:
         """The words of the pairs' streams."""
@@ -80,8 +87,10 @@ class CompiledSampler(Sampler):
 
     resolved = False
 
-    def __init__(self, problem: Problem, memory: Memory, seed: int) -> None:
+    def __init__(self, problem: Problem, memory: Memory, seed: int, *, workers: int = 1) -> None:
         super().__init__(problem, memory, seed)
+        self.threads = ThreadPoolExecutor(workers) if workers > 1 else None
+        self.parts = workers
         begin = time.perf_counter()
         from smoothcruiser.search import certified_draws as draws
 
@@ -113,7 +122,10 @@ class CompiledSampler(Sampler):
         raws, rewards, fault = np.empty(size, dtype=np.int64), np.empty(size), np.zeros(2, dtype=np.int64)
         words = self._streams(pairs)
         try:
-            status = self._run(states, actions, counts, words, raws, rewards, fault)
+            if self.threads is None or size < LEAST_SHARED:
+                status = self._run(states, actions, counts, words, raws, rewards, fault)
+            else:
+                status = self._run_shared(states, actions, counts, words, raws, rewards, fault)
         except Exception as error:
             raise self._raised(error, int(pairs[fault[0]])) from error
         if status == self.draws.BAD_REWARD:
@@ -122,6 +134,31 @@ class CompiledSampler(Sampler):
             raise self._undeclared_end(int(pairs[fault[0]]))
         self.words[pairs] = words
         return raws, rewards
+
+    def _run_shared(self, states: Ints, actions: Ints, counts: Ints, words: Any, raws: Ints, rewards: Floats, fault: Ints) -> int:
+        """The same on several threads: jobs in contiguous parts of about the same number of draws, each with its streams and buffers."""
+        assert self.threads is not None
+        ends = np.cumsum(counts)
+        cuts = [0, *(int(np.searchsorted(ends, ends[-1] * part / self.parts)) + 1 for part in range(1, self.parts)), len(counts)]
+        cuts = sorted({min(cut, len(counts)) for cut in cuts})
+        found = []
+        for first, last in itertools.pairwise(cuts):
+            low, high = int(ends[first] - counts[first]), int(ends[last - 1])
+            part = (states[first:last], actions[first:last], counts[first:last], words[first:last], raws[low:high], rewards[low:high])
+            wrong = np.zeros(2, dtype=np.int64)
+            found.append((first, low, wrong, self.threads.submit(self._run, *part, wrong)))
+        for first, low, wrong, future in found:
+            fault[0], fault[1] = first + wrong[0], low + wrong[1]
+            status = future.result()
+            fault[0], fault[1] = first + wrong[0], low + wrong[1]
+            if status != self.draws.FINE:
+                return status
+        return int(self.draws.FINE)
+
+    def close(self) -> None:
+        """End the threads."""
+        if self.threads is not None:
+            self.threads.shutdown()
 
 
 class PythonSampler(Sampler):
@@ -174,13 +211,25 @@ class PythonSampler(Sampler):
         return at + count
 
 
-def make_sampler(problem: Problem, memory: Memory, state: Any, seed: int) -> Sampler:
-    """The sampler that fits: compiled where the step is and states are whole numbers, Python elsewhere."""
+@dataclass(frozen=True)
+class Help:
+    """Who draws: nothing here changes a bit of the result."""
+
+    executor: str | None = None  # "processes" or "dask" for plain Python oracles
+    workers: int | None = None
+    scheduler: str | None = None
+
+
+def make_sampler(problem: Problem, memory: Memory, state: Any, seed: int, help: Help) -> Sampler:
+    """The sampler that fits: compiled where the step is and states are whole numbers, Python elsewhere, on workers if asked for."""
     whole = isinstance(state, int | np.integer) and not isinstance(state, bool)
-    if problem.tables is not None:
-        return CompiledSampler(problem, memory, seed)
-    if whole and is_compiled(problem.oracle) and _whole_states(problem.oracle):
-        return CompiledSampler(problem, memory, seed)
+    if problem.tables is not None or (whole and is_compiled(problem.oracle) and _whole_states(problem.oracle)):
+        return CompiledSampler(problem, memory, seed, workers=help.workers or 1)
+    if help.executor in ("processes", "dask") or help.scheduler is not None:
+        from smoothcruiser.search.certified_parallel import ParallelSampler
+
+        executor = "dask" if help.scheduler is not None else str(help.executor)
+        return ParallelSampler(problem, memory, seed, workers=help.workers, executor=executor, scheduler=help.scheduler)
     return PythonSampler(problem, memory, seed)
 
 
