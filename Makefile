@@ -24,7 +24,10 @@ run: $(READY) ## plan on a built-in problem, and show the exact answer beside it
 	@$(BIN)/smoothcruiser plan gridworld:n=5 --discount 0.5 --temperature 0.5 --state 23 --epsilon 5% --delta 0.1 \
 		--method smoothcruiser --compare-exact
 
+# QuantEcon compiles and caches gufuncs at import; two test workers that do so at once leave a cache that aborts every later import
+# (seen: "LLVM ERROR: Symbol not found: __gufunc__..."). One process fills it first.
 test: lint ## what CI runs: lint, types, imports, tests
+	@$(BIN)/python -c 'import quantecon'
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(READY) ## ruff, mypy (strict), import-linter
