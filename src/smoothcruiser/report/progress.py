@@ -65,7 +65,9 @@ def describe(news: Any, before: int = 0) -> str:
         return f"{amount(news.num_calls)} calls, {amount(news.num_states)} states, half-width {news.half_width:.3g}"
     speed = (calls - before) / news.seconds if news.seconds > 0.0 else 0.0
     left = f", {duration((news.price - calls) / speed)} left" if speed > 0.0 else ""
-    return f"{amount(calls)} of {amount(news.price)} calls, {rate(speed)}{left}"
+    known = getattr(news, "interval", None)  # what the finished looks certify
+    so_far = f", value {(known[0] + known[1]) / 2:.4g} ± {(known[1] - known[0]) / 2:.2g} so far" if known else ""
+    return f"{amount(calls)} of {amount(news.price)} calls, {rate(speed)}{left}{so_far}"
 
 
 def amount(count: int) -> str:
