@@ -6,7 +6,7 @@ Painter et al. 2023: return of the recommended policy against trials on the 10-c
 trial's whole path is added to the tree and untried actions have a fixed value (0; -200 in sailing). Their code explores with probability
 e/log(N+1), ours follows the papers of MENTS, RENTS and TENTS, e|A|/log(N+1): the e below are theirs divided by |A|. The return is the mean
 of 250 fresh rollouts of the recommended actions (uniform off the tree). Dam et al. 2021: |V - V_Omega|, |V - max| and the regret of the
-recommended action on synthetic trees. Where their trials were cut to fit a few minutes on two shared cores, the table says so.
+recommended action on synthetic trees, 25 runs. About an hour and a half on one core in all.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 
 import smoothcruiser as sc
 from smoothcruiser.search.evaluate import _setting
@@ -31,7 +32,10 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 ROLLOUTS = 250
-T95 = {3: 4.303, 5: 2.776, 10: 2.262}  # Student's t for a 95% interval of a mean of so many runs
+LAKE_NODES, SAILING_NODES = 5_000_000, 12_000_000  # whole paths are added: no tree below was ever full,
+FULL_TREE = 2_500_000  # but for the one that is meant to be
+COLOURS = {"uct": "black", "ments": "C1", "rents": "C2", "tents": "C4", "bts": "C0", "dents": "C3"}
+T95 = {3: 4.303, 4: 3.182, 10: 2.262, 25: 2.064}  # Student's t for a 95% interval of a mean of so many runs
 
 
 def mean_return(problem, tree, seed):
@@ -48,7 +52,7 @@ def interval(values):
     """(mean, half-width of its 95% interval)."""
     if len(values) < 2:
         return values[0], math.nan
-    t = T95.get(len(values), 2.3)
+    t = T95[len(values)]
     return statistics.fmean(values), t * statistics.stdev(values) / math.sqrt(len(values))
 
 
@@ -91,7 +95,7 @@ def d_chain(quick):
             "uct": sc.UCT(expansion=None),
             "ments 1": sc.MENTS(temperature=1.0, exploration=0.05, **whole()),
             "ments 0.01": sc.MENTS(temperature=0.01, exploration=0.05, **whole()),
-            "rents 0.1": sc.RENTS(temperature=0.1, exploration=0.05, **whole()),
+            "rents 0.1": sc.RENTS(temperature=0.1, exploration=0.05, prior="parent", **whole()),
             "tents 1": sc.TENTS(temperature=1.0, exploration=0.05, **whole()),
             "bts 1": sc.BTS(search_temperature=1.0, exploration=0.1, **whole()),
             "dents 1": sc.DENTS(search_temperature=1.0, exploration=0.1, **whole()),
@@ -106,15 +110,15 @@ def d_chain(quick):
 
 def frozen_lake(quick):
     """The 8 x 8 lake, temperatures 1 to 0.001; optimum 0.99^14 = 0.8687."""
-    trials, repeats = (5_000, 3) if quick else (40_000, 10)
+    trials, repeats = (5_000, 3) if quick else (300_000, 10)
     problem = sc.make("frozen-lake", discount=1.0, operator="max")
-    methods = {"uct": sc.UCT(expansion=None)}
+    methods = {"uct": sc.UCT(expansion=None, max_nodes=LAKE_NODES)}
     for t in (1.0, 0.1, 0.001):
-        methods[f"ments {t:g}"] = sc.MENTS(temperature=t, exploration=0.25, **whole())
-        methods[f"tents {t:g}"] = sc.TENTS(temperature=t, exploration=0.25, **whole())
-        methods[f"bts {t:g}"] = sc.BTS(search_temperature=t, exploration=1.0, **whole())
-        methods[f"dents {t:g}"] = sc.DENTS(search_temperature=t, exploration=1.0, **whole())
-    methods["rents 0.001"] = sc.RENTS(temperature=0.001, exploration=0.25, **whole())
+        methods[f"ments {t:g}"] = sc.MENTS(temperature=t, exploration=0.25, **whole(max_nodes=LAKE_NODES))
+        methods[f"tents {t:g}"] = sc.TENTS(temperature=t, exploration=0.25, **whole(max_nodes=LAKE_NODES))
+        methods[f"bts {t:g}"] = sc.BTS(search_temperature=t, exploration=1.0, **whole(max_nodes=LAKE_NODES))
+        methods[f"dents {t:g}"] = sc.DENTS(search_temperature=t, exploration=1.0, **whole(max_nodes=LAKE_NODES))
+    methods["rents 0.001"] = sc.RENTS(temperature=0.001, exploration=0.25, prior="parent", **whole(max_nodes=LAKE_NODES))
     print("frozen lake")
     return {
         "frozen lake 8 x 8": {
@@ -126,17 +130,20 @@ def frozen_lake(quick):
 
 def sailing(quick):
     """6 x 6 sailing from wind SE; optimum -15.0."""
-    trials, repeats = (3_000, 3) if quick else (150_000, 10)
+    trials, repeats = (3_000, 3) if quick else (300_000, 10)
     problem = sc.make("sailing", discount=1.0, operator="max")
-    low = whole(-200.0, max_nodes=5_000_000)  # whole paths in a stochastic lake: 20 to 50 nodes a trial
+    low = whole(-200.0, max_nodes=SAILING_NODES)  # whole paths in a stochastic lake: 20 to 50 nodes a trial
     methods = {
-        "uct": sc.UCT(expansion=None, max_nodes=5_000_000),
+        "uct": sc.UCT(expansion=None, max_nodes=SAILING_NODES),
+        "uct c=10": sc.UCT(exploration=10.0, expansion=None, max_nodes=SAILING_NODES),
+        "uct c=50": sc.UCT(exploration=50.0, expansion=None, max_nodes=SAILING_NODES),
         "ments 10": sc.MENTS(temperature=10.0, exploration=0.125, **low),
         "ments 1": sc.MENTS(temperature=1.0, exploration=0.125, **low),
-        "rents 10": sc.RENTS(temperature=10.0, exploration=0.125, **low),
+        "rents 10": sc.RENTS(temperature=10.0, exploration=0.125, prior="parent", **low),
         "tents 0.1": sc.TENTS(temperature=0.1, exploration=0.25, **low),
         "bts 10": sc.BTS(search_temperature=10.0, exploration=1.0, **low),
         "dents 10": sc.DENTS(search_temperature=10.0, exploration=1.0, **low),
+        "ments 10 full": sc.MENTS(temperature=10.0, exploration=0.125, **whole(-200.0, max_nodes=FULL_TREE)),
     }
     print("sailing")
     return {
@@ -147,45 +154,93 @@ def sailing(quick):
     }  # fmt: skip
 
 
+METRICS = ("error to its own value", "error to the maximum", "regret of the action")
+
+
 def synthetic_tree(quick):
-    """|V - V_Omega|, |V - max| and regret after 10,000 simulations; 5 trees x 5 runs; temperature and e 0.1."""
+    """|V - V_Omega|, |V - max| and regret against simulations; 5 trees x 5 runs; temperature and e 0.1."""
     sims, trees, runs = (1_000, 2, 2) if quick else (10_000, 5, 5)
-    found = {}
+    soft = {"temperature": 0.1, "exploration": 0.1}
+    cold = {"search_temperature": 0.1, "exploration": 0.1}
+    methods = {
+        "uct": sc.UCT(exploration=math.sqrt(2.0) * 0.1), "ments": sc.MENTS(**soft), "rents": sc.RENTS(**soft),
+        "rents, parent": sc.RENTS(prior="parent", **soft), "tents": sc.TENTS(**soft), "bts": sc.BTS(**cold), "dents": sc.DENTS(**cold),
+    }  # fmt: skip
+    cases = {}
     for k, d in ((4, 4), (8, 3), (16, 2), (16, 3), (2, 5)):
-        rows = {}
-        for name in ("uct", "ments", "rents", "tents", "bts", "dents"):
-            soft, hard, regret = [], [], []
-            for number in range(trees):
-                plain = sc.make(f"synthetic-tree:k={k},d={d},seed={number}", discount=1.0, operator="max")
-                method = {
-                    "uct": sc.UCT(exploration=math.sqrt(2.0) * 0.1), "ments": sc.MENTS(temperature=0.1, exploration=0.1),
-                    "rents": sc.RENTS(temperature=0.1, exploration=0.1), "tents": sc.TENTS(temperature=0.1, exploration=0.1),
-                    "bts": sc.BTS(search_temperature=0.1, exploration=0.1), "dents": sc.DENTS(search_temperature=0.1, exploration=0.1),
-                }[name]  # fmt: skip
-                own = method.operator(plain.operator)
-                exact = sc.solve(plain)
-                target = sc.solve(sc.make(f"synthetic-tree:k={k},d={d},seed={number}", discount=1.0, operator=own)).values[0]
-                for seed in range(runs):
-                    estimate = Tree(plain, method=method, seed=seed).grow(simulations=sims).estimate()
-                    soft.append(abs(estimate.value - target))
-                    hard.append(abs(estimate.value - exact.values[0]))
-                    regret.append(exact.values[0] - exact.q_values[0][estimate.action])
-            rows[name] = {"soft error": statistics.fmean(soft), "error to max": statistics.fmean(hard), "regret": statistics.fmean(regret)}
-        found[f"k = {k}, d = {d}"] = rows
-        print(k, d, {name: [round(x, 4) for x in row.values()] for name, row in rows.items()}, flush=True)
-    return {"synthetic tree": {"simulations": sims, "trees": trees, "runs": runs, "cases": found}}
+        case = {"methods": {name: on_trees(k, d, method, sims, trees, runs) for name, method in methods.items()}}
+        case["value with an informed prior"] = statistics.fmean(informed_value(k, d, number) for number in range(trees))
+        cases[f"k = {k}, d = {d}"] = case
+        ends = {name: [round(m, 4) for m, _ in (run[metric][-1][1:] for metric in METRICS)] for name, run in case["methods"].items()}
+        print(k, d, ends, round(case["value with an informed prior"], 4), flush=True)
+    return {"synthetic tree": {"simulations": sims, "trees": trees, "runs": runs, "cases": cases}}
+
+
+def on_trees(k, d, method, sims, trees, runs):
+    """{metric: [(simulations, mean, half-width), ...]} over all trees and runs."""
+    marks = checkpoints(sims, points=10)
+    found = {metric: {mark: [] for mark in marks} for metric in METRICS}
+    for number in range(trees):
+        name = f"synthetic-tree:k={k},d={d},seed={number}"
+        plain = sc.make(name, discount=1.0, operator="max")
+        exact = sc.solve(plain)
+        target = sc.solve(sc.make(name, discount=1.0, operator=method.operator(plain.operator))).values[0]
+        for seed in range(runs):
+            tree = Tree(plain, method=method, seed=seed)
+            for mark in marks:
+                estimate = tree.grow(simulations=mark - tree.simulations).estimate()
+                regret = exact.values[0] - exact.q_values[0][estimate.action]
+                for metric, x in zip(METRICS, (abs(estimate.value - target), abs(estimate.value - exact.values[0]), regret), strict=True):
+                    found[metric][mark].append(x)
+    return {metric: [(mark, *interval(values)) for mark, values in by_mark.items()] for metric, by_mark in found.items()}
+
+
+def informed_value(k, d, number, temperature=0.1):
+    """What RENTS converges to when its prior is told the answer: pi_0 in proportion to the best leaf below each action (see the docs)."""
+    problem = sc.make(f"synthetic-tree:k={k},d={d},seed={number}", discount=1.0, operator="max")
+    best = sc.solve(problem).q_values[: (k**d - 1) // (k - 1)]  # the true value of each action, by levels
+    values = best[(k ** (d - 1) - 1) // (k - 1) :]  # of the last level's actions
+    for level in range(d - 1, -1, -1):
+        first = (k**level - 1) // (k - 1)
+        true = best[first : first + k**level]
+        prior = true / true.sum(axis=1, keepdims=True)
+        v = temperature * np.log((prior * np.exp(values / temperature)).sum(axis=1))
+        values = v.reshape(-1, k) if level else v
+    return float(values[0])
+
+
+def draw_trees(data, out):
+    """One row of three panels a case."""
+    for name, case in data["cases"].items():
+        figure, axes = plt.subplots(1, 3, figsize=(12.0, 3.4))
+        for axis, metric in zip(axes, METRICS, strict=True):
+            for label, run in case["methods"].items():
+                x, y, half = zip(*run[metric], strict=True)
+                style = ":" if "parent" in label else "-"
+                axis.plot(x, y, style, color=COLOURS[label.split(",")[0]], label=label, linewidth=1.3)
+                axis.fill_between(x, [a - b for a, b in zip(y, half, strict=True)], [a + b for a, b in zip(y, half, strict=True)],
+                                  color=COLOURS[label.split(",")[0]], alpha=0.12, linewidth=0)  # fmt: skip
+            axis.set_xscale("log")
+            axis.set_ylim(bottom=0.0)
+            axis.set_xlabel("simulations")
+            axis.set_title(metric, fontsize=9)
+        axes[0].legend(fontsize=7)
+        runs = data["trees"] * data["runs"]
+        figure.suptitle(f"synthetic tree, {name}: mean of {runs} runs, 95% intervals", fontsize=9)
+        figure.tight_layout()
+        figure.savefig(out / f"synthetic-tree-{name.replace(' = ', '').replace(', ', '-')}.svg")
+        plt.close(figure)
 
 
 def draw(name, data, path):
     """Curves with their intervals, one panel."""
     figure, axis = plt.subplots(figsize=(7.0, 4.2))
-    styles = {"uct": "k-", "ments": "C1", "rents": "C2", "tents": "C4", "bts": "C0", "dents": "C3"}
     dashes = ["-", "--", ":"]
     seen: dict[str, int] = {}
     for label, run in data["methods"].items():
         family = label.split()[0]
         order = seen[family] = seen.get(family, -1) + 1
-        colour = "black" if family == "uct" else styles[family]
+        colour = COLOURS[family]
         x, y, half = zip(*run["curve"], strict=True)
         axis.plot(x, y, dashes[order % 3], color=colour, label=label, linewidth=1.3)
         axis.fill_between(x, [a - b for a, b in zip(y, half, strict=True)], [a + b for a, b in zip(y, half, strict=True)],
@@ -226,6 +281,8 @@ def main():
             (out / f"{stem}.json").write_text(json.dumps(data, indent=1, default=float) + "\n")
             if "methods" in data:
                 draw(name, data, out / f"{stem}.svg")
+            else:
+                draw_trees(data, out)
 
 
 if __name__ == "__main__":

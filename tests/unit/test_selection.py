@@ -76,6 +76,23 @@ def test_rents_leans_on_its_prior():
     assert p == pytest.approx([0.9, 0.1])
 
 
+def test_rents_forgets_what_was_never_tried():
+    """An action of prior weight 0 counts for nothing, however high its value and however cold the search."""
+    cold = sc.RENTS(temperature=1e-4, exploration=0.0)
+    assert policy(cold, [0.2, 0.9, 0.1], 10, w=[0.5, 0.0, 0.5]) == [1.0, 0.0, 0.0]
+    assert selection.passed_up(rule(cold), [0.2, 0.9], [3, 0], [1.0, 0.0]) == 0.2
+    shares = [7.0, 7.0, 7.0]
+    assert selection.visit_shares([3, 0, 1], 3, shares) == 4
+    assert shares == [0.75, 0.0, 0.25]
+    assert selection.visit_shares([0, 0], 2, shares) == 0  # nothing to say: the prior stays what it was
+    assert shares == [0.75, 0.0, 0.25]
+
+
+def test_rents_knows_two_priors():
+    with pytest.raises(sc.InvalidInput, match="prior must be 'visits' or 'parent', got 'uniform'"):
+        sc.RENTS(prior="uniform")
+
+
 def test_dents_values_entropy_less_and_less():
     """softmax((Q + b(N) H)/a) with b = b0 / log(N + e): with H = (1, 0) and equal Q the log-odds are b/a."""
     method = sc.DENTS(search_temperature=0.5, entropy_temperature=0.8, exploration=0.0)

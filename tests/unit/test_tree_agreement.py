@@ -46,6 +46,18 @@ def test_compiled_is_plain(problem, method, variant):
     same(problem, method(**variant))
 
 
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_the_parent_as_prior(problem, variant):
+    same(problem, sc.RENTS(prior="parent", **variant))
+
+
+def test_a_cold_search_with_hopeful_untried_actions():
+    """exp((Q - top)/t) underflows for every tried action here; only the tried ones have weight."""
+    tree = same(PROBLEMS["garnet"], sc.RENTS(temperature=1e-4, exploration=0.0, initial_q=50.0))
+    assert tree.estimate().value < 50.0
+
+
 @pytest.mark.parametrize("average", [sc.BTS(average_returns=True), sc.DENTS(average_returns=True)], ids=str)
 def test_average_returns(average):
     same(PROBLEMS["garnet"], average)

@@ -1,5 +1,6 @@
 """Each backup converges to its exact regularized value, and the published behaviour on the d-chain is there."""
 
+import numpy as np
 import pytest
 
 import smoothcruiser as sc
@@ -49,11 +50,35 @@ def test_games_mirror():
         assert tree.estimate().value == pytest.approx(exact, abs=0.01)
 
 
-def test_rents_at_depth_one_is_kl_to_uniform():
+def test_rents_of_the_parent_at_depth_one_is_kl_to_uniform():
     """At the root the prior is uniform, so with one decision RENTS is mellowmax."""
     problem = sc.make("synthetic-tree:k=4,d=1,seed=1", discount=1.0, operator=sc.KL(0.2))
-    tree = grown(problem, sc.RENTS(temperature=0.2, exploration=0.5), 30_000)
+    tree = grown(problem, sc.RENTS(temperature=0.2, exploration=0.5, prior="parent"), 30_000)
     assert tree.estimate().value == pytest.approx(sc.solve(problem).values[0], abs=0.005)
+
+
+def test_rents_of_visits_settles_on_the_maximum():
+    """Visits feed the prior and the prior feeds the visits: the shares settle on the best action, and t log sum pi_0 exp(Q/t) on max Q."""
+    problem = sc.make("synthetic-tree:k=4,d=2,seed=1", discount=1.0, operator="max")
+    errors = []
+    for simulations in (1_000, 10_000, 100_000):
+        tree = grown(problem, sc.RENTS(temperature=0.1, exploration=0.02), simulations)
+        errors.append(1.0 - tree.estimate().value)
+    assert tree.operator == sc.Max()
+    assert errors[0] > errors[1] > errors[2] > 0.0
+    assert errors[2] < 0.01
+    assert tree.action() == int(np.argmax(sc.solve(problem).q_values[0]))
+
+
+def test_rents_comes_between_tents_and_ments():
+    """Dam et al. 2021 on their tree: TENTS lies closest to the maximum, then RENTS, then MENTS, whose entropy adds up."""
+    problem = sc.make("synthetic-tree:k=8,d=3,seed=0", discount=1.0, operator="max")
+    found = [
+        abs(grown(problem, method(temperature=0.1, exploration=0.1), 10_000).estimate().value - 1.0)
+        for method in (sc.TENTS, sc.RENTS, sc.MENTS)
+    ]
+    assert found == sorted(found)
+    assert found[2] > 2.0 * found[1]
 
 
 def test_uct_converges_on_an_easy_tree():

@@ -46,28 +46,29 @@ def entropy_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
 
 
 def kl_value(q: Vector, w: Vector, t: float) -> float:
-    """Lambda log sum mu exp(q / lambda) with mu = w / sum(w); mellowmax when w is uniform."""
-    top = q[0]
-    for a in range(1, len(q)):
-        if q[a] > top:
+    """Lambda log sum mu exp(q / lambda) with mu = w / sum(w); mellowmax when w is uniform. An action of weight 0 does not count."""
+    top = -math.inf
+    for a in range(len(q)):
+        if w[a] > 0.0 and q[a] > top:
             top = q[a]
     total = 0.0
     mass = 0.0
     for a in range(len(q)):
-        total += w[a] * math.exp((q[a] - top) / t)
-        mass += w[a]
+        if w[a] > 0.0:
+            total += w[a] * math.exp((q[a] - top) / t)
+            mass += w[a]
     return top + t * math.log(total / mass)
 
 
 def kl_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
     """The policy proportional to mu exp(q / lambda)."""
-    top = q[0]
-    for a in range(1, len(q)):
-        if q[a] > top:
+    top = -math.inf
+    for a in range(len(q)):
+        if w[a] > 0.0 and q[a] > top:
             top = q[a]
     total = 0.0
     for a in range(len(q)):
-        out[a] = w[a] * math.exp((q[a] - top) / t)
+        out[a] = w[a] * math.exp((q[a] - top) / t) if w[a] > 0.0 else 0.0
         total += out[a]
     for a in range(len(q)):
         out[a] = out[a] / total

@@ -6,7 +6,7 @@ value to pass up, and an action to recommend:
   method    descends by                                       passes up                          recommends
   UCT       argmax Q + c sqrt(log N(s) / N(s,a))              the mean return                    the most visited action
   MENTS     (1-l) softmax(Q/t) + l/|A|                        t log sum exp(Q/t)                 argmax Q
-  RENTS     (1-l) pi_parent exp(Q/t)/Z + l/|A|                t log sum pi_parent exp(Q/t)       argmax Q
+  RENTS     (1-l) pi_0 exp(Q/t)/Z + l/|A|                     t log sum pi_0 exp(Q/t)            argmax Q
   TENTS     (1-l) sparsemax(Q/t) + l/|A|                      the Tsallis maximum of Q           argmax Q
   BTS       (1-l) softmax(Q/a) + l/|A|                        max Q                              argmax Q
   DENTS     (1-l) softmax((Q + b(N) H)/a) + l/|A|             max Q, and the entropy H           argmax Q
@@ -35,6 +35,8 @@ from smoothcruiser.problem.operators import KL, Entropy, Max, Operator, Sparsema
 
 UPPER, BOLTZMANN = range(2)  # how a node descends
 MEAN, SMOOTH, BEST = range(3)  # what a node passes up
+NO_PRIOR, VISITS_PRIOR, PARENT_PRIOR = range(3)
+PRIORS = {"visits": VISITS_PRIOR, "parent": PARENT_PRIOR}
 
 DEFAULT_TEMPERATURE = 0.1  # of a unit of reward: what Dam et al. 2021 use; taken where the problem itself has no temperature
 
@@ -50,7 +52,7 @@ class Rule(NamedTuple):
     counts_actions: bool  # l = e |A| / log(N + shift)
     shift: float
     entropy: float  # b(0); 0 where no entropy is kept
-    relative: bool  # the prior is the parent's policy
+    prior: int  # NO_PRIOR, or where the pi_0 of RENTS comes from
     initial: float  # Q of an untried action; NaN: from the node's first estimate
     most_visited: bool  # recommend by visits
 
@@ -124,7 +126,7 @@ class UCT(Search):
 
     def rule(self, problem_operator: Operator) -> Rule:  # noqa: D102
         c = math.nan if self.exploration is None else float(self.exploration)
-        return Rule(UPPER, MEAN, MAX, 0.0, c, False, 1.0, 0.0, False, self._initial, True)
+        return Rule(UPPER, MEAN, MAX, 0.0, c, False, 1.0, 0.0, NO_PRIOR, self._initial, True)
 
 
 @dataclass(frozen=True)
@@ -144,9 +146,9 @@ class _Regularized(Search):
             return float(self.temperature)
         return problem_operator.strength or DEFAULT_TEMPERATURE
 
-    def _rule(self, problem_operator: Operator, code: int, relative: bool = False) -> Rule:
+    def _rule(self, problem_operator: Operator, code: int, prior: int = NO_PRIOR) -> Rule:
         t = self._temperature(problem_operator)
-        return Rule(BOLTZMANN, SMOOTH, code, t, float(self.exploration), True, 1.0, 0.0, relative, self._initial, False)
+        return Rule(BOLTZMANN, SMOOTH, code, t, float(self.exploration), True, 1.0, 0.0, prior, self._initial, False)
 
 
 @dataclass(frozen=True)
@@ -164,16 +166,26 @@ class MENTS(_Regularized):
 
 @dataclass(frozen=True)
 class RENTS(_Regularized):
-    """Relative entropy to the parent's policy. The prior moves with the search, so no fixed operator describes its value."""
+    """Relative entropy to a previous policy, which moves with the search.
 
+    ``prior`` says which: ``"visits"``, the shares of the node's own visits (the policy so far, as in the authors' code); it settles on
+    the best action, so the value converges to max Q. ``"parent"``, the descent policy of the node above (Painter et al. 2023).
+    """
+
+    prior: str = "visits"
     name: ClassVar[str] = "rents"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prior not in PRIORS:
+            raise InvalidInput(f"{self.name}: prior must be 'visits' or 'parent', got {self.prior!r}.")
+
     def operator(self, problem_operator: Operator) -> Operator:
-        """KL to the uniform policy: what RENTS is at the root, and near the end of its moving priors."""
-        return KL(self._temperature(problem_operator))
+        """Max for the prior that settles; KL to the uniform policy for the parent's, which is what the root has."""
+        return Max() if self.prior == "visits" else KL(self._temperature(problem_operator))
 
     def rule(self, problem_operator: Operator) -> Rule:  # noqa: D102
-        return self._rule(problem_operator, KL_PRIOR, relative=True)
+        return self._rule(problem_operator, KL_PRIOR, PRIORS[self.prior])
 
 
 @dataclass(frozen=True)
@@ -216,7 +228,7 @@ class BTS(Search):
     def rule(self, problem_operator: Operator, entropy: float = 0.0) -> Rule:  # noqa: D102
         up = MEAN if self.average_returns else BEST
         a = self._search(problem_operator)
-        return Rule(BOLTZMANN, up, ENTROPY, a, float(self.exploration), False, math.e, entropy, False, self._initial, False)
+        return Rule(BOLTZMANN, up, ENTROPY, a, float(self.exploration), False, math.e, entropy, NO_PRIOR, self._initial, False)
 
 
 @dataclass(frozen=True)

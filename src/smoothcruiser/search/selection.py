@@ -7,7 +7,7 @@ plain and the compiled tree agree to the last bit.
 legend   symbol     name here
   x, n              ``x``, ``n``: signed values and visits of the ``size`` legal actions
   N(s)              ``visits`` of the node
-  w                 prior weights of the actions (RENTS: the parent's policy)
+  w, pi_0           prior weights of the actions (RENTS)
   h                 ``h``: signed entropy below each action (DENTS)
   p                 ``p``: the policy of the descent, written by ``descent_policy``
 """
@@ -77,6 +77,17 @@ def descent_policy(rule: Rule, x: Any, w: Any, h: Any, visits: int, y: Any, p: A
     share = uniform_share(rule, size, visits)
     for j in range(size):
         p[j] = (1.0 - share) * p[j] + share / size
+
+
+def visit_shares(n: Any, size: int, w: Any) -> int:
+    """Write each action's share of the visits to ``w`` and return the visits; nothing is written where there are none."""
+    total = 0
+    for j in range(size):
+        total += n[j]
+    if total > 0:
+        for j in range(size):
+            w[j] = n[j] / total
+    return total
 
 
 def drawn(p: Any, size: int, rng: Any) -> int:

@@ -29,7 +29,7 @@ from smoothcruiser.execute.streams import stream
 from smoothcruiser.problem.operator_functions import MAX
 from smoothcruiser.problem.operators import CustomOperator, Operator
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.search.methods import Search, tree_search
+from smoothcruiser.search.methods import NO_PRIOR, Search, tree_search
 from smoothcruiser.search.selection import recommended
 from smoothcruiser.search.tree_kernel import Setting
 from smoothcruiser.search.tree_node import Node
@@ -59,7 +59,9 @@ class Tree:
         self._backend = self._make(executor)
 
     def _make(self, executor: str | None) -> Any:
-        weights = self.problem.operator.weights(self.problem.num_actions) if self.rule.relative else [1.0] * self.problem.num_actions
+        weights = (
+            self.problem.operator.weights(self.problem.num_actions) if self.rule.prior != NO_PRIOR else [1.0] * self.problem.num_actions
+        )
         arguments = (self.problem, self.rule, self._setting(), self.head, weights, self.state, stream(self.seed, STREAM_KEY))
         chosen = executor or ("compiled" if self.problem.is_compiled else "reference")
         if chosen not in ("compiled", "reference"):

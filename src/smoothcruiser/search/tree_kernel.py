@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from smoothcruiser.execute.kernel import allocate, keep, load, store, transition
 from smoothcruiser.problem.tabular_kernel import tabular_legal, tabular_player, tabular_terminal
-from smoothcruiser.search.methods import MEAN, UPPER, Rule
-from smoothcruiser.search.selection import descent_policy, drawn, entropy_below, passed_up, upper_pick
+from smoothcruiser.search.methods import MEAN, NO_PRIOR, PARENT_PRIOR, UPPER, Rule
+from smoothcruiser.search.selection import descent_policy, drawn, entropy_below, passed_up, upper_pick, visit_shares
 
 DONE, BAD_REWARD, UNDECLARED_END, NO_ACTION, NO_ROOM, CUT = range(6)  # how a call of ``grow`` ended
 COUNT, SIMULATIONS, CALLS, FAULT, DEEPEST = range(5)  # slots of ``meta``
@@ -236,7 +236,7 @@ def grow(
     rows = setting.limit + 1
     path = np.empty((rows, 3), np.int64)  # node, action, child
     rewards = np.empty(rows)
-    policies = np.empty((rows if rule.relative else 1, K))  # of the descent, for RENTS
+    policies = np.empty((rows if rule.prior == PARENT_PRIOR else 1, K))  # of the descent
     acts = np.empty(K, np.int64)
     n = np.empty(K, np.int64)
     x, h, y, p, w = np.zeros(K), np.zeros(K), np.empty(K), np.empty(K), weights.copy()
@@ -254,11 +254,11 @@ def grow(
             if rule.descent == UPPER:
                 j = upper_pick(rule, x, n, size, ints[node, VISITS], rng)
             else:
-                if rule.relative:
-                    set_prior(weights, policies, depth, acts, size, w)
+                if rule.prior != NO_PRIOR:
+                    set_prior(rule, weights, policies, depth, acts, n, size, w)
                 node_policy(rule, x, w, h, size, K, ints[node, VISITS], y, p)
                 j = drawn(p, size, rng)
-                if rule.relative:
+                if rule.prior == PARENT_PRIOR:
                     note_policy(policies, depth, acts, p, size)
             action = acts[j]
             state = LOAD(states, node)
@@ -352,8 +352,8 @@ def backup(
             back += sign * head[size]
             floats[node, FIRST] = back
             size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
-        if rule.relative:
-            set_prior(weights, policies, i, acts, size, w)
+        if rule.prior != NO_PRIOR:
+            set_prior(rule, weights, policies, i, acts, n, size, w)
         if rule.up != MEAN:
             floats[node, VALUE] = sign * node_value(rule, x, n, w, size, K)
         if rule.entropy > 0.0:
@@ -375,10 +375,14 @@ def node_value(rule: Rule, x: Floats, n: Ints, w: Floats, size: int, K: int) -> 
     return passed_up(rule, x, n, w)
 
 
-def set_prior(weights: Floats, policies: Floats, depth: int, acts: Ints, size: int, w: Floats) -> None:
-    """Weights of the legal actions: the parent's descent policy (RENTS), the problem's prior at the root."""
-    for j in range(size):
-        w[j] = weights[acts[j]] if depth == 0 else policies[depth - 1, acts[j]]
+def set_prior(rule: Rule, weights: Floats, policies: Floats, depth: int, acts: Ints, n: Ints, size: int, w: Floats) -> None:
+    """Weights of the legal actions: the parent's descent policy or the shares of visits; the problem's prior where there is neither."""
+    if rule.prior == PARENT_PRIOR and depth > 0:
+        for j in range(size):
+            w[j] = policies[depth - 1, acts[j]]
+    elif rule.prior == PARENT_PRIOR or visit_shares(n, size, w) == 0:
+        for j in range(size):
+            w[j] = weights[acts[j]]
 
 
 def note_policy(policies: Floats, depth: int, acts: Ints, p: Floats, size: int) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.execute.reference import _unpacked
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.search.methods import MEAN, UPPER, Rule
-from smoothcruiser.search.selection import descent_policy, drawn, entropy_below, passed_up, upper_pick
+from smoothcruiser.search.methods import MEAN, PARENT_PRIOR, UPPER, VISITS_PRIOR, Rule
+from smoothcruiser.search.selection import descent_policy, drawn, entropy_below, passed_up, upper_pick, visit_shares
 from smoothcruiser.search.template import Answer, Selection, Step, search
 from smoothcruiser.search.tree_kernel import Setting
 from smoothcruiser.search.tree_node import Node
@@ -144,7 +144,7 @@ class PlainTree:
             p = [0.0] * len(x)
             descent_policy(rule, x, self._prior(node, depth), h, node.visits, [0.0] * len(x), p)
             j = drawn(p, len(x), self.rng)
-            if rule.relative:
+            if rule.prior == PARENT_PRIOR:
                 row = [1.0 / len(x)] * self.setting.num_actions
                 for a, share in zip(node.actions, p, strict=True):
                     row[a] = share
@@ -235,7 +235,10 @@ class PlainTree:
         return x, [sign * (total / n) if n > 0 else 0.0 for total, n in zip(node.entropies, node.n, strict=True)]
 
     def _prior(self, node: PlainNode, depth: int) -> list[float]:
-        source = self.policies[depth - 1] if self.rule.relative and depth > 0 else self.weights
+        shares = [0.0] * len(node.n)
+        if self.rule.prior == VISITS_PRIOR and visit_shares(node.n, len(node.n), shares) > 0:
+            return shares
+        source = self.policies[depth - 1] if self.rule.prior == PARENT_PRIOR and depth > 0 else self.weights
         return [source[a] for a in node.actions]
 
     # --- reading -------------------------------------------------------------------------------------------------------------
