@@ -14,6 +14,8 @@ approximate, and say nothing for a handful of episodes), Wilson's for win rates.
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import math
 import time
 from collections.abc import Callable
@@ -22,14 +24,16 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.api import check_delta, parse_epsilon, plan, solve
+from smoothcruiser.api import check_delta, check_method, exact_answer, parse_epsilon, plan, solve
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.estimate import Estimate, best_action
+from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.search.methods import TREE_SEARCHES, Search, tree_search
 
 WORLD, OTHER, PLANS = 101, 102, 103  # spawn keys of the three families; shards use (action, shard) and certified search 6
 NORMAL_95 = 1.959964  # the 97.5% quantile of the normal distribution
 MOST_STEPS = 1000  # of an episode that only a terminal state ends
+OWN = ("problem", "state", "method", "epsilon", "delta", "budget", "seconds", "seed")  # of plan's parameters: the agent gives them itself
 FORGOTTEN = 0.01  # without terminal states an episode ends when later rewards weigh less than this share
 
 Player = Callable[[Any, Problem, Any], int]  # (state, problem, rng) -> action
@@ -57,6 +61,7 @@ class Agent:
             self.env = world
             world, options = _adapted(world, options)
         self.problem: Problem = world
+        _known(options, method)
         self.method, self.sample, self.seed = method, sample, seed
         self.epsilon, self.delta, self.options = epsilon, delta, options
         self.limits: dict[str, Any] = {"budget": budget, "seconds": seconds}
@@ -118,16 +123,23 @@ class Agent:
             self._solution = solve(problem)
         solution = self._solution
         try:
-            row = solution.index(state)
+            answer = exact_answer(problem, solution, state)
         except InvalidInput:
             return None
-        q_values, policy = tuple(map(float, solution.q_values[row])), tuple(map(float, solution.policy[row]))
-        bound, value = float(solution.residual_bound), float(solution.values[row])
-        return Estimate(
-            value=value, interval=(value - bound, value + bound), q_values=q_values, policy=policy,
-            action=best_action(policy, q_values, problem.mover(state)), num_calls=0, epsilon=bound, delta=0.0, method="exact",
-            certificate=None, seconds=time.perf_counter() - begin, compile_seconds=0.0, problem=problem.name, state=state,
-        )  # fmt: skip
+        return replace(answer, seconds=time.perf_counter() - begin)
+
+
+def _known(options: dict[str, Any], method: Any) -> None:
+    """Refuse a misspelled option when the agent is made, not at its first decision."""
+    known = [name for name in inspect.signature(plan).parameters if name not in OWN]
+    for name in options:
+        if name not in known:
+            close = difflib.get_close_matches(name, [*known, *OWN], 1)
+            hint = f"did you mean {close[0]}=?" if close else f"plan takes {', '.join(known)}."
+            raise InvalidInput(f"An Agent has no option {name!r}; {hint}")
+    check_method(method)
+    if isinstance(method, Search) or method in TREE_SEARCHES:
+        tree_search(method, options.get("options"))
 
 
 def _adapted(env: Any, options: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:

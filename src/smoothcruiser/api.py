@@ -107,7 +107,7 @@ def plan(
     ``announce`` is told the schedule, and so its price, before the first call; ``progress`` is told of the calls made so far.
     """
     _check_problem(problem)
-    _check_method(method)
+    check_method(method)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")
     if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
@@ -128,11 +128,18 @@ def plan(
     if isinstance(method, Search) or method in TREE_SEARCHES:
         from smoothcruiser.search.tree_plan import plan_tree
 
-        return plan_tree(
+        answer = plan_tree(
             problem, state, tree_search(method, options), seed=seed, executor=executor, budget=None if budget is None else paid,
             seconds=seconds, simulations=simulations, certify=certify, delta=None if delta is None else check_delta(delta),
             progress=progress,
         )  # fmt: skip
+        given = {"epsilon": epsilon, "target": None if target == "q_values" else target, "store": store, "shards": shards}
+        given |= {"workers": None if workers == 1 else workers, "scheduler": scheduler}
+        idle = [f"{name}=" for name, value in given.items() if value is not None]
+        if idle:
+            told = f"{', '.join(idle)} not used: a tree search promises nothing and grows one tree on one thread."
+            answer = replace(answer, notes=(*answer.notes, told))
+        return answer
     if certify or simulations is not None or options:
         raise InvalidInput("certify=, simulations= and options= belong to tree searches (uct, ments, ...); other methods count calls.")
     chosen, why = _choose(problem, method, state, epsilon, delta, target, paid)
@@ -214,13 +221,14 @@ def _choose(
     return "smoothcruiser", ()
 
 
-def _check_method(method: str | Search) -> None:
+def check_method(method: str | Search) -> None:
+    """Refuse what is no method."""
     if not isinstance(method, Search) and method not in METHODS:
         raise InvalidInput(f"Unknown method {method!r}; choose one of {', '.join(METHODS)}.")
 
 
 def _scheduled_method(method: str) -> str:
-    _check_method(method)
+    check_method(method)
     if method == "auto":
         return "smoothcruiser"
     if method not in SCHEDULED:
@@ -316,7 +324,13 @@ def _afford(problem: Problem, schedule: Schedule, budget: int) -> None:
 def _exact(problem: Problem, state: Any, notes: tuple[str, ...]) -> Estimate:
     begin = time.perf_counter()
     solution = solve(problem)
-    mover = problem.mover(state)
+    answer = exact_answer(problem, solution, state, (*notes, solution.note) if solution.note else notes)
+    seconds = time.perf_counter() - begin - solution.compile_seconds
+    return replace(answer, seconds=seconds, compile_seconds=solution.compile_seconds)
+
+
+def exact_answer(problem: Problem, solution: Any, state: Any, notes: tuple[str, ...] = ()) -> Estimate:
+    """The row of an exact solution as an Estimate."""
     row = solution.index(state)
     value, bound = float(solution.values[row]), float(solution.residual_bound)
     q_values = tuple(float(q) for q in solution.q_values[row])
@@ -331,10 +345,9 @@ def _exact(problem: Problem, state: Any, notes: tuple[str, ...]) -> Estimate:
         best_actions=None,
     )
     return Estimate(
-        value=value, interval=certificate.interval, q_values=q_values, policy=policy, action=best_action(policy, q_values, mover),
-        num_calls=0, epsilon=bound, delta=0.0, method="exact", certificate=certificate,
-        seconds=time.perf_counter() - begin - solution.compile_seconds, compile_seconds=solution.compile_seconds,
-        problem=problem.name, state=state, notes=(*notes, solution.note) if solution.note else notes,
+        value=value, interval=certificate.interval, q_values=q_values, policy=policy,
+        action=best_action(policy, q_values, problem.mover(state)), num_calls=0, epsilon=bound, delta=0.0, method="exact",
+        certificate=certificate, seconds=0.0, compile_seconds=0.0, problem=problem.name, state=state, notes=notes,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.problem.answers import at, outside, raised, undeclared_end, unpacked
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import by_identity, is_opaque, same_state
 
@@ -91,8 +92,6 @@ class _Probe:
 
     def draw(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
         """One checked call."""
-        from smoothcruiser.execute.reference import _unpacked
-
         self.calls += 1
         begin = time.perf_counter()
         try:
@@ -103,25 +102,17 @@ class _Probe:
             if type(error).__name__ == "Hung":
                 told = f"The oracle did not return within {self.call_seconds:g} s at state {state!r}, action {action}"
                 raise OracleError(f"{told}; mend the simulator there.") from error
-            raise OracleError(
-                f"The oracle raised {type(error).__name__}: {error} at state {state!r}, action {action}; mend the simulator there."
-            ) from error
+            raise raised(error, at(state, action)) from error
         finally:
             self.spent += time.perf_counter() - begin
-        reward, after, ended = _unpacked(answer, state, action)
+        reward, after, ended = unpacked(answer, state, action)
         if not math.isnan(reward):
             self.rewards = (min(self.rewards[0], reward), max(self.rewards[1], reward))
         low, high = self.problem.facts.reward_range
         if not low <= reward <= high:
-            raise OracleError(
-                f"The oracle returned reward {reward!r} at state {state!r}, action {action}, outside reward_range ({low:g}, {high:g}); "
-                "declare the range that holds every reward, or mend the simulator."
-            )
+            raise outside(reward, at(state, action), low, high)
         if ended and not self.problem.facts.terminals:
-            raise OracleError(
-                f"The oracle ended the episode at state {state!r}, action {action}, but the problem declares no terminal states; "
-                "pass terminal=True (or a function), since it changes the bounds on the value."
-            )
+            raise undeclared_end(at(state, action))
         ended = ended or self.problem.is_terminal(after)
         self.ends += ended
         return reward, after, ended

@@ -6,7 +6,8 @@ The yardstick is the exact solution of the problem itself (its operator, its dis
   action regret    max Q(state, .) - Q(state, recommended action)                    (signed for the min player)
   policy regret    V(state) - (<pi, Q(state, .)> - Omega(pi)): the one-step loss of the recommended policy
 
-Methods of another objective (UCT on a regularized problem, say) are measured by the same yardstick: it is what the user asked for. The
+Methods of another objective (UCT on a regularized problem, say) are measured by the same yardstick: it is what the user asked for. Their
+rows say whose value they estimate (``estimates``). The
 sharp schedule spends the budget on the smallest epsilon that it can pay; where even half of the value span is out of reach it says so.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -22,8 +23,9 @@ from smoothcruiser import api
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.operators import Operator
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.search.methods import TREE_SEARCHES, Search
+from smoothcruiser.search.methods import TREE_SEARCHES, Search, tree_search
 
 PLANNERS = ("smoothcruiser", "certified", *TREE_SEARCHES)
 DELTA = 0.1  # of the planners that promise
@@ -47,6 +49,7 @@ class Row:
     seconds: float
     compile_seconds: float
     note: str = ""
+    estimates: str = ""  # the operator whose value it estimates
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -126,7 +129,15 @@ def _run(problem: Problem, state: Any, method: str | Search, name: str, budget: 
     except SmoothcruiserError as error:
         reason = str(error).split("\n")[0]
         return Row(name, budget, seed, None, None, None, None, None, None, 0, 0.0, 0.0, reason)
-    return measured(name, budget, seed, estimate, truth)
+    row = measured(name, budget, seed, estimate, truth)
+    return replace(row, estimates=objective(problem, method).label)
+
+
+def objective(problem: Problem, method: str | Search) -> Operator:
+    """The operator whose value a planner estimates: the problem's own, or a tree search's."""
+    if isinstance(method, Search) or method in TREE_SEARCHES:
+        return tree_search(method).operator(problem.operator)
+    return problem.operator
 
 
 def measured(name: str, budget: int, seed: int, estimate: Estimate, truth: Truth | None) -> Row:
@@ -190,7 +201,8 @@ def summaries(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         groups.setdefault((row.method, row.budget), []).append(row)
     for (method, budget), group in groups.items():
         ran = [row for row in group if row.value is not None]
-        summary: dict[str, Any] = {"method": method, "budget": budget, "runs": len(ran), "note": group[0].note if not ran else ""}
+        note, estimates = (group[0].note, "") if not ran else ("", ran[0].estimates)
+        summary: dict[str, Any] = {"method": method, "budget": budget, "runs": len(ran), "note": note, "estimates": estimates}
         for name in ("value", "error", "action_regret", "policy_regret", "num_calls", "seconds", "compile_seconds"):
             found = [getattr(row, name) for row in ran if getattr(row, name) is not None]
             summary[name] = sum(found) / len(found) if found else None

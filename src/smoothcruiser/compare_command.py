@@ -103,23 +103,35 @@ def _show(problem: Any, state: Any, truth: Any, means: list[dict[str, Any]], rep
 
     out = Console(highlight=False)
     known = f"exact value {truth.value:.6g}" if truth is not None else "no exact value: the model is not known"
-    out.print(f"{problem.name}, state {state!r}: {known}; means of {repeats} run{'s' if repeats > 1 else ''}")
+    out.print(f"{problem.name}, state {state!r}", soft_wrap=True)
+    out.print(f"{known}; means of {repeats} run{'s' if repeats > 1 else ''}\n")
     table = Table(box=None, pad_edge=False)
     table.add_column("planner")
     for _, title in COLUMNS:
         table.add_column(title, justify="right")
     for title in ("calls", "seconds"):
         table.add_column(title, justify="right")
-    notes = []
+    notes: list[str] = []
+    others: dict[str, list[str]] = {}
     for row in means:
         if row["runs"] == 0:
             notes.append(f"{row['method']}: {row['note'].rstrip('.')}.")
             continue
+        if row["estimates"] != problem.operator.label:
+            others.setdefault(row["estimates"], []).append(row["method"])
         cells = [_number(row[name]) for name, _ in COLUMNS]
         table.add_row(row["method"], *cells, f"{row['num_calls']:,.0f}", f"{row['seconds']:.3f}")
     out.print(table)
+    if others:
+        whose = "; ".join(f"{', '.join(names)} that of {label}" for label, names in others.items())
+        notes.insert(
+            0,
+            f"Not all estimate V, the value of {problem.operator.label}: {whose}. Their error has that difference in it; regrets compare.",
+        )
+    if notes:
+        out.print()
     for note in notes:
-        out.print(note, soft_wrap=True)
+        out.print(note)
     if plot is not None:
         out.print(f"Curves are in {plot}.")
 

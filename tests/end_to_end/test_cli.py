@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -15,7 +14,6 @@ from xml.etree import ElementTree
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser import cli
 from smoothcruiser.execute.store import Store
 from smoothcruiser.report.page import render_page
 from smoothcruiser.schedule.text import plan_lines
@@ -23,110 +21,6 @@ from smoothcruiser.schedule.text import plan_lines
 CHAIN = ["chain:n=5", "--discount", "0.2", "--temperature", "10"]
 PROMISE = ["--epsilon", "20%", "--delta", "0.1"]
 SHARP = ["--method", "smoothcruiser", "--executor", "reference"]  # reference: nothing to compile
-
-OWN = '''
-import os, signal
-from typing import NamedTuple
-import smoothcruiser as sc
-
-calls = 0
-
-def step(state, action, rng):
-    return 0.5 * rng.random() + 0.5 * action, (state[0] + 1, action)
-
-def hit(after):
-    """A step that presses Ctrl-C at its call number `after`."""
-    def pressing(state, action, rng):
-        global calls
-        calls += 1
-        if calls == after:
-            os.kill(os.getpid(), signal.SIGINT)
-        return float(rng.integers(2)), state
-    return pressing
-
-def build(step, temperature=10.0, discount=0.2):
-    operator = sc.Entropy(temperature)
-    return sc.MDP(step, num_actions=2, discount=discount, operator=operator, initial_state=(0, 0), name="own")
-
-problem = build(step)
-
-def hot(temperature=5.0):
-    return build(step, temperature)
-
-def early():
-    return build(hit(10), 1.0, 0.5)
-
-def late():
-    return build(hit(12_000), 1.0, 0.5)
-
-def outcomes():
-    def model(state, action):
-        return [(0.5, 0.0, state), (0.5, 1.0, 1 - state)]
-    def draw(state, action, rng):
-        p, reward, after = model(state, action)[rng.integers(2)]
-        return reward, after
-    return sc.MDP(draw, num_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=0, outcomes=model)
-
-class Point(NamedTuple):
-    x: int
-    y: int
-
-def points():
-    def move(point, action, rng):
-        return rng.random(), Point(point.x + action, point.y)
-    return sc.MDP(move, num_actions=2, discount=0.2, operator=sc.Entropy(10.0), initial_state=Point(0, 0))
-
-def nowhere():
-    return sc.MDP(step, num_actions=2, discount=0.2, operator=sc.Entropy(10.0))
-
-def broken():
-    raise RuntimeError("no licence")
-
-def number():
-    return 3
-'''
-
-
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a module in the current folder; a new one for each test, because Python remembers modules."""
-    name = f"own_{abs(hash(str(tmp_path)))}"
-    (tmp_path / f"{name}.py").write_text(OWN)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    return name
-
-
-class Done:
-    """What a command left behind."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def words(self) -> str:
-        return " ".join(self.out.split())
-
-    @property
-    def data(self) -> dict[str, Any]:
-        assert self.out.count("\n") == 1, "exactly one JSON object on standard output"
-        found: dict[str, Any] = json.loads(self.out)
-        return found
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def command(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["smoothcruiser", *arguments])
-        monkeypatch.setenv("COLUMNS", "80")
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        caught = capsys.readouterr()
-        code = left.value.code
-        return Done(code if isinstance(code, int) else 0, caught.out, caught.err)
-
-    return command
-
 
 # --- what is shown -----------------------------------------------------------------------------------------------------------
 
@@ -378,7 +272,7 @@ def test_nothing_but_text_in_a_pipe_and_no_line_ends_in_spaces(run: Any) -> None
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_lines_fit_the_terminal(run: Any, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+def test_lines_fit_the_terminal(run: Any, columns: int) -> None:
     certified = ["explain", *CHAIN, *PROMISE, "--method", "certified"]
     for arguments in (
         ["explain", *CHAIN, *PROMISE],
@@ -387,8 +281,8 @@ def test_lines_fit_the_terminal(run: Any, monkeypatch: pytest.MonkeyPatch, colum
         ["exact", *CHAIN],
         ["check", "garnet", *CHAIN[1:]],
     ):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        assert max(len(line) for line in run(*arguments).out.splitlines()) <= columns
+        widest = max(len(line) for line in run(*arguments, columns=columns).out.splitlines())
+        assert widest <= columns
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["problems"], ["explain", *CHAIN, *PROMISE]])
@@ -433,81 +327,3 @@ def test_seconds_too_short_for_an_answer_say_so(run: Any) -> None:
     assert done.code == 2
     assert "--seconds 0.01" in done.err
     assert "more seconds" in done.err
-
-
-# --- errors ------------------------------------------------------------------------------------------------------------------
-
-BAD = [
-    (["plam"], "No such command 'plam'"),
-    (["explain"], "PROBLEM"),
-    (["plan"], "PROBLEM"),
-    (["plan", "maze", *PROMISE], "'maze'"),
-    (["plan", "chain:n=zero", "--discount", "0.2", "--temperature", "1", *PROMISE], "'zero'"),
-    (["explain", *CHAIN, "--epsilonn", "1"], "--epsilon"),
-    (["explain", *CHAIN[:1], "--temperature", "1", *PROMISE], "--discount"),
-    (["explain", *CHAIN[:3], *PROMISE], "--temperature"),
-    (["explain", "chain", "--discount", "1.5", "--temperature", "1", *PROMISE], "1.5"),
-    (["explain", "chain", "--discount", "much", "--temperature", "1", *PROMISE], "'much'"),
-    (["explain", "chain", "--discount", "0.2", "--temperature", "cold", *PROMISE], "'cold'"),
-    (["explain", "chain", "--discount", "0.2", "--temperature", "-1", *PROMISE], "-1"),
-    (["explain", *CHAIN, "--operator", "soft", *PROMISE], "'soft'"),
-    (["explain", *CHAIN, "--delta", "0.1"], "--epsilon"),
-    (["explain", *CHAIN, "--epsilon", "0", "--delta", "0.1"], "above 0"),
-    (["explain", *CHAIN, "--epsilon", "5%%", "--delta", "0.1"], "'5%%'"),
-    (["explain", *CHAIN, "--epsilon", "5%"], "--delta"),
-    (["explain", *CHAIN, "--epsilon", "5%", "--delta", "1"], "between 0 and 1"),
-    (["explain", *CHAIN, *PROMISE, "--method", "magic"], "'magic'"),
-    (["explain", *CHAIN, *PROMISE, "--target", "all"], "'all'"),
-    (["explain", *CHAIN, *PROMISE, "--budget", "lots"], "'lots'"),
-    (["explain", *CHAIN, *PROMISE, "--budget", "0"], "at least 1"),
-    (["explain", *CHAIN, *PROMISE, "--budget", "5"], "What can be paid"),
-    (["explain", *CHAIN, *PROMISE, "--delta-prime", "0.1"], "--delta-prime"),
-    (["plan", *CHAIN, *PROMISE, *SHARP, "--state", "[1"], "'[1'"),
-    (["plan", *CHAIN, *PROMISE, *SHARP, "--state", "99"], "99"),
-    (["plan", *CHAIN, *PROMISE, *SHARP, "--state", "[1, 2]"], "(1, 2)"),
-    (["plan", *CHAIN, *PROMISE, *SHARP, "--seed", "-1"], "-1"),
-    (["plan", *CHAIN, *PROMISE, *SHARP, "--seed", "x"], "'x'"),
-    (["plan", *CHAIN, *PROMISE, "--method", "smoothcruiser", "--executor", "gpu"], "'gpu'"),
-    (["plan", *CHAIN, *PROMISE, *SHARP, "--workers", "0"], "at least 1"),
-    (["plan", *CHAIN, *PROMISE, *SHARP, "--shards", "0"], "at least 1"),
-    (["plan", *CHAIN, *PROMISE, *SHARP, "--seconds", "-1"], "above 0"),
-    (["plan", *CHAIN, *PROMISE, *SHARP, "--budget", "1"], "What can be paid"),
-    (["plan", *CHAIN, *PROMISE, *SHARP, "--scheduler", "nowhere"], "--scheduler"),
-    (["plan", *CHAIN, *PROMISE, *SHARP, "--store", "."], "--store"),
-    (["plan", "--resume", "1"], "--store"),
-    (["plan", "--resume", "one", "--store", "x.db"], "'one'"),
-    (["plan", "--resume", "1", "--store", "nowhere.db"], "nowhere.db"),
-    (["runs"], "--store"),
-    (["runs", "--store", "nowhere.db"], "nowhere.db"),
-    (["exact", *CHAIN, "--state", "5"], "from 0 to 4"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "fragment"), BAD)
-def test_an_error_is_one_sentence_on_stderr_and_exit_code_2(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], fragment: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = run(*arguments)
-    assert done.code == 2
-    assert done.out == "" or "--scheduler" in arguments  # found out when workers start, after the price was announced
-    assert done.err.startswith("Error: ")
-    assert fragment in done.err
-    assert "Traceback" not in done.err
-    offers = done.err.rstrip("\n").split("\n")[1:]
-    assert all(offer.startswith("  - ") for offer in offers)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(("attribute", "fragment"), [("broken", "no licence"), ("number", "int"), ("nothing", "'nothing'")])
-def test_what_goes_wrong_in_a_users_module_is_told_without_a_traceback(run: Any, own: str, attribute: str, fragment: str) -> None:
-    done = run("plan", f"{own}:{attribute}", *PROMISE)
-    assert done.code == 2
-    assert fragment in done.err
-    assert "Traceback" not in done.err
-
-
-def test_help_without_a_command(run: Any) -> None:
-    done = run()
-    assert done.code == 2
-    assert "Commands" in done.out + done.err

@@ -125,6 +125,32 @@ def test_bad_policies_are_refused():
         sc.evaluate(problem, tree, 3)
 
 
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ("greedy", "A policy is a function state -> probabilities, .* got str 'greedy'"),
+        (None, "got NoneType None"),
+        (lambda s: 7, r"policy\(0\) must give 3 probabilities, one an action, got 7"),
+        (lambda s: 1 / 0, "The policy raised ZeroDivisionError: division by zero at state 0"),
+    ],
+)
+def test_what_is_no_policy_is_told_in_a_sentence(policy, told):
+    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4)
+    with pytest.raises(InvalidInput, match=told):
+        sc.evaluate(problem, policy, budget=1000)
+
+
+def test_an_epsilon_that_the_budget_does_not_reach_is_told():
+    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4)
+    blind = np.full((8, 3), 1 / 3)
+    short = sc.evaluate(problem, blind, epsilon=0.01, budget=1_000)
+    assert "epsilon = 0.01 was not reached within 1,000 calls" in short.notes[-1]
+    assert "with probability 0.95" in short.notes[0]
+    enough = sc.evaluate(problem, blind, epsilon=0.2, delta=0.1)
+    assert enough.epsilon <= 0.2
+    assert len(enough.notes) == 1
+
+
 def test_a_terminal_state_is_worth_nothing():
     problem = sc.make("d-chain", discount=1.0, operator="max")
     answer = sc.evaluate(problem, lambda s: [0.5, 0.5], 10)

@@ -17,6 +17,7 @@ def test_an_agent_with_a_known_model_acts_by_it():
     agent = sc.Agent(chain())
     assert [agent.act(s) for s in range(4)] == [1, 1, 1, 1]
     assert agent.estimate.method == "exact"
+    assert agent.estimate.certificate.kind == "exact"
     assert agent.decisions == 4
 
 
@@ -147,6 +148,12 @@ def test_bad_requests():
         sc.Agent(42)
     with pytest.raises(sc.InvalidInput, match="The episode is over"):
         sc.Agent(nim_game(), "exact").act((0, 1))
+    with pytest.raises(sc.InvalidInput, match="no option 'budgte'; did you mean budget="):
+        sc.Agent(chain(), "uct", budgte=100)
+    with pytest.raises(sc.InvalidInput, match="Unknown method 'utc'"):
+        sc.Agent(chain(), "utc")
+    with pytest.raises(sc.InvalidInput, match="uct has no parameter 'c'"):
+        sc.Agent(chain(), "uct", options={"c": 1.0})
     assert random_player((7, 1), nim_game(), np.random.default_rng(0)) in (0, 1)
 
 

@@ -17,7 +17,6 @@ from smoothcruiser.theory.stopping import (
     bennett_rate,
     best_rate,
     choose_looks,
-    final_radius,
     look_level,
     radius_at_look,
     root_radius,
@@ -213,11 +212,3 @@ def test_looks_pay_when_the_noise_is_small() -> None:
     assert radius_at_look(looks[0], 0.0, 1.0, level) <= 0.01
     assert all(a < b for a, b in zip(looks, (*looks[1:], 20_000), strict=True))
     assert choose_looks(0.5, 1.0, 2, 10, 0.01) == ()
-
-
-def test_final_radius_takes_the_better() -> None:
-    """The promised radius, or the data's if they are quiet."""
-    counts = (100, 1000)
-    assert final_radius(0.05, counts, 2, 0.01, variance_sample=0.0, value_range=1.0) < 0.05
-    assert final_radius(0.05, counts, 2, 0.01, variance_sample=0.25, value_range=1.0) == 0.05
-    assert final_radius(0.05, counts, 2, 0.0, variance_sample=0.0, value_range=1.0) == 0.05

@@ -85,6 +85,9 @@ def test_uniforms_and_integers_follow_their_definitions():
                 if product & 0xFFFFFFFF >= (2**32 - n) % n:
                     break
             assert rng.integers(n) == product >> 32
+    for n in (0, -1, 2**32):
+        with pytest.raises(ValueError, match="needs n from 1 to 4,294,967,295"):
+            rng.integers(n)
 
 
 @pytest.mark.parametrize("method", METHODS)

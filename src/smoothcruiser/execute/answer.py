@@ -167,4 +167,5 @@ def legal_at_root(problem: Problem, state: Any) -> list[int]:
     except InvalidInput:
         raise
     except Exception as error:
-        raise InvalidInput(f"legal(state, action) raised {type(error).__name__}: {error} at the asked state {state!r}.") from error
+        told = str(error).split("\n")[0]  # Numba's go on for pages
+        raise InvalidInput(f"legal(state, action) raised {type(error).__name__}: {told} at the asked state {state!r}.") from error

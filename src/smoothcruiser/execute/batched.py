@@ -27,6 +27,7 @@ from smoothcruiser.errors import Interrupted, InvalidInput, OracleError, Smoothc
 from smoothcruiser.execute.batched_operators import both, drawn
 from smoothcruiser.execute.reference import UNIFORM_AT_ZERO
 from smoothcruiser.execute.shards import Partial, Shard
+from smoothcruiser.problem.answers import at, outside, raised, undeclared_end
 from smoothcruiser.problem.batching import MAX_BATCH, Backend, Batched, BatchedFunction, NumpyBackend, WrongShape
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.tabular import Tables
@@ -170,16 +171,10 @@ class BatchedEngine:
         low, high = self.schedule.facts.reward_range
         if not (low <= rewards.min() and rewards.max() <= high):
             bad = int(np.flatnonzero(~((rewards >= low) & (rewards <= high)))[0])
-            raise OracleError(
-                f"The oracle returned reward {float(rewards[bad])!r} at {self._at(states, actions, bad)}, outside reward_range "
-                f"({low:g}, {high:g}); declare the range that holds every reward, or mend the simulator."
-            )
+            raise outside(float(rewards[bad]), self._at(states, actions, bad), low, high)
         if ended is not None and not self.schedule.facts.terminals and ended.any():
             bad = int(np.flatnonzero(ended)[0])
-            raise OracleError(
-                f"The oracle ended the episode at {self._at(states, actions, bad)}, but the problem declares no terminal states; "
-                "pass terminal=True (or a function), since it changes the bounds on the value."
-            )
+            raise undeclared_end(self._at(states, actions, bad))
         return rewards, *self._going_on(after, ended, n)
 
     def _going_on(self, after: Any, ended: Bools | None, n: int) -> tuple[Any, Ints | None]:
@@ -309,7 +304,7 @@ class BatchedEngine:
     # --- naming the row at fault -------------------------------------------------------------------------------------------
 
     def _at(self, states: Any, actions: Ints, i: int) -> str:
-        return f"state {self.backend.row(states, i)!r}, action {int(actions[i])}"
+        return at(self.backend.row(states, i), int(actions[i]))
 
     def _raised(self, error: Exception, states: Any, actions: Ints) -> OracleError:
         """The error with the row that causes it, found by halving the batch: log2(rows) more calls."""
@@ -323,9 +318,7 @@ class BatchedEngine:
             else:
                 break
         rows = "" if high - low == 1 else f" (one of {high - low} rows; none of them fails alone)"
-        return OracleError(
-            f"The oracle raised {type(error).__name__}: {error} at {self._at(states, actions, low)}{rows}; mend the simulator there."
-        )
+        return raised(error, self._at(states, actions, low) + rows)
 
     def _fails(self, states: Any, actions: Ints, low: int, high: int) -> bool:
         try:

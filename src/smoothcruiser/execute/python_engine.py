@@ -22,10 +22,11 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from smoothcruiser.errors import Interrupted, OracleError, SmoothcruiserError
-from smoothcruiser.execute.reference import UNIFORM_AT_ZERO, _unpacked
+from smoothcruiser.execute.reference import UNIFORM_AT_ZERO
 from smoothcruiser.execute.shards import Partial, Shard
 from smoothcruiser.execute.streams import Stream, stream
-from smoothcruiser.problem.operator_functions import CUSTOM, builtin_both, builtin_value
+from smoothcruiser.problem.answers import at, outside, raised, undeclared_end, unpacked
+from smoothcruiser.problem.operator_functions import CUSTOM, builtin_both, builtin_value, proportional
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
 
@@ -103,12 +104,12 @@ class PythonEngine:
                 reward, after, ended = answer
             reward = float(reward)
         except (TypeError, ValueError):
-            reward, after, ended = _unpacked(answer, state, action)
+            reward, after, ended = unpacked(answer, state, action)
         if not self.low <= reward <= self.high:
-            raise self._outside(reward, state, action)
+            raise outside(reward, at(state, action), self.low, self.high)
         if ended:
             if not self.schedule.facts.terminals:
-                raise self._undeclared(state, action)
+                raise undeclared_end(at(state, action))
             return reward, after, True
         return reward, after, self.problem.is_terminal(after)
 
@@ -118,21 +119,7 @@ class PythonEngine:
                 f"The oracle did not return within {self.problem.call_seconds:g} s at state {state!r}, action {action}; "
                 "mend the simulator there, or raise call_seconds."
             )
-        return OracleError(
-            f"The oracle raised {type(error).__name__}: {error} at state {state!r}, action {action}; mend the simulator there."
-        )
-
-    def _outside(self, reward: float, state: Any, action: int) -> OracleError:
-        return OracleError(
-            f"The oracle returned reward {reward!r} at state {state!r}, action {action}, outside reward_range "
-            f"({self.low:g}, {self.high:g}); declare the range that holds every reward, or mend the simulator."
-        )
-
-    def _undeclared(self, state: Any, action: int) -> OracleError:
-        return OracleError(
-            f"The oracle ended the episode at state {state!r}, action {action}, but the problem declares no terminal states; "
-            "pass terminal=True (or a function), since it changes the bounds on the value."
-        )
+        return raised(error, at(state, action))
 
     # --- levels as functions -----------------------------------------------------------------------------------------------
 
@@ -223,12 +210,12 @@ class PythonEngine:
                         reward, after, ended = answer
                     reward = float(reward)
                 except (TypeError, ValueError):
-                    reward, after, ended = _unpacked(answer, state, action)
+                    reward, after, ended = unpacked(answer, state, action)
                 if not low <= reward <= high:
-                    raise self._outside(reward, state, action)
+                    raise outside(reward, at(state, action), low, high)
                 if ended:
                     if not ends:
-                        raise self._undeclared(state, action)
+                        raise undeclared_end(at(state, action))
                 elif terminal is not None:
                     ended = terminal(after)
                 total += reward if ended else reward + later
@@ -323,15 +310,7 @@ class PythonEngine:
         norm = 0.0
         for g in gradient:
             norm += g
-        u = self.rng.random() * norm
-        running = 0.0
-        chosen = 0
-        for i, g in enumerate(gradient):
-            if g > 0.0:
-                chosen = i
-                running += g
-                if u < running:
-                    break
+        chosen = proportional(gradient, len(gradient), self.rng.random() * norm)
         return actions[chosen], 1.0 if self.problem.operator.shift_invariant else norm
 
 

@@ -8,13 +8,13 @@ gamma**t they will have.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
-from smoothcruiser.errors import Interrupted, OracleError, SmoothcruiserError
+from smoothcruiser.errors import Interrupted
 from smoothcruiser.execute.shards import Partial, Shard
 from smoothcruiser.execute.streams import Stream, stream
+from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.jit import is_compiled
 from smoothcruiser.problem.operator_functions import ENTROPY, MAX, SPARSEMAX, SQUARE_ROOT
 from smoothcruiser.problem.problem import Problem
@@ -73,26 +73,8 @@ class ReferenceEngine:
         if self.stopped:
             raise Interrupted("The run was stopped before this shard was finished.")
         self.calls += 1
-        try:
-            answer = self.problem.oracle(state, action, self.rng)
-        except (SmoothcruiserError, KeyboardInterrupt):
-            raise
-        except Exception as error:
-            raise OracleError(
-                f"The oracle raised {type(error).__name__}: {error} at state {state!r}, action {action}; mend the simulator there."
-            ) from error
-        reward, after, ended = _unpacked(answer, state, action)
-        low, high = self.schedule.facts.reward_range
-        if not low <= reward <= high:
-            raise OracleError(
-                f"The oracle returned reward {reward!r} at state {state!r}, action {action}, outside reward_range ({low:g}, {high:g}); "
-                "declare the range that holds every reward, or mend the simulator."
-            )
-        if ended and not self.schedule.facts.terminals:
-            raise OracleError(
-                f"The oracle ended the episode at state {state!r}, action {action}, but the problem declares no terminal states; "
-                "pass terminal=True (or a function), since it changes the bounds on the value."
-            )
+        facts = self.schedule.facts
+        reward, after, ended = answered(self.problem, state, action, self.rng, *facts.reward_range, facts.terminals)
         if self.retype is not None:
             after = self.retype(after)
         return reward, after, ended or self.problem.is_terminal(after)
@@ -188,22 +170,3 @@ def _retype(problem: Problem, state: Any) -> Callable[[Any], Any] | None:
     from smoothcruiser.execute.words import retyped
 
     return retyped(next_state_type(problem.oracle, state_type(state)))
-
-
-def _unpacked(answer: Any, state: Any, action: int) -> tuple[float, Any, bool]:
-    try:
-        reward, after, *rest = answer
-        ended = bool(rest[0]) if rest else False
-        if len(rest) > 1:
-            raise ValueError("too many values")
-        return _number(reward), after, ended
-    except (TypeError, ValueError) as error:
-        raise OracleError(
-            f"The oracle must return (reward, next_state) or (reward, next_state, terminated), got {answer!r} "
-            f"at state {state!r}, action {action}."
-        ) from error
-
-
-def _number(reward: Any) -> float:
-    value = float(reward)
-    return math.nan if math.isnan(value) else value

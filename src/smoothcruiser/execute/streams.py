@@ -48,7 +48,9 @@ class Stream:
         return _random(self.address)  # type: ignore[no-any-return]
 
     def integers(self, n: int) -> int:
-        """A uniform whole number in 0..n-1."""
+        """A uniform whole number in 0..n-1, n from 1 to 2**32 - 1 (compiled code does not check)."""
+        if not 0 < n < 4_294_967_296:
+            raise ValueError(f"rng.integers(n) needs n from 1 to 4,294,967,295, got {n!r}")
         return _integers(self.address, n)  # type: ignore[no-any-return]
 
     def normal(self) -> float:

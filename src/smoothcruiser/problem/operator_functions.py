@@ -260,3 +260,16 @@ def builtin_both(code: int, q: Vector, w: Vector, t: float, out: Vector) -> floa
         return entropy_both(q, w, t, out)
     builtin_gradient(code, q, w, t, out)
     return builtin_value(code, q, w, t)
+
+
+def proportional(p: Vector, size: int, goal: float) -> int:
+    """The index at which the running sum of ``p`` passes ``goal``, never one of weight 0: with goal = u sum(p) a draw from p."""
+    running = 0.0
+    chosen = 0
+    for j in range(size):
+        if p[j] > 0.0:
+            chosen = j
+            running += p[j]
+            if goal < running:
+                break
+    return chosen

@@ -51,6 +51,11 @@ class Operator(ABC):
         """The temperature, 0 for Max: how far F may lie above the plain maximum."""
         return 0.0
 
+    @property
+    def label(self) -> str:
+        """Name and temperature, for people: "entropy(0.1)", "max"."""
+        return self.name if self.code in (MAX, CUSTOM) else f"{self.name}({self.strength:g})"
+
     @abstractmethod
     def offset(self, num_actions: int) -> float:
         """F(0) over ``num_actions`` actions."""

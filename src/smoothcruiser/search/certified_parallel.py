@@ -17,6 +17,7 @@ import numpy as np
 from smoothcruiser.errors import OracleError
 from smoothcruiser.execute.processes import Recipe, rebuilt, recipe_of
 from smoothcruiser.execute.workers import check_workers
+from smoothcruiser.problem.answers import raised
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.search.certified_memory import END, Memory
@@ -136,7 +137,7 @@ class ParallelSampler(Sampler):
             raws[at] = END if ended else memory.node_of(after, after_steps)
             at += 1
         if drawn.error is not None:
-            raise OracleError(f"The oracle raised {drawn.error} {self._where(pair)}; mend the simulator there.")
+            raise raised(drawn.error, self._where(pair))
         return at
 
     def close(self) -> None:

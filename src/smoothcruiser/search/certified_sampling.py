@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.problem.answers import at, outside, raised, undeclared_end
 from smoothcruiser.problem.jit import compiled, is_compiled
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
@@ -63,23 +64,17 @@ class Sampler:
 
     def _where(self, pair: int) -> str:
         found = self.memory.graph.pairs[pair]
-        return f"at state {self.memory.states[found['node']]!r}, action {found['action']}"
+        return at(self.memory.states[found["node"]], int(found["action"]))
 
     def _bad_reward(self, reward: Any, pair: int) -> OracleError:
         low, high = self.problem.facts.reward_range
-        return OracleError(
-            f"The oracle returned reward {reward!r} {self._where(pair)}, outside reward_range ({low:g}, {high:g}); "
-            "declare the range that holds every reward, or mend the simulator."
-        )
+        return outside(reward, self._where(pair), low, high)
 
     def _undeclared_end(self, pair: int) -> OracleError:
-        return OracleError(
-            f"The oracle ended the episode {self._where(pair)}, but the problem declares no terminal states; "
-            "pass terminal=True (or a function), since it changes the bounds on the value."
-        )
+        return undeclared_end(self._where(pair))
 
     def _raised(self, error: Exception, pair: int) -> OracleError:
-        return OracleError(f"The oracle raised {type(error).__name__}: {error} {self._where(pair)}; mend the simulator there.")
+        return raised(error, self._where(pair))
 
 
 class CompiledSampler(Sampler):

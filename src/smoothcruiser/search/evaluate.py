@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Certificate, Estimate, Interval
 from smoothcruiser.execute.answer import assumptions, terminal_answer
 from smoothcruiser.problem.operator_functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT
@@ -108,7 +108,12 @@ def evaluate(
     if interval is None:
         made, mean, interval = _sample(rollouts, bounds, epsilon, delta, most_calls, limit)
     seconds = time.perf_counter() - started
-    return _answer(problem, state, rollouts, made, mean, interval, certain, delta, seed, seconds, limit, bounds)
+    answer = _answer(problem, state, rollouts, made, mean, interval, certain, delta, seed, seconds, limit, bounds)
+    half = 0.5 * (interval[1] - interval[0])
+    if epsilon is not None and half > epsilon:
+        missed = f"epsilon = {epsilon:g} was not reached within {most_calls:,} calls: the half-width is {half:.4g}; raise budget=."
+        answer = replace(answer, notes=(*answer.notes, missed))
+    return answer
 
 
 def _certain(rollouts: Rollouts, bounds: Bounds, most_calls: int) -> tuple[int, float, Interval | None]:
@@ -160,7 +165,8 @@ def _answer(
         bound=f"{how} of at most {limit:,} steps, cut <= {bounds.cut:.3g}: {claim}",
         assumptions=(*assumptions(problem), "the policy is one fixed function; the rollouts are fresh draws"),
     )
-    note = f"{made:,} fresh rollouts; the interval holds {claim}."
+    sure = "surely" if certain else f"with probability {1.0 - delta:g}"
+    note = f"{made:,} fresh rollout{'s' if made != 1 else ''}; the interval holds {claim}, {sure}."
     if made == 0:
         note = f"The budget ended before the first rollout of up to {limit:,} steps; the interval is what was known beforehand."
     return Estimate(
@@ -267,7 +273,15 @@ Walk = Callable[[Any, int | None], Any]  # (state, the action that led here or N
 
 
 def _stationary(policy: Callable[[Any], Any]) -> Walk:
-    return lambda state, action: policy(state)
+    def walk(state: Any, action: int | None) -> Any:
+        try:
+            return policy(state)
+        except (SmoothcruiserError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            raise InvalidInput(f"The policy raised {type(error).__name__}: {error} at state {state!r}; mend it there.") from error
+
+    return walk
 
 
 def _one_state(problem: Problem, estimate: Estimate) -> Walk:
@@ -278,7 +292,15 @@ def _one_state(problem: Problem, estimate: Estimate) -> Walk:
 
 
 def _table(problem: Problem, table: Any) -> Any:
-    array = np.array(table, dtype=float)
+    try:
+        array = np.array(table, dtype=float)
+    except (TypeError, ValueError):
+        array = np.array(math.nan)
+    if array.ndim == 0:
+        raise InvalidInput(
+            "A policy is a function state -> probabilities, an array (S, A), a Solution, a Tree or an Estimate, "
+            f"got {type(table).__name__} {table!r:.60}."
+        )
     if array.ndim != 2 or array.shape[1] != problem.num_actions:
         raise InvalidInput(f"A policy array must have shape (S, A) with A = {problem.num_actions}, got {array.shape}.")
     if problem.tables is not None:

@@ -15,6 +15,7 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.execute.kernel import allocate
 from smoothcruiser.execute.streams import stream
+from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.jit import compiled
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.search import evaluate_kernel
@@ -24,7 +25,6 @@ from smoothcruiser.search.methods import Rule
 from smoothcruiser.search.selection import drawn
 from smoothcruiser.search.tree import Tree
 from smoothcruiser.search.tree_kernel import Setting
-from smoothcruiser.search.tree_plain import PlainTree
 
 STREAM_KEY = 10  # apart from the trees' 9 and from the shards' (action, shard)
 SUM_TOLERANCE = 1e-6  # how far probabilities may be from summing to 1, as printed decimals are
@@ -151,14 +151,7 @@ class PlainRollouts:
         self.weights = problem.operator.weights(problem.num_actions)
         self.rng = stream(seed, STREAM_KEY)
         self.random, self.last = False, 0.0
-        head = [0.0] * (problem.num_actions + 1)
-        rule = Rule(0, 0, 0, 1.0, 0.0, False, 1.0, 0.0, False, 0.0, False)
-        self.host = PlainTree(problem, rule, setting, head, self.weights, state, self.rng)  # lends its checked, counted oracle
-
-    @property
-    def calls(self) -> int:
-        """Oracle calls made."""
-        return self.host.calls
+        self.calls = 0
 
     def run(self, count: int, most_calls: int, low: float, spread: float, sequence: Any) -> int:
         """Rollouts made, each taken into ``sequence``; fewer than ``count`` where the calls were used up."""
@@ -185,9 +178,10 @@ class PlainRollouts:
             self.random = self.random or p[j] < 1.0
             action = actions[j]
             sign = 1.0 if problem.mover(state) == 1 else -1.0
-            reward, state, ended = self.host.oracle(state, action)
+            self.calls += 1
+            reward, state, over = answered(problem, state, action, self.rng, self.setting.low, self.setting.high, self.setting.ends)
             total += weight * (reward - sign * evaluate_kernel.omega(operator.code, p, w, len(p), operator.strength))
-            if ended:
+            if over or (self.setting.ends and problem.is_terminal(state)):
                 return total
             weight *= self.setting.discount
         return total + weight * self.setting.tail
@@ -198,9 +192,13 @@ class PlainRollouts:
             p = [0.0] * len(actions)
             evaluate_kernel.blind(self.problem.operator.code, w, len(actions), self.problem.operator.strength, [0.0] * len(actions), p)
             return p
-        values = [float(share) for share in given]
-        if len(values) != self.problem.num_actions:
-            raise InvalidInput(f"policy({state!r}) must give {self.problem.num_actions} probabilities, got {len(values)}.")
+        K = self.problem.num_actions
+        try:
+            values = [float(share) for share in given]
+        except (TypeError, ValueError):
+            raise InvalidInput(f"policy({state!r}) must give {K} probabilities, one an action, got {given!r}.") from None
+        if len(values) != K:
+            raise InvalidInput(f"policy({state!r}) must give {K} probabilities, one an action, got {len(values)}: {values}.")
         p = [values[a] for a in actions]
         off = abs(sum(p) - 1.0)
         if not all(0.0 <= share < math.inf for share in values) or not off <= SUM_TOLERANCE:

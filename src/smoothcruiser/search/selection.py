@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from smoothcruiser.problem.operator_functions import builtin_gradient, builtin_value
+from smoothcruiser.problem.operator_functions import builtin_gradient, builtin_value, proportional
 from smoothcruiser.search.methods import SMOOTH, Rule
 
 SMALLEST_SCALE = 1e-3  # adaptive exploration of a node whose values are all 0: a thousandth of a unit, so that it still explores
@@ -95,16 +95,7 @@ def drawn(p: Any, size: int, rng: Any) -> int:
     total = 0.0
     for j in range(size):
         total += p[j]
-    u = rng.random() * total
-    running = 0.0
-    chosen = 0
-    for j in range(size):
-        if p[j] > 0.0:
-            chosen = j
-            running += p[j]
-            if u < running:
-                break
-    return chosen
+    return proportional(p, size, rng.random() * total)
 
 
 def passed_up(rule: Rule, x: Any, n: Any, w: Any) -> float:

@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.answers import Answer
+from smoothcruiser.problem.operator_functions import proportional
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
-
-Answer = tuple[float, Any, bool]  # reward, next state, whether the episode is over
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,8 @@ class SampleV:
             inner += x * g
             norm += g
         head = sign * (value - inner) + sign * level.shift
-        return Selection(actions[self._draw(gradient, norm)], head, 1.0 if self.problem.operator.shift_invariant else norm)
+        chosen = proportional(gradient, len(gradient), self.uniform() * norm)
+        return Selection(actions[chosen], head, 1.0 if self.problem.operator.shift_invariant else norm)
 
     def evaluate_leaf(self, state: Any, depth: int) -> float:
         """F(estimateQ) (Alg. 2, line 6), or the constant (line 3)."""
@@ -187,16 +188,3 @@ class SampleV:
                 mean = min(max(mean, self.schedule.clip[0]), self.schedule.clip[1])
             q.append(sign * mean)
         return actions, q, [self.weights[a] for a in actions]
-
-    def _draw(self, gradient: Sequence[float], norm: float) -> int:
-        """An index in proportion to ``gradient``, by one uniform and a running sum."""
-        u = self.uniform() * norm
-        running = 0.0
-        chosen = 0
-        for i, g in enumerate(gradient):
-            if g > 0.0:
-                chosen = i
-                running += g
-                if u < running:
-                    break
-        return chosen

@@ -27,7 +27,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.execute.streams import stream
 from smoothcruiser.problem.operator_functions import MAX
-from smoothcruiser.problem.operators import CustomOperator, Operator
+from smoothcruiser.problem.operators import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.search.methods import NO_PRIOR, Search, tree_search
 from smoothcruiser.search.selection import recommended
@@ -253,12 +253,13 @@ class Tree:
         )  # fmt: skip
 
     def _notes(self) -> tuple[str, ...]:
+        hint = "" if self.problem.is_game else " (certify=True, or --certify, bounds its policy from below)"
         said = [
             f"{self.method}: {self.simulations:,} simulations, {self.num_nodes:,} nodes, at most {self.deepest} deep; "
-            "a tree search promises nothing (certify=True bounds its policy from below)."
+            f"a tree search promises nothing{hint}."
         ]
         if self.operator != self.problem.operator:
-            said.append(f"Its values are those of {_named(self.operator)}, not of the problem's {_named(self.problem.operator)}.")
+            said.append(f"Its values are those of {self.operator.label}, not of the problem's {self.problem.operator.label}.")
         if self.num_nodes >= self.setting.most_nodes:
             said.append(f"The tree is full ({self.setting.most_nodes:,} nodes); it refines what it has (max_nodes= makes room).")
         return tuple(said)
@@ -267,8 +268,3 @@ class Tree:
 def _heads(operator: Operator, num_actions: int) -> list[float]:
     """F(0) over k actions, k = 0..K."""
     return [0.0] + [operator.offset(k) for k in range(1, num_actions + 1)]
-
-
-def _named(operator: Operator) -> str:
-    strength = "" if operator.code == MAX or isinstance(operator, CustomOperator) else f"({operator.strength:g})"
-    return f"{operator.name}{strength}"

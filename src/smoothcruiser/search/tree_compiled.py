@@ -16,6 +16,7 @@ from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.execute.compiled import _first_line, _oracle_parts
 from smoothcruiser.execute.kernel import allocate, load
 from smoothcruiser.execute.streams import Stream
+from smoothcruiser.problem.answers import at, outside, undeclared_end
 from smoothcruiser.problem.jit import compiled
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.search import tree_kernel as kernel
@@ -246,11 +247,5 @@ def complain(setting: kernel.Setting, status: int, state: Any, action: int, rewa
     if status == kernel.NO_ACTION:
         raise InvalidInput(NOTHING.format(state))
     if status == kernel.BAD_REWARD:
-        raise OracleError(
-            f"The oracle returned reward {reward!r} at state {state!r}, action {action}, outside reward_range "
-            f"({setting.low:g}, {setting.high:g}); declare the range that holds every reward, or mend the simulator."
-        )
-    raise OracleError(
-        f"The oracle ended the episode at state {state!r}, action {action}, but the problem declares no terminal states; "
-        "pass terminal=True (or a function), since it changes the bounds on the value."
-    )
+        raise outside(reward, at(state, action), setting.low, setting.high)
+    raise undeclared_end(at(state, action))

@@ -11,12 +11,12 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
-from smoothcruiser.execute.reference import _unpacked
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.answers import Answer, answered
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.search.methods import MEAN, PARENT_PRIOR, UPPER, VISITS_PRIOR, Rule
 from smoothcruiser.search.selection import descent_policy, drawn, entropy_below, passed_up, upper_pick, visit_shares
-from smoothcruiser.search.template import Answer, Selection, Step, search
+from smoothcruiser.search.template import Selection, Step, search
 from smoothcruiser.search.tree_kernel import Setting
 from smoothcruiser.search.tree_node import Node
 
@@ -82,26 +82,9 @@ class PlainTree:
     def oracle(self, state: Any, action: int) -> Answer:
         """One call of the user's simulator, counted and checked."""
         self.calls += 1
-        try:
-            answer = self.problem.oracle(state, action, self.rng)
-        except (SmoothcruiserError, KeyboardInterrupt):
-            raise
-        except Exception as error:
-            raise OracleError(
-                f"The oracle raised {type(error).__name__}: {error} at state {state!r}, action {action}; mend the simulator there."
-            ) from error
-        reward, after, over = _unpacked(answer, state, action)
-        if not self.setting.low <= reward <= self.setting.high:
-            raise OracleError(
-                f"The oracle returned reward {reward!r} at state {state!r}, action {action}, outside reward_range "
-                f"({self.setting.low:g}, {self.setting.high:g}); declare the range that holds every reward, or mend the simulator."
-            )
-        if over and not self.setting.ends:
-            raise OracleError(
-                f"The oracle ended the episode at state {state!r}, action {action}, but the problem declares no terminal states; "
-                "pass terminal=True (or a function), since it changes the bounds on the value."
-            )
-        return reward, after, over or (self.setting.ends and self.problem.is_terminal(after))
+        setting = self.setting
+        reward, after, over = answered(self.problem, state, action, self.rng, setting.low, setting.high, setting.ends)
+        return reward, after, over or (setting.ends and self.problem.is_terminal(after))
 
     def is_leaf(self, state: Any, depth: int) -> bool:
         """Whether the tree has nothing (more) to say about this state."""

@@ -22,7 +22,6 @@ legend   symbol         name
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 _TOLERANCE = 1e-12  # relative; bisection on rates stops there, far below the 1e-9 that a verifier forgives
 
@@ -174,13 +173,3 @@ def _geometric(first: int, samples: int, ratio: float) -> tuple[int, ...]:
         looks.append(count)
         count = max(count + 1, math.ceil(count * ratio))
     return tuple(looks)
-
-
-def final_radius(
-    fixed: float, counts: Sequence[int], actions: int, adaptive_delta: float, *, variance_sample: float, value_range: float
-) -> float:
-    """The smaller of the promised radius and the one the data give at the last count; ``counts`` are all looks and the last."""
-    if adaptive_delta <= 0.0 or not counts:
-        return fixed
-    level = look_level(actions, len(counts), adaptive_delta)
-    return min(fixed, radius_at_look(counts[-1], variance_sample, value_range, level))

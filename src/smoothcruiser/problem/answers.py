@@ -1,0 +1,73 @@
+"""What an oracle may answer, and the one sentence for each thing that it may not.
+
+``where`` is "at state s, action a" (``at``), put together only when something is wrong. ``answered`` is a call with every check, for
+engines written for readers; the fast ones make the same checks in their own loops and raise the same sentences.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from smoothcruiser.errors import OracleError, SmoothcruiserError
+from smoothcruiser.problem.problem import Problem
+
+Answer = tuple[float, Any, bool]  # reward, next state, whether the episode is over
+
+
+def at(state: Any, action: int) -> str:
+    """Where a call was made."""
+    return f"at state {state!r}, action {action}"
+
+
+def raised(error: BaseException | str, where: str) -> OracleError:
+    """The oracle raised ``error`` (or one whose text was "Type: message")."""
+    told = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    return OracleError(f"The oracle raised {told} {where}; mend the simulator there.")
+
+
+def outside(reward: Any, where: str, low: float, high: float) -> OracleError:
+    """A reward that the problem does not declare."""
+    return OracleError(
+        f"The oracle returned reward {reward!r} {where}, outside reward_range ({low:g}, {high:g}); "
+        "declare the range that holds every reward, or mend the simulator."
+    )
+
+
+def undeclared_end(where: str) -> OracleError:
+    """An end of the episode that the problem does not declare."""
+    return OracleError(
+        f"The oracle ended the episode {where}, but the problem declares no terminal states; "
+        "pass terminal=True (or a function), since it changes the bounds on the value."
+    )
+
+
+def unpacked(answer: Any, state: Any, action: int) -> Answer:
+    """The parts of an answer of two or three."""
+    try:
+        reward, after, *rest = answer
+        ended = bool(rest[0]) if rest else False
+        if len(rest) > 1:
+            raise ValueError("too many values")
+        value = float(reward)
+        return math.nan if math.isnan(value) else value, after, ended
+    except (TypeError, ValueError) as error:
+        raise OracleError(
+            f"The oracle must return (reward, next_state) or (reward, next_state, terminated), got {answer!r} {at(state, action)}."
+        ) from error
+
+
+def answered(problem: Problem, state: Any, action: int, rng: Any, low: float, high: float, ends: bool) -> Answer:
+    """One call of the user's simulator; the reward lies in [low, high], and the episode ends only if it may (``ends``)."""
+    try:
+        answer = problem.oracle(state, action, rng)
+    except (SmoothcruiserError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise raised(error, at(state, action)) from error
+    reward, after, ended = unpacked(answer, state, action)
+    if not low <= reward <= high:
+        raise outside(reward, at(state, action), low, high)
+    if ended and not ends:
+        raise undeclared_end(at(state, action))
+    return reward, after, ended

@@ -1,0 +1,115 @@
+"""Fixtures of the command line's tests: ``run`` calls it in this process, ``own`` writes a user's module into the current folder."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smoothcruiser import cli
+
+OWN = '''
+import os, signal
+from typing import NamedTuple
+import smoothcruiser as sc
+
+calls = 0
+
+def step(state, action, rng):
+    return 0.5 * rng.random() + 0.5 * action, (state[0] + 1, action)
+
+def hit(after):
+    """A step that presses Ctrl-C at its call number `after`."""
+    def pressing(state, action, rng):
+        global calls
+        calls += 1
+        if calls == after:
+            os.kill(os.getpid(), signal.SIGINT)
+        return float(rng.integers(2)), state
+    return pressing
+
+def build(step, temperature=10.0, discount=0.2):
+    operator = sc.Entropy(temperature)
+    return sc.MDP(step, num_actions=2, discount=discount, operator=operator, initial_state=(0, 0), name="own")
+
+problem = build(step)
+
+def hot(temperature=5.0):
+    return build(step, temperature)
+
+def early():
+    return build(hit(10), 1.0, 0.5)
+
+def late():
+    return build(hit(12_000), 1.0, 0.5)
+
+def outcomes():
+    def model(state, action):
+        return [(0.5, 0.0, state), (0.5, 1.0, 1 - state)]
+    def draw(state, action, rng):
+        p, reward, after = model(state, action)[rng.integers(2)]
+        return reward, after
+    return sc.MDP(draw, num_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=0, outcomes=model)
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+def points():
+    def move(point, action, rng):
+        return rng.random(), Point(point.x + action, point.y)
+    return sc.MDP(move, num_actions=2, discount=0.2, operator=sc.Entropy(10.0), initial_state=Point(0, 0))
+
+def nowhere():
+    return sc.MDP(step, num_actions=2, discount=0.2, operator=sc.Entropy(10.0))
+
+def broken():
+    raise RuntimeError("no licence")
+
+def number():
+    return 3
+'''
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module in the current folder; a new one for each test, because Python remembers modules."""
+    name = f"own_{abs(hash(str(tmp_path)))}"
+    (tmp_path / f"{name}.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return name
+
+
+class Done:
+    """What a command left behind."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def words(self) -> str:
+        return " ".join(self.out.split())
+
+    @property
+    def data(self) -> dict[str, Any]:
+        assert self.out.count("\n") == 1, "exactly one JSON object on standard output"
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    def command(*arguments: str, columns: int = 80) -> Done:
+        monkeypatch.setattr(sys, "argv", ["smoothcruiser", *arguments])
+        monkeypatch.setenv("COLUMNS", str(columns))
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        caught = capsys.readouterr()
+        code = left.value.code
+        return Done(code if isinstance(code, int) else 0, caught.out, caught.err)
+
+    return command
