@@ -5,6 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PEERS := $(VENV)/.peers
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint format bench evidence clean
@@ -19,6 +20,11 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-warn-script-location -c constraints.txt -e '.[dev]'
 	@touch $(READY)
+
+# mctx and JAX, for the evidence alone.
+$(PEERS): $(READY)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-warn-script-location -c constraints.txt -e '.[peers]'
+	@touch $(PEERS)
 
 run: $(READY) ## plan on a built-in problem, and show the exact answer beside it
 	@$(BIN)/smoothcruiser plan gridworld:n=5 --discount 0.5 --temperature 0.5 --state 23 --epsilon 5% --delta 0.1 \
@@ -43,13 +49,14 @@ format: $(READY) ## let ruff format and fix what it can
 bench: $(READY) ## ratios against C and against other libraries; writes docs/evidence/bench.md
 	@$(BIN)/python benchmarks/run_all.py
 
-evidence: $(READY) ## the long runs (an hour): coverage, kills, curves; writes docs/evidence
+evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writes docs/evidence
 	@mkdir -p docs/evidence
 	@$(BIN)/python benchmarks/sharp_coverage.py --runs 32 --out docs/evidence/coverage.md
 	@$(BIN)/python benchmarks/survival.py --out docs/evidence/survival.md
 	@$(BIN)/python benchmarks/certified.py --coverage > docs/evidence/certified.txt
 	@$(BIN)/smoothcruiser reproduce all --out docs/evidence/reproduce
 	@$(BIN)/python benchmarks/literature.py
+	@$(BIN)/python benchmarks/tree_search.py --out docs/evidence/literature/tree-search.json
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
