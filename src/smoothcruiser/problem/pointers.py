@@ -10,6 +10,7 @@ module imports Numba, so it is itself imported late.
   flag_at (address)                              a read that another thread's write reaches: never moved out of a loop
   array_at(type) (address, shape)                an array over it in the form that user functions take, not counted; ``floats_at`` a vector
   copy_array (address, array, bytes)             a contiguous array copied to memory
+  uncounted (array or tuple of arrays)           the same, without a count: for arguments, which their caller keeps alive
 """
 
 from __future__ import annotations
@@ -101,6 +102,28 @@ def _copy(typing_context: Any, address: Any, array: Any, size: Any) -> Any:
     return types.void(types.intp, array, types.intp), generate
 
 
+def _stripped(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    if isinstance(kind, types.Array):
+        view = context.make_array(kind)(context, builder, value)
+        view.meminfo = cgutils.get_null_value(view.meminfo.type)
+        view.parent = cgutils.get_null_value(view.parent.type)
+        return view._getvalue()
+    if isinstance(kind, types.BaseTuple):
+        for i, part in enumerate(kind.types):
+            value = builder.insert_value(value, _stripped(context, builder, part, builder.extract_value(value, i)), i)
+    return value
+
+
+def _uncounted(typing_context: Any, given: Any) -> Any:
+    """What was given, without reference counts."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _stripped(context, builder, given, arguments[0])
+
+    return given(given), generate
+
+
 flag_at: Any = intrinsic(_flag)
+uncounted: Any = intrinsic(_uncounted)
 copy_array: Any = intrinsic(_copy)
 floats_at = array_at(types.Array(types.float64, 1, "C"))

@@ -136,6 +136,7 @@ class CompiledTree:
             self.machine, self.data, self.root_state = machine_for(problem, state)
             room = min(FIRST_ROOM, setting.most_nodes)
             self.nodes = self._blank(room)
+            self.desk = kernel.desk_for(rule, setting, self.weights)
             self.states = self.machine.allocate(room)
             self.scratch = self.machine.allocate(2)
             root = self.machine.add_node(
@@ -174,8 +175,8 @@ class CompiledTree:
     def _run(self, simulations: int, calls: int) -> int:
         return int(
             self.machine.grow(
-                self.rule, self.setting, self.head, self.weights, self.data, self.nodes, self.states, self.scratch, self.meta,
-                self.fault, simulations, calls, self.rng,
+                self.rule, self.setting, self.head, self.weights, self.data, self.nodes, self.desk, self.states, self.scratch,
+                self.meta, self.fault, simulations, calls, self.rng,
             )
         )  # fmt: skip
 
