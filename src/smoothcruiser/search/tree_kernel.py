@@ -66,8 +66,10 @@ def desk_for(rule: Rule, setting: Setting, weights: Floats) -> Desk:
     """A desk for a tree of these limits."""
     K, rows = setting.num_actions, setting.limit + 1
     policies = np.empty((rows if rule.prior == PARENT_PRIOR else 1, K))
-    ints, floats = (np.empty(K, np.int64) for _ in range(2)), (np.zeros(K) for _ in range(4))
-    return Desk(np.empty((rows, 3), np.int64), np.empty(rows), policies, *ints, *floats, weights.copy())
+    return Desk(
+        path=np.empty((rows, 3), np.int64), rewards=np.empty(rows), policies=policies, acts=np.empty(K, np.int64), n=np.empty(K, np.int64),
+        x=np.zeros(K), h=np.zeros(K), y=np.zeros(K), p=np.zeros(K), w=weights.copy(),
+    )  # fmt: skip
 
 
 class Setting(NamedTuple):
