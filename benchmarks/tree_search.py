@@ -216,11 +216,6 @@ def quality(quick):
     return found
 
 
-def replanning(problem, method, simulations):
-    """A stationary policy: plan afresh in every state, always with seed 0."""
-    return lambda state: Tree(problem, state, method=method, seed=0).grow(simulations=simulations).policy()
-
-
 def certified_cart_pole(quick):
     """The value of replanning at gamma = 0.99 (largest possible: 100), certified from below, against the blind policy's."""
     problem = cart_pole()
@@ -232,7 +227,7 @@ def certified_cart_pole(quick):
     found = {}
     for name, case, calls in (("deterministic", problem, 10_000), ("a tenth of the pushes slip", noisy, 4_000 if quick else 60_000)):
         begin = time.perf_counter()
-        answer = sc.evaluate(case, replanning(case, method, 64), delta=0.05, budget=calls)
+        answer = sc.evaluate(case, sc.Agent(case, method, simulations=64).policy, delta=0.05, budget=calls)
         blind = sc.evaluate(case, lambda s: [0.5, 0.5], delta=0.05, budget=calls)
         found[name] = {
             "value": answer.value, "interval": answer.interval, "calls of the rollouts": answer.num_calls,

@@ -94,15 +94,35 @@ class Agent:
             action = self.estimate.action
         return action if self.env is None else getattr(self.problem.oracle, "actions", range(self.problem.num_actions))[action]
 
+    def policy(self, state: Any) -> tuple[float, ...]:
+        """Probabilities of the actions in ``state``, planned afresh with the agent's own seed.
+
+        Unlike ``act`` it remembers nothing and always answers the same: one fixed function of the state, whose value
+        ``evaluate(problem, agent.policy)`` can certify.
+        """
+        if self.limits["seconds"] is not None:
+            raise InvalidInput("A policy that depends on the clock is no fixed function of the state; give budget= in place of seconds=.")
+        problem = self.problem
+        state = problem.start(state)
+        found = self._looked_up(problem, state) if self._knows(problem) else None
+        if found is None:
+            found = plan(
+                problem, state, method=self.method, epsilon=self.epsilon, delta=self.delta, seed=self.seed, **self.limits, **self.options
+            )
+        return found.policy
+
+    def _knows(self, problem: Problem) -> bool:
+        return self.method == "exact" or (self.method == "auto" and problem.tables is not None)
+
     def _planned(self, problem: Problem, state: Any) -> Estimate:
         if self.method == "certified" and problem is self.problem:
             return self._remembered(state)
-        if self.method == "exact" or (self.method == "auto" and problem.tables is not None):
+        if self._knows(problem):
             found = self._looked_up(problem, state)
             if found is not None:
                 return found
         seed = int(np.random.SeedSequence(self.seed, spawn_key=(PLANS, self.decisions)).generate_state(1)[0])
-        return plan(problem, state, method=self.method, epsilon=self.epsilon, delta=self.delta, seed=seed, **self.limits, **self.options)
+        return self._fresh(problem, state, seed)
 
     def _remembered(self, state: Any) -> Estimate:
         """Certified search with one memory for all decisions."""

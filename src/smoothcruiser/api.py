@@ -141,7 +141,10 @@ def plan(
             answer = replace(answer, notes=(*answer.notes, told))
         return answer
     if certify or simulations is not None or options:
-        raise InvalidInput("certify=, simulations= and options= belong to tree searches (uct, ments, ...); other methods count calls.")
+        raise InvalidInput(
+            "certify=, simulations= and options= belong to tree searches (uct, ments, ...); the others count calls and have promises "
+            "of their own. evaluate(problem, policy) certifies any policy from below."
+        )
     chosen, why = _choose(problem, method, state, epsilon, delta, target, paid)
     if chosen == "exact":
         return _exact(problem, state, why)

@@ -7,6 +7,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.agent import _normal, random_player, wilson
+from smoothcruiser.exact import policy_value
 
 
 def chain():
@@ -136,6 +137,22 @@ def test_intervals():
     assert wilson(5, 5)[1] == 1.0
     assert _normal([0.0, 2.0]) == pytest.approx((1 - 1.959964, 1 + 1.959964))
     assert _normal([1.0]) == (-math.inf, math.inf)
+
+
+def test_an_agents_policy_is_one_function_that_can_be_certified():
+    """act learns and draws new seeds; policy answers the same every time, so its value exists, and evaluate finds it."""
+    problem = chain()
+    agent = sc.Agent(problem, sc.MENTS(temperature=0.5), simulations=50, seed=3)
+    table = [agent.policy(s) for s in range(5)]
+    agent.act(0)
+    assert [agent.policy(s) for s in range(5)] == table
+    answer = sc.evaluate(problem, agent.policy, budget=20_000)
+    exact = policy_value(problem, np.array(table))[answer.state]
+    assert answer.interval[0] <= exact <= answer.interval[1]
+    assert answer.interval[0] <= sc.solve(problem).values[answer.state]
+    assert sc.Agent(problem).policy(0) == tuple(sc.solve(problem).policy[0])
+    with pytest.raises(sc.InvalidInput, match="depends on the clock"):
+        sc.Agent(problem, "uct", seconds=1.0).policy(0)
 
 
 def test_bad_requests():
