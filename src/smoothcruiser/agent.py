@@ -105,11 +105,10 @@ class Agent:
         problem = self.problem
         state = problem.start(state)
         found = self._looked_up(problem, state) if self._knows(problem) else None
-        if found is None:
-            found = plan(
-                problem, state, method=self.method, epsilon=self.epsilon, delta=self.delta, seed=self.seed, **self.limits, **self.options
-            )
-        return found.policy
+        return (found or self._fresh(problem, state, self.seed)).policy
+
+    def _fresh(self, problem: Problem, state: Any, seed: int) -> Estimate:
+        return plan(problem, state, method=self.method, epsilon=self.epsilon, delta=self.delta, seed=seed, **self.limits, **self.options)
 
     def _knows(self, problem: Problem) -> bool:
         return self.method == "exact" or (self.method == "auto" and problem.tables is not None)
