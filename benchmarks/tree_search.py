@@ -18,6 +18,7 @@ import math
 import os
 import statistics
 import time
+from pathlib import Path
 
 from board_games import cart_pole, connect_four, tic_tac_toe
 
@@ -258,20 +259,17 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", help="write the results as JSON")
     asked = parser.parse_args()
-    results = {
-        "command": "python benchmarks/tree_search.py",
-        "date": time.strftime("%Y-%m-%d"),
-        "load": os.getloadavg(),
-        "cores": os.cpu_count(),
-    }
+    out = Path(asked.out) if asked.out else None
+    results = json.loads(out.read_text()) if out is not None and out.exists() else {}  # parts that are not run again stay
+    results |= {"command": "python benchmarks/tree_search.py", "cores": os.cpu_count()}
     for part in asked.parts or PARTS:
-        begin = time.perf_counter()
+        begin, before = time.perf_counter(), os.getloadavg()
         results[part] = PARTS[part](asked.quick)
+        results.setdefault("measured", {})[part] = {"date": time.strftime("%Y-%m-%d"), "load before": before, "quick": asked.quick}
         print(f"{part} ({time.perf_counter() - begin:.0f} s)")
         print(json.dumps(results[part], indent=2, default=float))
-        if asked.out:
-            with open(asked.out, "w") as file:
-                json.dump(results, file, indent=2, default=float)
+        if out is not None:
+            out.write_text(json.dumps(results, indent=1, default=float) + "\n")
 
 
 if __name__ == "__main__":
