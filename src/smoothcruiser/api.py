@@ -177,18 +177,22 @@ def evaluate(
     epsilon: float | str | None = None,
     delta: float | None = None,
     budget: int | None = None,
+    seconds: float | None = None,
     seed: int = 0,
     executor: str | None = None,
 ) -> Estimate:
     """The certified value of a given policy by fresh rollouts; for an MDP its lower end is a lower bound on V(state).
 
-    ``policy`` is a function state -> probabilities, an array (S, A), a Solution, a search Tree or an Estimate.
+    ``policy`` is a function state -> probabilities, an array (S, A), a Solution, a search Tree, an Estimate, or
+    an agent's ``policy``. Without ``delta`` it is 0.05; without any limit a million calls are made.
     """
     from smoothcruiser.search.evaluate import evaluate as evaluate_policy
 
     _check_problem(problem)
     width = None if epsilon is None else parse_epsilon(epsilon, problem.facts)
-    return evaluate_policy(problem, policy, state, epsilon=width, delta=delta, budget=budget, seed=seed, executor=executor)
+    return evaluate_policy(
+        problem, policy, state, epsilon=width, delta=delta, budget=budget, seconds=seconds, seed=seed, executor=executor
+    )  # fmt: skip
 
 
 def calibrate(problem: Problem, state: Any = None, *, executor: str | None = None) -> float:

@@ -94,16 +94,17 @@ def state_option(function: Function) -> Function:
 
 
 def _named_values(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, Any] | None:
-    """``name=value`` pairs as a dict; values are JSON."""
+    """``name=value`` pairs as a dict; values are JSON or words."""
     found: dict[str, Any] = {}
     for text in given:
         name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE; write temperature=0.5.")
+        plain = {"None": "null", "True": "true", "False": "false"}.get(value, value)  # Python's spelling is JSON's
         try:
-            found[name.strip().replace("-", "_")] = json.loads(value)
+            found[name.strip().replace("-", "_")] = json.loads(plain)
         except json.JSONDecodeError:
-            equals = ""
-        if not equals or not name.strip():
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE with a number, true, false or null; write temperature=0.5.")
+            found[name.strip().replace("-", "_")] = value  # a word, such as prior=parent
     return found or None
 
 

@@ -23,7 +23,7 @@ from smoothcruiser import api
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.operators import Operator
+from smoothcruiser.problem.operators import has_prior
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.search.methods import TREE_SEARCHES, Search, tree_search
 
@@ -66,8 +66,10 @@ class Truth:
     player: int
     problem: Problem
 
-    def action_regret(self, action: int) -> float:
-        """What the action loses, by the mover's lights."""
+    def action_regret(self, action: int) -> float | None:
+        """What the action loses, by the mover's lights; None where a prior has its say beside the values."""
+        if has_prior(self.problem.operator):
+            return None
         sign = 1.0 if self.player == 1 else -1.0
         return max(sign * q for q in self.q_values.values()) - sign * self.q_values[action]
 
@@ -130,14 +132,14 @@ def _run(problem: Problem, state: Any, method: str | Search, name: str, budget: 
         reason = str(error).split("\n")[0]
         return Row(name, budget, seed, None, None, None, None, None, None, 0, 0.0, 0.0, reason)
     row = measured(name, budget, seed, estimate, truth)
-    return replace(row, estimates=objective(problem, method).label)
+    return replace(row, estimates=objective(problem, method))
 
 
-def objective(problem: Problem, method: str | Search) -> Operator:
+def objective(problem: Problem, method: str | Search) -> str:
     """The operator whose value a planner estimates: the problem's own, or a tree search's."""
     if isinstance(method, Search) or method in TREE_SEARCHES:
-        return tree_search(method).operator(problem.operator)
-    return problem.operator
+        return tree_search(method).estimates(problem.operator)
+    return problem.operator.label
 
 
 def measured(name: str, budget: int, seed: int, estimate: Estimate, truth: Truth | None) -> Row:

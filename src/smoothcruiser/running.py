@@ -135,14 +135,14 @@ def _run(
     notes: tuple[str, ...] = (),
     keeper: tuple[Store, int] | None = None,
 ) -> Estimate:
-    from smoothcruiser.execute.answer import assemble, interval_of, legal_at_root
+    from smoothcruiser.execute.answer import assemble, interval_of
     from smoothcruiser.execute.engines import make_workers
     from smoothcruiser.execute.run import Listener
     from smoothcruiser.execute.run import run as run_shards
     from smoothcruiser.execute.shards import cut
     from smoothcruiser.execute.stopping import stopping_rule
 
-    actions = legal_at_root(problem, state) if schedule.root.target == "q_values" else [0]
+    actions = problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
     rule = stopping_rule(schedule)
     keep = None if keeper is None else partial(keeper[0].keep, keeper[1])
     known = None if keeper is None else keeper[0].parts(keeper[1])

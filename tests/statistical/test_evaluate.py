@@ -130,6 +130,7 @@ def test_bad_policies_are_refused():
     [
         ("greedy", "A policy is a function state -> probabilities, .* got str 'greedy'"),
         (None, "got NoneType None"),
+        (lambda s: None, "must give probabilities, one an action, got None; is a return missing"),
         (lambda s: 7, r"policy\(0\) must give 3 probabilities, one an action, got 7"),
         (lambda s: 1 / 0, "The policy raised ZeroDivisionError: division by zero at state 0"),
     ],
@@ -149,6 +150,86 @@ def test_an_epsilon_that_the_budget_does_not_reach_is_told():
     enough = sc.evaluate(problem, blind, epsilon=0.2, delta=0.1)
     assert enough.epsilon <= 0.2
     assert len(enough.notes) == 1
+
+
+def shortest_path():
+    """Every step costs 1 until the end: the range of rewards is a point, and the value's is not, since episodes end."""
+    P = np.zeros((3, 2, 3))
+    P[0, 0], P[0, 1], P[1, 0], P[1, 1], P[2, :, 2] = [0.5, 0.5, 0], [0.2, 0.8, 0], [0, 0.5, 0.5], [0.5, 0, 0.5], 1.0
+    return sc.tabular(P, -np.ones((3, 2)), discount=0.99, operator=sc.Max(), terminal=[False, False, True])
+
+
+def test_the_cut_is_a_share_of_epsilon_where_episodes_end():
+    """H has to follow the span of values with their ends, or the cut alone is wider than epsilon and no budget is enough."""
+    problem, blind = shortest_path(), np.full((3, 2), 0.5)
+    answer = sc.evaluate(problem, blind, epsilon=0.2, budget=2_000_000)
+    assert answer.epsilon <= 0.2
+    assert answer.interval[0] <= policy_value(problem, blind)[0] <= answer.interval[1]
+
+
+def test_an_exact_solution_with_a_horizon_is_played_step_by_step():
+    """One step left: take the money; before: invest. The first step's policy at every step would earn less."""
+    P = np.zeros((2, 2, 2))
+    P[0, 0, 0] = P[0, 1, 1] = P[1, :, 1] = 1.0
+    R = np.array([[0.3, 0.0], [0.5, 0.5]])
+    problem = sc.tabular(P, R, discount=1.0, horizon=5, operator=sc.Max(), initial_state=0)
+    solution = sc.solve(problem)
+    answer = sc.evaluate(problem, solution, budget=100_000)
+    assert answer.interval[0] <= solution.values[0] <= answer.interval[1]
+    assert answer.value == pytest.approx(solution.values[0], abs=1e-9)
+
+
+def test_array_states_are_told_apart():
+    def step(state, action, rng):
+        return 0.5 * action, state + action
+
+    start = np.zeros(2)
+    problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(0.3), initial_state=start)
+    tree = Tree(problem, method="bts").grow(simulations=200)
+    exact = 0.5  # half of the time 0.5, twice in the long run; and the entropy
+    for policy in (tree.estimate(), tree):
+        answer = sc.evaluate(problem, policy, np.zeros(2), budget=20_000)
+        assert answer.interval[0] > exact
+    tree.advance(1, np.ones(2))
+    assert sc.evaluate(problem, tree, budget=2_000).state is tree.state
+
+
+def test_a_step_that_writes_into_its_state_gets_no_interval():
+    def step(state, action, rng):
+        state[action] += 1
+        return 0.1 * action, state
+
+    problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=np.zeros(2))
+    with pytest.raises(sc.OracleError, match="changed the state it was given"):
+        sc.evaluate(problem, lambda s: [0.5, 0.5], budget=1_000)
+    with pytest.raises(sc.OracleError, match="changed the state it was given"):
+        Tree(problem, method="bts")
+
+
+def test_an_empty_intersection_is_never_shown():
+    """At delta = 0.5 the running intersection is empty now and then; the last one that was not is as good."""
+    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.3, operator="max")
+    for seed in range(300):
+        answer = sc.evaluate(problem, np.full((8, 3), 1 / 3), delta=0.5, budget=3_000, seed=seed)
+        assert answer.interval[0] <= answer.value <= answer.interval[1]
+
+
+def test_the_value_of_a_certified_tree_lies_in_its_interval():
+    """UCT estimates the plain maximum: beside an interval of the entropy problem its own number would be nonsense."""
+    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=1.0)
+    for method in ("uct", "bts", "ments"):
+        answer = sc.plan(problem, method=method, budget=100_000, certify=True, delta=0.1)
+        assert answer.interval[0] <= answer.value <= answer.interval[1]
+        assert answer.num_calls <= 100_000
+    with pytest.raises(InvalidInput, match="at least 2 calls"):
+        sc.plan(problem, method="uct", budget=1, certify=True)
+
+
+def test_seconds_are_kept_with_the_certificate():
+    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=1.0)
+    answer = sc.plan(problem, method="uct", seconds=0.2, certify=True)
+    assert answer.certificate.kind == "policy"
+    assert sc.evaluate(problem, np.full((8, 3), 1 / 3), seconds=0.05).num_calls > 0
 
 
 def test_a_terminal_state_is_worth_nothing():

@@ -1,7 +1,9 @@
 """A tree's budget, memory, reuse and answers; ``plan`` with tree searches; errors that name the remedy."""
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import smoothcruiser as sc
@@ -13,7 +15,7 @@ CHAIN = sc.make("d-chain", discount=1.0, operator="max")
 
 
 def test_calls_are_counted_and_never_exceeded():
-    """A simulation that would need more calls is dropped: 100 calls of 21-step simulations are four of them."""
+    """A simulation that would need more calls waits: 100 calls of 21-step simulations are four of them and a part."""
     tree = Tree(GARNET, method="uct").grow(calls=100)
     assert tree.setting.limit == 21  # 0.8**21 < 0.01
     assert (tree.num_calls, tree.simulations) == (100, 4)
@@ -168,3 +170,70 @@ def test_one_state_many_visits():
     tree = Tree(problem, 1, method="uct").grow(simulations=100)
     assert len(tree.children(0)) == 2
     assert {tree.node(i).state for _, i in tree.children(0)} == {1}
+
+
+def test_advance_checks_before_it_changes_anything():
+    """A state that is none used to end the process; a horizon that is over used to leave the tree half moved."""
+    tree = Tree(sc.make("chain:n=5", discount=0.9, temperature=0.1), method="ments").grow(simulations=100)
+    for wrong in (99, -1, 10**8, "x"):
+        with pytest.raises(sc.InvalidInput):
+            tree.advance(0, wrong)
+    short = Tree(replace(sc.make("chain:n=5", discount=0.9, temperature=0.1), horizon=2), method="ments").grow(simulations=100)
+    short.advance(1, 1)
+    with pytest.raises(sc.InvalidInput, match="The horizon of 2 steps is over"):
+        short.advance(1, 2)
+    assert (short.state, short.elapsed, short.node(0).state) == (1, 1, 1)
+
+
+def test_an_unseen_state_starts_anew_and_goes_on_counting():
+    tree = Tree(sc.make("garnet:states=200,actions=3", discount=0.9, temperature=0.1), method="bts").grow(simulations=3)
+    seen = {tree.node(i).state for _, i in tree.children(0)}
+    unseen = next(s for s in range(200) if s not in seen)
+    before = tree.num_calls
+    tree.advance(0, unseen).grow(simulations=2)
+    assert tree.simulations == 5
+    assert tree.num_calls > before
+    assert tree.node(0).visits == 2
+
+
+def test_nodes_and_limits_are_checked():
+    tree = Tree(sc.make("chain:n=5", discount=0.9, temperature=0.1), method="ments", options={"temperature": 0.5})
+    with pytest.raises(sc.InvalidInput, match="Not one simulation was finished"):
+        tree.estimate()
+    tree.grow(simulations=np.int64(20))
+    for number in (tree.num_nodes, -1, 1.5, True):
+        with pytest.raises(sc.InvalidInput, match="The tree has nodes 0 to"):
+            tree.node(number)
+    for limit in ({"simulations": 1.5}, {"simulations": -1}, {"calls": True}, {"seconds": -1}, {"seconds": "1"}):
+        with pytest.raises(sc.InvalidInput, match="must be a"):
+            tree.grow(**limit)
+    with pytest.raises(sc.InvalidInput, match="got str"):
+        Tree("chain:n=5")
+    assert repr(tree).startswith("<Tree of chain:n=5 at 0: ments(temperature=0.5), 20 simulations,")
+
+
+def test_a_shallow_tree_says_what_it_leaves_out():
+    problem = sc.make("chain:n=5", discount=0.9, operator="max")
+    shallow = Tree(problem, method=sc.BTS(depth=1)).grow(simulations=50).estimate()
+    assert "Beyond 1 step values count as the middle of what is possible: up to 4.5 off." in shallow.notes
+    assert not any("Beyond" in note for note in Tree(problem, method="bts").grow(simulations=50).estimate().notes)
+
+
+def test_mean_returns_report_what_was_found_and_cool_down():
+    """Eight actions: 0 pays 0.5; 1 leads to one that pays 0.9 beside seven that pay nothing. Boltzmann means never see past the seven."""
+
+    def step(state, action, rng):
+        if state == 0:
+            return (0.5, 2, True) if action == 0 else (0.0, 1, action != 1)
+        return (0.9 if action == 0 else 0.0), 2, True
+
+    problem = sc.MDP(step, num_actions=8, discount=1.0, horizon=2, operator=sc.Max(), terminal=True, initial_state=0)
+    tree = Tree(problem, method=sc.BTS(search_temperature=0.5, exploration=0.1, average_returns=True)).grow(simulations=20_000)
+    estimate = tree.estimate()
+    assert estimate.action == 1
+    assert estimate.value == estimate.q_values[1] > 0.5
+
+
+def test_a_prior_is_part_of_the_recommendation():
+    problem = sc.tabular(np.ones((1, 2, 1)), np.array([[0.5, 0.6]]), discount=0.5, operator=sc.KL(0.5, (0.9, 0.1)))
+    assert Tree(problem, method="rents").grow(simulations=500).estimate().action == sc.plan(problem, method="exact").action == 0

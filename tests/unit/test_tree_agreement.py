@@ -48,6 +48,21 @@ def test_compiled_is_plain(problem, method, variant):
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_slices_of_calls_change_nothing(problem, variant):
+    """A simulation that the calls cut short waits and is gone on with: dropping it would drop the long ones, and bias every value."""
+    for method in (sc.UCT(**variant), sc.DENTS(**variant), sc.RENTS(prior="parent", **variant)):
+        whole = Tree(problem, method=method, seed=5).grow(calls=600)
+        for executor in ("compiled", "reference"):
+            for size in (1, 7, 50):
+                sliced = Tree(problem, method=method, seed=5, executor=executor)
+                while sliced.num_calls < 600:
+                    sliced.grow(calls=min(size, 600 - sliced.num_calls))
+                assert sliced._backend.counts == whole._backend.counts
+                assert sliced.node(0) == whole.node(0)
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_the_parent_as_prior(problem, variant):
     same(problem, sc.RENTS(prior="parent", **variant))
 

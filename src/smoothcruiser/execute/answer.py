@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Certificate, Estimate, Interval, best_action
 from smoothcruiser.execute.run import Outcome, Tally, Workers
 from smoothcruiser.problem.problem import Problem
@@ -158,14 +157,3 @@ def terminal_answer(problem: Problem, state: Any, method: str) -> Estimate:
         epsilon=0.0, delta=0.0, method=method, certificate=certificate, seconds=0.0, compile_seconds=0.0, problem=problem.name,
         state=state, notes=("The state is terminal: its value is 0 by definition.",),
     )  # fmt: skip
-
-
-def legal_at_root(problem: Problem, state: Any) -> list[int]:
-    """The actions to draw at the asked state."""
-    try:
-        return problem.legal_actions(state)
-    except InvalidInput:
-        raise
-    except Exception as error:
-        told = str(error).split("\n")[0]  # Numba's go on for pages
-        raise InvalidInput(f"legal(state, action) raised {type(error).__name__}: {told} at the asked state {state!r}.") from error

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from smoothcruiser.errors import Interrupted, SmoothcruiserError
-from smoothcruiser.execute.answer import legal_at_root
 from smoothcruiser.execute.engines import default_executor, make_engine
 from smoothcruiser.execute.run import Engine
 from smoothcruiser.execute.shards import Shard
@@ -54,7 +53,7 @@ def _timed(name: str, problem: Problem, schedule: Schedule, state: Any, least: f
     if name not in ("compiled", "batched"):
         problem = replace(problem, oracle=clock)
     engine = make_engine(name, problem, schedule, state, center=0.0)
-    action = legal_at_root(problem, state)[0]
+    action = problem.legal_actions(state)[0]
     warm = stream(0)
     warm.random(), warm.integers(2), warm.normal()  # their first use from Python compiles them
     calls, begin = 0, time.perf_counter()

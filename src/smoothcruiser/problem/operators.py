@@ -92,6 +92,11 @@ class Operator(ABC):
         return out
 
 
+def has_prior(operator: Operator) -> bool:
+    """Whether the operator prefers some actions before anything is known of their values."""
+    return getattr(operator, "prior", None) is not None
+
+
 def _sign(player: int) -> float:
     if player not in (1, 2):
         raise InvalidInput(f"A player is 1 (max) or 2 (min), got {player!r}.")

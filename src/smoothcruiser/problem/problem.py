@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.problem.batching import Batched
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.jit import is_compiled
@@ -94,7 +94,10 @@ class Problem:
         """The actions allowed in ``state``, in order; never empty."""
         if self.legal is None:
             return list(range(self.num_actions))
-        actions = [a for a in range(self.num_actions) if self.legal(state, a)]
+        try:
+            actions = [a for a in range(self.num_actions) if self.legal(state, a)]
+        except Exception as error:
+            raise _told("legal", error, state) from error
         if not actions:
             raise InvalidInput(
                 f"State {state!r} has no legal action; a state where nothing can be done is terminal: say so with terminal=."
@@ -103,7 +106,12 @@ class Problem:
 
     def is_terminal(self, state: Any) -> bool:
         """Whether the episode is over in ``state``."""
-        return callable(self.terminal) and bool(self.terminal(state))
+        if not callable(self.terminal):
+            return False
+        try:
+            return bool(self.terminal(state))
+        except Exception as error:
+            raise _told("terminal", error, state) from error
 
     def mover(self, state: Any) -> int:
         """1 where the max player moves, 2 where the min player does."""
@@ -143,10 +151,21 @@ class Game(Problem):
         return True
 
     def mover(self, state: Any) -> int:  # noqa: D102
-        player = int(self.player(state))
+        try:
+            player = int(self.player(state))
+        except Exception as error:
+            raise _told("player", error, state) from error
         if player not in (1, 2):
             raise InvalidInput(f"player({state!r}) must be 1 (max) or 2 (min), got {player}.")
         return player
+
+
+def _told(name: str, error: Exception, state: Any) -> Exception:
+    """What to raise for an error in a user's function; ours, and an engine's own signal (``Hung``), go on as they are."""
+    if isinstance(error, SmoothcruiserError) or type(error).__name__ == "Hung":
+        return error
+    told = str(error).split("\n")[0]  # Numba's go on for pages
+    return OracleError(f"{name} raised {type(error).__name__}: {told} at state {state!r}; mend it there.")
 
 
 def _require(condition: bool, sentence: str) -> None:

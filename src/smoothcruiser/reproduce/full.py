@@ -31,7 +31,6 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.exact import solve
-from smoothcruiser.execute.answer import legal_at_root
 from smoothcruiser.execute.engines import make_engine
 from smoothcruiser.execute.run import Engine, Tally
 from smoothcruiser.execute.shards import Shard, cut
@@ -191,7 +190,7 @@ def repeat(problem: Problem, schedule: Schedule, state: Any, runs: int) -> Repea
     rule = stopping_rule(schedule)
     engine = make_engine("compiled", problem, schedule, state, center=rule.center)
     segments = cut(schedule)
-    actions = legal_at_root(problem, state)
+    actions = problem.legal_actions(state)
     low, high = problem.facts.q_bounds(problem.mover(state))
     values, q_values, calls = np.empty(runs), np.full((runs, problem.num_actions), math.nan), np.zeros(runs, dtype=np.int64)
     begin = time.perf_counter()

@@ -25,14 +25,19 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Certificate, Estimate, Interval
+from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.execute.answer import assumptions, terminal_answer
+from smoothcruiser.execute.streams import stream
 from smoothcruiser.problem.operator_functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT
 from smoothcruiser.problem.operators import Operator
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import check_untouched
 from smoothcruiser.search.evaluate_bounds import HIGH, LOW, TOTAL, begin
-from smoothcruiser.search.evaluate_rollouts import CompiledRollouts, PlainRollouts, follow
+from smoothcruiser.search.evaluate_rollouts import STREAM_KEY, CompiledRollouts, PlainRollouts, follow
+from smoothcruiser.search.methods import is_number, is_whole
 from smoothcruiser.search.tree import REACH, Tree
 from smoothcruiser.search.tree_kernel import Setting
+from smoothcruiser.search.tree_plain import state_key
 
 DEFAULT_CALLS = 1_000_000  # where neither epsilon nor budget is given: a second compiled, some seconds in Python
 DEFAULT_DELTA = 0.05
@@ -59,6 +64,9 @@ class Rollouts(Protocol):
     def last(self) -> float:
         """X of the last rollout."""
 
+    def spend(self, calls: int) -> None:
+        """Count calls that were made elsewhere."""
+
     def run(self, count: int, most_calls: int, low: float, spread: float, sequence: Any) -> int:
         """Rollouts made, each taken into ``sequence``; fewer than ``count`` where the calls were used up."""
 
@@ -83,16 +91,19 @@ def evaluate(
     epsilon: float | None = None,
     delta: float | None = None,
     budget: int | None = None,
+    seconds: float | None = None,
     seed: int = 0,
     executor: str | None = None,
 ) -> Estimate:
     """The regularized value of ``policy`` with its interval; for an MDP the lower end bounds V(state) from below.
 
-    Stops at the half-width ``epsilon`` if it is given and the budget allows it, else when ``budget`` oracle calls are used up. The
-    interval holds with probability 1 - ``delta`` (0.05 if not given) either way. Draws are fresh: they share nothing with a search
+    Stops at the half-width ``epsilon`` if it is given and the budget allows it, else when ``budget`` oracle calls or ``seconds`` are used
+    up. The interval holds with probability 1 - ``delta`` (0.05 if not given) either way. Draws are fresh: they share nothing with a search
     that made the policy under another stream.
     """
-    _check(problem, epsilon, delta, budget, seed)
+    _check(problem, epsilon, delta, budget, seconds, seed, executor)
+    if state is None and isinstance(policy, Tree):
+        state = policy.state
     state = problem.start(state)
     if problem.is_terminal(state):
         return replace(terminal_answer(problem, state, "evaluate"), seed=seed)
@@ -101,17 +112,23 @@ def evaluate(
     bounds = _bounds(problem, limit, horizon=problem.horizon is not None)
     setting = _setting(problem, limit, bounds.middle)
     rollouts = _rollouts(problem, policy, state, setting, seed, executor)
-    most_calls = DEFAULT_CALLS if budget is None and epsilon is None else (2**62 if budget is None else int(budget))
+    unlimited = budget is None and (epsilon is not None or seconds is not None)
+    most_calls = 2**62 if unlimited else DEFAULT_CALLS if budget is None else int(budget)
+    if problem.tables is None:
+        rng = stream(seed, STREAM_KEY, 0)
+        rollouts.spend(check_untouched(problem.oracle, state, problem.legal_actions(state)[0], rng))
     started = time.perf_counter()
+    deadline = math.inf if seconds is None else started + seconds
     made, mean, interval = _certain(rollouts, bounds, most_calls) if problem.deterministic else (0, 0.0, None)
     certain = interval is not None
     if interval is None:
-        made, mean, interval = _sample(rollouts, bounds, epsilon, delta, most_calls, limit)
-    seconds = time.perf_counter() - started
-    answer = _answer(problem, state, rollouts, made, mean, interval, certain, delta, seed, seconds, limit, bounds)
+        made, mean, interval = _sample(rollouts, bounds, epsilon, delta, most_calls, deadline, limit)
+    ran = time.perf_counter() - started
+    answer = _answer(problem, state, rollouts, made, mean, interval, certain, delta, seed, ran, limit, bounds)
     half = 0.5 * (interval[1] - interval[0])
     if epsilon is not None and half > epsilon:
-        missed = f"epsilon = {epsilon:g} was not reached within {most_calls:,} calls: the half-width is {half:.4g}; raise budget=."
+        spent = f"{rollouts.calls:,} calls" if seconds is None else f"{seconds:g} s"
+        missed = f"epsilon = {epsilon:g} was not reached within {spent}: the half-width is {half:.4g}; give it more."
         answer = replace(answer, notes=(*answer.notes, missed))
     return answer
 
@@ -125,22 +142,32 @@ def _certain(rollouts: Rollouts, bounds: Bounds, most_calls: int) -> tuple[int, 
 
 
 def _sample(
-    rollouts: Rollouts, bounds: Bounds, epsilon: float | None, delta: float, most_calls: int, limit: int
+    rollouts: Rollouts, bounds: Bounds, epsilon: float | None, delta: float, most_calls: int, deadline: float, limit: int
 ) -> tuple[int, float, Interval]:
     """(rollouts used, their mean, the interval of V_pi)."""
     left = most_calls - rollouts.calls
-    # Bets for the count that a budget pays for (more where episodes end early); for an unknown count with epsilon.
-    sequence = begin(delta, 0.0 if epsilon is not None else max(1.0, left / limit))
+    # Bets for the count that a budget pays for (more where episodes end early); for an unknown count with epsilon or a clock.
+    sequence = begin(delta, 0.0 if epsilon is not None or deadline < math.inf else max(1.0, left / limit))
+    started = time.perf_counter()
     made, next_look = 0, FIRST_LOOK
+    before: Interval = bounds.low, bounds.high
     while True:
-        more = rollouts.run(next_look - made, most_calls, bounds.least, bounds.spread, sequence)
-        cut_short = more < next_look - made
+        ask = next_look - made
+        if deadline < math.inf:  # no more at a time than half of the time that is left allows
+            now = time.perf_counter()
+            ask = min(ask, max(1, int(0.5 * (deadline - now) * made / max(now - started, 1e-9))))
+        more = rollouts.run(ask, most_calls, bounds.least, bounds.spread, sequence)
+        cut_short = more < ask or time.perf_counter() >= deadline
         made += more
         low = max(bounds.low, bounds.least + bounds.spread * float(sequence[LOW]) - bounds.cut)
         high = min(bounds.high, bounds.least + bounds.spread * float(sequence[HIGH]) + bounds.cut)
+        if low > high:  # the running intersection is empty, with probability delta at the most: keep the last that was not
+            low, high = before
+        before = low, high
         if cut_short or (epsilon is not None and (high - low) / 2.0 <= epsilon):
             break
-        next_look = math.ceil(next_look * RATIO)
+        if made >= next_look:
+            next_look = math.ceil(next_look * RATIO)
     mean = bounds.least + bounds.spread * float(sequence[TOTAL]) / made if made else 0.5 * (bounds.low + bounds.high)
     return made, min(max(mean, low), high), (low, high)
 
@@ -202,18 +229,18 @@ def _income(problem: Problem) -> Interval:
     return problem.reward_range[0] + low, problem.reward_range[1] + high
 
 
-def _bounds(problem: Problem, limit: int, *, horizon: bool) -> Bounds:
+def _scaled(problem: Problem, steps: float) -> Interval:
+    """What so many (discounted) steps may pay; an episode that may end may also pay nothing more."""
     low, high = _income(problem)
+    return (min(low * steps, 0.0), max(high * steps, 0.0)) if problem.facts.terminals else (low * steps, high * steps)
+
+
+def _bounds(problem: Problem, limit: int, *, horizon: bool) -> Bounds:
     ends = problem.facts.terminals
-
-    def scaled(steps: float) -> Interval:
-        bottom, top = low * steps, high * steps
-        return (min(bottom, 0.0), max(top, 0.0)) if ends else (bottom, top)
-
-    inside = scaled(problem.facts.steps(limit))
+    inside = _scaled(problem, problem.facts.steps(limit))
     if horizon:
         return Bounds(*inside, least=inside[0], spread=inside[1] - inside[0], middle=0.0, cut=0.0)
-    whole = scaled(problem.facts.steps(None))
+    whole = _scaled(problem, problem.facts.steps(None))
     middle, left = 0.5 * (whole[0] + whole[1]), problem.discount**limit
     tail = left * middle
     # A rollout that ended gets no tail: with terminals both ends of the range have to hold with and without it.
@@ -229,9 +256,8 @@ def _limit(problem: Problem, policy: Any, epsilon: float | None) -> int:
         return problem.horizon - elapsed
     if problem.discount == 0.0:
         return 1
-    low, high = _income(problem)
-    span = max((high - low) / (1.0 - problem.discount), abs(low), abs(high), 1e-300)
-    share = REACH if epsilon is None else min(REACH, 2.0 * CUT_SHARE * epsilon / span)
+    low, high = _scaled(problem, problem.facts.steps(None))
+    share = REACH if epsilon is None else min(REACH, 2.0 * CUT_SHARE * epsilon / max(high - low, 1e-300))
     return max(1, math.ceil(math.log(share) / math.log(problem.discount)))
 
 
@@ -250,7 +276,7 @@ def _rollouts(problem: Problem, policy: Any, state: Any, setting: Setting, seed:
     if isinstance(policy, Tree):
         if policy.problem is not problem:
             raise InvalidInput("The tree was grown on another problem object; evaluate it with the problem that it was grown on.")
-        if policy.state is not state and policy.state != state:
+        if state_key(policy.state) != state_key(state):
             raise InvalidInput(f"The tree is rooted at {policy.state!r}, but {state!r} was asked for; advance the tree, or drop state=.")
         if policy._backend.name == "compiled" and not plain:
             return CompiledRollouts.of_tree(problem, policy, state, setting, seed)
@@ -258,6 +284,8 @@ def _rollouts(problem: Problem, policy: Any, state: Any, setting: Setting, seed:
     table = getattr(policy, "policy", policy)
     if isinstance(policy, Estimate):
         return PlainRollouts(problem, lambda: _one_state(problem, policy), state, setting, seed)
+    if getattr(policy, "stages", None) is not None:  # a Solution with a horizon: another policy at every step
+        return PlainRollouts(problem, lambda: _staged(problem, policy, setting.limit), state, setting, seed)
     if getattr(policy, "states", None) is not None:  # a Solution over explored states
         rows = np.asarray(table, dtype=float)
         return PlainRollouts(problem, lambda: _stationary(lambda s: rows[policy.index(s)]), state, setting, seed)
@@ -275,11 +303,38 @@ Walk = Callable[[Any, int | None], Any]  # (state, the action that led here or N
 def _stationary(policy: Callable[[Any], Any]) -> Walk:
     def walk(state: Any, action: int | None) -> Any:
         try:
-            return policy(state)
+            found = policy(state)
         except (SmoothcruiserError, KeyboardInterrupt):
             raise
         except Exception as error:
             raise InvalidInput(f"The policy raised {type(error).__name__}: {error} at state {state!r}; mend it there.") from error
+        if found is None:
+            raise InvalidInput(f"policy({state!r}) must give probabilities, one an action, got None; is a return missing?")
+        return found
+
+    return walk
+
+
+def _staged(problem: Problem, solution: Any, steps: int) -> Walk:
+    """The policy grad F(Q) of an exact solution, with Q for the steps that are left."""
+    model, _ = known_model(problem)
+    left, K = [steps], problem.num_actions
+
+    def walk(state: Any, action: int | None) -> Any:
+        left[0] -= 1
+        after = solution.stages[left[0]]
+        row = solution.index(state)
+        actions = problem.legal_actions(state)
+        q = []
+        for a in actions:
+            part = slice(model.start[row * K + a], model.start[row * K + a + 1])
+            q.append(float(model.prob[part] @ (model.reward[part] + problem.discount * after[model.next_state[part]])))
+        weights = problem.operator.weights(K)
+        shares = problem.operator.gradient(q, player=problem.mover(state), weights=[weights[a] for a in actions])
+        out = [0.0] * K
+        for a, share in zip(actions, shares, strict=True):
+            out[a] = share / sum(shares)
+        return out
 
     return walk
 
@@ -288,7 +343,8 @@ def _one_state(problem: Problem, estimate: Estimate) -> Walk:
     """The estimate's policy at its own state, blind elsewhere."""
     if len(estimate.policy) != problem.num_actions:
         raise InvalidInput("The estimate has no policy to evaluate; plan with target='q_values'.")
-    return lambda state, action: estimate.policy if state == estimate.state else None
+    asked = state_key(estimate.state)
+    return lambda state, action: estimate.policy if state_key(state) == asked else None
 
 
 def _table(problem: Problem, table: Any) -> Any:
@@ -311,18 +367,18 @@ def _table(problem: Problem, table: Any) -> Any:
     return array
 
 
-def _check(problem: Any, epsilon: Any, delta: Any, budget: Any, seed: Any) -> None:
+def _check(problem: Any, epsilon: Any, delta: Any, budget: Any, seconds: Any, seed: Any, executor: Any) -> None:
     if not isinstance(problem, Problem):
         raise InvalidInput(f"A problem (MDP, Game, tabular or make) was expected, got {type(problem).__name__}.")
-
-    def number(value: Any) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-
-    if epsilon is not None and not (number(epsilon) and 0.0 < epsilon < math.inf):
+    if executor not in (None, "compiled", "reference"):
+        raise InvalidInput(f"evaluate runs on executor 'compiled' or 'reference', got {executor!r}.")
+    if epsilon is not None and not (is_number(epsilon) and 0.0 < epsilon < math.inf):
         raise InvalidInput(f"epsilon must be a finite number above 0 or None, got {epsilon!r}.")
-    if delta is not None and not (number(delta) and 0.0 < delta < 1.0):
+    if delta is not None and not (is_number(delta) and 0.0 < delta < 1.0):
         raise InvalidInput(f"delta must be a probability strictly between 0 and 1, got {delta!r}.")
-    if budget is not None and not (number(budget) and 1 <= budget < math.inf):
+    if budget is not None and not (is_number(budget) and 1 <= budget < math.inf):
         raise InvalidInput(f"budget must be a number of oracle calls of at least 1, got {budget!r}.")
-    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+    if seconds is not None and not (is_number(seconds) and seconds > 0):
+        raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")
+    if not is_whole(seed) or seed < 0:
         raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")

@@ -91,6 +91,10 @@ class CompiledRollouts:
         """Oracle calls made."""
         return int(self.meta[kernel.CALLS])
 
+    def spend(self, calls: int) -> None:
+        """Count calls that were made elsewhere."""
+        self.meta[kernel.CALLS] += calls
+
     @property
     def random(self) -> bool:
         """Whether the policy drew lots so far."""
@@ -152,6 +156,10 @@ class PlainRollouts:
         self.rng = stream(seed, STREAM_KEY)
         self.random, self.last = False, 0.0
         self.calls = 0
+
+    def spend(self, calls: int) -> None:
+        """Count calls that were made elsewhere."""
+        self.calls += calls
 
     def run(self, count: int, most_calls: int, low: float, spread: float, sequence: Any) -> int:
         """Rollouts made, each taken into ``sequence``; fewer than ``count`` where the calls were used up."""

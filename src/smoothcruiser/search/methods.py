@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 from smoothcruiser.errors import InvalidInput
@@ -48,6 +49,7 @@ class Rule(NamedTuple):
     up: int  # MEAN, SMOOTH or BEST
     code: int  # operator of the descent and of SMOOTH
     temperature: float
+    cools: bool  # the temperature is divided by log(N + exp 1)
     exploration: float  # c or e; NaN: c is the largest |Q| of the node
     counts_actions: bool  # l = e |A| / log(N + shift)
     shift: float
@@ -57,7 +59,17 @@ class Rule(NamedTuple):
     most_visited: bool  # recommend by visits
 
 
-@dataclass(frozen=True)
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number, NumPy's included."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a real number, NumPy's included."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Search:
     """What all tree searches share. Use one of the methods below."""
 
@@ -70,13 +82,17 @@ class Search:
     def __post_init__(self) -> None:
         for name in ("depth", "expansion", "max_nodes"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            if value is not None and (not is_whole(value) or value < 1):
                 raise InvalidInput(f"{self.name}: {name} must be a whole number of at least 1 or None, got {value!r}.")
         _finite(self, "initial_q", optional=True)
 
     def operator(self, problem_operator: Operator) -> Operator:
         """The operator whose value the search estimates."""
         raise NotImplementedError
+
+    def estimates(self, problem_operator: Operator) -> str:
+        """Whose value that is, in words."""
+        return self.operator(problem_operator).label
 
     def rule(self, problem_operator: Operator) -> Rule:
         """The numbers that the engine runs."""
@@ -103,14 +119,14 @@ def _finite(method: Search, name: str, *, optional: bool = False, above: float |
     value = getattr(method, name)
     if value is None and optional:
         return
-    ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    ok = is_number(value) and math.isfinite(value)
     ok = ok and (above is None or value > above) and (least is None or value >= least)
     if not ok:
         bound = f" above {above:g}" if above is not None else f" of at least {least:g}" if least is not None else ""
         raise InvalidInput(f"{method.name}: {name} must be a finite number{bound}{' or None' if optional else ''}, got {value!r}.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class UCT(Search):
     """Upper confidence bounds on mean returns: the unregularized classic. Converges to max Q, slowly where the best path hides."""
 
@@ -126,10 +142,10 @@ class UCT(Search):
 
     def rule(self, problem_operator: Operator) -> Rule:  # noqa: D102
         c = math.nan if self.exploration is None else float(self.exploration)
-        return Rule(UPPER, MEAN, MAX, 0.0, c, False, 1.0, 0.0, NO_PRIOR, self._initial, True)
+        return Rule(UPPER, MEAN, MAX, 0.0, False, c, False, 1.0, 0.0, NO_PRIOR, self._initial, True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Regularized(Search):
     """E2W: descend by the operator's own policy with decaying uniform exploration, and pass its value up."""
 
@@ -148,10 +164,10 @@ class _Regularized(Search):
 
     def _rule(self, problem_operator: Operator, code: int, prior: int = NO_PRIOR) -> Rule:
         t = self._temperature(problem_operator)
-        return Rule(BOLTZMANN, SMOOTH, code, t, float(self.exploration), True, 1.0, 0.0, prior, self._initial, False)
+        return Rule(BOLTZMANN, SMOOTH, code, t, False, float(self.exploration), True, 1.0, 0.0, prior, self._initial, False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MENTS(_Regularized):
     """Maximum entropy tree search: optimal for the entropy-regularized value, which may prefer another action than the plain value."""
 
@@ -164,12 +180,12 @@ class MENTS(_Regularized):
         return self._rule(problem_operator, ENTROPY)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RENTS(_Regularized):
     """Relative entropy to a previous policy, which moves with the search.
 
-    ``prior`` says which: ``"visits"``, the shares of the node's own visits (the policy so far, as in the authors' code); it settles on
-    the best action, so the value converges to max Q. ``"parent"``, the descent policy of the node above (Painter et al. 2023).
+    ``prior`` says which: ``"visits"``, the shares of the node's own visits (the policy so far, as in early code of the authors); it
+    settles on the best action, so the value converges to max Q. ``"parent"``, the descent policy of the node above (Painter et al.).
     """
 
     prior: str = "visits"
@@ -181,14 +197,17 @@ class RENTS(_Regularized):
             raise InvalidInput(f"{self.name}: prior must be 'visits' or 'parent', got {self.prior!r}.")
 
     def operator(self, problem_operator: Operator) -> Operator:
-        """Max for the prior that settles; KL to the uniform policy for the parent's, which is what the root has."""
+        """Max for the prior that settles. The parent's has no fixed operator; KL to the uniform policy bounds its values."""
         return Max() if self.prior == "visits" else KL(self._temperature(problem_operator))
+
+    def estimates(self, problem_operator: Operator) -> str:  # noqa: D102
+        return "max" if self.prior == "visits" else "its moving prior (no fixed operator)"
 
     def rule(self, problem_operator: Operator) -> Rule:  # noqa: D102
         return self._rule(problem_operator, KL_PRIOR, PRIORS[self.prior])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TENTS(_Regularized):
     """Tsallis entropy: the policy may drop bad actions altogether."""
 
@@ -201,13 +220,16 @@ class TENTS(_Regularized):
         return self._rule(problem_operator, SPARSEMAX)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BTS(Search):
-    """Boltzmann tree search: softmax descent over plain Bellman values, so it converges to max Q at any temperature."""
+    """Boltzmann tree search: softmax descent over plain Bellman values, so it converges to max Q at any temperature.
+
+    Mean returns (``average_returns``) are the returns of the descent itself, so there the temperature has to fall: a(0)/log(N + exp 1).
+    """
 
     search_temperature: float | None = None  # None: the problem's own temperature, or 0.1
     exploration: float = 0.1
-    average_returns: bool = False  # AR-BTS: mean returns instead of Bellman values
+    average_returns: bool = False  # AR-BTS: mean returns instead of Bellman values; the search temperature then falls with the visits
     name: ClassVar[str] = "bts"
 
     def __post_init__(self) -> None:
@@ -228,10 +250,12 @@ class BTS(Search):
     def rule(self, problem_operator: Operator, entropy: float = 0.0) -> Rule:  # noqa: D102
         up = MEAN if self.average_returns else BEST
         a = self._search(problem_operator)
-        return Rule(BOLTZMANN, up, ENTROPY, a, float(self.exploration), False, math.e, entropy, NO_PRIOR, self._initial, False)
+        return Rule(
+            BOLTZMANN, up, ENTROPY, a, self.average_returns, float(self.exploration), False, math.e, entropy, NO_PRIOR, self._initial, False
+        )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DENTS(BTS):
     """Decaying entropy tree search: BTS whose descent also values the entropy below, with a weight that decays to nothing."""
 

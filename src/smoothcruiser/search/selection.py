@@ -73,7 +73,8 @@ def descent_policy(rule: Rule, x: Any, w: Any, h: Any, visits: int, y: Any, p: A
     b = entropy_weight(rule, visits) if rule.entropy > 0.0 else 0.0
     for j in range(size):
         y[j] = x[j] + b * h[j] if b > 0.0 else x[j]
-    builtin_gradient(rule.code, y, w, rule.temperature, p)
+    t = rule.temperature / math.log(visits + math.e) if rule.cools else rule.temperature
+    builtin_gradient(rule.code, y, w, t, p)
     share = uniform_share(rule, size, visits)
     for j in range(size):
         p[j] = (1.0 - share) * p[j] + share / size

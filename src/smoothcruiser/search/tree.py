@@ -23,13 +23,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput
-from smoothcruiser.estimate import Estimate
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.estimate import Estimate, best_action
 from smoothcruiser.execute.streams import stream
 from smoothcruiser.problem.operator_functions import MAX
-from smoothcruiser.problem.operators import Operator
+from smoothcruiser.problem.operators import Operator, has_prior
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.search.methods import NO_PRIOR, Search, tree_search
+from smoothcruiser.problem.states import check_untouched
+from smoothcruiser.search.methods import MEAN, NO_PRIOR, Search, is_number, is_whole, tree_search
 from smoothcruiser.search.selection import recommended
 from smoothcruiser.search.tree_kernel import Setting
 from smoothcruiser.search.tree_node import Node
@@ -37,6 +38,7 @@ from smoothcruiser.search.tree_node import Node
 REACH = 0.01  # without a horizon, steps until gamma^d is a hundredth: what lies beyond moves a value by 0.5% of its span at the most
 MOST_NODES = 1_000_000
 MOST_BYTES = 2**30  # of nodes
+MOST_SHOWN = 10  # actions whose visits a note lists
 STREAM_KEY = 9  # spawn key of tree searches, apart from the shards' (action, shard)
 UNLIMITED = 2**62
 
@@ -45,9 +47,20 @@ class Tree:
     """A search tree over a problem, rooted at a state that is not terminal."""
 
     def __init__(
-        self, problem: Problem, state: Any = None, *, method: str | Search = "uct", seed: int = 0, executor: str | None = None
+        self,
+        problem: Problem,
+        state: Any = None,
+        *,
+        method: str | Search = "uct",
+        options: dict[str, Any] | None = None,
+        seed: int = 0,
+        executor: str | None = None,
     ) -> None:
-        self.problem, self.method, self.seed = problem, tree_search(method), seed
+        if not isinstance(problem, Problem):
+            raise InvalidInput(f"A problem (MDP, Game, tabular or make) was expected, got {type(problem).__name__}.")
+        if not is_whole(seed) or seed < 0:
+            raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")
+        self.problem, self.method, self.seed = problem, tree_search(method, options), int(seed)
         self.state = problem.start(state)
         if problem.is_terminal(self.state):
             raise InvalidInput(f"State {self.state!r} is terminal: there is nothing to search; its value is 0.")
@@ -57,6 +70,12 @@ class Tree:
         self.seconds = 0.0
         self.head = _heads(self.operator, problem.num_actions)
         self._backend = self._make(executor)
+        if problem.tables is None:  # one more call, where a state can be written into at all
+            rng = stream(self.seed, STREAM_KEY, 0)
+            self._backend.spend(check_untouched(problem.oracle, self.state, problem.legal_actions(self.state)[0], rng))
+
+    def __repr__(self) -> str:
+        return f"<Tree of {self.problem.name} at {self.state!r}: {self.method}, {self.simulations:,} simulations, {self.num_nodes:,} nodes>"
 
     def _make(self, executor: str | None) -> Any:
         weights = (
@@ -97,6 +116,7 @@ class Tree:
         limit = self._limit()
         left = None if problem.horizon is None else problem.horizon - self.elapsed - limit
         low, high = facts._plain_range(left)
+        self._beyond = high - low
         bytes_a_node = 8 * (10 + (4 if self.rule.entropy > 0.0 else 3) * K)  # two tables, the hash table and a state of one word
         room = max(2, min(MOST_NODES, MOST_BYTES // bytes_a_node))
         return Setting(
@@ -113,6 +133,12 @@ class Tree:
             most_nodes=room if self.method.max_nodes is None else max(2, self.method.max_nodes),
         )
 
+    def _cut(self) -> tuple[float, float]:
+        """The span of values at the root, and how far the cut at the depth limit may move them."""
+        left = None if self.problem.horizon is None else self.problem.horizon - self.elapsed
+        low, high = replace(self.problem.facts, operator=self.operator, given_bounds=None)._plain_range(left)
+        return high - low, 0.5 * self._beyond * self.problem.discount**self.setting.limit
+
     # --- growing -------------------------------------------------------------------------------------------------------------
 
     def grow(
@@ -125,16 +151,21 @@ class Tree:
     ) -> Tree:
         """This tree after so many more simulations or oracle calls, or after so long; whichever ends first.
 
-        With simulations or calls the tree depends on the seed alone; with seconds, on the machine. Never more calls than asked for:
-        a simulation that would need more is dropped. ``progress`` is told a few times a second.
+        With simulations or calls the tree depends on the seed alone, however they are sliced; with seconds, on the machine. Never more
+        calls than asked for: a simulation that needs more waits, and is gone on with next time. ``progress`` is told a few times a second.
         """
         if simulations is None and calls is None and seconds is None:
             raise InvalidInput("grow needs a limit: simulations=, calls= or seconds=.")
+        for name, value in (("simulations", simulations), ("calls", calls)):
+            if value is not None and (not is_whole(value) or value < 0):
+                raise InvalidInput(f"{name} must be a whole number of at least 0, got {value!r}.")
+        if seconds is not None and not (is_number(seconds) and seconds > 0):
+            raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")
         begin = time.perf_counter()
         done = self.simulations
-        last_simulation = UNLIMITED if simulations is None else done + simulations
-        last_call = UNLIMITED if calls is None else self.num_calls + calls
-        size = 16 if seconds is not None or progress is not None else UNLIMITED  # simulations between two looks at the clock
+        last_simulation = UNLIMITED if simulations is None else done + int(simulations)
+        last_call = UNLIMITED if calls is None else self.num_calls + int(calls)
+        size = 1 if seconds is not None else 64  # simulations between two looks at the clock, where Ctrl-C is heard too
         while True:
             before = time.perf_counter()
             finished = self._backend.run(min(last_simulation, self.simulations + size), last_call)
@@ -152,16 +183,25 @@ class Tree:
         """This tree rooted at ``next_state`` after ``action``: statistics below are kept, the rest is forgotten."""
         if action not in self.node(0).actions:
             raise InvalidInput(f"Action {action!r} is not legal in state {self.state!r}.")
+        next_state = self.problem.start(next_state)
         if self.problem.is_terminal(next_state):
             raise InvalidInput(f"State {next_state!r} is terminal: there is nothing left to search.")
-        child = self._backend.child(0, action, next_state)
+        if self.problem.horizon is not None and self.problem.horizon - self.elapsed < 2:
+            raise InvalidInput(f"The horizon of {self.problem.horizon} steps is over; there is nothing left to search.")
         old = self._backend
+        try:
+            child = old.child(0, action, next_state)
+        except SmoothcruiserError:
+            raise
+        except Exception:
+            raise InvalidInput(f"{next_state!r} is no state like {self.state!r}; give the state that the oracle returned.") from None
         self.elapsed += 1
         self.state = next_state
         if child is None:
             kept = old.rng
             self._backend = self._make(old.name)
             self._backend.rng = kept  # the stream goes on: a new tree must not replay the old one's draws
+            self._backend.take_over(old.counts)
             return self
         old.advance(child, self._limit())
         old.setting = self._setting()
@@ -197,12 +237,14 @@ class Tree:
 
     def node(self, number: int) -> Node:
         """A node's statistics; 0 is the root."""
-        found: Node = self._backend.node(number)
+        if not is_whole(number) or not 0 <= number < self.num_nodes:
+            raise InvalidInput(f"The tree has nodes 0 to {self.num_nodes - 1:,}, got {number!r}.")
+        found: Node = self._backend.node(int(number))
         return found
 
     def children(self, number: int) -> list[tuple[int, int]]:
         """(action, node) of a node's children, in the order they were met."""
-        return list(self._backend.children(number))
+        return list(self._backend.children(self.node(number).number))
 
     def child(self, number: int, action: int, next_state: Any) -> int | None:
         """The child of a node at ``next_state``, None where the tree has none."""
@@ -236,33 +278,46 @@ class Tree:
 
     def estimate(self) -> Estimate:
         """What the tree says about its root, without a promise."""
-        if self.simulations == 0:
+        root = self.node(0)
+        if not any(root.edge_visits):
             raise InvalidInput(
                 f"Not one simulation was finished: one may take {self.setting.limit:,} oracle calls; raise the budget (--budget), "
                 "or give depth=."
             )
-        root = self.node(0)
         q = dict(zip(root.actions, self.q_values(0), strict=True))
-        action = self.action(0)
-        value = q[action] if self.rule.most_visited else root.value
+        action, policy = self.action(0), self.policy(0)
+        value = q[action] if self.rule.up == MEAN else root.value  # a mean over the descent is what exploring earns, not what it found
+        if has_prior(self.problem.operator):  # the policy leans on it, and so does the action everywhere else
+            action = best_action(policy, [q.get(a, math.nan) for a in range(self.problem.num_actions)], root.player)
         return Estimate(
             value=value, interval=None, q_values=tuple(q.get(a, math.nan) for a in range(self.problem.num_actions)),
-            policy=tuple(self.policy(0)), action=action, num_calls=self.num_calls, epsilon=None, delta=None, method=self.method.name,
+            policy=tuple(policy), action=action, num_calls=self.num_calls, epsilon=None, delta=None, method=self.method.name,
             certificate=None, seconds=self.seconds, compile_seconds=self._backend.compile_seconds, problem=self.problem.name,
             state=self.state, seed=self.seed, executor=self._backend.name, notes=self._notes(),
         )  # fmt: skip
 
     def _notes(self) -> tuple[str, ...]:
         hint = "" if self.problem.is_game else " (certify=True, or --certify, bounds its policy from below)"
+        visits = self.node(0).edge_visits
+        seen = f" (visits {', '.join(f'{n:,}' for n in visits)})" if len(visits) <= MOST_SHOWN else ""
         said = [
-            f"{self.method}: {self.simulations:,} simulations, {self.num_nodes:,} nodes, at most {self.deepest} deep; "
-            f"a tree search promises nothing{hint}."
+            f"{self.method}: {_counted(self.simulations, 'simulation')}{seen}, {_counted(self.num_nodes, 'node')}, at most {self.deepest} "
+            f"deep; a tree search promises nothing{hint}."
         ]
-        if self.operator != self.problem.operator:
-            said.append(f"Its values are those of {self.operator.label}, not of the problem's {self.problem.operator.label}.")
+        whose = self.method.estimates(self.problem.operator)
+        if whose != self.problem.operator.label:
+            said.append(f"Its values are those of {whose}, not of the problem's {self.problem.operator.label}.")
+        span, off = self._cut()
+        if off > REACH * span:
+            steps = _counted(self.setting.limit, "step")
+            said.append(f"Beyond {steps} values count as the middle of what is possible: up to {off:.3g} off.")
         if self.num_nodes >= self.setting.most_nodes:
             said.append(f"The tree is full ({self.setting.most_nodes:,} nodes); it refines what it has (max_nodes= makes room).")
         return tuple(said)
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _heads(operator: Operator, num_actions: int) -> list[float]:

@@ -138,7 +138,7 @@ class CompiledTree:
             self.nodes = self._blank(room)
             self.desk = kernel.desk_for(rule, setting, self.weights)
             self.states = self.machine.allocate(room)
-            self.scratch = self.machine.allocate(2)
+            self.scratch = self.machine.allocate(3)  # a rollout's state, a state at fault, a state that waits
             root = self.machine.add_node(
                 setting, self.data, self.nodes.ints, self.nodes.floats, self.states, self.meta, -1, -1, self.root_state
             )
@@ -196,6 +196,14 @@ class CompiledTree:
                 return status == kernel.DONE
             complain(self.setting, status, self.machine.load(self.scratch, 1), int(self.meta[kernel.FAULT]), float(self.fault[0]))
 
+    def spend(self, calls: int) -> None:
+        """Count calls that were made elsewhere."""
+        self.meta[kernel.CALLS] += calls
+
+    def take_over(self, counts: tuple[int, int, int, int]) -> None:
+        """Go on counting where another tree ended."""
+        self.meta[kernel.SIMULATIONS], self.meta[kernel.CALLS] = counts[1], counts[2]
+
     def root_state_now(self) -> Any:
         """The root's state in the machine's form."""
         return self.machine.load(self.states, 0)
@@ -238,6 +246,7 @@ class CompiledTree:
 
     def advance(self, child: int, limit: int) -> None:
         """Make ``child`` the root and forget what is not below it."""
+        self.desk.held[kernel.HELD] = kernel.NOTHING_HELD
         self.machine.compact(self.nodes, self.states, self.meta, child)
         self.meta[kernel.DEEPEST] = 0
         self.setting = self.setting._replace(limit=limit)

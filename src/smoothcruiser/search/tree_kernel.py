@@ -29,6 +29,8 @@ from smoothcruiser.search.selection import descent_policy, drawn, entropy_below,
 
 DONE, BAD_REWARD, UNDECLARED_END, NO_ACTION, NO_ROOM, CUT = range(6)  # how a call of ``grow`` ended
 COUNT, SIMULATIONS, CALLS, FAULT, DEEPEST = range(5)  # slots of ``meta``
+NOTHING_HELD, IN_TREE, IN_ROLLOUT = range(3)  # where the simulation stood that the calls cut short
+HELD, AT_NODE, STEPS, ADDED, ROLLED = range(5)  # slots of ``held``: that, and what it needs to go on
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -48,7 +50,7 @@ class Nodes(NamedTuple):
 
 
 class Desk(NamedTuple):
-    """Room to work in: a path of as many steps as the limit and one more, and vectors of K."""
+    """Room to work in: a path of as many steps as the limit and one more, vectors of K, and a simulation that waits for more calls."""
 
     path: Ints  # node, action, child of each step
     rewards: Floats
@@ -60,6 +62,8 @@ class Desk(NamedTuple):
     y: Floats
     p: Floats
     w: Floats  # prior weights
+    held: Ints  # a simulation that the calls cut short, to be gone on with
+    carry: Floats  # the return of its rollout so far, and the weight of what follows
 
 
 def desk_for(rule: Rule, setting: Setting, weights: Floats) -> Desk:
@@ -68,7 +72,7 @@ def desk_for(rule: Rule, setting: Setting, weights: Floats) -> Desk:
     policies = np.empty((rows if rule.prior == PARENT_PRIOR else 1, K))
     return Desk(
         path=np.empty((rows, 3), np.int64), rewards=np.empty(rows), policies=policies, acts=np.empty(K, np.int64), n=np.empty(K, np.int64),
-        x=np.zeros(K), h=np.zeros(K), y=np.zeros(K), p=np.zeros(K), w=weights.copy(),
+        x=np.zeros(K), h=np.zeros(K), y=np.zeros(K), p=np.zeros(K), w=weights.copy(), held=np.zeros(5, np.int64), carry=np.zeros(2),
     )  # fmt: skip
 
 
@@ -209,16 +213,20 @@ def gather(rule: Rule, ints: Ints, floats: Floats, node: int, K: int, head: Floa
 
 
 def blind_rollout(
-    setting: Setting, head: Floats, data: Any, state: Any, scratch: Any, depth: int, meta: Ints, fault: Floats, most_calls: int,
-    acts: Ints, rng: Any,
+    setting: Setting, head: Floats, data: Any, state: Any, scratch: Any, depth: int, total: float, weight: float, held: Ints,
+    carry: Floats, meta: Ints, fault: Floats, most_calls: int, acts: Ints, rng: Any,
 ) -> tuple[float, int]:  # fmt: skip
-    """(return of the uniform policy with the regularizer's F(0) a step, how it ended), from a state that is not terminal."""
-    total = 0.0
-    weight = 1.0
+    """(return of the uniform policy with the regularizer's F(0) a step, how it ended), from a state that is not terminal.
+
+    ``total`` and ``weight`` are 0 and 1, or what a rollout had come to that the calls cut short.
+    """
     K = setting.num_actions
     state = KEEP(scratch, 0, state)
     while depth < setting.limit:
         if meta[CALLS] >= most_calls:
+            held[HELD], held[ROLLED] = IN_ROLLOUT, depth
+            carry[0], carry[1] = total, weight
+            STORE(scratch, 2, state)
             return total, CUT
         size = K
         if setting.varies:
@@ -254,12 +262,15 @@ def grow(
     rule: Rule, setting: Setting, head: Floats, weights: Floats, data: Any, nodes: Nodes, desk: Desk, states: Any, scratch: Any,
     meta: Ints, fault: Floats, most_simulations: int, most_calls: int, rng: Any,
 ) -> int:  # fmt: skip
-    """Run simulations from node 0 until ``most_simulations`` or ``most_calls`` are counted in ``meta``, or something is wrong."""
+    """Run simulations from node 0 until ``most_simulations`` or ``most_calls`` are counted in ``meta``, or something is wrong.
+
+    A simulation that the calls cut short waits on the desk and is gone on with next time: dropping it would drop the long ones.
+    """
     # Helpers that are not inlined count references to their arguments, atomically: a quarter of the time before these lines.
     ints, floats, table = uncounted(nodes.ints), uncounted(nodes.floats), uncounted(nodes.table)
     path, rewards, policies = uncounted(desk.path), uncounted(desk.rewards), uncounted(desk.policies)
     acts, n, x, h = uncounted(desk.acts), uncounted(desk.n), uncounted(desk.x), uncounted(desk.h)
-    y, p, w = uncounted(desk.y), uncounted(desk.p), uncounted(desk.w)
+    y, p, w, held, carry = uncounted(desk.y), uncounted(desk.p), uncounted(desk.w), uncounted(desk.held), uncounted(desk.carry)
     head, weights, meta, fault = uncounted(head), uncounted(weights), uncounted(meta), uncounted(fault)
     states, scratch = uncounted(states), uncounted(scratch)
     K = setting.num_actions
@@ -268,12 +279,21 @@ def grow(
     while meta[SIMULATIONS] < most_simulations:
         if meta[COUNT] + needed > capacity and capacity < setting.most_nodes:
             return NO_ROOM
-        node = 0
-        depth = 0
-        added = 0
-        leaf = 0.0
-        while True:
+        node, depth, added, leaf = 0, 0, 0, 0.0
+        waiting, held[HELD] = held[HELD], NOTHING_HELD
+        if waiting != NOTHING_HELD:
+            node, depth, added = held[AT_NODE], held[STEPS], held[ADDED]
+        if waiting == IN_ROLLOUT:
+            leaf, status = blind_rollout(
+                setting, head, data, LOAD(scratch, 2), scratch, held[ROLLED], carry[0], carry[1], held, carry, meta, fault, most_calls,
+                acts, rng,
+            )  # fmt: skip
+            if status != DONE:
+                return status
+            first_estimate(ints, floats, path[depth - 1, 2], leaf)
+        while waiting != IN_ROLLOUT:
             if meta[CALLS] >= most_calls:
+                held[HELD], held[AT_NODE], held[STEPS], held[ADDED] = IN_TREE, node, depth, added
                 return CUT
             size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
             if rule.descent == UPPER:
@@ -325,18 +345,25 @@ def grow(
                 if added < setting.expansion and meta[COUNT] < capacity:
                     node = child
                     continue
-            leaf, status = blind_rollout(setting, head, data, after, scratch, depth, meta, fault, most_calls, acts, rng)
+            leaf, status = blind_rollout(
+                setting, head, data, after, scratch, depth, 0.0, 1.0, held, carry, meta, fault, most_calls, acts, rng
+            )  # fmt: skip
             if status != DONE:
+                held[STEPS] = depth
                 return status
-            child = path[depth - 1, 2]
-            if child >= 0:
-                ints[child, VISITS] = 1
-                floats[child, VALUE] = leaf
-                floats[child, FIRST] = leaf
+            first_estimate(ints, floats, path[depth - 1, 2], leaf)
             break
         backup(rule, setting, head, weights, ints, floats, path, rewards, policies, depth, leaf, acts, n, x, h, y, p, w)
         meta[SIMULATIONS] += 1
     return DONE
+
+
+def first_estimate(ints: Ints, floats: Floats, child: int, leaf: float) -> None:
+    """A new node's one arrival and its value; nothing for a state without a node (-1)."""
+    if child >= 0:
+        ints[child, VISITS] = 1
+        floats[child, VALUE] = leaf
+        floats[child, FIRST] = leaf
 
 
 def backup(

@@ -22,7 +22,7 @@ from smoothcruiser.search.tree_node import Node
 
 
 class _Cut(Exception):
-    """The calls were used up in the middle of a simulation, which is dropped."""
+    """The calls were used up in the middle of a simulation, which waits for more."""
 
 
 class PlainNode:
@@ -39,13 +39,14 @@ class PlainNode:
 
 def state_key(state: Any) -> Any:
     """What tells states apart: the state itself, or the shape and bytes of an array."""
-    if hasattr(state, "tobytes") and hasattr(state, "shape") and state.shape:
+    if hasattr(state, "tobytes") and hasattr(state, "shape") and state.shape and state.dtype != object:
         return state.shape, state.tobytes()
     try:
         hash(state)
-    except TypeError:
+    except TypeError as error:
         raise InvalidInput(
-            f"Tree search needs states that can be told apart, got an unhashable {type(state).__name__}; use a tuple or a frozen dataclass."
+            f"Tree search needs states that can be told apart, got {state!r:.60} ({error}); use tuples of numbers and strings, arrays of "
+            "numbers, or a frozen dataclass."
         ) from None
     return state
 
@@ -62,6 +63,12 @@ class PlainTree:
         self.num_nodes, self.simulations, self.calls, self.deepest, self.most_calls = 0, 0, 0, 0, 0
         self.root = self._new(state)
         self._order: list[PlainNode] | None = None
+        # A simulation that the calls cut short: the stream when it began, the oracle's answers so far with the stream after each, how many
+        # of them were given again, and the nodes that it added.
+        self.begun: Any = None
+        self.answers: list[tuple[Answer, Any]] = []
+        self.known = 0
+        self.unborn: set[int] = set()
 
     # --- Alg. 4 --------------------------------------------------------------------------------------------------------------
 
@@ -70,21 +77,46 @@ class PlainTree:
         self.most_calls = calls
         self._order = None
         while self.simulations < simulations:
+            if self.answers:
+                self.rng.words[:] = self.begun  # go on with the simulation that was cut short: its answers are known
+            elif calls - self.calls < self.setting.limit:  # it may be cut short
+                self.begun = self.rng.words.copy()
+            self.known = 0
             try:
                 search(self, self.root.state, self.setting.discount)
             except _Cut:
                 return False
+            except BaseException:
+                self._forget()
+                raise
+            self._forget()
             self.simulations += 1
         return True
+
+    def _forget(self) -> None:
+        """No simulation waits."""
+        self.begun, self.answers, self.known, self.unborn = None, [], 0, set()
 
     # --- Alg. 5: the rules of the template -----------------------------------------------------------------------------------
 
     def oracle(self, state: Any, action: int) -> Answer:
-        """One call of the user's simulator, counted and checked."""
+        """One call of the user's simulator, counted and checked; or what it said before the simulation was cut short."""
+        if self.known < len(self.answers):
+            answer, self.rng.words[:] = self.answers[self.known]
+            self.known += 1
+            return answer
         self.calls += 1
         setting = self.setting
         reward, after, over = answered(self.problem, state, action, self.rng, setting.low, setting.high, setting.ends)
-        return reward, after, over or (setting.ends and self.problem.is_terminal(after))
+        answer = reward, after, over or (setting.ends and self.problem.is_terminal(after))
+        if self.begun is not None:
+            self.answers.append((answer, self.rng.words.copy()))
+            self.known += 1
+        return answer
+
+    def _pause(self) -> None:
+        if self.calls >= self.most_calls and self.known == len(self.answers):
+            raise _Cut
 
     def is_leaf(self, state: Any, depth: int) -> bool:
         """Whether the tree has nothing (more) to say about this state."""
@@ -94,24 +126,26 @@ class PlainTree:
             self.added = 0
         elif depth == self.setting.limit or self._enter(state, depth):
             return True
-        if self.calls >= self.most_calls:
-            raise _Cut
+        self._pause()
         return False
 
     def _enter(self, state: Any, depth: int) -> bool:
         """Move to the child of the last action, made if there is room; whether the descent ends with it."""
         parent, key = self.nodes[-1], (self.action, state_key(state))
         child = parent.children.get(key)
-        if child is not None:
+        if child is not None and id(child) not in self.unborn:
             self.nodes.append(child)
             return False
         self.fresh: PlainNode | None = None
-        if self.added >= self.setting.expansion or self.num_nodes >= self.setting.most_nodes:
-            return True
-        child = parent.children[key] = self._new(state)
+        if child is None:
+            if self.added >= self.setting.expansion or self.num_nodes >= self.setting.most_nodes:
+                return True
+            child = parent.children[key] = self._new(state)
+            self.unborn.add(id(child))
         self.added += 1
         self.deepest = max(self.deepest, depth)
-        if self.added < self.setting.expansion and self.num_nodes < self.setting.most_nodes:
+        nodes = self.num_nodes - len(self.unborn) + self.added  # as many as there were when it was made
+        if self.added < self.setting.expansion and nodes < self.setting.most_nodes:
             self.nodes.append(child)
             return False
         self.fresh = child
@@ -142,8 +176,7 @@ class PlainTree:
         total, weight = 0.0, 1.0
         start = state
         while depth < self.setting.limit:
-            if self.calls >= self.most_calls:
-                raise _Cut
+            self._pause()
             actions = self.problem.legal_actions(state)
             action = actions[self.rng.integers(len(actions))]
             sign = self._sign(state)
@@ -224,6 +257,14 @@ class PlainTree:
         source = self.policies[depth - 1] if self.rule.prior == PARENT_PRIOR and depth > 0 else self.weights
         return [source[a] for a in node.actions]
 
+    def spend(self, calls: int) -> None:
+        """Count calls that were made elsewhere."""
+        self.calls += calls
+
+    def take_over(self, counts: tuple[int, int, int, int]) -> None:
+        """Go on counting where another tree ended."""
+        self.simulations, self.calls = counts[1], counts[2]
+
     # --- reading -------------------------------------------------------------------------------------------------------------
 
     @property
@@ -261,6 +302,7 @@ class PlainTree:
     def advance(self, child: int, limit: int) -> None:
         """Make ``child`` the root and forget what is not below it."""
         self.root = self._listed()[child]
+        self._forget()
         self._order = None
         self.num_nodes, self.deepest = len(self._listed()), 0
         self.setting = self.setting._replace(limit=limit)

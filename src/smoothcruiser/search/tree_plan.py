@@ -15,7 +15,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.search.evaluate import evaluate
-from smoothcruiser.search.methods import Search
+from smoothcruiser.search.methods import Search, is_whole
 from smoothcruiser.search.tree import Tree
 
 DEFAULT_CALLS = 1_000_000  # where no budget is given: about a second compiled
@@ -49,6 +49,10 @@ def plan_tree(
     """The Estimate of a tree search; its certificate is None, or that of its policy."""
     if certify and problem.is_game:
         raise InvalidInput("certify=True bounds the value of an MDP from below; in a game the opponent's best reply is not known.")
+    if simulations is not None and (not is_whole(simulations) or simulations < 1):
+        raise InvalidInput(f"simulations must be a whole number of at least 1, got {simulations!r}.")
+    if certify and budget is not None and budget < 2:
+        raise InvalidInput(f"certify=True needs a budget of at least 2 calls, one for the tree and one for its policy, got {budget}.")
     if budget is None and seconds is None and simulations is None:
         budget = DEFAULT_CALLS
     calls = budget if budget is None or not certify else max(1, budget // 2)
@@ -56,6 +60,8 @@ def plan_tree(
     tree = Tree(problem, state, method=method, seed=seed, executor=executor)
     planted = time.perf_counter()
     left = None if seconds is None else max(1e-3, seconds - (planted - begin))  # compiling is part of what the user waits for
+    if left is not None and certify:
+        left /= 2.0
 
     def report(growing: Tree) -> None:
         spent = time.perf_counter() - planted
@@ -68,12 +74,14 @@ def plan_tree(
     answer = tree.estimate()
     if not certify:
         return answer
-    return certified(tree, answer, budget=tree.num_calls if budget is None else budget - tree.num_calls, delta=delta)
+    paid = tree.num_calls if budget is None and seconds is None else None if budget is None else budget - tree.num_calls
+    return certified(tree, answer, budget=paid, seconds=left, delta=delta)
 
 
-def certified(tree: Tree, answer: Estimate, *, budget: int, delta: float | None = None) -> Estimate:
+def certified(tree: Tree, answer: Estimate, *, budget: int | None, seconds: float | None = None, delta: float | None = None) -> Estimate:
     """``answer`` with the certificate of the tree's policy: a lower bound on V(state)."""
-    below = evaluate(tree.problem, tree, tree.state, budget=max(1, budget), delta=delta, seed=tree.seed)
+    paid = None if budget is None else max(1, budget)
+    below = evaluate(tree.problem, tree, tree.state, budget=paid, seconds=seconds, delta=delta, seed=tree.seed)
     assert below.certificate is not None
     assert below.interval is not None
     left = None if tree.problem.horizon is None else tree.problem.horizon - tree.elapsed
@@ -84,8 +92,11 @@ def certified(tree: Tree, answer: Estimate, *, budget: int, delta: float | None 
         f"Its policy (blind off the tree) is worth {below.value:.6g}, in [{below.interval[0]:.6g}, {below.interval[1]:.6g}] with "
         f"probability {certificate.confidence:g}: V(state) is at least {interval[0]:.6g}. The upper end is only what the rewards allow."
     )
+    value = min(max(answer.value, interval[0]), interval[1])
+    if tree.method.estimates(tree.problem.operator) != tree.problem.operator.label:
+        value = below.value  # the tree's own number is of another operator, and the interval is not
     return replace(
-        answer, interval=interval, certificate=certificate, delta=below.delta, num_calls=answer.num_calls + below.num_calls,
+        answer, value=value, interval=interval, certificate=certificate, delta=below.delta, num_calls=answer.num_calls + below.num_calls,
         seconds=answer.seconds + below.seconds, compile_seconds=answer.compile_seconds + below.compile_seconds,
         notes=(*answer.notes, note),
     )  # fmt: skip
