@@ -1,7 +1,7 @@
 """An agent: plans at every state it meets and acts; and ``play``, which lets it act in a problem or against another player.
 
 The agent is told what it costs (``budget``, ``seconds``) or what it must keep (``epsilon``, ``delta``), as in ``plan``. Where planning can
-remember (certified search, exact solutions) it remembers: a memory of certified search is one for the agent's life, and so is its delta.
+remember it remembers: a memory of certified search is one for the agent's life, and so is its delta; a tree is kept below the moves made.
 
 Three families of random streams, all under one seed and none derived from another, so that an agent cannot foresee its world:
 
@@ -69,6 +69,8 @@ class Agent:
         self.estimate: Estimate | None = None  # of the last decision
         self._memory: Any = None
         self._solution: Any = None
+        self._tree: Any = None
+        self._moved: int | None = None  # the last action, which leads to the part of the tree that is kept
 
     def act(self, state: Any = None, *, remaining: int | None = None) -> Any:
         """The action to take in ``state`` (in the environment's own state and terms, if the agent was made from one).
@@ -92,6 +94,7 @@ class Agent:
             raise InvalidInput("The method promised a value alone and recommends no action; drop target='value'.")
         else:
             action = self.estimate.action
+        self._moved = action
         return action if self.env is None else getattr(self.problem.oracle, "actions", range(self.problem.num_actions))[action]
 
     def policy(self, state: Any) -> tuple[float, ...]:
@@ -121,7 +124,33 @@ class Agent:
             if found is not None:
                 return found
         seed = int(np.random.SeedSequence(self.seed, spawn_key=(PLANS, self.decisions)).generate_state(1)[0])
+        if (isinstance(self.method, Search) or self.method in TREE_SEARCHES) and not self.options.get("certify"):
+            return self._grown(problem, state, seed)
         return self._fresh(problem, state, seed)
+
+    def _grown(self, problem: Problem, state: Any, seed: int) -> Estimate:
+        """Tree search that goes on below the moves made since the last decision, where the tree knows them."""
+        from smoothcruiser.search.tree import Tree
+        from smoothcruiser.search.tree_plan import DEFAULT_CALLS
+
+        begin = time.perf_counter()
+        tree, fresh = self._tree, False
+        if tree is None or self._moved is None or not tree.follow(self._moved, state, problem.horizon):
+            method = tree_search(self.method, self.options.get("options"))
+            tree, fresh = Tree(problem, state, method=method, seed=seed, executor=self.options.get("executor")), True
+        self._tree, self._moved = tree, None
+        calls, spent = tree.num_calls, time.perf_counter() - begin
+        limits = {"calls": self.limits["budget"], "seconds": self.limits["seconds"], "simulations": self.options.get("simulations")}
+        if all(limit is None for limit in limits.values()):
+            limits["calls"] = DEFAULT_CALLS
+        if limits["seconds"] is not None:
+            limits["seconds"] = max(1e-3, limits["seconds"] - spent)
+        estimate: Estimate = tree.grow(**limits).estimate()
+        compiling = estimate.compile_seconds if fresh else 0.0
+        return replace(
+            estimate, num_calls=tree.num_calls - (0 if fresh else calls), seconds=time.perf_counter() - begin - compiling,
+            compile_seconds=compiling, seed=seed,
+        )  # fmt: skip
 
     def _remembered(self, state: Any) -> Estimate:
         """Certified search with one memory for all decisions."""
@@ -192,7 +221,7 @@ class Episode:
     steps: int
     decisions: int
     calls: int
-    seconds: float  # spent on deciding
+    seconds: float  # spent on deciding, compiling not counted
     ended: bool  # by a terminal state, not by the limit of steps
     side: int  # 1 where the agent was the max player
 
@@ -270,6 +299,8 @@ def play(
     for name, number in (("episodes", episodes), ("steps", 1 if steps is None else steps)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise InvalidInput(f"{name} must be a whole number of at least 1, got {number!r}.")
+    if not isinstance(opponent, Agent) and not callable(opponent):
+        raise InvalidInput(f"opponent must be an Agent or a function (state, problem, rng) -> action, got {opponent!r}.")
     if side not in (None, 1, 2):
         raise InvalidInput(f"side must be 1 (max), 2 (min), or None for turns, got {side!r}.")
     if problem.initial_state is None and getattr(problem.oracle, "reset", None) is None:
@@ -306,7 +337,8 @@ def _episode(agent: Agent, opponent: Player | Agent, mine: int, most: int, seed:
         if problem.mover(state) == mine:
             begin = time.perf_counter()
             action = agent.act(state, remaining=left)
-            seconds += time.perf_counter() - begin
+            compiling = 0.0 if agent.estimate is None else agent.estimate.compile_seconds
+            seconds += max(0.0, time.perf_counter() - begin - compiling)
             decisions += 1
             calls += 0 if agent.estimate is None else agent.estimate.num_calls
         elif isinstance(opponent, Agent):

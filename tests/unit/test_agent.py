@@ -139,6 +139,38 @@ def test_intervals():
     assert _normal([1.0]) == (-math.inf, math.inf)
 
 
+def test_an_agent_keeps_its_tree_below_the_moves_made():
+    """What was found about the next states is not forgotten: the second decision starts with visits."""
+    agent = sc.Agent(chain(), sc.UCT(depth=6), simulations=200)
+    assert agent.act(0) == 1
+    tree = agent._tree
+    known = {tree.node(i).state: tree.node(i).visits for move, i in tree.children(0) if move == 1}
+    after = next(iter(known))
+    agent.act(after)
+    assert agent._tree is tree
+    assert tree.node(0).visits == known[after] + 200
+    assert agent.estimate.num_calls < tree.num_calls  # of this decision alone
+    agent.act(0 if after else 3)  # a jump that no move explains: a new tree
+    assert agent._tree is not tree
+
+
+def test_a_tree_is_kept_over_the_other_players_move():
+    game = nim_game()
+    agent = sc.Agent(game, "uct", simulations=300)
+    start = game.initial_state
+    action = agent.act(start)
+    _, middle, *_ = game.oracle(start, action, None)
+    for reply in game.legal_actions(middle):
+        _, state, *over = game.oracle(middle, reply, None)
+        if not (over and over[0]) and not game.is_terminal(state):
+            break
+    tree = agent._tree
+    agent.act(state)
+    assert agent._tree is tree
+    assert tree.elapsed == 2
+    assert tree.node(0).visits > 300
+
+
 def test_an_agents_policy_is_one_function_that_can_be_certified():
     """act learns and draws new seeds; policy answers the same every time, so its value exists, and evaluate finds it."""
     problem = chain()
@@ -165,6 +197,8 @@ def test_bad_requests():
         sc.Agent(42)
     with pytest.raises(sc.InvalidInput, match="The episode is over"):
         sc.Agent(nim_game(), "exact").act((0, 1))
+    with pytest.raises(sc.InvalidInput, match="opponent must be an Agent or a function"):
+        sc.play(agent, episodes=1, opponent="bts")
     with pytest.raises(sc.InvalidInput, match="no option 'budgte'; did you mean budget="):
         sc.Agent(chain(), "uct", budgte=100)
     with pytest.raises(sc.InvalidInput, match="Unknown method 'utc'"):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.errors import OracleError
+from smoothcruiser.errors import InvalidInput, OracleError
 
 _FIXED = (int, float, complex, bool, str, bytes, type(None), np.generic)
 
@@ -82,4 +82,20 @@ def shaped(state: Any, example: Any) -> Any:
         return np.array(state, dtype=example.dtype)
     if isinstance(example, float) and isinstance(state, int) and not isinstance(state, bool):
         return float(state)
+    return state
+
+
+def state_key(state: Any) -> Any:
+    """What tells states apart: the state itself, the shape and bytes of an array, or a tuple of such keys."""
+    if hasattr(state, "tobytes") and hasattr(state, "shape") and state.shape and state.dtype != object:
+        return state.shape, state.tobytes()
+    try:
+        hash(state)
+    except TypeError as error:
+        if isinstance(state, tuple):
+            return tuple(state_key(part) for part in state)
+        raise InvalidInput(
+            f"Tree search needs states that can be told apart, got {state!r:.60} ({error}); use tuples of numbers and strings, arrays of "
+            "numbers, or a frozen dataclass."
+        ) from None
     return state

@@ -31,13 +31,12 @@ from smoothcruiser.execute.streams import stream
 from smoothcruiser.problem.operator_functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT
 from smoothcruiser.problem.operators import Operator
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import check_untouched
+from smoothcruiser.problem.states import check_untouched, state_key
 from smoothcruiser.search.evaluate_bounds import HIGH, LOW, TOTAL, begin
 from smoothcruiser.search.evaluate_rollouts import STREAM_KEY, CompiledRollouts, PlainRollouts, follow
 from smoothcruiser.search.methods import is_number, is_whole
 from smoothcruiser.search.tree import REACH, Tree
 from smoothcruiser.search.tree_kernel import Setting
-from smoothcruiser.search.tree_plain import state_key
 
 DEFAULT_CALLS = 1_000_000  # where neither epsilon nor budget is given: a second compiled, some seconds in Python
 DEFAULT_DELTA = 0.05

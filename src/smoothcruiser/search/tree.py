@@ -29,7 +29,7 @@ from smoothcruiser.execute.streams import stream
 from smoothcruiser.problem.operator_functions import MAX
 from smoothcruiser.problem.operators import Operator, has_prior
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import check_untouched
+from smoothcruiser.problem.states import check_untouched, state_key
 from smoothcruiser.search.methods import MEAN, NO_PRIOR, Search, is_number, is_whole, tree_search
 from smoothcruiser.search.selection import recommended
 from smoothcruiser.search.tree_kernel import Setting
@@ -206,6 +206,30 @@ class Tree:
         old.advance(child, self._limit())
         old.setting = self._setting()
         return self
+
+    def follow(self, action: int, state: Any, steps: int | None = None) -> bool:
+        """Whether the tree could move to ``state``, met after ``action`` and at most one move of the other player; it is then the root.
+
+        ``steps`` are left there, where the problem has a horizon; a tree that would see another number of them stays where it is.
+        """
+        way = self._way(action, state_key(state))
+        if way is None or (self.problem.horizon is not None and steps != self.problem.horizon - self.elapsed - len(way)):
+            return False
+        for move, after in way:
+            self.advance(move, after)
+        return True
+
+    def _way(self, action: int, key: Any) -> list[tuple[int, Any]] | None:
+        """The moves (action, next state) from the root to a known node of that state."""
+        near = [number for move, number in self.children(0) if move == action]
+        for number in near:
+            if state_key(self.node(number).state) == key:
+                return [(action, self.node(number).state)]
+        for number in near if self.problem.is_game else []:
+            for move, beyond in self.children(number):
+                if state_key(self.node(beyond).state) == key:
+                    return [(action, self.node(number).state), (move, self.node(beyond).state)]
+        return None
 
     # --- reading -------------------------------------------------------------------------------------------------------------
 

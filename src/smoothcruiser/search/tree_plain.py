@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.answers import Answer, answered
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import state_key
 from smoothcruiser.search.methods import MEAN, PARENT_PRIOR, UPPER, VISITS_PRIOR, Rule
 from smoothcruiser.search.selection import descent_policy, drawn, entropy_below, passed_up, upper_pick, visit_shares
 from smoothcruiser.search.template import Selection, Step, search
@@ -35,20 +35,6 @@ class PlainNode:
         self.visits, self.value, self.first, self.entropy = 0, 0.0, 0.0, 0.0
         self.n, self.totals, self.entropies = [0] * len(actions), [0.0] * len(actions), [0.0] * len(actions)
         self.children: dict[tuple[int, Any], PlainNode] = {}  # (action, key of the next state) in the order they were met
-
-
-def state_key(state: Any) -> Any:
-    """What tells states apart: the state itself, or the shape and bytes of an array."""
-    if hasattr(state, "tobytes") and hasattr(state, "shape") and state.shape and state.dtype != object:
-        return state.shape, state.tobytes()
-    try:
-        hash(state)
-    except TypeError as error:
-        raise InvalidInput(
-            f"Tree search needs states that can be told apart, got {state!r:.60} ({error}); use tuples of numbers and strings, arrays of "
-            "numbers, or a frozen dataclass."
-        ) from None
-    return state
 
 
 class PlainTree:

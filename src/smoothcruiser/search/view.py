@@ -203,5 +203,8 @@ def save(tree: Tree, path: str | Path, *, depth: int = 2, width: int = 4) -> Pat
     target = Path(path)
     if target.suffix not in made:
         raise InvalidInput(f"A tree is saved as {', '.join(made)}; got {target.name!r}.")
-    target.write_text(made[target.suffix](tree, depth=depth, width=width), encoding="utf-8")
+    try:
+        target.write_text(made[target.suffix](tree, depth=depth, width=width), encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"The tree could not be written to {target}: {error.strerror}.") from error
     return target
