@@ -197,7 +197,7 @@ def ladder(budget: int, points: int) -> tuple[int, ...]:
 
 
 def summaries(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Means over seeds, one for each method and budget, in the order of the rows."""
+    """Means and ranges over seeds, one for each method and budget, in the order of the rows."""
     groups: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.method, row.budget), []).append(row)
@@ -208,4 +208,6 @@ def summaries(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         for name in ("value", "error", "action_regret", "policy_regret", "num_calls", "seconds", "compile_seconds"):
             found = [getattr(row, name) for row in ran if getattr(row, name) is not None]
             summary[name] = sum(found) / len(found) if found else None
+            if name in ("value", "error", "action_regret", "policy_regret"):
+                summary[f"{name}_range"] = (min(found), max(found)) if found else None
         yield summary

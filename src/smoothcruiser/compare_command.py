@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from smoothcruiser.cli_options import Calls, problem_of, problem_options, state_of, state_option
 from smoothcruiser.errors import InvalidInput, MissingExtra
+from smoothcruiser.estimate import plain
 
 if TYPE_CHECKING:
     from smoothcruiser.compare import Row
@@ -47,7 +49,7 @@ def compare(
     made = problem_of(problem, discount, temperature, operator)
     start = state_of(made, state)
     if plot is not None:
-        _pyplot()  # refuse before the work, not after it
+        _check_plot(plot)  # refuse before the work, not after it
     chosen = _chosen(methods, comparing.PLANNERS)
     budgets = comparing.ladder(budget, points or (6 if plot else 1))
     with _progress() as report:
@@ -60,10 +62,11 @@ def compare(
     if as_json:
         exact = None if truth is None else truth.value
         means = list(comparing.summaries(rows))
-        data = {"problem": made.name, "state": repr(start), "exact": exact, "means": means, "rows": [r.to_dict() for r in rows]}
+        data = {"problem": made.name, "state": plain(start), "exact": exact, "means": means, "rows": [r.to_dict() for r in rows]}
         click.echo(json.dumps(data))
         return
-    _show(made, start, truth, [s for s in comparing.summaries(rows) if s["budget"] == budgets[-1]], repeats, plot)
+    shown = [s for s in comparing.summaries(rows) if points or s["budget"] == budgets[-1]]
+    _show(made, start, truth, shown, repeats, plot)
 
 
 def _chosen(methods: str | None, known: tuple[str, ...]) -> list[str]:
@@ -118,7 +121,8 @@ def _show(problem: Any, state: Any, truth: Any, means: list[dict[str, Any]], rep
             notes.append(f"{row['method']}: {row['note'].rstrip('.')}.")
             continue
         if row["estimates"] != problem.operator.label:
-            others.setdefault(row["estimates"], []).append(row["method"])
+            names = others.setdefault(row["estimates"], [])
+            names += [row["method"]] if row["method"] not in names else []
         cells = [_number(row[name]) for name, _ in COLUMNS]
         table.add_row(row["method"], *cells, f"{row['num_calls']:,.0f}", f"{row['seconds']:.3f}")
     out.print(table)
@@ -150,8 +154,19 @@ def _pyplot() -> Any:
     return plt
 
 
+def _check_plot(path: str) -> None:
+    """Refuse what could not be written."""
+    supported = _pyplot().figure().canvas.get_supported_filetypes()
+    _pyplot().close("all")
+    kind = Path(path).suffix.lstrip(".")
+    if kind not in supported:
+        raise InvalidInput(f"--plot draws svg, png or pdf, by the file's ending, got {Path(path).name!r}.")
+    if not Path(path).resolve().parent.is_dir():
+        raise InvalidInput(f"--plot: the folder of {path} does not exist.")
+
+
 def draw(rows: list[Row], title: str, path: str, *, exact: bool) -> None:
-    """Error and policy regret against calls, one line a planner, written to ``path``."""
+    """Error and policy regret against calls, one line a planner with the range of its runs, written to ``path``."""
     from smoothcruiser.compare import summaries
 
     plt = _pyplot()
@@ -161,12 +176,14 @@ def draw(rows: list[Row], title: str, path: str, *, exact: bool) -> None:
     figure, axes = plt.subplots(1, len(panels), figsize=(5.2 * len(panels), 3.8), squeeze=False)
     for axis, (name, label) in zip(axes[0], panels, strict=True):
         for method in names:
-            points = [(s["num_calls"], s[name]) for s in means if s["method"] == method and s[name] is not None]
+            points = [(s["num_calls"], s[name], s[f"{name}_range"]) for s in means if s["method"] == method and s[name] is not None]
             if points:
-                axis.plot(*zip(*points, strict=True), marker="o", markersize=3, label=method)
+                calls, middle, ranges = zip(*points, strict=True)
+                drawn = axis.plot(calls, middle, marker="o", markersize=3, label=method)
+                axis.fill_between(calls, *zip(*ranges, strict=True), color=drawn[0].get_color(), alpha=0.12, linewidth=0)
         axis.set_xscale("log")
         if exact:
-            axis.set_yscale("symlog", linthresh=1e-4)
+            axis.set_ylim(bottom=0.0)
         axis.set_xlabel("oracle calls")
         axis.set_title(label)
     axes[0][0].legend(fontsize=7)

@@ -55,8 +55,8 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain data: NaN and infinity become None."""
-        plain: dict[str, Any] = _plain(asdict(self))
-        return plain
+        fields: dict[str, Any] = plain(asdict(self))
+        return fields
 
     def to_json(self, **options: Any) -> str:
         """The fields as JSON text."""
@@ -70,13 +70,14 @@ def best_action(policy: Sequence[float], q_values: Sequence[float], player: int)
     return max(usable, key=lambda a: (policy[a], sign * q_values[a], -a))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Data that JSON can hold: numbers, words, lists; anything else as it is printed."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool | int | str):

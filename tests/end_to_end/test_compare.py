@@ -29,6 +29,7 @@ def test_json_has_a_row_for_every_planner():
         assert row["error"] == pytest.approx(abs(row["value"] - data["exact"]))
         assert row["action_regret"] >= 0.0
         assert row["policy_regret"] >= -1e-9
+    assert data["state"] == 0
     estimates = {s["method"]: s["estimates"] for s in data["means"]}
     assert estimates["ments"] == estimates["certified"] == "entropy(0.5)"
     assert estimates["uct"] == estimates["rents"] == "max"
@@ -45,6 +46,16 @@ def test_table_and_plot(tmp_path):
     assert "ments" in done.stdout
     assert "Not all estimate V, the value of entropy(0.5): uct that of max." in " ".join(done.stdout.split())
     assert picture.read_text().count("<path") > 10
+
+
+def test_every_budget_is_shown_and_a_plot_is_checked_before_the_runs():
+    done = run("compare", *GARNET, "--budget", "1e4", "--methods", "uct,bts", "--points", "3", "--repeats", "2")
+    assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith(("uct", "bts"))] == ["uct"] * 3 + ["bts"] * 3
+    assert "uct, bts that of max." in " ".join(done.stdout.split())
+    for wrong, told in (("x.foo", "svg, png or pdf"), ("nowhere/x.svg", "folder")):
+        refused = run("compare", *GARNET, "--budget", "1e12", "--plot", wrong)
+        assert refused.returncode == 2
+        assert told in refused.stderr
 
 
 def test_what_cannot_be_run_says_why():
