@@ -113,6 +113,8 @@ def frozen_lake(quick):
     trials, repeats = (5_000, 3) if quick else (300_000, 10)
     problem = sc.make("frozen-lake", discount=1.0, operator="max")
     methods = {"uct": sc.UCT(expansion=None, max_nodes=LAKE_NODES)}
+    for c in (1.0, 0.1):
+        methods[f"uct c={c:g}"] = sc.UCT(exploration=c, expansion=None, max_nodes=LAKE_NODES)
     for t in (1.0, 0.1, 0.001):
         methods[f"ments {t:g}"] = sc.MENTS(temperature=t, exploration=0.25, **whole(max_nodes=LAKE_NODES))
         methods[f"tents {t:g}"] = sc.TENTS(temperature=t, exploration=0.25, **whole(max_nodes=LAKE_NODES))
