@@ -230,7 +230,12 @@ def _choose(
 
 def check_method(method: str | Search) -> None:
     """Refuse what is no method."""
+    if isinstance(method, type) and issubclass(method, Search):
+        raise InvalidInput(f"method is a class; give an object with its parameters, {method.__name__}(), or its name, {method.name!r}.")
     if not isinstance(method, Search) and method not in METHODS:
+        near = [name for name in METHODS if isinstance(method, str) and name == method.lower().replace("_", "-")]
+        if near:
+            raise InvalidInput(f"Unknown method {method!r}; did you mean {near[0]!r}?")
         raise InvalidInput(f"Unknown method {method!r}; choose one of {', '.join(METHODS)}.")
 
 

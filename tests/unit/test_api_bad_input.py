@@ -140,6 +140,8 @@ PARAMETERS = [
     (planned, {"epsilon": 0.0}, "0.0", "above 0"),
     (planned, {"delta": 1.5}, "1.5", "between 0 and 1"),
     (planned, {"method": "luck"}, "'luck'", "certified"),
+    (planned, {"method": "UCT"}, "'UCT'", "did you mean 'uct'"),
+    (planned, {"method": sc.UCT}, "class", "UCT()"),
     (planned, {"executor": "gpu"}, "'gpu'", "reference"),
     (planned, {"executor": "compiled"}, "compiled", "numba.njit"),
     (planned, {"seed": -1}, "-1", "at least 0"),

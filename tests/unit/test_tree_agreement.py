@@ -135,3 +135,15 @@ def test_arrays_are_states():
     assert tree.num_nodes == plain.num_nodes
     assert tree.node(0).edge_totals == plain.node(0).edge_totals
     assert len(tree.children(0)) == 4  # two next states an action: arrays that came back were recognized
+
+
+def test_slices_of_calls_with_users_states():
+    """What waits between two slices is stored in the state's own form: a NamedTuple, an array."""
+    arrays = sc.MDP(spin, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=np.zeros(2, dtype=np.int64))
+    for problem in (GAME, arrays):
+        whole = Tree(problem, method=sc.BTS(depth=9), seed=5).grow(calls=400)
+        sliced = Tree(problem, method=sc.BTS(depth=9), seed=5)
+        while sliced.num_calls < whole.num_calls:
+            sliced.grow(calls=min(3, whole.num_calls - sliced.num_calls))
+        assert sliced._backend.counts == whole._backend.counts
+        assert (sliced.node(0).edge_visits, sliced.node(0).edge_totals) == (whole.node(0).edge_visits, whole.node(0).edge_totals)

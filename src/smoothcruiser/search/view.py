@@ -70,23 +70,28 @@ def text(tree: Tree, *, depth: int = 3, width: int = 4) -> str:
     root = shown(tree, depth=depth, width=width)
     lines = [
         f"{tree.method} on {tree.problem.name}: {tree.simulations:,} simulations, {tree.num_nodes:,} nodes",
-        f"state {_state(root.node.state)}  value {root.node.value:.4g}  visits {root.node.visits:,}",
+        f"state {_state(root.node.state)}  value {root.node.value:.4g}  visits {root.node.visits:,}{_turn(tree, root)}",
     ]
-    _lines(root, "", lines)
+    _lines(tree, root, "", lines)
     return "\n".join(lines)
 
 
-def _lines(part: Shown, indent: str, lines: list[str]) -> None:
+def _turn(tree: Tree, part: Shown) -> str:
+    if not tree.problem.is_game:
+        return ""
+    return "  max moves" if part.node.player == 1 else "  min moves"
+
+
+def _lines(tree: Tree, part: Shown, indent: str, lines: list[str]) -> None:
     rows = len(part.children) + (1 if part.hidden else 0)
     for i, child in enumerate(part.children):
         last = i == rows - 1
         star = "*" if child.best else " "
-        turn = "" if child.node.player == 1 else "  min moves"
         lines.append(
             f"{indent}{'└' if last else '├'}─{star}action {child.action}  q {child.q_value:.4g} → state {_state(child.node.state)}  "
-            f"value {child.node.value:.4g}  visits {child.node.visits:,}{turn}"
+            f"value {child.node.value:.4g}  visits {child.node.visits:,}{_turn(tree, child)}"
         )
-        _lines(child, indent + ("   " if last else "│  "), lines)
+        _lines(tree, child, indent + ("   " if last else "│  "), lines)
     if part.hidden:
         lines.append(f"{indent}└─ {part.hidden:,} more")
 
@@ -161,7 +166,7 @@ def _circle(place: _Place, low: float, high: float) -> str:
     node, part = place.part.node, place.part
     edges = "; ".join(f"action {a}: {n:,} visits" for a, n in zip(node.actions, node.edge_visits, strict=True))
     tip = f"state {node.state!r}, player {node.player}, value {node.value:.6g}, visits {node.visits:,}. {edges}"
-    hidden = f'<text x="{place.x:.1f}" y="{place.y + 36:.1f}" text-anchor="middle" fill="#888888">+{part.hidden:,} more</text>'
+    hidden = f'<text x="{place.x + 21:.1f}" y="{place.y + 4:.1f}" fill="#888888" {HALO}>+{part.hidden:,}</text>'
     shape = (
         f'<circle cx="{place.x:.1f}" cy="{place.y:.1f}" r="17"' if node.player == 1
         else f'<rect x="{place.x - 16:.1f}" y="{place.y - 16:.1f}" width="32" height="32"'
@@ -169,7 +174,7 @@ def _circle(place: _Place, low: float, high: float) -> str:
     return (
         f'<g><title>{escape(tip)}</title>{shape} fill="{_colour(node.value, low, high)}" stroke="#555555"/>'
         f'<text x="{place.x:.1f}" y="{place.y + 4:.1f}" text-anchor="middle">{node.value:.3g}</text>'
-        f'<text x="{place.x:.1f}" y="{place.y - 21:.1f}" text-anchor="middle" fill="#666666">{escape(_state(node.state))}</text>'
+        f'<text x="{place.x:.1f}" y="{place.y - 21:.1f}" text-anchor="middle" fill="#666666" {HALO}>{escape(_state(node.state))}</text>'
         f"{hidden if part.hidden else ''}</g>"
     )
 
@@ -191,7 +196,7 @@ pre {{ background: #f6f6f6; padding: 1em; overflow-x: auto }}
 <h1>{escape(str(tree.method))} on {escape(tree.problem.name)}</h1>{notes}
 <table><tr><th>action</th><th>q</th><th>visits</th><th>policy</th></tr>{rows}</table>
 <div class="tree">{svg(tree, depth=depth, width=width)}</div>
-<p>Circles: max moves; squares: min moves. Green edges are recommended; thickness is the share of visits.
+<p>Circles: max moves; squares: min moves. Green edges are recommended; thickness is the share of visits; +n children are not shown.
 Hover over a node for its numbers.</p>
 <pre>{escape(text(tree, depth=depth, width=width))}</pre></body></html>
 """
