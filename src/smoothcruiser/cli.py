@@ -25,7 +25,16 @@ from typing import Any, NoReturn
 
 import click
 
-from smoothcruiser.cli_options import find_modules_here, problem_of, problem_options, promise_options, run_options, state_of, state_option
+from smoothcruiser.cli_options import (
+    find_modules_here,
+    problem_of,
+    problem_options,
+    promise_options,
+    run_options,
+    state_of,
+    state_option,
+    tree_options,
+)
 from smoothcruiser.errors import Interrupted, SmoothcruiserError
 
 OK, UNEXPECTED, REFUSED, STOPPED = 0, 1, 2, 130  # 130 = 128 + SIGINT, the shell's convention
@@ -148,6 +157,7 @@ def _explain_exact(problem: Any, as_json: bool) -> None:
 @promise_options
 @state_option
 @run_options
+@tree_options
 @click.option("--resume", type=int, metavar="RUN", help="Go on with this run of --store; nothing else is needed.")
 @click.option("--compare-exact", is_flag=True, help="Solve the problem exactly too, where its model is known, and show both.")
 @click.option("--report", "page", type=click.Path(dir_okay=False), metavar="FILE", help="Write the answer as one HTML page too.")

@@ -62,7 +62,7 @@ def problem_options(function: Function) -> Function:
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
         click.option("--operator", metavar="NAME", help="entropy (default), kl, sparsemax, square-root or max."),
         click.option("--temperature", type=float, help="Strength of the regularizer; 0 is plain max."),
-        click.option("--discount", type=float, help="Weight of the next step's value, in [0, 1)."),
+        click.option("--discount", type=float, help="Weight of the next step's value, in [0, 1); 1 with a horizon."),
     ):
         function = option(function)
     return function
@@ -108,14 +108,22 @@ def _named_values(ctx: click.Context, param: click.Parameter, given: tuple[str, 
     return found or None
 
 
-def run_options(function: Function) -> Function:
-    """How a run is done; none of it changes the answer but the seed and the number of shards."""
+def tree_options(function: Function) -> Function:
+    """What only tree searches take."""
     for option in (
-        click.option("--certify", is_flag=True, help="Tree searches: spend half of the budget on a lower bound on the value (MDPs)."),
         click.option("--simulations", type=int, metavar="N", help="Tree searches: stop after this many simulations."),
         click.option(
             "--option", "options", multiple=True, metavar="NAME=VALUE", callback=_named_values, help="Tree searches: set a parameter."
         ),
+    ):
+        function = option(function)
+    return function
+
+
+def run_options(function: Function) -> Function:
+    """How a run is done; none of it changes the answer but the seed and the number of shards."""
+    for option in (
+        click.option("--certify", is_flag=True, help="Tree searches: spend half of the budget on a lower bound on the value (MDPs)."),
         click.option("--store", type=click.Path(dir_okay=False), metavar="FILE", help="Keep finished parts of the run here, for --resume."),
         click.option("--seconds", type=float, metavar="T", help="Stop after this long with what is known."),
         click.option("--scheduler", metavar="ADDRESS", help="Of a Dask cluster (executor dask)."),

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from smoothcruiser.cli_options import Calls, find_modules_here, problem_of, problem_options
+from smoothcruiser.cli_options import Calls, find_modules_here, problem_of, problem_options, tree_options
 from smoothcruiser.errors import InvalidInput
 
 
@@ -23,6 +23,7 @@ from smoothcruiser.errors import InvalidInput
 @click.option("--delta", type=float, metavar="D", help="Allowed probability of failure.")
 @click.option("--budget", type=Calls(), metavar="CALLS", help="Most oracle calls a decision, such as 1e4.")
 @click.option("--seconds", type=float, metavar="T", help="Longest time a decision.")
+@tree_options
 @click.option("--opponent", default="random", show_default=True, metavar="WHO", help="In games: random, a method, or module:function.")
 @click.option("--side", type=click.Choice(["1", "2"]), help="In games: play max (1) or min (2) always.  [default: in turns]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of all random numbers.")
@@ -39,6 +40,8 @@ def play(
     delta: float | None,
     budget: int | None,
     seconds: float | None,
+    simulations: int | None,
+    options: dict[str, Any] | None,
     opponent: str,
     side: str | None,
     seed: int,
@@ -53,7 +56,10 @@ def play(
     made = problem_of(problem, discount, temperature, operator)
     _check_promise(made, method, epsilon, delta)
     how: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "budget": budget, "seconds": seconds, "seed": seed}
-    agent = Agent(made, method, **how)
+    if simulations is not None:
+        how["simulations"] = simulations
+    own: dict[str, Any] = {} if options is None else {"options": options}
+    agent = Agent(made, method, **how, **own)
     other = _opponent(opponent, made, how)
     show = None if as_json else _progress(episodes)
     summary = play_episodes(
