@@ -79,3 +79,13 @@ def test_refusals_are_one_sentence(arguments, words):
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_play_with_the_options_of_a_tree_search():
+    chain = ["chain:n=5", "--discount", "0.9", "--temperature", "0.1", "--episodes", "2", "--steps", "5"]
+    done = command("play", *chain, "--method", "rents", "--simulations", "20", "--option", "prior=parent", "--option", "depth=4", "--json")
+    assert done.returncode == 0, done.stderr
+    assert 0 < json.loads(done.stdout)["calls_per_decision"] <= 80  # twenty simulations of four steps
+    wrong = command("play", *chain, "--method", "rents", "--option", "prior=moon")
+    assert wrong.returncode == 2
+    assert "prior must be 'visits' or 'parent', got 'moon'" in wrong.stderr

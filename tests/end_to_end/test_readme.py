@@ -108,6 +108,31 @@ def test_commands_and_options_that_are_named_exist() -> None:
             assert target in targets, f"{page} names make {target}"
 
 
+def test_the_page_on_tree_search_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every block, one after the other; a comment behind the last expression of the first is what it gives."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/tree-search.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    scope: dict[str, Any] = {"print": lambda *words: None}
+    for block in blocks:
+        exec(compile(block, "tree-search.md", "exec"), scope)
+    shown = re.search(r"^(estimate\.action, .*?)\s+# (.*)$", blocks[0], re.MULTILINE)
+    assert shown is not None
+    assert repr(eval(shown.group(1), scope)) == shown.group(2)
+
+
+def test_the_commands_without_a_promise_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As printed, with a hundredth of the calls."""
+    monkeypatch.chdir(tmp_path)
+    section = README.split("## Where no promise can be paid")[1].split("## ")[0]
+    lines = [line.split("#")[0].strip() for line in section.splitlines() if line.startswith("smoothcruiser ")]
+    assert len(lines) == 3
+    for line in lines:
+        words = line.replace("1e6", "1e4").replace("1e5", "1e3").replace("--simulations 200", "--simulations 20 --episodes 2 --steps 5")
+        result = invoked(words.removeprefix("smoothcruiser "))
+        assert result.exit_code == 0, result.output
+
+
 def test_the_example_is_the_readmes_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT / "examples")
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
