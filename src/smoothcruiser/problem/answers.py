@@ -7,10 +7,12 @@ engines written for readers; the fast ones make the same checks in their own loo
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.errors import OracleError, SmoothcruiserError
-from smoothcruiser.problem.problem import Problem
+from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
+
+if TYPE_CHECKING:
+    from smoothcruiser.problem.problem import Problem
 
 Answer = tuple[float, Any, bool]  # reward, next state, whether the episode is over
 
@@ -40,6 +42,16 @@ def undeclared_end(where: str) -> OracleError:
         f"The oracle ended the episode {where}, but the problem declares no terminal states; "
         "pass terminal=True (or a function), since it changes the bounds on the value."
     )
+
+
+def nothing_legal(state: Any) -> InvalidInput:
+    """A state in which nothing can be done."""
+    return InvalidInput(f"State {state!r} has no legal action; a state where nothing can be done is terminal: say so with terminal=.")
+
+
+def bad_player(state: Any, player: Any) -> InvalidInput:
+    """A mover that is neither of the two."""
+    return InvalidInput(f"player({state!r}) must be 1 (max) or 2 (min), got {player}.")
 
 
 def unpacked(answer: Any, state: Any, action: int) -> Answer:

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.problem.answers import bad_player, nothing_legal
 from smoothcruiser.problem.batching import Batched
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.jit import is_compiled
@@ -99,9 +100,7 @@ class Problem:
         except Exception as error:
             raise _told("legal", error, state) from error
         if not actions:
-            raise InvalidInput(
-                f"State {state!r} has no legal action; a state where nothing can be done is terminal: say so with terminal=."
-            )
+            raise nothing_legal(state)
         return actions
 
     def is_terminal(self, state: Any) -> bool:
@@ -156,7 +155,7 @@ class Game(Problem):
         except Exception as error:
             raise _told("player", error, state) from error
         if player not in (1, 2):
-            raise InvalidInput(f"player({state!r}) must be 1 (max) or 2 (min), got {player}.")
+            raise bad_player(state, player)
         return player
 
 

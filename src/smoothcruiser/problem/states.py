@@ -88,7 +88,7 @@ def shaped(state: Any, example: Any) -> Any:
 def state_key(state: Any) -> Any:
     """What tells states apart: the state itself, the shape and bytes of an array, or a tuple of such keys."""
     if hasattr(state, "tobytes") and hasattr(state, "shape") and state.shape and state.dtype != object:
-        return state.shape, state.tobytes()
+        return state.shape, (state + 0.0 if state.dtype.kind == "f" else state).tobytes()  # -0.0 is 0.0
     try:
         hash(state)
     except TypeError as error:

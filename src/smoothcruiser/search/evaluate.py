@@ -28,13 +28,13 @@ from smoothcruiser.estimate import Certificate, Estimate, Interval
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.execute.answer import assumptions, terminal_answer
 from smoothcruiser.execute.streams import stream
+from smoothcruiser.problem.arguments import is_number, is_whole
 from smoothcruiser.problem.operator_functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT
 from smoothcruiser.problem.operators import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_untouched, state_key
 from smoothcruiser.search.evaluate_bounds import HIGH, LOW, TOTAL, begin
 from smoothcruiser.search.evaluate_rollouts import STREAM_KEY, CompiledRollouts, PlainRollouts, follow
-from smoothcruiser.search.methods import is_number, is_whole
 from smoothcruiser.search.tree import REACH, Tree
 from smoothcruiser.search.tree_kernel import Setting
 

@@ -19,6 +19,7 @@ from smoothcruiser.search.evaluate_bounds import take
 from smoothcruiser.search.methods import Rule
 from smoothcruiser.search.selection import drawn, recommended
 from smoothcruiser.search.tree_kernel import (
+    BAD_PLAYER,
     BAD_REWARD,
     CALLS,
     CUT,
@@ -33,6 +34,7 @@ from smoothcruiser.search.tree_kernel import (
     find_child,
     gather,
     same,
+    sign_of,
     state_hash,
 )
 
@@ -141,9 +143,12 @@ def policy_rollouts(
             j = drawn(p, size, rng)
             if p[j] < 1.0:
                 lots[0] = 1.0
-            sign = 1.0 if not setting.game or PLAYER(data, state) == 1 else -1.0
-            reward, after, over = STEP(data, state, acts[j], rng)
+            sign = sign_of(setting, data, state)
+            if sign == 0.0:
+                STORE(scratch, 1, state)
+                return BAD_PLAYER, made
             meta[CALLS] += 1
+            reward, after, over = STEP(data, state, acts[j], rng)
             if not (setting.low <= reward <= setting.high) or (over and not setting.ends):
                 STORE(scratch, 1, state)
                 meta[FAULT] = acts[j]

@@ -84,7 +84,7 @@ class CompiledRollouts:
             operator.strength, table,
         )  # fmt: skip
         nodes = (inner.nodes.ints, inner.nodes.table)
-        return cls(problem, setting, inner.machine, inner.data, inner.root_state_now(), table, True, nodes, inner.states, seed)
+        return cls(problem, setting, inner.machine, inner.data, inner.node(0).state, table, True, nodes, inner.states, seed)
 
     @property
     def calls(self) -> int:
@@ -121,7 +121,9 @@ class CompiledRollouts:
         except SmoothcruiserError:
             raise
         except Exception as error:
-            raise OracleError(f"The oracle raised {type(error).__name__}: {error}; mend the simulator.") from error
+            raise OracleError(
+                f"The oracle raised {type(error).__name__}: {error}; mend the simulator (executor='reference' says where)."
+            ) from error
         if status not in (kernel.DONE, kernel.CUT):
             from smoothcruiser.search.tree_compiled import complain
 

@@ -26,11 +26,12 @@ of the literature; None adds the whole path, as in the experiments of Painter et
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.arguments import is_number, is_whole
 from smoothcruiser.problem.operator_functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX
 from smoothcruiser.problem.operators import KL, Entropy, Max, Operator, Sparsemax
 
@@ -59,24 +60,14 @@ class Rule(NamedTuple):
     most_visited: bool  # recommend by visits
 
 
-def is_whole(value: object) -> bool:
-    """Whether it is a whole number, NumPy's included."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def is_number(value: object) -> bool:
-    """Whether it is a real number, NumPy's included."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
 @dataclass(frozen=True, kw_only=True)
-class Search:
+class Search(ABC):
     """What all tree searches share. Use one of the methods below."""
 
     depth: int | None = None  # None: the horizon, or as far as the discount reaches
     expansion: int | None = 1
     initial_q: float | None = None
-    max_nodes: int | None = None  # None: what fits in 1 GiB, and a million at the most
+    max_nodes: int | None = None  # None: what fits in 1 GiB with states of one word, and a million at the most
     name: ClassVar[str] = "search"
 
     def __post_init__(self) -> None:
@@ -86,17 +77,17 @@ class Search:
                 raise InvalidInput(f"{self.name}: {name} must be a whole number of at least 1 or None, got {value!r}.")
         _finite(self, "initial_q", optional=True)
 
+    @abstractmethod
     def operator(self, problem_operator: Operator) -> Operator:
         """The operator whose value the search estimates."""
-        raise NotImplementedError
 
     def estimates(self, problem_operator: Operator) -> str:
         """Whose value that is, in words."""
         return self.operator(problem_operator).label
 
+    @abstractmethod
     def rule(self, problem_operator: Operator) -> Rule:
         """The numbers that the engine runs."""
-        raise NotImplementedError
 
     @property
     def _initial(self) -> float:
@@ -142,7 +133,10 @@ class UCT(Search):
 
     def rule(self, problem_operator: Operator) -> Rule:  # noqa: D102
         c = math.nan if self.exploration is None else float(self.exploration)
-        return Rule(UPPER, MEAN, MAX, 0.0, False, c, False, 1.0, 0.0, NO_PRIOR, self._initial, True)
+        return Rule(
+            descent=UPPER, up=MEAN, code=MAX, temperature=0.0, cools=False, exploration=c, counts_actions=False, shift=1.0, entropy=0.0,
+            prior=NO_PRIOR, initial=self._initial, most_visited=True,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +158,10 @@ class _Regularized(Search):
 
     def _rule(self, problem_operator: Operator, code: int, prior: int = NO_PRIOR) -> Rule:
         t = self._temperature(problem_operator)
-        return Rule(BOLTZMANN, SMOOTH, code, t, False, float(self.exploration), True, 1.0, 0.0, prior, self._initial, False)
+        return Rule(
+            descent=BOLTZMANN, up=SMOOTH, code=code, temperature=t, cools=False, exploration=float(self.exploration), counts_actions=True,
+            shift=1.0, entropy=0.0, prior=prior, initial=self._initial, most_visited=False,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,16 +218,12 @@ class TENTS(_Regularized):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BTS(Search):
-    """Boltzmann tree search: softmax descent over plain Bellman values, so it converges to max Q at any temperature.
-
-    Mean returns (``average_returns``) are the returns of the descent itself, so there the temperature has to fall: a(0)/log(N + exp 1).
-    """
+class _Boltzmann(Search):
+    """Softmax descent over plain Bellman values, or over mean returns, whose temperature then falls: a(0)/log(N + exp 1)."""
 
     search_temperature: float | None = None  # None: the problem's own temperature, or 0.1
     exploration: float = 0.1
-    average_returns: bool = False  # AR-BTS: mean returns instead of Bellman values; the search temperature then falls with the visits
-    name: ClassVar[str] = "bts"
+    average_returns: bool = False  # the AR- variants: mean returns are those of the descent itself, so it has to settle
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -239,7 +232,7 @@ class BTS(Search):
         if not isinstance(self.average_returns, bool):
             raise InvalidInput(f"{self.name}: average_returns must be True or False, got {self.average_returns!r}.")
 
-    def operator(self, problem_operator: Operator) -> Operator:  # noqa: D102
+    def operator(self, problem_operator: Operator) -> Operator:
         return Max()
 
     def _search(self, problem_operator: Operator) -> float:
@@ -247,16 +240,26 @@ class BTS(Search):
             return float(self.search_temperature)
         return problem_operator.strength or DEFAULT_TEMPERATURE
 
-    def rule(self, problem_operator: Operator, entropy: float = 0.0) -> Rule:  # noqa: D102
-        up = MEAN if self.average_returns else BEST
-        a = self._search(problem_operator)
+    def _rule(self, problem_operator: Operator, entropy: float) -> Rule:
         return Rule(
-            BOLTZMANN, up, ENTROPY, a, self.average_returns, float(self.exploration), False, math.e, entropy, NO_PRIOR, self._initial, False
-        )
+            descent=BOLTZMANN, up=MEAN if self.average_returns else BEST, code=ENTROPY, temperature=self._search(problem_operator),
+            cools=self.average_returns, exploration=float(self.exploration), counts_actions=False, shift=math.e, entropy=entropy,
+            prior=NO_PRIOR, initial=self._initial, most_visited=False,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
-class DENTS(BTS):
+class BTS(_Boltzmann):
+    """Boltzmann tree search: it converges to max Q at any temperature."""
+
+    name: ClassVar[str] = "bts"
+
+    def rule(self, problem_operator: Operator) -> Rule:  # noqa: D102
+        return self._rule(problem_operator, entropy=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DENTS(_Boltzmann):
     """Decaying entropy tree search: BTS whose descent also values the entropy below, with a weight that decays to nothing."""
 
     entropy_temperature: float | None = None  # b(0); None: the search temperature, as in the paper's experiments
@@ -266,9 +269,9 @@ class DENTS(BTS):
         super().__post_init__()
         _finite(self, "entropy_temperature", optional=True, least=0.0)
 
-    def rule(self, problem_operator: Operator, entropy: float = 0.0) -> Rule:  # noqa: D102
+    def rule(self, problem_operator: Operator) -> Rule:  # noqa: D102
         b = self._search(problem_operator) if self.entropy_temperature is None else float(self.entropy_temperature)
-        return super().rule(problem_operator, entropy=b)
+        return self._rule(problem_operator, entropy=b)
 
 
 TREE_SEARCHES: dict[str, type[Search]] = {method.name: method for method in (UCT, MENTS, RENTS, TENTS, BTS, DENTS)}

@@ -26,11 +26,12 @@ from typing import Any
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, best_action
 from smoothcruiser.execute.streams import stream
+from smoothcruiser.problem.arguments import is_number, is_whole
 from smoothcruiser.problem.operator_functions import MAX
 from smoothcruiser.problem.operators import Operator, has_prior
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_untouched, state_key
-from smoothcruiser.search.methods import MEAN, NO_PRIOR, Search, is_number, is_whole, tree_search
+from smoothcruiser.search.methods import MEAN, NO_PRIOR, Search, tree_search
 from smoothcruiser.search.selection import recommended
 from smoothcruiser.search.tree_kernel import Setting
 from smoothcruiser.search.tree_node import Node
@@ -101,8 +102,6 @@ class Tree:
     def _limit(self) -> int:
         """Steps that a simulation may make from the root."""
         horizon = None if self.problem.horizon is None else self.problem.horizon - self.elapsed
-        if horizon is not None and horizon < 1:
-            raise InvalidInput(f"The horizon of {self.problem.horizon} steps is over; there is nothing left to search.")
         if self.method.depth is not None:
             return self.method.depth if horizon is None else min(self.method.depth, horizon)
         if horizon is not None:
@@ -203,7 +202,7 @@ class Tree:
             self._backend.rng = kept  # the stream goes on: a new tree must not replay the old one's draws
             self._backend.take_over(old.counts)
             return self
-        old.advance(child, self._limit())
+        old.advance(child)
         old.setting = self._setting()
         return self
 
@@ -245,7 +244,7 @@ class Tree:
 
     @property
     def num_calls(self) -> int:
-        """Oracle calls made, dropped simulations included."""
+        """Oracle calls made, those of a simulation that waits included."""
         return int(self._backend.counts[2])
 
     @property
@@ -281,8 +280,11 @@ class Tree:
         return node.q_values(self.rule, self.head[len(node.actions)])
 
     def action(self, number: int = 0) -> int:
-        """The recommended action of a node."""
+        """The recommended action of a node: the method's, or the policy's most likely where the problem has a prior to lean on."""
         node = self.node(number)
+        if has_prior(self.problem.operator):
+            q = dict(zip(node.actions, self.q_values(number), strict=True))
+            return best_action(self.policy(number), [q.get(a, math.nan) for a in range(self.problem.num_actions)], node.player)
         x = [node.sign * q for q in self.q_values(number)]
         return node.actions[recommended(self.rule, x, node.edge_visits, len(x))]
 
@@ -311,8 +313,6 @@ class Tree:
         q = dict(zip(root.actions, self.q_values(0), strict=True))
         action, policy = self.action(0), self.policy(0)
         value = q[action] if self.rule.up == MEAN else root.value  # a mean over the descent is what exploring earns, not what it found
-        if has_prior(self.problem.operator):  # the policy leans on it, and so does the action everywhere else
-            action = best_action(policy, [q.get(a, math.nan) for a in range(self.problem.num_actions)], root.player)
         return Estimate(
             value=value, interval=None, q_values=tuple(q.get(a, math.nan) for a in range(self.problem.num_actions)),
             policy=tuple(policy), action=action, num_calls=self.num_calls, epsilon=None, delta=None, method=self.method.name,

@@ -6,6 +6,7 @@ of any type that the engines can store (numbers, tuples, NamedTuples, arrays) ar
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -16,16 +17,15 @@ from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.execute.compiled import _first_line, _oracle_parts
 from smoothcruiser.execute.kernel import allocate, load
 from smoothcruiser.execute.streams import Stream
-from smoothcruiser.problem.answers import at, outside, undeclared_end
+from smoothcruiser.problem.answers import at, bad_player, nothing_legal, outside, undeclared_end
 from smoothcruiser.problem.jit import compiled
 from smoothcruiser.problem.problem import Game, Problem
+from smoothcruiser.problem.states import is_fixed
 from smoothcruiser.search import tree_kernel as kernel
 from smoothcruiser.search.methods import Rule
 from smoothcruiser.search.tree_node import Node
 
 FIRST_ROOM = 1024  # nodes; doubled as needed
-
-NOTHING = "State {!r} has no legal action; a state where nothing can be done is terminal: say so with terminal=."
 
 _machines: dict[Any, Any] = {}
 
@@ -133,15 +133,13 @@ class CompiledTree:
         self.meta = np.zeros(5, np.int64)
         self.fault = np.zeros(1)
         try:
-            self.machine, self.data, self.root_state = machine_for(problem, state)
+            self.machine, self.data, root_state = machine_for(problem, state)
             room = min(FIRST_ROOM, setting.most_nodes)
             self.nodes = self._blank(room)
             self.desk = kernel.desk_for(rule, setting, self.weights)
             self.states = self.machine.allocate(room)
             self.scratch = self.machine.allocate(3)  # a rollout's state, a state at fault, a state that waits
-            root = self.machine.add_node(
-                setting, self.data, self.nodes.ints, self.nodes.floats, self.states, self.meta, -1, -1, self.root_state
-            )
+            root = self.machine.add_node(setting, self.data, self.nodes.ints, self.nodes.floats, self.states, self.meta, -1, -1, root_state)
             self._run(0, 0)
         except SmoothcruiserError:
             raise
@@ -151,9 +149,7 @@ class CompiledTree:
                 "Check that step, legal, terminal and player take the states that step returns, or use executor='reference'."
             ) from error
         if root < 0:
-            raise InvalidInput(
-                f"State {state!r} has no legal action; a state where nothing can be done is terminal: say so with terminal=."
-            )
+            complain(setting, -root, state, 0, 0.0)
         self.compile_seconds = time.perf_counter() - begin
 
     def _blank(self, room: int) -> kernel.Nodes:
@@ -188,7 +184,9 @@ class CompiledTree:
             except SmoothcruiserError:
                 raise
             except Exception as error:
-                raise OracleError(f"The oracle raised {type(error).__name__}: {error}; mend the simulator.") from error
+                raise OracleError(
+                    f"The oracle raised {type(error).__name__}: {error}; mend the simulator (executor='reference' says where)."
+                ) from error
             if status == kernel.NO_ROOM:
                 self._double()
                 continue
@@ -204,10 +202,6 @@ class CompiledTree:
         """Go on counting where another tree ended."""
         self.meta[kernel.SIMULATIONS], self.meta[kernel.CALLS] = counts[1], counts[2]
 
-    def root_state_now(self) -> Any:
-        """The root's state in the machine's form."""
-        return self.machine.load(self.states, 0)
-
     # --- reading -------------------------------------------------------------------------------------------------------------
 
     @property
@@ -222,7 +216,7 @@ class CompiledTree:
         allowed = [a for a in range(self.setting.num_actions) if ints[kernel.EDGE + a] >= 0]
         return Node(
             number=i,
-            state=self.machine.load(self.states, i),
+            state=self._state(i),
             player=1 if floats[kernel.SIGN] > 0 else 2,
             visits=int(ints[kernel.VISITS]),
             value=float(floats[kernel.VALUE]),
@@ -231,6 +225,11 @@ class CompiledTree:
             edge_visits=tuple(int(ints[kernel.EDGE + a]) for a in allowed),
             edge_totals=tuple(float(floats[kernel.TOTAL + a]) for a in allowed),
         )
+
+    def _state(self, i: int) -> Any:
+        """The state of node ``i``; an array as a copy, since its memory is written again when the tree moves."""
+        state = self.machine.load(self.states, i)
+        return state if is_fixed(state) else copy.deepcopy(state)
 
     def children(self, i: int) -> Iterator[tuple[int, int]]:
         """(action, node) of the children of node ``i``, in the order they were met."""
@@ -244,18 +243,18 @@ class CompiledTree:
         found = self.machine.find_child(self.nodes.ints, self.nodes.table, self.states, i, action, after)
         return int(found) if found >= 0 else None
 
-    def advance(self, child: int, limit: int) -> None:
+    def advance(self, child: int) -> None:
         """Make ``child`` the root and forget what is not below it."""
         self.desk.held[kernel.HELD] = kernel.NOTHING_HELD
         self.machine.compact(self.nodes, self.states, self.meta, child)
-        self.meta[kernel.DEEPEST] = 0
-        self.setting = self.setting._replace(limit=limit)
 
 
 def complain(setting: kernel.Setting, status: int, state: Any, action: int, reward: float) -> None:
     """Raise what a kernel could only report by a number."""
     if status == kernel.NO_ACTION:
-        raise InvalidInput(NOTHING.format(state))
+        raise nothing_legal(state)
+    if status == kernel.BAD_PLAYER:
+        raise bad_player(state, "another number")
     if status == kernel.BAD_REWARD:
         raise outside(reward, at(state, action), setting.low, setting.high)
     raise undeclared_end(at(state, action))

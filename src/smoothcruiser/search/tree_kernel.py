@@ -27,7 +27,7 @@ from smoothcruiser.problem.tabular_kernel import tabular_legal, tabular_player, 
 from smoothcruiser.search.methods import MEAN, NO_PRIOR, PARENT_PRIOR, UPPER, Rule
 from smoothcruiser.search.selection import descent_policy, drawn, entropy_below, passed_up, upper_pick, visit_shares
 
-DONE, BAD_REWARD, UNDECLARED_END, NO_ACTION, NO_ROOM, CUT = range(6)  # how a call of ``grow`` ended
+DONE, BAD_REWARD, UNDECLARED_END, NO_ACTION, NO_ROOM, CUT, BAD_PLAYER = range(7)  # how a call of ``grow`` ended
 COUNT, SIMULATIONS, CALLS, FAULT, DEEPEST = range(5)  # slots of ``meta``
 NOTHING_HELD, IN_TREE, IN_ROLLOUT = range(3)  # where the simulation stood that the calls cut short
 HELD, AT_NODE, STEPS, ADDED, ROLLED = range(5)  # slots of ``held``: that, and what it needs to go on
@@ -140,13 +140,23 @@ def move_states(old: Any, capacity: int, count: int) -> Any:
     return fresh
 
 
+def sign_of(setting: Setting, data: Any, state: Any) -> float:
+    """+1 where the max player moves, -1 where the min player does, 0 where the problem names neither."""
+    if not setting.game:
+        return 1.0
+    player = PLAYER(data, state)
+    return 1.0 if player == 1 else -1.0 if player == 2 else 0.0
+
+
 def add_node(setting: Setting, data: Any, ints: Ints, floats: Floats, states: Any, meta: Ints, parent: int, action: int, state: Any) -> int:
-    """The number of a new node for a state that is not terminal, or -1 if it has no legal action."""
+    """The number of a new node for a state that is not terminal; -NO_ACTION where nothing is legal, -BAD_PLAYER where nobody moves."""
     i = meta[COUNT]
     STORE(states, i, state)
     for column in range(floats.shape[1]):
         floats[i, column] = 0.0
-    floats[i, SIGN] = 1.0 if not setting.game or PLAYER(data, state) == 1 else -1.0
+    floats[i, SIGN] = sign_of(setting, data, state)
+    if floats[i, SIGN] == 0.0:
+        return -BAD_PLAYER
     ints[i, VISITS], ints[i, PARENT], ints[i, ACTION] = 0, parent, action
     allowed = 0
     for a in range(setting.num_actions):
@@ -156,7 +166,7 @@ def add_node(setting: Setting, data: Any, ints: Ints, floats: Floats, states: An
         if usable:
             allowed += 1
     if allowed == 0:
-        return -1
+        return -NO_ACTION
     meta[COUNT] = i + 1
     return i  # type: ignore[no-any-return]
 
@@ -165,12 +175,17 @@ def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
     """Make ``root`` node 0 and drop what is not below it. A child's number is above its parent's, so one pass upwards is enough."""
     ints, floats = nodes.ints, nodes.floats
     number = np.full(meta[COUNT], -1, np.int64)
+    depth = np.zeros(meta[COUNT], np.int64)  # of the kept nodes, by their old numbers
     number[root] = 0
     kept = 1
+    meta[DEEPEST] = 0
     for i in range(root + 1, meta[COUNT]):
         if number[ints[i, PARENT]] >= 0:
             number[i] = kept
             kept += 1
+            depth[i] = depth[ints[i, PARENT]] + 1
+            if depth[i] > meta[DEEPEST]:
+                meta[DEEPEST] = depth[i]
     for i in range(root, meta[COUNT]):
         j = number[i]
         if j >= 0:
@@ -241,9 +256,12 @@ def blind_rollout(
         action = rng.integers(size)
         if setting.varies:
             action = acts[action]
-        sign = 1.0 if not setting.game or PLAYER(data, state) == 1 else -1.0
-        reward, after, over = STEP(data, state, action, rng)
+        sign = sign_of(setting, data, state)
+        if sign == 0.0:
+            STORE(scratch, 1, state)
+            return total, BAD_PLAYER
         meta[CALLS] += 1
+        reward, after, over = STEP(data, state, action, rng)
         if not (setting.low <= reward <= setting.high) or (over and not setting.ends):
             STORE(scratch, 1, state)
             meta[FAULT] = action
@@ -307,8 +325,8 @@ def grow(
                     note_policy(policies, depth, acts, p, size)
             action = acts[j]
             state = LOAD(states, node)
-            reward, after, over = STEP(data, state, action, rng)
             meta[CALLS] += 1
+            reward, after, over = STEP(data, state, action, rng)
             if not (setting.low <= reward <= setting.high) or (over and not setting.ends):
                 STORE(scratch, 1, state)
                 meta[FAULT] = action
@@ -335,7 +353,7 @@ def grow(
                 child = add_node(setting, data, ints, floats, states, meta, node, action, after)
                 if child < 0:
                     STORE(scratch, 1, after)
-                    return NO_ACTION
+                    return -child
                 table[place] = child
                 ints[node, EDGE + K + action] = child
                 path[depth - 1, 2] = child

@@ -160,7 +160,6 @@ class PlainTree:
         if depth == self.setting.limit:
             return self.setting.tail
         total, weight = 0.0, 1.0
-        start = state
         while depth < self.setting.limit:
             self._pause()
             actions = self.problem.legal_actions(state)
@@ -174,7 +173,7 @@ class PlainTree:
             depth += 1
         else:
             total += weight * self.setting.tail
-        if self.fresh is not None and self.fresh.state is start:
+        if self.fresh is not None:
             self.fresh.visits, self.fresh.value, self.fresh.first = 1, total, total
         return total
 
@@ -285,10 +284,13 @@ class PlainTree:
         found = self._listed()[i].children.get((action, state_key(after)))
         return None if found is None else self._numbers[id(found)]
 
-    def advance(self, child: int, limit: int) -> None:
+    def advance(self, child: int) -> None:
         """Make ``child`` the root and forget what is not below it."""
         self.root = self._listed()[child]
         self._forget()
         self._order = None
-        self.num_nodes, self.deepest = len(self._listed()), 0
-        self.setting = self.setting._replace(limit=limit)
+        self.num_nodes, self.deepest = len(self._listed()), -1
+        level = [self.root]
+        while level:
+            self.deepest += 1
+            level = [below for node in level for below in node.children.values()]

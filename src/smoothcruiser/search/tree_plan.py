@@ -13,9 +13,10 @@ from typing import Any
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.problem.arguments import is_whole
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.search.evaluate import evaluate
-from smoothcruiser.search.methods import Search, is_whole
+from smoothcruiser.search.methods import Search
 from smoothcruiser.search.tree import Tree
 
 DEFAULT_CALLS = 1_000_000  # where no budget is given: about a second compiled
