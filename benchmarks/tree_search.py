@@ -23,6 +23,7 @@ from pathlib import Path
 from board_games import cart_pole, connect_four, tic_tac_toe
 
 import smoothcruiser as sc
+from smoothcruiser.agent import wilson
 from smoothcruiser.compare import compare, truth_of
 from smoothcruiser.search.tree import Tree
 
@@ -50,11 +51,10 @@ def speed(quick):
     rounds = 2 if quick else 5
     found = {}
     for name, problem in (("tic_tac_toe", tic_tac_toe()), ("connect_four", connect_four())):
-        contestants = {"smoothcruiser compiled": lambda i, p=problem: Tree(p, method=sc.UCT(exploration=EXPLORATION), seed=i)}
         Tree(problem, method="uct").grow(simulations=10)  # compile
         best: dict[str, float] = {}
         for i in range(rounds):
-            tree = contestants["smoothcruiser compiled"](i)
+            tree = Tree(problem, method=sc.UCT(exploration=EXPLORATION), seed=i)
             best["smoothcruiser compiled"] = max(
                 best.get("smoothcruiser compiled", 0.0), timed(lambda t=tree: t.grow(simulations=sims), sims)
             )
@@ -139,14 +139,6 @@ def mctx_speed(quick):
     return found
 
 
-def wilson(wins, games, z=1.96):
-    """A 95% interval of a rate."""
-    rate = wins / games
-    middle = (rate + z * z / (2 * games)) / (1 + z * z / games)
-    half = z * math.sqrt(rate * (1 - rate) / games + z * z / (4 * games * games)) / (1 + z * z / games)
-    return middle - half, middle + half
-
-
 def games(quick):
     """Connect four at equal simulations; draws count half. Colours alternate."""
     if not HAS_SPIEL:
@@ -204,7 +196,7 @@ def quality(quick):
         row = {}
         for planner in planners:
             needed = []
-            ran = compare(problem, budget=1, methods=[planner], seeds=seeds, budgets=[2**power for power in range(5, top)])
+            ran = compare(problem, methods=[planner], seeds=seeds, budgets=[2**power for power in range(5, top)], truth=truth)
             for seed in seeds:
                 reached = None
                 for result in (row for row in ran if row.seed == seed):

@@ -24,9 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.api import check_delta, check_method, exact_answer, parse_epsilon, plan, solve
-from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.estimate import Estimate
+from smoothcruiser.api import check_budget, check_delta, check_method, exact_answer, parse_epsilon, plan, solve
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.estimate import Estimate, plain
+from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.search.methods import TREE_SEARCHES, Search, tree_search
 
@@ -44,7 +45,7 @@ class Agent:
 
     def __init__(
         self,
-        world: Any,
+        problem: Any,
         method: Any = "auto",
         *,
         epsilon: float | str | None = None,
@@ -57,14 +58,14 @@ class Agent:
     ) -> None:
         """``sample`` draws actions from the policy instead of taking its best; ``options`` go to ``plan`` (or to the adapter)."""
         self.env: Any = None
-        if not isinstance(world, Problem):
-            self.env = world
-            world, options = _adapted(world, options)
-        self.problem: Problem = world
+        if not isinstance(problem, Problem):
+            self.env = problem
+            problem, options = _adapted(problem, options)
+        self.problem: Problem = problem
         _known(options, method)
         self.method, self.sample, self.seed = method, sample, seed
         self.epsilon, self.delta, self.options = epsilon, delta, options
-        self.limits: dict[str, Any] = {"budget": budget, "seconds": seconds}
+        self.limits: dict[str, Any] = {"budget": None if budget is None else check_budget(budget), "seconds": seconds}
         self.decisions = 0
         self.estimate: Estimate | None = None  # of the last decision
         self._memory: Any = None
@@ -79,6 +80,11 @@ class Agent:
         """
         if self.env is not None and state is None:
             state = self.problem.oracle.read(self.env)  # type: ignore[attr-defined]
+        action = self.decide(state, remaining=remaining)
+        return action if self.env is None else getattr(self.problem.oracle, "actions", range(self.problem.num_actions))[action]
+
+    def decide(self, state: Any = None, *, remaining: int | None = None) -> int:
+        """``act`` in the problem's own terms: a state of the problem, the number of an action."""
         problem = self.problem
         if remaining is not None and problem.horizon is not None:
             problem = replace(problem, horizon=remaining)
@@ -95,7 +101,7 @@ class Agent:
         else:
             action = self.estimate.action
         self._moved = action
-        return action if self.env is None else getattr(self.problem.oracle, "actions", range(self.problem.num_actions))[action]
+        return action
 
     def policy(self, state: Any) -> tuple[float, ...]:
         """Probabilities of the actions in ``state``, planned afresh with the agent's own seed.
@@ -139,17 +145,18 @@ class Agent:
             method = tree_search(self.method, self.options.get("options"))
             tree, fresh = Tree(problem, state, method=method, seed=seed, executor=self.options.get("executor")), True
         self._tree, self._moved = tree, None
-        calls, spent = tree.num_calls, time.perf_counter() - begin
+        before, spent = 0 if fresh else tree.num_calls, time.perf_counter() - begin
         limits = {"calls": self.limits["budget"], "seconds": self.limits["seconds"], "simulations": self.options.get("simulations")}
         if all(limit is None for limit in limits.values()):
             limits["calls"] = DEFAULT_CALLS
+        if limits["calls"] is not None:
+            limits["calls"] = max(0, limits["calls"] - (tree.num_calls - before))  # planting may have cost one
         if limits["seconds"] is not None:
             limits["seconds"] = max(1e-3, limits["seconds"] - spent)
         estimate: Estimate = tree.grow(**limits).estimate()
         compiling = estimate.compile_seconds if fresh else 0.0
         return replace(
-            estimate, num_calls=tree.num_calls - (0 if fresh else calls), seconds=time.perf_counter() - begin - compiling,
-            compile_seconds=compiling, seed=seed,
+            estimate, num_calls=tree.num_calls - before, seconds=time.perf_counter() - begin - compiling, compile_seconds=compiling
         )  # fmt: skip
 
     def _remembered(self, state: Any) -> Estimate:
@@ -188,6 +195,8 @@ def _known(options: dict[str, Any], method: Any) -> None:
     check_method(method)
     if isinstance(method, Search) or method in TREE_SEARCHES:
         tree_search(method, options.get("options"))
+    elif any(options.get(name) for name in ("options", "simulations", "certify")):
+        raise InvalidInput(f"options=, simulations= and certify= belong to tree searches (uct, ments, ...), and the method is {method}.")
 
 
 def _adapted(env: Any, options: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
@@ -251,8 +260,9 @@ class Summary:
     calls_per_decision: float
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data."""
-        return asdict(self)
+        """The fields as plain data: NaN and infinity become None."""
+        fields: dict[str, Any] = plain(asdict(self))
+        return fields
 
     def __str__(self) -> str:
         rows = [
@@ -301,6 +311,8 @@ def play(
             raise InvalidInput(f"{name} must be a whole number of at least 1, got {number!r}.")
     if not isinstance(opponent, Agent) and not callable(opponent):
         raise InvalidInput(f"opponent must be an Agent or a function (state, problem, rng) -> action, got {opponent!r}.")
+    if side is not None and not problem.is_game:
+        raise InvalidInput("side= says which player the agent is; this problem has one player: drop it.")
     if side not in (None, 1, 2):
         raise InvalidInput(f"side must be 1 (max), 2 (min), or None for turns, got {side!r}.")
     if problem.initial_state is None and getattr(problem.oracle, "reset", None) is None:
@@ -330,31 +342,28 @@ def _episode(agent: Agent, opponent: Player | Agent, mine: int, most: int, seed:
     reset = getattr(problem.oracle, "reset", None)  # an adapter's own distribution of beginnings
     state = problem.start() if reset is None else reset(world)
     sign = 1.0 if mine == 1 else -1.0
-    plain, discounted, weight = 0.0, 0.0, 1.0
+    total, discounted, weight = 0.0, 0.0, 1.0
     steps, decisions, calls, seconds, ended = 0, 0, 0, 0.0, problem.is_terminal(state)
     while steps < most and not ended:
         left = None if problem.horizon is None else problem.horizon - steps
         if problem.mover(state) == mine:
             begin = time.perf_counter()
-            action = agent.act(state, remaining=left)
+            action = agent.decide(state, remaining=left)
             compiling = 0.0 if agent.estimate is None else agent.estimate.compile_seconds
             seconds += max(0.0, time.perf_counter() - begin - compiling)
             decisions += 1
             calls += 0 if agent.estimate is None else agent.estimate.num_calls
         elif isinstance(opponent, Agent):
-            action = opponent.act(state, remaining=left)
+            action = opponent.decide(state, remaining=left)
         else:
             action = _moved(opponent, state, problem, other)
-        try:
-            reward, state, *rest = problem.oracle(state, action, world)
-        except Exception as error:
-            raise OracleError(f"The oracle raised {type(error).__name__}: {error} at state {state!r}, action {action}.") from error
-        plain += sign * float(reward)
-        discounted += sign * weight * float(reward)
+        reward, state, over = answered(problem, state, action, world, *problem.reward_range, problem.facts.terminals)
+        total += sign * reward
+        discounted += sign * weight * reward
         weight *= problem.discount
         steps += 1
-        ended = bool(rest and rest[0]) or problem.is_terminal(state)
-    return Episode(plain, discounted, steps, decisions, calls, seconds, ended, mine)
+        ended = over or problem.is_terminal(state)
+    return Episode(total, discounted, steps, decisions, calls, seconds, ended, mine)
 
 
 def _moved(opponent: Player, state: Any, problem: Problem, rng: Any) -> int:
@@ -374,16 +383,16 @@ def _name(opponent: Player | Agent) -> str:
 def summarized(agent: Agent, played: list[Episode], opponent: str | None) -> Summary:
     """The Summary of played episodes."""
     decisions = sum(e.decisions for e in played)
-    plain, discounted = [e.plain_return for e in played], [e.discounted_return for e in played]
-    wins, draws = sum(x > 0 for x in plain), sum(x == 0 for x in plain)
+    returns, discounted = [e.plain_return for e in played], [e.discounted_return for e in played]
+    wins, draws = sum(x > 0 for x in returns), sum(x == 0 for x in returns)
     game = agent.problem.is_game
     return Summary(
         problem=agent.problem.name,
         method=str(getattr(agent.method, "name", agent.method)),
         opponent=opponent,
         episodes=len(played),
-        mean_return=_mean(plain),
-        return_interval=_normal(plain),
+        mean_return=_mean(returns),
+        return_interval=_normal(returns),
         mean_discounted_return=_mean(discounted),
         discounted_return_interval=_normal(discounted),
         wins=wins if game else None,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.estimate import Certificate, Estimate, best_action
+from smoothcruiser.problem.arguments import is_number, is_whole
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.running import run
@@ -74,7 +75,7 @@ def explain(
         return Outlook(problem.facts, parse_epsilon(epsilon, problem.facts), check_delta(delta))
     schedule = _schedule(problem, _scheduled_method(method), epsilon, delta, target, delta_prime)
     if budget is not None:
-        _afford(problem, schedule, _checked_budget(budget))
+        _afford(problem, schedule, check_budget(budget))
     return schedule
 
 
@@ -101,15 +102,19 @@ def plan(
     certify: bool = False,
     options: dict[str, Any] | None = None,
 ) -> Estimate:
-    """The value of ``state`` and of its actions, within ``epsilon`` with probability 1 - ``delta``.
+    """The value of ``state`` and of its actions, within ``epsilon`` with probability 1 - ``delta`` where the method promises.
+
+    A tree search spends ``budget`` calls, ``seconds`` or ``simulations``, takes its parameters as ``options``, and promises nothing;
+    ``certify`` spends half on a lower bound on the value.
 
     ``epsilon`` is a number or a share of the value span such as "5%". The result is the same to the last bit for any ``workers``.
     ``announce`` is told the schedule, and so its price, before the first call; ``progress`` is told of the calls made so far.
     """
     _check_problem(problem)
     check_method(method)
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+    if not is_whole(seed) or seed < 0:
         raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")
+    seed = int(seed)
     if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
         raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")
     _check_workers(executor, workers, shards)
@@ -120,7 +125,7 @@ def plan(
     if target not in ("q_values", "value"):
         raise InvalidInput(f"target must be 'q_values' or 'value', got {target!r}.")
     state = problem.start(state)
-    paid = _checked_budget(DEFAULT_BUDGET if budget is None else budget)
+    paid = check_budget(DEFAULT_BUDGET if budget is None else budget)
     if problem.is_terminal(state):
         from smoothcruiser.execute.answer import terminal_answer
 
@@ -134,7 +139,8 @@ def plan(
             progress=progress,
         )  # fmt: skip
         given = {"epsilon": epsilon, "target": None if target == "q_values" else target, "store": store, "shards": shards}
-        given |= {"workers": None if workers == 1 else workers, "scheduler": scheduler}
+        given |= {"workers": None if workers == 1 else workers, "scheduler": scheduler, "delta_prime": delta_prime}
+        given |= {"delta": None if certify else delta}
         idle = [f"{name}=" for name, value in given.items() if value is not None]
         if idle:
             told = f"{', '.join(idle)} not used: a tree search promises nothing and grows one tree on one thread."
@@ -310,8 +316,9 @@ def _check_workers(executor: str | None, workers: int | None, shards: int | None
             raise InvalidInput(f"{name} must be a whole number of at least 1, got {count!r}.")
 
 
-def _checked_budget(budget: float) -> int:
-    if isinstance(budget, bool) or not isinstance(budget, int | float) or not 1 <= budget < math.inf:
+def check_budget(budget: float) -> int:
+    """The budget as a whole number of oracle calls."""
+    if not is_number(budget) or not 1 <= budget < math.inf:
         raise InvalidInput(f"budget must be a number of oracle calls of at least 1, got {budget!r}.")
     return int(budget)
 

@@ -23,6 +23,7 @@ from smoothcruiser import api
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.operator_functions import CUSTOM
 from smoothcruiser.problem.operators import has_prior
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.search.methods import TREE_SEARCHES, Search, tree_search
@@ -78,7 +79,7 @@ class Truth:
         from smoothcruiser.search.evaluate_kernel import omega
 
         operator = self.problem.operator
-        if operator.code > 4:  # a user's own operator
+        if operator.code == CUSTOM:
             return None
         sign = 1.0 if self.player == 1 else -1.0
         actions = sorted(self.q_values)
@@ -104,18 +105,21 @@ def compare(
     problem: Problem,
     state: Any = None,
     *,
-    budget: int,
+    budgets: Sequence[int],
     methods: Sequence[str | Search] = PLANNERS,
     seeds: Sequence[int] = (0,),
-    budgets: Sequence[int] | None = None,
+    truth: Truth | None = None,
     progress: Callable[[str, int, int], object] | None = None,
 ) -> list[Row]:
-    """A row for each method, budget and seed; ``progress`` is told (method, runs done, runs in all)."""
+    """A row for each method, budget (in oracle calls) and seed; ``truth`` is what ``truth_of`` found, and is found if it is not given.
+
+    ``progress`` is told (method, runs done, runs in all).
+    """
     state = problem.start(state)
     if problem.is_terminal(state):
         raise InvalidInput(f"State {state!r} is terminal: its value is 0 and there is nothing to compare.")
-    truth = truth_of(problem, state)
-    jobs = [(method, calls, seed) for method in methods for calls in budgets or (budget,) for seed in seeds]
+    truth = truth or truth_of(problem, state)
+    jobs = [(method, calls, seed) for method in methods for calls in budgets for seed in seeds]
     rows = []
     for done, (method, calls, seed) in enumerate(jobs):
         name = method if isinstance(method, str) else str(method)
@@ -203,7 +207,8 @@ def summaries(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         groups.setdefault((row.method, row.budget), []).append(row)
     for (method, budget), group in groups.items():
         ran = [row for row in group if row.value is not None]
-        note, estimates = (group[0].note, "") if not ran else ("", ran[0].estimates)
+        failed = [row for row in group if row.value is None]
+        note, estimates = failed[0].note if failed else "", ran[0].estimates if ran else ""
         summary: dict[str, Any] = {"method": method, "budget": budget, "runs": len(ran), "note": note, "estimates": estimates}
         for name in ("value", "error", "action_regret", "policy_regret", "num_calls", "seconds", "compile_seconds"):
             found = [getattr(row, name) for row in ran if getattr(row, name) is not None]

@@ -52,11 +52,11 @@ def compare(
         _check_plot(plot)  # refuse before the work, not after it
     chosen = _chosen(methods, comparing.PLANNERS)
     budgets = comparing.ladder(budget, points or (6 if plot else 1))
+    truth = None if made.is_terminal(start) else comparing.truth_of(made, start)
     with _progress() as report:
         rows = comparing.compare(
-            made, start, budget=budget, methods=chosen, seeds=range(repeats), budgets=budgets, progress=report
+            made, start, budgets=budgets, methods=chosen, seeds=range(repeats), truth=truth, progress=report
         )  # fmt: skip
-    truth = comparing.truth_of(made, start)
     if plot is not None:
         draw(rows, made.name, plot, exact=truth is not None)
     if as_json:
@@ -117,8 +117,10 @@ def _show(problem: Any, state: Any, truth: Any, means: list[dict[str, Any]], rep
     notes: list[str] = []
     others: dict[str, list[str]] = {}
     for row in means:
+        if row["note"]:
+            some = "" if row["runs"] == 0 else f" in {repeats - row['runs']} of {repeats} runs"
+            notes.append(f"{row['method']}{some}: {row['note'].rstrip('.')}.")
         if row["runs"] == 0:
-            notes.append(f"{row['method']}: {row['note'].rstrip('.')}.")
             continue
         if row["estimates"] != problem.operator.label:
             names = others.setdefault(row["estimates"], [])

@@ -17,7 +17,9 @@ from smoothcruiser.errors import InvalidInput
 @click.argument("problem")
 @problem_options
 @click.option("--episodes", type=int, default=10, show_default=True, metavar="N", help="How many episodes to play.")
-@click.option("--steps", type=int, metavar="N", help="End an episode after this many steps.  [default: the horizon, or 1000]")
+@click.option(
+    "--steps", type=int, metavar="N", help="End an episode after so many steps.  [default: the horizon, 1000, or until rewards weigh 1%]"
+)
 @click.option("--method", default="auto", show_default=True, metavar="NAME", help="How the agent plans: any method of plan.")
 @click.option("--epsilon", metavar="E", help="Half-width of the promise at every decision: 0.1, or 5%.")
 @click.option("--delta", type=float, metavar="D", help="Allowed probability of failure.")
@@ -93,13 +95,17 @@ def _progress(episodes: int) -> Any:
 
 def _opponent(text: str, problem: Any, how: dict[str, Any]) -> Any:
     """The other player: random, a planner with the agent's own limits and another seed, or a function of the user's."""
-    from smoothcruiser.agent import Agent, random_player
+    import numpy as np
+
+    from smoothcruiser.agent import OTHER, Agent, random_player
     from smoothcruiser.api import METHODS
 
     if text == "random":
         return random_player
     if text in METHODS:
-        return Agent(problem, text, **{**how, "seed": how["seed"] + 1})
+        _check_promise(problem, text, how["epsilon"], how["delta"])
+        seed = int(np.random.SeedSequence(how["seed"], spawn_key=(OTHER,)).generate_state(1)[0])
+        return Agent(problem, text, **{**how, "seed": seed})
     module, colon, attribute = text.partition(":")
     if not colon:
         raise InvalidInput(f"The opponent is random, a method ({', '.join(METHODS)}) or module:function, got {text!r}.")

@@ -106,6 +106,6 @@ def test_ladder_and_unknown_models():
     assert ladder(1000, 1) == (1000,)
     assert ladder(1000, 4) == (1, 10, 100, 1000)
     problem = sc.MDP(lambda s, a, rng: (0.5, s), num_actions=2, discount=0.5, operator=sc.Max(), initial_state=0)
-    (row,) = compare(problem, budget=500, methods=["uct"])
+    (row,) = compare(problem, budgets=[500], methods=["uct"])
     assert row.error is None
     assert row.value == pytest.approx(1.0, abs=0.1)

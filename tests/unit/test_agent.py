@@ -139,6 +139,25 @@ def test_intervals():
     assert _normal([1.0]) == (-math.inf, math.inf)
 
 
+def test_budgets_are_kept_and_read_as_plan_reads_them():
+    def step(state, action, rng):
+        return 0.5, state + 1
+
+    problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=np.zeros(1))
+    agent = sc.Agent(problem=problem, method="uct", budget=1e2)
+    agent.act()
+    assert agent.estimate.num_calls == 100  # the look at whether the step writes into its state included
+    assert sc.plan(problem, method="uct", budget=1e2, seed=np.int64(1)).num_calls == 100
+
+
+def test_what_one_player_cannot_be_asked():
+    with pytest.raises(sc.InvalidInput, match="one player"):
+        sc.play(sc.Agent(chain()), episodes=1, side=2)
+    with pytest.raises(sc.InvalidInput, match="belong to tree searches"):
+        sc.Agent(chain(), "certified", simulations=5)
+    assert sc.play(sc.Agent(chain()), episodes=1).to_dict()["return_interval"] == [None, None]
+
+
 def test_an_agent_keeps_its_tree_below_the_moves_made():
     """What was found about the next states is not forgotten: the second decision starts with visits."""
     agent = sc.Agent(chain(), sc.UCT(depth=6), simulations=200)
@@ -192,7 +211,7 @@ def test_bad_requests():
     with pytest.raises(sc.InvalidInput, match="episodes must be"):
         sc.play(agent, episodes=0)
     with pytest.raises(sc.InvalidInput, match="side must be"):
-        sc.play(agent, episodes=1, side=3)
+        sc.play(sc.Agent(nim_game(), "exact"), episodes=1, side=3)
     with pytest.raises(sc.InvalidInput, match="Problem or a Gymnasium environment"):
         sc.Agent(42)
     with pytest.raises(sc.InvalidInput, match="The episode is over"):

