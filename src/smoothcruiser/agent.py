@@ -28,6 +28,7 @@ from smoothcruiser.api import check_budget, check_delta, check_method, exact_ans
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, plain
 from smoothcruiser.problem.answers import answered
+from smoothcruiser.problem.arguments import is_number, is_whole
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.search.methods import TREE_SEARCHES, Search, tree_search
 
@@ -63,6 +64,10 @@ class Agent:
             problem, options = _adapted(problem, options)
         self.problem: Problem = problem
         _known(options, method)
+        if not is_whole(seed) or seed < 0:
+            raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")
+        if seconds is not None and not (is_number(seconds) and seconds > 0):
+            raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")
         self.method, self.sample, self.seed = method, sample, seed
         self.epsilon, self.delta, self.options = epsilon, delta, options
         self.limits: dict[str, Any] = {"budget": None if budget is None else check_budget(budget), "seconds": seconds}
@@ -102,6 +107,9 @@ class Agent:
             action = self.estimate.action
         self._moved = action
         return action
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_tree": None, "_moved": None}  # a tree stays where it was grown
 
     def policy(self, state: Any) -> tuple[float, ...]:
         """Probabilities of the actions in ``state``, planned afresh with the agent's own seed.
@@ -144,6 +152,7 @@ class Agent:
         if tree is None or self._moved is None or not tree.follow(self._moved, state, problem.horizon):
             method = tree_search(self.method, self.options.get("options"))
             tree, fresh = Tree(problem, state, method=method, seed=seed, executor=self.options.get("executor")), True
+            tree._backend.warm()
         self._tree, self._moved = tree, None
         before, spent = 0 if fresh else tree.num_calls, time.perf_counter() - begin
         limits = {"calls": self.limits["budget"], "seconds": self.limits["seconds"], "simulations": self.options.get("simulations")}
@@ -305,6 +314,10 @@ def play(
     In games the agent is the max player in even episodes and the min player in odd ones, or always ``side``; ``opponent`` moves for the
     other one. ``steps`` ends an episode that has no end of its own.
     """
+    if not isinstance(agent, Agent):
+        raise InvalidInput(f"play lets an Agent act, got {type(agent).__name__}; make one: Agent(problem, 'uct', budget=10_000).")
+    if not is_whole(seed) or seed < 0:
+        raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")
     problem = agent.problem
     for name, number in (("episodes", episodes), ("steps", 1 if steps is None else steps)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:

@@ -71,7 +71,12 @@ def problem_options(function: Function) -> Function:
 def promise_options(function: Function) -> Function:
     """The promise, the method that keeps it, and what may be paid."""
     for option in (
-        click.option("--budget", type=Calls(), metavar="CALLS", help="Most oracle calls to pay, such as 1e6.  [default for plan: 1e9]"),
+        click.option(
+            "--budget",
+            type=Calls(),
+            metavar="CALLS",
+            help="Most oracle calls to pay, such as 1e6.  [default for plan: 1e9; 1e6 for tree searches]",
+        ),
         click.option("--delta-prime", type=float, metavar="D", help="The paper's per-node confidence, in place of --delta (method paper)."),
         click.option(
             "--method",

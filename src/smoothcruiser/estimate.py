@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 Interval = tuple[float, float]
@@ -55,8 +55,8 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain data: NaN and infinity become None."""
-        fields: dict[str, Any] = plain(asdict(self))
-        return fields
+        found: dict[str, Any] = plain(self)
+        return found
 
     def to_json(self, **options: Any) -> str:
         """The fields as JSON text."""
@@ -72,6 +72,8 @@ def best_action(policy: Sequence[float], q_values: Sequence[float], player: int)
 
 def plain(value: Any) -> Any:
     """Data that JSON can hold: numbers, words, lists; anything else as it is printed."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,5 +1,6 @@
 """Agents plan at every state they meet; ``play`` lets them act, with the world's randomness apart from theirs."""
 
+import copy
 import math
 
 import numpy as np
@@ -148,6 +149,20 @@ def test_budgets_are_kept_and_read_as_plan_reads_them():
     agent.act()
     assert agent.estimate.num_calls == 100  # the look at whether the step writes into its state included
     assert sc.plan(problem, method="uct", budget=1e2, seed=np.int64(1)).num_calls == 100
+
+
+def test_an_agent_is_pickled_without_its_tree():
+    agent = sc.Agent(nim_game(), "uct", simulations=50)
+    first = agent.act(nim_game().initial_state)
+    twin = copy.deepcopy(agent)
+    assert twin._tree is None
+    assert first in (0, 1)
+    assert twin.act(nim_game().initial_state) in (0, 1)
+    for wrong in ({"seed": -1}, {"seconds": 0}):
+        with pytest.raises(sc.InvalidInput, match="must be a"):
+            sc.Agent(chain(), "uct", **wrong)
+    with pytest.raises(sc.InvalidInput, match="play lets an Agent act, got MDP"):
+        sc.play(chain(), episodes=1)
 
 
 def test_what_one_player_cannot_be_asked():

@@ -4,7 +4,9 @@ Distribution tests have fixed seeds: they pass or fail for good. Each p-value mu
 any one of them with that probability when its seed was chosen.
 """
 
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -71,6 +73,17 @@ def plain_words(words):
         s[0] ^= s[3]
         s[2] ^= t
         s[3] = rotl(s[3], 45)
+
+
+def test_copies_have_memory_of_their_own():
+    """A copied address would draw from the original's words, or from memory that is gone."""
+    rng = stream(3)
+    rng.random()
+    twins = [copy.deepcopy(rng), copy.copy(rng), pickle.loads(pickle.dumps(rng))]
+    expected = [rng.random() for _ in range(5)]
+    for twin in twins:
+        assert twin.address != rng.address
+        assert [twin.random() for _ in range(5)] == expected
 
 
 def test_uniforms_and_integers_follow_their_definitions():

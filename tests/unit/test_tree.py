@@ -1,6 +1,9 @@
 """A tree's budget, memory, reuse and answers; ``plan`` with tree searches; errors that name the remedy."""
 
+import copy
 import math
+import pickle
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -229,6 +232,52 @@ def test_mean_returns_report_what_was_found_and_cool_down():
     estimate = tree.estimate()
     assert estimate.action == 1
     assert estimate.value == estimate.q_values[1] > 0.5
+
+
+@pytest.mark.parametrize("executor", ["compiled", "reference"])
+def test_a_copy_grows_by_itself(executor):
+    """A copy has memory and a stream of its own: it goes on as the original would, and the original does not notice."""
+    tree = Tree(GARNET, method="dents", seed=3, executor=executor).grow(calls=505)  # in the middle of a simulation
+    twin = copy.deepcopy(tree)
+    twin.grow(calls=500)
+    assert tree.num_calls == 505
+    tree.grow(calls=500)
+    assert twin.node(0) == tree.node(0)
+    assert twin.children(0) == tree.children(0)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(tree)
+
+
+def test_ctrl_c_answers_with_what_was_grown():
+    def press(tree):
+        raise KeyboardInterrupt
+
+    answer = sc.plan(GARNET, method="uct", budget=10**9, progress=press)
+    assert "Stopped by hand after" in answer.notes[-1]
+    assert answer.num_calls < 10**9
+
+
+def test_a_call_that_hangs_is_ended():
+    def step(state, action, rng):
+        if state == 2:
+            time.sleep(30)
+        return 0.5, state + 1
+
+    problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=0, call_seconds=0.2)
+    with pytest.raises(OracleError, match=r"did not return within 0\.2 s at state 2"):
+        Tree(problem, method="uct").grow(simulations=5)
+    with pytest.raises(OracleError, match=r"did not return within 0\.2 s at state 2"):
+        sc.evaluate(problem, lambda s: [0.5, 0.5], budget=100)
+
+
+def test_states_without_equality_are_named():
+    class Place:
+        def __init__(self, x):
+            self.x = x
+
+    problem = sc.MDP(lambda s, a, rng: (0.5, Place(s.x + a)), num_actions=2, discount=0.5, operator=sc.Max(), initial_state=Place(0))
+    notes = Tree(problem, method="bts").grow(simulations=20).estimate().notes
+    assert any("States of type Place have no equality" in note for note in notes)
 
 
 def test_a_prior_is_part_of_the_recommendation():

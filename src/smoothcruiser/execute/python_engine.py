@@ -25,7 +25,7 @@ from smoothcruiser.errors import Interrupted, OracleError, SmoothcruiserError
 from smoothcruiser.execute.reference import UNIFORM_AT_ZERO
 from smoothcruiser.execute.shards import Partial, Shard
 from smoothcruiser.execute.streams import Stream, stream
-from smoothcruiser.problem.answers import at, outside, raised, undeclared_end, unpacked
+from smoothcruiser.problem.answers import at, hung, outside, raised, undeclared_end, unpacked
 from smoothcruiser.problem.operator_functions import CUSTOM, builtin_both, builtin_value, proportional
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
@@ -115,10 +115,7 @@ class PythonEngine:
 
     def _raised(self, error: Exception, state: Any, action: int) -> OracleError:
         if isinstance(error, Hung):
-            return OracleError(
-                f"The oracle did not return within {self.problem.call_seconds:g} s at state {state!r}, action {action}; "
-                "mend the simulator there, or raise call_seconds."
-            )
+            return hung(self.problem.call_seconds, at(state, action))
         return raised(error, at(state, action))
 
     # --- levels as functions -----------------------------------------------------------------------------------------------

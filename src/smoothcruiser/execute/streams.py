@@ -43,6 +43,15 @@ class Stream:
         self.words = np.array([int(word) for word in words], dtype=np.uint64)  # four words, not all zero
         self.address = int(self.words.ctypes.data)
 
+    def __reduce__(self) -> Any:
+        return Stream, (self.words,)  # a copy has memory, and so an address, of its own
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Stream:
+        return Stream(self.words)
+
+    def __copy__(self) -> Stream:
+        return Stream(self.words)
+
     def random(self) -> float:
         """A uniform number in [0, 1)."""
         return _random(self.address)  # type: ignore[no-any-return]

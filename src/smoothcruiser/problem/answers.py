@@ -28,6 +28,11 @@ def raised(error: BaseException | str, where: str) -> OracleError:
     return OracleError(f"The oracle raised {told} {where}; mend the simulator there.")
 
 
+def hung(call_seconds: float | None, where: str) -> OracleError:
+    """A call that took too long."""
+    return OracleError(f"The oracle did not return within {call_seconds:g} s {where}; mend the simulator there, or raise call_seconds.")
+
+
 def outside(reward: Any, where: str, low: float, high: float) -> OracleError:
     """A reward that the problem does not declare."""
     return OracleError(
@@ -76,6 +81,8 @@ def answered(problem: Problem, state: Any, action: int, rng: Any, low: float, hi
     except (SmoothcruiserError, KeyboardInterrupt):
         raise
     except Exception as error:
+        if type(error).__name__ == "Hung":  # an engine's signal: the call took longer than the problem allows
+            raise hung(problem.call_seconds, at(state, action)) from error
         raise raised(error, at(state, action)) from error
     reward, after, ended = unpacked(answer, state, action)
     if not low <= reward <= high:

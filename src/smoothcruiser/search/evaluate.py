@@ -126,6 +126,9 @@ def evaluate(
     ran = time.perf_counter() - started
     answer = _answer(problem, state, rollouts, made, mean, interval, certain, delta, seed, ran, limit, bounds)
     half = 0.5 * (interval[1] - interval[0])
+    if isinstance(policy, Estimate):
+        only = f"The estimate knows its policy at state {policy.state!r} alone; elsewhere the blind policy was played."
+        answer = replace(answer, notes=(*answer.notes, only))
     if epsilon is not None and half > epsilon:
         spent = f"{rollouts.calls:,} calls" if seconds is None else f"{seconds:g} s"
         missed = f"epsilon = {epsilon:g} was not reached within {spent}: the half-width is {half:.4g}; give it more."
@@ -359,7 +362,7 @@ def _table(problem: Problem, table: Any) -> Any:
         array = np.array(math.nan)
     if array.ndim == 0:
         raise InvalidInput(
-            "A policy is a function state -> probabilities, an array (S, A), a Solution, a Tree or an Estimate, "
+            "A policy is a function state -> probabilities, agent.policy, an array (S, A), a Solution, a Tree or an Estimate, "
             f"got {type(table).__name__} {table!r:.60}."
         )
     if array.ndim != 2 or array.shape[1] != problem.num_actions:

@@ -14,6 +14,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.execute.kernel import allocate
+from smoothcruiser.execute.python_engine import watched
 from smoothcruiser.execute.streams import stream
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.jit import compiled
@@ -165,6 +166,10 @@ class PlainRollouts:
 
     def run(self, count: int, most_calls: int, low: float, spread: float, sequence: Any) -> int:
         """Rollouts made, each taken into ``sequence``; fewer than ``count`` where the calls were used up."""
+        with watched(self, self.problem.call_seconds):
+            return self._run(count, most_calls, low, spread, sequence)
+
+    def _run(self, count: int, most_calls: int, low: float, spread: float, sequence: Any) -> int:
         for made in range(count):
             x = self._rollout(most_calls)
             if x is None:

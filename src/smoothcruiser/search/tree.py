@@ -17,6 +17,7 @@ operator is Max it is the recommended action. Off the tree it is blind, grad F(0
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable
@@ -30,7 +31,7 @@ from smoothcruiser.problem.arguments import is_number, is_whole
 from smoothcruiser.problem.operator_functions import MAX
 from smoothcruiser.problem.operators import Operator, has_prior
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import check_untouched, state_key
+from smoothcruiser.problem.states import by_identity, check_untouched
 from smoothcruiser.search.methods import MEAN, NO_PRIOR, Search, tree_search
 from smoothcruiser.search.selection import recommended
 from smoothcruiser.search.tree_kernel import Setting
@@ -40,6 +41,7 @@ REACH = 0.01  # without a horizon, steps until gamma^d is a hundredth: what lies
 MOST_NODES = 1_000_000
 MOST_BYTES = 2**30  # of nodes
 MOST_SHOWN = 10  # actions whose visits a note lists
+MOST_TRIED = 1000  # states after our move from which the other player's move is sought
 STREAM_KEY = 9  # spawn key of tree searches, apart from the shards' (action, shard)
 UNLIMITED = 2**62
 
@@ -74,6 +76,19 @@ class Tree:
         if problem.tables is None:  # one more call, where a state can be written into at all
             rng = stream(self.seed, STREAM_KEY, 0)
             self._backend.spend(check_untouched(problem.oracle, self.state, problem.legal_actions(self.state)[0], rng))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tree:
+        twin = copy.copy(self)
+        twin._backend = self._backend.twin()
+        return twin
+
+    def __getstate__(self) -> Any:
+        raise TypeError("A Tree cannot be pickled; keep its estimate(), or grow it again: the same seed and calls give the same tree.")
+
+    def __copy__(self) -> Tree:
+        twin = object.__new__(Tree)
+        twin.__dict__.update(self.__dict__)
+        return twin
 
     def __repr__(self) -> str:
         return f"<Tree of {self.problem.name} at {self.state!r}: {self.method}, {self.simulations:,} simulations, {self.num_nodes:,} nodes>"
@@ -161,20 +176,19 @@ class Tree:
         if seconds is not None and not (is_number(seconds) and seconds > 0):
             raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")
         begin = time.perf_counter()
-        done = self.simulations
-        last_simulation = UNLIMITED if simulations is None else done + int(simulations)
+        last_simulation = UNLIMITED if simulations is None else self.simulations + int(simulations)
         last_call = UNLIMITED if calls is None else self.num_calls + int(calls)
-        size = 1 if seconds is not None else 64  # simulations between two looks at the clock, where Ctrl-C is heard too
+        size = 4096 if seconds is None else 1  # calls between two looks at the clock, where Ctrl-C is heard too
         while True:
             before = time.perf_counter()
-            finished = self._backend.run(min(last_simulation, self.simulations + size), last_call)
+            finished = self._backend.run(last_simulation, min(last_call, self.num_calls + size))
             now = time.perf_counter()
-            if not finished or self.simulations >= last_simulation or (seconds is not None and now - begin >= seconds):
+            if finished or self.num_calls >= last_call or (seconds is not None and now - begin >= seconds):
                 break
             if progress is not None:
                 progress(self)
-            if now - before < 0.05:  # looks about 10 to 20 times a second
-                size = min(2 * size, UNLIMITED)
+            if now - before < 0.025:  # looks about 20 to 40 times a second
+                size *= 2
         self.seconds += time.perf_counter() - begin
         return self
 
@@ -182,6 +196,8 @@ class Tree:
         """This tree rooted at ``next_state`` after ``action``: statistics below are kept, the rest is forgotten."""
         if action not in self.node(0).actions:
             raise InvalidInput(f"Action {action!r} is not legal in state {self.state!r}.")
+        if next_state is None:
+            raise InvalidInput("advance needs the state that the move led to, got None.")
         next_state = self.problem.start(next_state)
         if self.problem.is_terminal(next_state):
             raise InvalidInput(f"State {next_state!r} is terminal: there is nothing left to search.")
@@ -211,23 +227,24 @@ class Tree:
 
         ``steps`` are left there, where the problem has a horizon; a tree that would see another number of them stays where it is.
         """
-        way = self._way(action, state_key(state))
+        way = self._way(action, state)
         if way is None or (self.problem.horizon is not None and steps != self.problem.horizon - self.elapsed - len(way)):
             return False
         for move, after in way:
             self.advance(move, after)
         return True
 
-    def _way(self, action: int, key: Any) -> list[tuple[int, Any]] | None:
+    def _way(self, action: int, state: Any) -> list[tuple[int, Any]] | None:
         """The moves (action, next state) from the root to a known node of that state."""
-        near = [number for move, number in self.children(0) if move == action]
-        for number in near:
-            if state_key(self.node(number).state) == key:
-                return [(action, self.node(number).state)]
-        for number in near if self.problem.is_game else []:
-            for move, beyond in self.children(number):
-                if state_key(self.node(beyond).state) == key:
-                    return [(action, self.node(number).state), (move, self.node(beyond).state)]
+        if self.child(0, action, state) is not None:
+            return [(action, state)]
+        if not self.problem.is_game:
+            return None
+        for number in [number for move, number in self.children(0) if move == action][:MOST_TRIED]:
+            between = self.node(number)
+            for move in between.actions:
+                if self.child(number, move, state) is not None:
+                    return [(action, between.state), (move, state)]
         return None
 
     # --- reading -------------------------------------------------------------------------------------------------------------
@@ -331,6 +348,9 @@ class Tree:
         whose = self.method.estimates(self.problem.operator)
         if whose != self.problem.operator.label:
             said.append(f"Its values are those of {whose}, not of the problem's {self.problem.operator.label}.")
+        if by_identity(self.state):
+            kind = type(self.state).__name__
+            said.append(f"States of type {kind} have no equality, so none is ever met twice: give them __eq__ and __hash__.")
         span, off = self._cut()
         if off > REACH * span:
             steps = _counted(self.setting.limit, "step")

@@ -194,6 +194,22 @@ class CompiledTree:
                 return status == kernel.DONE
             complain(self.setting, status, self.machine.load(self.scratch, 1), int(self.meta[kernel.FAULT]), float(self.fault[0]))
 
+    def twin(self) -> CompiledTree:
+        """A copy that grows by itself; the machine and the problem's data are shared."""
+        other = copy.copy(self)
+        other.nodes = kernel.Nodes(*_copied(tuple(self.nodes)))
+        other.desk = kernel.Desk(*_copied(tuple(self.desk)))
+        other.states, other.scratch = _copied(self.states), _copied(self.scratch)
+        other.meta, other.fault, other.rng = self.meta.copy(), self.fault.copy(), copy.deepcopy(self.rng)
+        return other
+
+    def warm(self) -> None:
+        """Compile what a move needs, as a part of the compile time."""
+        begin = time.perf_counter()
+        self.machine.find_child(self.nodes.ints, self.nodes.table, self.states, 0, 0, self.machine.load(self.states, 0))
+        self.machine.compact(self.nodes, self.states, self.meta, 0)
+        self.compile_seconds += time.perf_counter() - begin
+
     def spend(self, calls: int) -> None:
         """Count calls that were made elsewhere."""
         self.meta[kernel.CALLS] += calls
@@ -247,6 +263,11 @@ class CompiledTree:
         """Make ``child`` the root and forget what is not below it."""
         self.desk.held[kernel.HELD] = kernel.NOTHING_HELD
         self.machine.compact(self.nodes, self.states, self.meta, child)
+
+
+def _copied(stored: Any) -> Any:
+    """A store of states, an array or a tuple of stores, in memory of its own."""
+    return tuple(_copied(part) for part in stored) if isinstance(stored, tuple) else stored.copy()
 
 
 def complain(setting: kernel.Setting, status: int, state: Any, action: int, reward: float) -> None:

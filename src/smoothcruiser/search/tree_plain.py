@@ -7,10 +7,12 @@ what Alg. 5 leaves to the planner. It draws from the same stream in the same ord
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from smoothcruiser.execute.python_engine import watched
 from smoothcruiser.problem.answers import Answer, answered
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
@@ -35,6 +37,13 @@ class PlainNode:
         self.visits, self.value, self.first, self.entropy = 0, 0.0, 0.0, 0.0
         self.n, self.totals, self.entropies = [0] * len(actions), [0.0] * len(actions), [0.0] * len(actions)
         self.children: dict[tuple[int, Any], PlainNode] = {}  # (action, key of the next state) in the order they were met
+
+    def twin(self) -> PlainNode:
+        """The same numbers, without children."""
+        other = PlainNode(self.state, self.sign, self.actions)
+        other.visits, other.value, other.first, other.entropy = self.visits, self.value, self.first, self.entropy
+        other.n, other.totals, other.entropies = list(self.n), list(self.totals), list(self.entropies)
+        return other
 
 
 class PlainTree:
@@ -62,6 +71,10 @@ class PlainTree:
         """Grow until the counts reach the given totals; False where the calls were used up."""
         self.most_calls = calls
         self._order = None
+        with watched(self, self.problem.call_seconds):
+            return self._run(simulations, calls)
+
+    def _run(self, simulations: int, calls: int) -> bool:
         while self.simulations < simulations:
             if self.answers:
                 self.rng.words[:] = self.begun  # go on with the simulation that was cut short: its answers are known
@@ -241,6 +254,20 @@ class PlainTree:
             return shares
         source = self.policies[depth - 1] if self.rule.prior == PARENT_PRIOR and depth > 0 else self.weights
         return [source[a] for a in node.actions]
+
+    def twin(self) -> PlainTree:
+        """A copy that grows by itself; states are shared, since nobody writes into them."""
+        other = copy.copy(self)
+        twins = {id(node): node.twin() for node in self._listed()}
+        for node in self._listed():
+            twins[id(node)].children = {key: twins[id(child)] for key, child in node.children.items()}
+        other.root = twins[id(self.root)]
+        other.rng, other.answers, other._order = copy.deepcopy(self.rng), list(self.answers), None
+        other.unborn = {id(twins[number]) for number in self.unborn}
+        return other
+
+    def warm(self) -> None:
+        """Nothing to compile."""
 
     def spend(self, calls: int) -> None:
         """Count calls that were made elsewhere."""

@@ -72,7 +72,13 @@ def plan_tree(
         if progress is not None:
             progress(Growth(growing.num_calls, price, spent, growing.simulations, growing.node(0).value))
 
-    tree.grow(simulations=simulations, calls=calls, seconds=left, progress=None if progress is None else report)
+    try:
+        tree.grow(simulations=simulations, calls=calls, seconds=left, progress=None if progress is None else report)
+    except KeyboardInterrupt:
+        if not any(tree.node(0).edge_visits):
+            raise
+        answer = tree.estimate()  # a tree answers at any time
+        return replace(answer, notes=(*answer.notes, f"Stopped by hand after {tree.num_calls:,} calls: the answer of what was grown."))
     answer = tree.estimate()
     if not certify:
         return answer
@@ -97,8 +103,9 @@ def certified(tree: Tree, answer: Estimate, *, budget: int | None, seconds: floa
     value = min(max(answer.value, interval[0]), interval[1])
     if tree.method.estimates(tree.problem.operator) != tree.problem.operator.label:
         value = below.value  # the tree's own number is of another operator, and the interval is not
+    said = (answer.notes[0].split("; a tree search promises nothing")[0] + ".", *answer.notes[1:])
     return replace(
         answer, value=value, interval=interval, certificate=certificate, delta=below.delta, num_calls=answer.num_calls + below.num_calls,
         seconds=answer.seconds + below.seconds, compile_seconds=answer.compile_seconds + below.compile_seconds,
-        notes=(*answer.notes, note),
+        notes=(*said, note),
     )  # fmt: skip
