@@ -179,17 +179,19 @@ class Tree:
         last_simulation = UNLIMITED if simulations is None else self.simulations + int(simulations)
         last_call = UNLIMITED if calls is None else self.num_calls + int(calls)
         size = 4096 if seconds is None else 1  # calls between two looks at the clock, where Ctrl-C is heard too
-        while True:
-            before = time.perf_counter()
-            finished = self._backend.run(last_simulation, min(last_call, self.num_calls + size))
-            now = time.perf_counter()
-            if finished or self.num_calls >= last_call or (seconds is not None and now - begin >= seconds):
-                break
-            if progress is not None:
-                progress(self)
-            if now - before < 0.025:  # looks about 20 to 40 times a second
-                size *= 2
-        self.seconds += time.perf_counter() - begin
+        try:
+            while True:
+                before = time.perf_counter()
+                finished = self._backend.run(last_simulation, min(last_call, self.num_calls + size))
+                now = time.perf_counter()
+                if finished or self.num_calls >= last_call or (seconds is not None and now - begin >= seconds):
+                    break
+                if progress is not None:
+                    progress(self)
+                if now - before < 0.025:  # looks about 20 to 40 times a second
+                    size *= 2
+        finally:  # Ctrl-C included
+            self.seconds += time.perf_counter() - begin
         return self
 
     def advance(self, action: int, next_state: Any) -> Tree:
@@ -324,8 +326,8 @@ class Tree:
         root = self.node(0)
         if not any(root.edge_visits):
             raise InvalidInput(
-                f"Not one simulation was finished: one may take {self.setting.limit:,} oracle calls; raise the budget (--budget), "
-                "or give depth=."
+                f"Not one simulation was finished: one may take {self.setting.limit:,} oracle calls; give it more calls "
+                "(--budget) or seconds, or a smaller depth=."
             )
         q = dict(zip(root.actions, self.q_values(0), strict=True))
         action, policy = self.action(0), self.policy(0)
