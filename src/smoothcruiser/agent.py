@@ -19,7 +19,7 @@ import inspect
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,9 @@ from smoothcruiser.api import check_budget, check_delta, check_method, exact_ans
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, plain
 from smoothcruiser.problem.answers import answered
-from smoothcruiser.problem.arguments import is_number, is_whole
+from smoothcruiser.problem.arguments import check_seconds, check_seed
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.search.methods import TREE_SEARCHES, Search, tree_search
+from smoothcruiser.search.methods import is_tree_search, tree_search
 
 WORLD, OTHER, PLANS = 101, 102, 103  # spawn keys of the three families; shards use (action, shard) and certified search 6
 NORMAL_95 = 1.959964  # the 97.5% quantile of the normal distribution
@@ -64,10 +64,8 @@ class Agent:
             problem, options = _adapted(problem, options)
         self.problem: Problem = problem
         _known(options, method)
-        if not is_whole(seed) or seed < 0:
-            raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")
-        if seconds is not None and not (is_number(seconds) and seconds > 0):
-            raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")
+        check_seed(seed)
+        check_seconds(seconds)
         self.method, self.sample, self.seed = method, sample, seed
         self.epsilon, self.delta, self.options = epsilon, delta, options
         self.limits: dict[str, Any] = {"budget": None if budget is None else check_budget(budget), "seconds": seconds}
@@ -138,7 +136,7 @@ class Agent:
             if found is not None:
                 return found
         seed = int(np.random.SeedSequence(self.seed, spawn_key=(PLANS, self.decisions)).generate_state(1)[0])
-        if (isinstance(self.method, Search) or self.method in TREE_SEARCHES) and not self.options.get("certify"):
+        if (is_tree_search(self.method)) and not self.options.get("certify"):
             return self._grown(problem, state, seed)
         return self._fresh(problem, state, seed)
 
@@ -158,8 +156,6 @@ class Agent:
         limits = {"calls": self.limits["budget"], "seconds": self.limits["seconds"], "simulations": self.options.get("simulations")}
         if all(limit is None for limit in limits.values()):
             limits["calls"] = DEFAULT_CALLS
-        if limits["calls"] is not None:
-            limits["calls"] = max(0, limits["calls"] - (tree.num_calls - before))  # planting may have cost one
         if limits["seconds"] is not None:
             limits["seconds"] = max(1e-3, limits["seconds"] - spent)
         estimate: Estimate = tree.grow(**limits).estimate()
@@ -202,7 +198,7 @@ def _known(options: dict[str, Any], method: Any) -> None:
             hint = f"did you mean {close[0]}=?" if close else f"plan takes {', '.join(known)}."
             raise InvalidInput(f"An Agent has no option {name!r}; {hint}")
     check_method(method)
-    if isinstance(method, Search) or method in TREE_SEARCHES:
+    if is_tree_search(method):
         tree_search(method, options.get("options"))
     elif any(options.get(name) for name in ("options", "simulations", "certify")):
         raise InvalidInput(f"options=, simulations= and certify= belong to tree searches (uct, ments, ...), and the method is {method}.")
@@ -270,8 +266,8 @@ class Summary:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain data: NaN and infinity become None."""
-        fields: dict[str, Any] = plain(asdict(self))
-        return fields
+        found: dict[str, Any] = plain(self)
+        return found
 
     def __str__(self) -> str:
         rows = [
@@ -316,8 +312,7 @@ def play(
     """
     if not isinstance(agent, Agent):
         raise InvalidInput(f"play lets an Agent act, got {type(agent).__name__}; make one: Agent(problem, 'uct', budget=10_000).")
-    if not is_whole(seed) or seed < 0:
-        raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")
+    check_seed(seed)
     problem = agent.problem
     for name, number in (("episodes", episodes), ("steps", 1 if steps is None else steps)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.estimate import Certificate, Estimate, best_action
-from smoothcruiser.problem.arguments import is_number, is_whole
+from smoothcruiser.problem.arguments import check_seconds, check_seed, is_number
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.running import run
 from smoothcruiser.schedule.schedule import Schedule, Target
 from smoothcruiser.schedule.text import short
-from smoothcruiser.search.methods import TREE_SEARCHES, Search, tree_search
+from smoothcruiser.search.methods import TREE_SEARCHES, Search, is_tree_search, tree_search
 
 if TYPE_CHECKING:
     from smoothcruiser.search.outlook import Outlook
@@ -112,11 +112,8 @@ def plan(
     """
     _check_problem(problem)
     check_method(method)
-    if not is_whole(seed) or seed < 0:
-        raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")
-    seed = int(seed)
-    if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
-        raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")
+    seed = check_seed(seed)
+    check_seconds(seconds)
     _check_workers(executor, workers, shards)
     if epsilon is not None:
         parse_epsilon(epsilon, problem.facts)
@@ -130,7 +127,7 @@ def plan(
         from smoothcruiser.execute.answer import terminal_answer
 
         return terminal_answer(problem, state, method.name if isinstance(method, Search) else method)
-    if isinstance(method, Search) or method in TREE_SEARCHES:
+    if is_tree_search(method):
         from smoothcruiser.search.tree_plan import plan_tree
 
         answer = plan_tree(
@@ -151,6 +148,7 @@ def plan(
             "certify=, simulations= and options= belong to tree searches (uct, ments, ...); the others count calls and have promises "
             "of their own. evaluate(problem, policy) certifies any policy from below."
         )
+    assert isinstance(method, str)
     chosen, why = _choose(problem, method, state, epsilon, delta, target, paid)
     if chosen == "exact":
         return _exact(problem, state, why)

@@ -22,8 +22,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
-from smoothcruiser.problem.answers import at, outside, raised, undeclared_end, unpacked
+from smoothcruiser.errors import Hung, InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.problem.answers import at, hung, outside, raised, undeclared_end, unpacked
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import by_identity, is_opaque, same_state
 
@@ -99,9 +99,8 @@ class _Probe:
         except SmoothcruiserError:
             raise
         except Exception as error:
-            if type(error).__name__ == "Hung":
-                told = f"The oracle did not return within {self.call_seconds:g} s at state {state!r}, action {action}"
-                raise OracleError(f"{told}; mend the simulator there.") from error
+            if isinstance(error, Hung):
+                raise hung(self.call_seconds, at(state, action)) from error
             raise raised(error, at(state, action)) from error
         finally:
             self.spent += time.perf_counter() - begin

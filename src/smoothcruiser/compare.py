@@ -26,7 +26,7 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.operator_functions import CUSTOM
 from smoothcruiser.problem.operators import has_prior
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.search.methods import TREE_SEARCHES, Search, tree_search
+from smoothcruiser.search.methods import TREE_SEARCHES, Search, is_tree_search, tree_search
 
 PLANNERS = ("smoothcruiser", "certified", *TREE_SEARCHES)
 DELTA = 0.1  # of the planners that promise
@@ -141,7 +141,7 @@ def _run(problem: Problem, state: Any, method: str | Search, name: str, budget: 
 
 def objective(problem: Problem, method: str | Search) -> str:
     """The operator whose value a planner estimates: the problem's own, or a tree search's."""
-    if isinstance(method, Search) or method in TREE_SEARCHES:
+    if is_tree_search(method):
         return tree_search(method).estimates(problem.operator)
     return problem.operator.label
 

@@ -29,3 +29,7 @@ class MissingExtra(SmoothcruiserError, ImportError):
 
 class Interrupted(SmoothcruiserError):
     """The run was stopped from outside before it had enough to answer."""
+
+
+class Hung(Exception):
+    """Raised inside a call of a user's function that took longer than ``call_seconds``; never leaves an engine."""

@@ -204,7 +204,7 @@ def test_a_step_that_writes_into_its_state_gets_no_interval():
     with pytest.raises(sc.OracleError, match="changed the state it was given"):
         sc.evaluate(problem, lambda s: [0.5, 0.5], budget=1_000)
     with pytest.raises(sc.OracleError, match="changed the state it was given"):
-        Tree(problem, method="bts")
+        Tree(problem, method="bts").grow(simulations=1)
 
 
 def test_an_empty_intersection_is_never_shown():

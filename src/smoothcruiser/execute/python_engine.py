@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from smoothcruiser.errors import Interrupted, OracleError, SmoothcruiserError
+from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
 from smoothcruiser.execute.reference import UNIFORM_AT_ZERO
 from smoothcruiser.execute.shards import Partial, Shard
 from smoothcruiser.execute.streams import Stream, stream
@@ -33,10 +33,6 @@ from smoothcruiser.schedule.schedule import Kind, Level, Schedule
 Draw = Callable[[Any], float]
 Query = Callable[[Any, list[int]], list[float]]
 WATCH_SHARE = 0.25  # of ``call_seconds`` between two looks of the watching thread: an overlong call is ended at most 25% late
-
-
-class Hung(Exception):
-    """Raised inside an oracle call that took too long; never leaves the engine."""
 
 
 class PythonEngine:

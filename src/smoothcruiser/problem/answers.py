@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.errors import Hung, InvalidInput, OracleError, SmoothcruiserError
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
@@ -81,7 +81,7 @@ def answered(problem: Problem, state: Any, action: int, rng: Any, low: float, hi
     except (SmoothcruiserError, KeyboardInterrupt):
         raise
     except Exception as error:
-        if type(error).__name__ == "Hung":  # an engine's signal: the call took longer than the problem allows
+        if isinstance(error, Hung):
             raise hung(problem.call_seconds, at(state, action)) from error
         raise raised(error, at(state, action)) from error
     reward, after, ended = unpacked(answer, state, action)

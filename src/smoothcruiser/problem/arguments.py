@@ -1,8 +1,11 @@
-"""What counts as a number in an argument: Python's and NumPy's alike, and never True or False."""
+"""What counts as a number in an argument, Python's and NumPy's alike and never True or False; and the arguments that all planners take."""
 
 from __future__ import annotations
 
 from numbers import Integral, Real
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput
 
 
 def is_whole(value: object) -> bool:
@@ -13,3 +16,16 @@ def is_whole(value: object) -> bool:
 def is_number(value: object) -> bool:
     """Whether it is a real number."""
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_seed(seed: Any) -> int:
+    """The seed of a run."""
+    if not is_whole(seed) or seed < 0:
+        raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")
+    return int(seed)
+
+
+def check_seconds(seconds: Any) -> None:
+    """Refuse what is no time; None is no limit."""
+    if seconds is not None and not (is_number(seconds) and seconds > 0):
+        raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")

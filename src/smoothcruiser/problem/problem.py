@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.errors import Hung, InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.problem.answers import bad_player, nothing_legal
 from smoothcruiser.problem.batching import Batched
 from smoothcruiser.problem.facts import Facts
@@ -161,7 +161,7 @@ class Game(Problem):
 
 def _told(name: str, error: Exception, state: Any) -> Exception:
     """What to raise for an error in a user's function; ours, and an engine's own signal (``Hung``), go on as they are."""
-    if isinstance(error, SmoothcruiserError) or type(error).__name__ == "Hung":
+    if isinstance(error, SmoothcruiserError | Hung):
         return error
     told = str(error).split("\n")[0]  # Numba's go on for pages
     return OracleError(f"{name} raised {type(error).__name__}: {told} at state {state!r}; mend it there.")

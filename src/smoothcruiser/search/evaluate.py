@@ -28,7 +28,7 @@ from smoothcruiser.estimate import Certificate, Estimate, Interval
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.execute.answer import assumptions, terminal_answer
 from smoothcruiser.execute.streams import stream
-from smoothcruiser.problem.arguments import is_number, is_whole
+from smoothcruiser.problem.arguments import check_seconds, check_seed, is_number
 from smoothcruiser.problem.operator_functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT
 from smoothcruiser.problem.operators import Operator
 from smoothcruiser.problem.problem import Problem
@@ -386,7 +386,5 @@ def _check(problem: Any, epsilon: Any, delta: Any, budget: Any, seconds: Any, se
         raise InvalidInput(f"delta must be a probability strictly between 0 and 1, got {delta!r}.")
     if budget is not None and not (is_number(budget) and 1 <= budget < math.inf):
         raise InvalidInput(f"budget must be a number of oracle calls of at least 1, got {budget!r}.")
-    if seconds is not None and not (is_number(seconds) and seconds > 0):
-        raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")
-    if not is_whole(seed) or seed < 0:
-        raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")
+    check_seconds(seconds)
+    check_seed(seed)

@@ -277,6 +277,11 @@ class DENTS(_Boltzmann):
 TREE_SEARCHES: dict[str, type[Search]] = {method.name: method for method in (UCT, MENTS, RENTS, TENTS, BTS, DENTS)}
 
 
+def is_tree_search(method: Any) -> bool:
+    """Whether a method, by name or as an object, is one of these."""
+    return isinstance(method, Search) or (isinstance(method, str) and method in TREE_SEARCHES)
+
+
 def tree_search(method: str | Search, options: dict[str, Any] | None = None) -> Search:
     """The method object of a name (with ``options``), or the object itself."""
     if isinstance(method, Search):

@@ -27,7 +27,7 @@ from typing import Any
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, best_action
 from smoothcruiser.execute.streams import stream
-from smoothcruiser.problem.arguments import is_number, is_whole
+from smoothcruiser.problem.arguments import check_seconds, check_seed, is_whole
 from smoothcruiser.problem.operator_functions import MAX
 from smoothcruiser.problem.operators import Operator, has_prior
 from smoothcruiser.problem.problem import Problem
@@ -61,9 +61,7 @@ class Tree:
     ) -> None:
         if not isinstance(problem, Problem):
             raise InvalidInput(f"A problem (MDP, Game, tabular or make) was expected, got {type(problem).__name__}.")
-        if not is_whole(seed) or seed < 0:
-            raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")
-        self.problem, self.method, self.seed = problem, tree_search(method, options), int(seed)
+        self.problem, self.method, self.seed = problem, tree_search(method, options), check_seed(seed)
         self.state = problem.start(state)
         if problem.is_terminal(self.state):
             raise InvalidInput(f"State {self.state!r} is terminal: there is nothing to search; its value is 0.")
@@ -73,21 +71,17 @@ class Tree:
         self.seconds = 0.0
         self.head = _heads(self.operator, problem.num_actions)
         self._backend = self._make(executor)
-        if problem.tables is None:  # one more call, where a state can be written into at all
-            rng = stream(self.seed, STREAM_KEY, 0)
-            self._backend.spend(check_untouched(problem.oracle, self.state, problem.legal_actions(self.state)[0], rng))
+        self._untouched = problem.tables is not None  # whether a step is known not to write into its state
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tree:
-        twin = copy.copy(self)
-        twin._backend = self._backend.twin()
-        return twin
+        return copy.copy(self)
 
     def __getstate__(self) -> Any:
         raise TypeError("A Tree cannot be pickled; keep its estimate(), or grow it again: the same seed and calls give the same tree.")
 
     def __copy__(self) -> Tree:
         twin = object.__new__(Tree)
-        twin.__dict__.update(self.__dict__)
+        twin.__dict__.update(self.__dict__ | {"_backend": self._backend.twin()})
         return twin
 
     def __repr__(self) -> str:
@@ -126,11 +120,9 @@ class Tree:
 
     def _setting(self) -> Setting:
         problem, K = self.problem, self.problem.num_actions
-        facts = replace(problem.facts, operator=self.operator, given_bounds=None)
         limit = self._limit()
         left = None if problem.horizon is None else problem.horizon - self.elapsed - limit
-        low, high = facts._plain_range(left)
-        self._beyond = high - low
+        low, high = self._range(left)
         bytes_a_node = 8 * (10 + (4 if self.rule.entropy > 0.0 else 3) * K)  # two tables, the hash table and a state of one word
         room = max(2, min(MOST_NODES, MOST_BYTES // bytes_a_node))
         return Setting(
@@ -149,9 +141,14 @@ class Tree:
 
     def _cut(self) -> tuple[float, float]:
         """The span of values at the root, and how far the cut at the depth limit may move them."""
-        left = None if self.problem.horizon is None else self.problem.horizon - self.elapsed
-        low, high = replace(self.problem.facts, operator=self.operator, given_bounds=None)._plain_range(left)
-        return high - low, 0.5 * self._beyond * self.problem.discount**self.setting.limit
+        left, limit = None if self.problem.horizon is None else self.problem.horizon - self.elapsed, self.setting.limit
+        low, high = self._range(left)
+        least, most = self._range(None if left is None else left - limit)
+        return high - low, 0.5 * (most - least) * self.problem.discount**limit
+
+    def _range(self, steps: int | None) -> tuple[float, float]:
+        """What so many steps may be worth to the search's own operator."""
+        return replace(self.problem.facts, operator=self.operator, given_bounds=None)._plain_range(steps)
 
     # --- growing -------------------------------------------------------------------------------------------------------------
 
@@ -173,12 +170,15 @@ class Tree:
         for name, value in (("simulations", simulations), ("calls", calls)):
             if value is not None and (not is_whole(value) or value < 0):
                 raise InvalidInput(f"{name} must be a whole number of at least 0, got {value!r}.")
-        if seconds is not None and not (is_number(seconds) and seconds > 0):
-            raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")
+        check_seconds(seconds)
         begin = time.perf_counter()
         last_simulation = UNLIMITED if simulations is None else self.simulations + int(simulations)
         last_call = UNLIMITED if calls is None else self.num_calls + int(calls)
         size = 4096 if seconds is None else 1  # calls between two looks at the clock, where Ctrl-C is heard too
+        if not self._untouched and last_call > self.num_calls:  # one call, where a state can be written into at all
+            first = self.problem.legal_actions(self.state)[0]
+            self._backend.spend(check_untouched(self.problem.oracle, self.state, first, stream(self.seed, STREAM_KEY, 0)))
+            self._untouched = True
         try:
             while True:
                 before = time.perf_counter()
@@ -336,16 +336,20 @@ class Tree:
             value=value, interval=None, q_values=tuple(q.get(a, math.nan) for a in range(self.problem.num_actions)),
             policy=tuple(policy), action=action, num_calls=self.num_calls, epsilon=None, delta=None, method=self.method.name,
             certificate=None, seconds=self.seconds, compile_seconds=self._backend.compile_seconds, problem=self.problem.name,
-            state=self.state, seed=self.seed, executor=self._backend.name, notes=self._notes(),
+            state=self.state, seed=self.seed, executor=self._backend.name, notes=(*self.notes(), self._no_promise()),
         )  # fmt: skip
 
-    def _notes(self) -> tuple[str, ...]:
-        hint = "" if self.problem.is_game else " (certify=True, or --certify, bounds its policy from below)"
+    def _no_promise(self) -> str:
+        hint = "." if self.problem.is_game else "; certify=True (--certify) bounds its policy from below."
+        return f"A tree search promises nothing{hint}"
+
+    def notes(self) -> tuple[str, ...]:
+        """What there is to say about the tree."""
         visits = self.node(0).edge_visits
         seen = f" (visits {', '.join(f'{n:,}' for n in visits)})" if len(visits) <= MOST_SHOWN else ""
         said = [
-            f"{self.method}: {_counted(self.simulations, 'simulation')}{seen}, {_counted(self.num_nodes, 'node')}, at most {self.deepest} "
-            f"deep; a tree search promises nothing{hint}."
+            f"{self.method}: {_counted(self.simulations, 'simulation')}{seen}, {_counted(self.num_nodes, 'node')}, "
+            f"at most {self.deepest} deep."
         ]
         whose = self.method.estimates(self.problem.operator)
         if whose != self.problem.operator.label:

@@ -60,7 +60,6 @@ def plan_tree(
     begin = time.perf_counter()
     tree = Tree(problem, state, method=method, seed=seed, executor=executor)
     planted = time.perf_counter()
-    calls = None if calls is None else max(0, calls - tree.num_calls)  # planting may have cost one
     left = None if seconds is None else max(1e-3, seconds - (planted - begin))  # compiling is part of what the user waits for
     if left is not None and certify:
         left /= 2.0
@@ -103,9 +102,8 @@ def certified(tree: Tree, answer: Estimate, *, budget: int | None, seconds: floa
     value = min(max(answer.value, interval[0]), interval[1])
     if tree.method.estimates(tree.problem.operator) != tree.problem.operator.label:
         value = below.value  # the tree's own number is of another operator, and the interval is not
-    said = (answer.notes[0].split("; a tree search promises nothing")[0] + ".", *answer.notes[1:])
     return replace(
         answer, value=value, interval=interval, certificate=certificate, delta=below.delta, num_calls=answer.num_calls + below.num_calls,
         seconds=answer.seconds + below.seconds, compile_seconds=answer.compile_seconds + below.compile_seconds,
-        notes=(*said, note),
+        notes=(*tree.notes(), note),
     )  # fmt: skip
