@@ -59,6 +59,20 @@ def bad_player(state: Any, player: Any) -> InvalidInput:
     return InvalidInput(f"player({state!r}) must be 1 (max) or 2 (min), got {player}.")
 
 
+def two_in_one(state: Any, known: Any, found: tuple[int, ...] | None, expected: tuple[int, ...] | None) -> OracleError:
+    """Two states with one key that cannot be the same state."""
+
+    def said(profile: tuple[int, ...] | None) -> str:
+        if profile is None:
+            return "is over"
+        return f"has player {profile[0]} to move and legal actions {list(profile[1:])}"
+
+    return OracleError(
+        f"Two different states have the same key: {known!r} {said(expected)}, {state!r} {said(found)}; "
+        "let key= (or the state's own == and hash) tell apart all that the future depends on."
+    )
+
+
 def unpacked(answer: Any, state: Any, action: int) -> Answer:
     """The parts of an answer of two or three."""
     try:

@@ -8,17 +8,18 @@ frozen data: it owns no random stream and keeps no state, so copies cannot fores
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import Hung, InvalidInput, OracleError, SmoothcruiserError
-from smoothcruiser.problem.answers import bad_player, nothing_legal
+from smoothcruiser.problem.answers import bad_player, nothing_legal, two_in_one
 from smoothcruiser.problem.batching import Batched
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.jit import is_compiled
 from smoothcruiser.problem.operators import KL, Operator
+from smoothcruiser.problem.states import is_fixed, state_key
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.tabular import Tables
@@ -44,6 +45,7 @@ class Problem:
     horizon: int | None = None
     deterministic: bool = False
     outcomes: Outcomes | None = None
+    key: Callable[[Any], Hashable] | None = None  # what tells states apart; None: the state itself
     call_seconds: float | None = None  # a plain Python oracle that takes longer for one call is taken to hang
     min_actions: int | None = None  # fewest legal actions of any state; 1 where ``legal`` is given and nothing is said
     name: str = "problem"
@@ -115,6 +117,39 @@ class Problem:
     def mover(self, state: Any) -> int:
         """1 where the max player moves, 2 where the min player does."""
         return 1
+
+    def key_of(self, state: Any) -> Hashable:
+        """What tells ``state`` apart: its ``key``, or the state itself where none was given.
+
+        Two states with one key must have the same mover, legal actions, end and future.
+        """
+        found: Hashable
+        if self.key is None:
+            found = state_key(state)
+            return found
+        try:
+            found = self.key(state)
+            hash(found)
+        except Exception as error:
+            raise _told("key", error, state) from error
+        return found
+
+    def profile(self, state: Any) -> tuple[int, ...] | None:
+        """(mover, first legal action, second, ...); None where the episode is over."""
+        if self.is_terminal(state):
+            return None
+        return (self.mover(state), *self.legal_actions(state))
+
+    def check_alike(self, state: Any, known: Any, profile: tuple[int, ...] | None) -> None:
+        """Refuse a state whose key is that of ``known`` although their profiles differ.
+
+        Plain values need no look: where they are equal, whatever is computed from them is too.
+        """
+        if state is known or (self.key is None and is_fixed(state)):
+            return
+        found = self.profile(state)
+        if found != profile:
+            raise two_in_one(state, known, found, profile)
 
     def start(self, state: Any = None) -> Any:
         """The asked state: ``state``, or the problem's initial state."""
@@ -208,6 +243,7 @@ def _check(p: Problem) -> None:
     if p.min_actions is not None:
         ok = _is_count(p.min_actions) and p.min_actions <= p.num_actions
         _require(ok, f"min_actions must be a whole number from 1 to num_actions = {p.num_actions}, got {p.min_actions!r}.")
+    _require(p.key is None or callable(p.key), f"key must be a function key(state) or None, got {p.key!r}.")
     limit = p.call_seconds
     _require(
         limit is None or (_is_number(limit) and limit > 0),

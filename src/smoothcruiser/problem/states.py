@@ -95,7 +95,39 @@ def state_key(state: Any) -> Any:
         if isinstance(state, tuple):
             return tuple(state_key(part) for part in state)
         raise InvalidInput(
-            f"Tree search needs states that can be told apart, got {state!r:.60} ({error}); use tuples of numbers and strings, arrays of "
-            "numbers, or a frozen dataclass."
+            f"States have to be told apart, but {state!r:.60} cannot be ({error}); give key=, a function from a state to "
+            "a number, a string or a tuple of them, or let states be tuples, arrays of numbers or frozen dataclasses."
         ) from None
     return state
+
+
+def check_recognizable(state: Any, key: Any) -> None:
+    """Refuse a key that a copy of its state would not share: such states never come back.
+
+    Objects without ``==`` are equal to themselves only, so a search would take every visit for a new state.
+    """
+    if is_fixed(key):
+        if not _is_nan(key):
+            return
+        why = "a key that holds NaN is not equal to itself"
+    else:
+        try:
+            twin = copy.deepcopy(key)
+        except Exception:
+            twin = None if by_identity(key) else key
+        try:
+            if twin == key and hash(twin) == hash(key):
+                return
+        except Exception:
+            pass
+        why = f"{type(state).__name__} objects are equal to themselves only"
+    raise InvalidInput(
+        f"States have to be recognized when they come back, but {why} (at state {state!r:.60}); give key=, a function from "
+        "a state to a number, a string or a tuple that tells all its future depends on, or let states be tuples or numbers."
+    )
+
+
+def _is_nan(key: Any) -> bool:
+    if isinstance(key, tuple | frozenset):
+        return any(_is_nan(part) for part in key)
+    return isinstance(key, float | np.floating) and bool(np.isnan(key))
