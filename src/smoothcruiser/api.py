@@ -222,7 +222,7 @@ def _choose(
         return "smoothcruiser", ()  # _schedule asks for what is missing
     try:
         price = _schedule(problem, "smoothcruiser", epsilon, delta, target, None).num_calls
-        if price <= budget:
+        if price + problem.inspection_calls <= budget:
             return "smoothcruiser", (f"auto chose smoothcruiser: its schedule keeps the promise for {price:,} calls.",)
         told = f"the sharp schedule would cost {short(price)} calls"
     except (InvalidInput, Unpayable) as error:
@@ -323,14 +323,15 @@ def check_budget(budget: float) -> int:
 
 def _afford(problem: Problem, schedule: Schedule, budget: int) -> None:
     """Refuse a plan that cannot be paid, with its price and what can be paid instead."""
-    if schedule.num_calls <= budget:
+    looks = problem.inspection_calls
+    if schedule.num_calls + looks <= budget:
         return
     from smoothcruiser.schedule.offers import offers
 
-    choices = offers(problem.facts, schedule, budget)
+    choices = offers(problem.facts, schedule, max(1, budget - looks))
     listed = "".join(f"\n  - {offer}" for offer in choices)
     raise Unpayable(
-        f"This promise costs {short(schedule.num_calls)} oracle calls, above the budget of {short(budget)} (--budget). "
+        f"This promise costs {short(schedule.num_calls + looks)} oracle calls, above the budget of {short(budget)} (--budget). "
         f"What can be paid:{listed}"
     )
 

@@ -96,17 +96,6 @@ def resume(
         return _run(problem, schedule, where, stored.seed, how, keeper=(opened, number))
 
 
-def probe(problem: Problem, state: Any, action: int) -> int:
-    """The number of extra calls made to see that the oracle leaves its state alone (0 where it cannot do otherwise)."""
-    from smoothcruiser.execute.streams import stream
-    from smoothcruiser.problem.batching import Batched
-    from smoothcruiser.problem.states import check_untouched
-
-    if problem.tables is not None or isinstance(problem.oracle, Batched):
-        return 0
-    return check_untouched(problem.oracle, state, action, stream(0, 0, 0))
-
-
 def _same_problem(spec: dict[str, Any] | None, expected: str, name: str, number: int, given: Problem | None) -> Problem:
     """The problem of a stored run: built from its spec or given again; its fingerprint must be the stored one."""
     from smoothcruiser.execute.store import fingerprint
@@ -137,6 +126,7 @@ def _run(
 ) -> Estimate:
     from smoothcruiser.execute.answer import assemble, interval_of
     from smoothcruiser.execute.engines import make_workers
+    from smoothcruiser.execute.inspection import Inspection
     from smoothcruiser.execute.run import Listener
     from smoothcruiser.execute.run import run as run_shards
     from smoothcruiser.execute.shards import cut
@@ -146,9 +136,9 @@ def _run(
     rule = stopping_rule(schedule)
     keep = None if keeper is None else partial(keeper[0].keep, keeper[1])
     known = None if keeper is None else keeper[0].parts(keeper[1])
-    listener = Listener(how.progress, keep, interval_of(problem, schedule, state, rule.half_width))
+    listener = Listener(how.progress, keep, interval_of(problem, state, rule))
     segments = cut(schedule, shards=how.shards)
-    probed = probe(problem, state, actions[0])
+    inspection = Inspection(problem, state, seed)
     pool = make_workers(how.executor, problem, schedule, state, center=rule.center, workers=how.workers, scheduler=how.scheduler)
     try:
         outcome = run_shards(
@@ -159,9 +149,17 @@ def _run(
         raise Interrupted(f"The run was stopped before its first look, so nothing can be certified yet.{where}") from error
     finally:
         pool.close()
-    estimate = assemble(problem, schedule, state, outcome, pool, seed=seed, radius=rule.half_width, bound=rule.bound(outcome))
-    spent = (estimate.calls_spent or 0) + probed
-    estimate = replace(estimate, notes=(*notes, *estimate.notes), run=None if keeper is None else keeper[1], calls_spent=spent)
+    inspection.again()
+    looked = inspection.sentence(pool.looks)
+    estimate = assemble(problem, state, rule, outcome, pool, seed=seed, looked=looked)
+    estimate = replace(
+        estimate,
+        notes=(*notes, *estimate.notes),
+        run=None if keeper is None else keeper[1],
+        num_calls=estimate.num_calls + inspection.calls,
+        calls_spent=(estimate.calls_spent or 0) + inspection.calls,
+        price=schedule.num_calls + inspection.calls,
+    )
     if keeper is not None and outcome.finished:
         keeper[0].finish(keeper[1], estimate)
     elif keeper is not None:

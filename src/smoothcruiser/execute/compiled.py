@@ -33,6 +33,7 @@ class CompiledEngine:
     """Runs shards of one (problem, schedule, state) as machine code."""
 
     name = "compiled"
+    looks = 0  # machine code is not looked at while it runs
 
     def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0) -> None:
         if not problem.is_compiled:
@@ -126,11 +127,13 @@ def plan_of(problem: Problem, schedule: Schedule, state_words: int) -> tuple[ker
     K = facts.num_actions
     clip = schedule.clip or (0.0, 0.0)
     columns = {name: np.array([getattr(level, name) for level in schedule.levels], dtype=kind) for name, kind in COLUMNS.items()}
+    columns["center"] = np.array(schedule.centers, dtype=np.float64)
     columns["weights"] = np.array(operator.weights(K), dtype=np.float64)
     columns["blind_head"] = np.array([0.0] + [operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, K + 1)])
     plan = kernel.Plan(
         **{name: int(column.ctypes.data) for name, column in columns.items()},
         num_actions=K,
+        fewest=facts.min_actions,
         root_row=schedule.root.child,
         state_words=state_words,
         discount=facts.discount,

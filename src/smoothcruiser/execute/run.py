@@ -27,6 +27,11 @@ class Engine(Protocol):
     """What runs a shard."""
 
     name: str
+
+    @property
+    def looks(self) -> int:
+        """How often it was looked, during shards, whether the step leaves its state alone."""
+
     compile_seconds: float
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
@@ -40,6 +45,11 @@ class Workers(Protocol):
     """What runs many shards: in this thread, in threads, in processes, on a cluster."""
 
     name: str
+
+    @property
+    def looks(self) -> int | None:
+        """As of an engine; None where the engines are elsewhere and look without counting here."""
+
     compile_seconds: float
 
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:

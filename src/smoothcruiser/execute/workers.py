@@ -35,6 +35,11 @@ class Pool(ABC):
     compile_seconds: float = 0.0
     stopped: bool = False
 
+    @property
+    def looks(self) -> int | None:
+        """How often workers looked at the step; None: they do, each for itself."""
+        return None
+
     @abstractmethod
     def window(self) -> int:
         """How many shards may be under way at once."""
@@ -101,6 +106,10 @@ class LocalWorkers(Pool):
         for shard in source:
             if report(shard, self.engine.run_shard(shard, seed)):
                 return
+
+    @property
+    def looks(self) -> int:  # noqa: D102
+        return self.engine.looks
 
     def window(self) -> int:  # noqa: D102
         return self.size

@@ -113,6 +113,28 @@ class Schedule:
             return self.root.samples * child
         return self.facts.num_actions * self.root.samples * (1 + child)
 
+    @cached_property
+    def centers(self) -> tuple[float, ...]:
+        """For each level the number its query's backups lie around: sums are taken of their distances to it.
+
+        The middle of the rewards, discounted over the levels below. Any number would do for the law;
+        one near the backups keeps a sum of many from losing digits to a large offset they share.
+        """
+        facts = self.facts
+        middle = 0.5 * facts.reward_range[0] + 0.5 * facts.reward_range[1]
+        offset = 0.0 if facts.game else facts.operator.offset(facts.num_actions)
+        values: list[float] = []  # what a level's draws lie around
+        found: list[float] = []
+        for level in self.levels:
+            if level.kind == Kind.CONSTANT:
+                values.append(level.constant)
+                found.append(0.0)
+                continue
+            query, onward = (middle + facts.discount * values[child] if child >= 0 else 0.0 for child in (level.query, level.continuation))
+            values.append((query if level.kind == Kind.PLUGIN else onward) + offset)
+            found.append(query)
+        return tuple(found)
+
     @property
     def price_is_exact(self) -> bool:
         """Whether the run makes exactly ``num_calls`` calls, whatever the oracle answers."""
