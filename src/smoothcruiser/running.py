@@ -126,39 +126,38 @@ def _run(
 ) -> Estimate:
     from smoothcruiser.execute.answer import assemble, interval_of
     from smoothcruiser.execute.engines import make_workers
-    from smoothcruiser.execute.inspection import Inspection
+    from smoothcruiser.execute.inspection import seen
     from smoothcruiser.execute.run import Listener
     from smoothcruiser.execute.run import run as run_shards
     from smoothcruiser.execute.shards import cut
     from smoothcruiser.execute.stopping import stopping_rule
 
     actions = problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
-    rule = stopping_rule(schedule)
+    rule = stopping_rule(schedule, how.shards)
     keep = None if keeper is None else partial(keeper[0].keep, keeper[1])
     known = None if keeper is None else keeper[0].parts(keeper[1])
     listener = Listener(how.progress, keep, interval_of(problem, state, rule))
     segments = cut(schedule, shards=how.shards)
-    inspection = Inspection(problem, state, seed)
     pool = make_workers(how.executor, problem, schedule, state, center=rule.center, workers=how.workers, scheduler=how.scheduler)
     try:
+        pool.inspect(seed)
         outcome = run_shards(
             pool, schedule, segments, actions, seed=seed, enough=rule.enough, listener=listener, known=known, seconds=how.seconds
         )
+        looked_calls, pairs = pool.inspect(seed)
     except (Interrupted, KeyboardInterrupt) as error:
         where = "" if keeper is None else f" Finished shards are kept: go on with --resume {keeper[1]} --store {keeper[0].path}."
         raise Interrupted(f"The run was stopped before its first look, so nothing can be certified yet.{where}") from error
     finally:
         pool.close()
-    inspection.again()
-    looked = inspection.sentence(pool.looks)
-    estimate = assemble(problem, state, rule, outcome, pool, seed=seed, looked=looked)
+    estimate = assemble(problem, state, rule, outcome, pool, seed=seed, looked=seen(pairs, pool.looks))
     estimate = replace(
         estimate,
         notes=(*notes, *estimate.notes),
         run=None if keeper is None else keeper[1],
-        num_calls=estimate.num_calls + inspection.calls,
-        calls_spent=(estimate.calls_spent or 0) + inspection.calls,
-        price=schedule.num_calls + inspection.calls,
+        num_calls=estimate.num_calls + looked_calls,
+        calls_spent=(estimate.calls_spent or 0) + looked_calls,
+        price=schedule.num_calls + looked_calls,
     )
     if keeper is not None and outcome.finished:
         keeper[0].finish(keeper[1], estimate)

@@ -18,24 +18,28 @@ counted. ``check`` looks harder, and at more; this is what ``plan`` does unasked
 
 from __future__ import annotations
 
+import copy
+import pickle
+import time
 from dataclasses import dataclass
 from typing import Any
 
-from smoothcruiser.errors import OracleError
+from smoothcruiser.errors import Hung, OracleError
 from smoothcruiser.execute.python_engine import watched
 from smoothcruiser.execute.reference import retyped_by
 from smoothcruiser.execute.streams import Stream, stream
-from smoothcruiser.problem.answers import Answer, answered
+from smoothcruiser.problem.answers import Answer, answered, companion_hung, same_mover
 from smoothcruiser.problem.problem import CALLS_PER_LOOK, LOOKED_ACTIONS, Problem
 from smoothcruiser.problem.states import copied, same_state, unchanged, written_into
 
 FUTURE = 6  # steps that two next states are followed for where they cannot be compared
+LOOK_SECONDS = 2.0  # after which no further pair is looked at: some simulators take seconds a call
 STREAM_KEY = 2**31  # of the streams used here: above every action, so that no shard shares one
 
 
 @dataclass(frozen=True)
-class _Looked:
-    """One pair, the stream it was called from and what came of it."""
+class Look:
+    """One pair, the place of the stream it was called from, and what came of it."""
 
     state: Any
     action: int
@@ -44,71 +48,82 @@ class _Looked:
     kept: Any  # a copy of the next state; None where it cannot change or be copied
 
 
-class Inspection:
-    """The pairs that were looked at. ``calls`` counts the oracle calls made so far."""
+Looks = tuple[Look, ...]
 
-    def __init__(self, problem: Problem, state: Any, seed: int, most_calls: int | None = None) -> None:
-        """Look before a run; raises ``OracleError`` for a step that breaks its contract."""
+
+def look(problem: Problem, state: Any, seed: int, looked: Looks | None = None, most_calls: int | None = None) -> tuple[int, Looks]:
+    """(oracle calls made, pairs looked at): before a run, or after it at the pairs of the look before.
+
+    Raises ``OracleError`` for a step that breaks its contract. ``most_calls`` bounds the calls of both together.
+    """
+    if problem.tables is not None or problem.is_terminal(state):
+        return 0, ()
+    most = (problem.inspection_calls if most_calls is None else most_calls) // CALLS_PER_LOOK
+    inspector = _Inspector(problem, state, seed)
+    try:
+        with watched(inspector, problem.call_seconds):
+            if looked is None:
+                inspector.begin(state, min(most, problem.inspection_calls // CALLS_PER_LOOK))
+            else:
+                inspector.again(looked)
+    except Hung as error:
+        raise companion_hung(problem.call_seconds) from error
+    return inspector.calls, tuple(inspector.looked) if looked is None else looked
+
+
+class _Inspector:
+    """Calls a problem's step and compares its answers; counts the calls."""
+
+    def __init__(self, problem: Problem, state: Any, seed: int) -> None:
         self.problem, self.seed = problem, seed
-        self.calls = 0
-        self.looked: list[_Looked] = []
-        if problem.tables is not None or problem.is_terminal(state):
-            return
         self.retype = retyped_by(problem, state)
-        self.most = (problem.inspection_calls if most_calls is None else most_calls) // CALLS_PER_LOOK
-        with watched(self, problem.call_seconds):
-            self._look(state)
+        self.calls = 0
+        self.looked: list[Look] = []
+        self.began = time.perf_counter()
 
-    def _look(self, start: Any) -> None:
-        actions = self.problem.legal_actions(start)
+    def _in_time(self) -> bool:
+        return self.calls == 0 or time.perf_counter() - self.began < LOOK_SECONDS
+
+    def begin(self, start: Any, most: int) -> None:
+        """Every action of the asked state, then pairs met by a walk."""
+        problem = self.problem
+        actions = problem.legal_actions(start)
         shown = min(len(actions), LOOKED_ACTIONS)
-        for i in range(min(shown, self.most)):
-            self._pair(start, actions[i * len(actions) // shown])
-        state, steps = start, 0
-        walk = stream(self.seed, STREAM_KEY, 0)
-        while len(self.looked) < self.most:
-            actions = self.problem.legal_actions(state)
-            found = self._pair(state, actions[walk.integers(len(actions))])
-            _, after, ended = found.answer
+        for i in range(min(shown, most)):
+            if self._in_time():
+                self._pair(start, actions[i * len(actions) // shown])
+        state, steps, walk = start, 0, stream(self.seed, STREAM_KEY, 0)
+        while len(self.looked) < most and self._in_time():
+            actions = problem.legal_actions(state)
+            _, after, ended = self._pair(state, actions[walk.integers(len(actions))]).answer
             steps += 1
-            over = ended or self.problem.is_terminal(after) or steps == self.problem.horizon
-            if over:
-                steps = 0
-            elif self.problem.facts.alternating and self.problem.mover(after) == self.problem.mover(state):
-                raise OracleError(f"alternating=True, but state {state!r} led to a state of the same player; drop alternating=.")
-            state = start if over else after
+            over = ended or problem.is_terminal(after) or steps == problem.horizon
+            if not over and problem.facts.alternating and problem.mover(after) == problem.mover(state):
+                raise same_mover(state)
+            state, steps = (start, 0) if over else (after, steps)
 
-    def _pair(self, state: Any, action: int) -> _Looked:
-        """Call one pair twice from equal streams."""
+    def again(self, looked: Looks) -> None:
+        """The same questions, which must get the same answers."""
+        for found in looked:
+            if not self._in_time():
+                return
+            answer = self._call(found.state, found.action, self._stream(found.place))
+            self._compare(found, answer, "Calls before and after the run")
+
+    def _pair(self, state: Any, action: int) -> Look:
+        """One pair, called twice from equal streams."""
         place = len(self.looked) + 1
         before = copied(state)
-        first = self._call(state, action, self._stream(place))
-        if before is not None and unchanged(before, state) is False:
-            raise written_into(before, state, action)
+        given = state if before is None else copy.deepcopy(before)  # the caller's own stays as it is
+        first = self._call(given, action, self._stream(place))
         kept = copied(first[1])
-        second = self._call(state, action, self._stream(place))
-        if before is not None and unchanged(before, state) is False:
-            raise written_into(before, state, action)
-        found = _Looked(state, action, place, first, kept)
+        _check_untouched(before, given, action)
+        second = self._call(given, action, self._stream(place))
+        _check_untouched(before, given, action)
+        found = Look(given, action, place, first, kept)
         self._compare(found, second, "Two calls")
         self.looked.append(found)
         return found
-
-    def again(self) -> None:
-        """Ask the same questions after the run; raises ``OracleError`` where an answer is another one now."""
-        with watched(self, self.problem.call_seconds):
-            for found in self.looked:
-                answer = self._call(found.state, found.action, self._stream(found.place))
-                self._compare(found, answer, "Calls before and after the run")
-
-    def sentence(self, looks: int | None) -> str:
-        """What was seen of the step, for a certificate; ``looks`` were made while it ran, None: by workers."""
-        if not self.looked:
-            return ""
-        found = f"{len(self.looked)} calls were repeated before the run and asked again after it"
-        if looks is None:
-            return f"{found}, and workers looked at random calls"
-        return f"{found}, and {looks:,} were looked at while it ran" if looks else found
 
     def _stream(self, place: int) -> Stream:
         return stream(self.seed, STREAM_KEY, place)
@@ -119,7 +134,7 @@ class Inspection:
         reward, after, ended = answered(self.problem, state, action, rng, *facts.reward_range, facts.terminals)
         return reward, after if self.retype is None else self.retype(after), ended
 
-    def _compare(self, found: _Looked, other: Answer, when: str) -> None:
+    def _compare(self, found: Look, other: Answer, when: str) -> None:
         reward, after, ended = found.answer
         where = f"at state {found.state!r}, action {found.action}"
         if found.kept is not None and unchanged(found.kept, after) is False:
@@ -129,7 +144,7 @@ class Inspection:
             )
         alike = reward == other[0] and ended == other[2]
         if alike and not ended and same_state(after, other[1]) is not True:
-            alike = self._same_future(after, other[1])
+            alike = self._same_future(after, other[1], found.place)
         if not alike:
             raise OracleError(
                 f"{when} from equal streams differ {where}: {found.answer[:2]!r} and {other[:2]!r}. The oracle takes "
@@ -137,18 +152,15 @@ class Inspection:
                 "number from the rng that step is given, and keep nothing between calls."
             )
 
-    def _same_future(self, x: Any, y: Any) -> bool:
-        """Whether two next states that cannot be compared, or differ, pay the same under equal streams."""
-        problem, key = self.problem, len(self.looked)
-        left = FUTURE if problem.horizon is None else min(FUTURE, problem.horizon - 1)
-        for i in range(left):
-            if problem.is_terminal(x) or problem.is_terminal(y):
-                return problem.is_terminal(x) and problem.is_terminal(y)
-            actions = problem.legal_actions(x)
-            if problem.mover(x) != problem.mover(y) or actions != problem.legal_actions(y):
-                return False
-            action = actions[i % len(actions)]
-            one, other = (self._call(z, action, stream(self.seed, STREAM_KEY, key, i)) for z in (x, y))
+    def _same_future(self, x: Any, y: Any, place: int) -> bool:
+        """Whether two next states that differ, or show nothing to compare, pay the same under equal streams."""
+        problem = self.problem
+        for i in range(FUTURE if problem.horizon is None else min(FUTURE, problem.horizon - 1)):
+            mine, theirs = problem.profile(x), problem.profile(y)
+            if mine is None or mine != theirs:
+                return mine == theirs
+            action = mine[1 + i % (len(mine) - 1)]
+            one, other = (self._call(z, action, stream(self.seed, STREAM_KEY, place, i)) for z in (x, y))
             if one[0] != other[0] or one[2] != other[2]:
                 return False
             if one[2]:
@@ -157,13 +169,36 @@ class Inspection:
         return True
 
 
+def seen(pairs: int, looks: int | None) -> str:
+    """What was seen of the step, for a certificate: pairs, and calls watched while it ran (None: by workers)."""
+    if pairs == 0:
+        return ""
+    found = f"{pairs} calls were repeated before the run and asked again after it"
+    if looks is None:
+        return f"{found}, and workers looked at random calls"
+    return f"{found}, and {looks:,} were looked at while it ran" if looks else found
+
+
+def sendable(looked: Looks) -> Looks:
+    """The looks, if they can be sent between processes; otherwise none, and nothing is asked again."""
+    try:
+        pickle.dumps(looked)
+    except Exception:
+        return ()
+    return looked
+
+
 def look_once(problem: Problem, state: Any, seed: int) -> int:
     """One look at one action, for searches that promise nothing: oracle calls made, 0 where a state cannot change."""
-    before = copied(state)
+    before, given = copied(state), copied(state)
     if problem.tables is not None or before is None:
         return 0
     action, facts = problem.legal_actions(state)[0], problem.facts
-    answered(problem, state, action, stream(seed, STREAM_KEY, 0), *facts.reward_range, facts.terminals)
-    if unchanged(before, state) is False:
-        raise written_into(before, state, action)
+    answered(problem, given, action, stream(seed, STREAM_KEY, 0), *facts.reward_range, facts.terminals)
+    _check_untouched(before, given, action)
     return 1
+
+
+def _check_untouched(before: Any, state: Any, action: int) -> None:
+    if before is not None and unchanged(before, state) is False:
+        raise written_into(before, state, action)

@@ -20,7 +20,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.errors import Interrupted, InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.execute.inspection import Looks, look, sendable
 from smoothcruiser.execute.python_engine import PythonEngine
 from smoothcruiser.execute.shards import Partial, Shard
 from smoothcruiser.execute.workers import POLL_SECONDS, Pool, check_workers
@@ -45,6 +46,17 @@ class ProcessWorkers(Pool):
             initializer=_begin,
             initargs=(recipe_of(problem), _pickled(schedule, "The schedule"), _pickled(state, "The asked state"), center),
         )
+
+    def look(self, seed: int, looked: Looks | None) -> tuple[int, Looks]:
+        """Look in a worker: a simulator that crashes must not take this process with it."""
+        if self.stopped:  # its processes are gone
+            return 0, looked or ()
+        future: Any = self.pool.submit(_look, seed, looked)
+        while not self.finished([future]):
+            if self.stopped:
+                raise Interrupted("The run was stopped before its first shard was finished.")
+        found: Any = self.result(future)
+        return found  # type: ignore[no-any-return]
 
     def window(self) -> int:  # noqa: D102
         return self.size
@@ -136,6 +148,18 @@ def _begin(recipe: Recipe, schedule: bytes, state: bytes, center: float) -> None
         _engine = error
     except Exception as error:
         _engine = InvalidInput(f"The problem could not be rebuilt in a worker process ({type(error).__name__}: {error}).")
+
+
+def _look(seed: int, looked: Looks | None) -> tuple[int, Looks] | SmoothcruiserError:
+    """The look at the step, in this process, or the error to raise in the parent."""
+    assert _engine is not None
+    if isinstance(_engine, SmoothcruiserError):
+        return _engine
+    try:
+        calls, found = look(_engine.problem, _engine.state, seed, looked)
+    except SmoothcruiserError as error:
+        return type(error)(str(error))
+    return calls, sendable(found)
 
 
 def _run(shard: Shard, seed: int) -> Partial | SmoothcruiserError:

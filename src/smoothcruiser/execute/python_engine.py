@@ -25,7 +25,7 @@ from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserEr
 from smoothcruiser.execute.reference import UNIFORM_AT_ZERO
 from smoothcruiser.execute.shards import Partial, Shard
 from smoothcruiser.execute.streams import Stream, stream
-from smoothcruiser.problem.answers import at, hung, outside, raised, undeclared_end, unpacked
+from smoothcruiser.problem.answers import at, companion_hung, hung, outside, raised, undeclared_end, unpacked
 from smoothcruiser.problem.operator_functions import CUSTOM, builtin_both, builtin_value, proportional
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
@@ -80,9 +80,7 @@ class PythonEngine:
                 try:
                     distance = draw(state)
                 except Hung as error:
-                    raise OracleError(
-                        f"legal, terminal or player did not return within {self.problem.call_seconds:g} s; mend it, or raise call_seconds."
-                    ) from error
+                    raise companion_hung(self.problem.call_seconds) from error
                 total += distance
                 square += distance * distance
         return Partial(shard.count, total, square, self.calls)

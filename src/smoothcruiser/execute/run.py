@@ -52,6 +52,12 @@ class Workers(Protocol):
 
     compile_seconds: float
 
+    def inspect(self, seed: int) -> tuple[int, int]:
+        """Look at the step where it runs (``execute.inspection``): (oracle calls made, pairs looked at).
+
+        The first time before the run, the second time after it; both numbers are those of both together.
+        """
+
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
         """Run what the source hands out, pulling a shard only when a worker is free, until it ends or ``report`` is True.
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.execute.run import Outcome, Tally
+from smoothcruiser.execute.shards import cut
 from smoothcruiser.schedule.schedule import Schedule
-from smoothcruiser.schedule.verify_sharp import RootPromise, root_promise
+from smoothcruiser.schedule.verify_sharp import UNIT, RootPromise, root_promise
 from smoothcruiser.theory.stopping import may_stop, radius_at_look, sample_variance
 
 ROUNDING_SHARE = 1e-3  # of epsilon: intervals are widened by rounding, so that they stay true; more is refused
@@ -25,6 +26,7 @@ class Rule:
 
     schedule: Schedule
     promise: RootPromise | None
+    rounding: float = 0.0  # what floating point may add to the error of a mean; 0 in paper mode, which is that loose
 
     @property
     def center(self) -> float:
@@ -32,11 +34,6 @@ class Rule:
         if self.promise is None:
             return sum(self.schedule.facts.q_bounds()) / 2.0
         return (min(self.promise.low) + max(self.promise.high)) / 2.0
-
-    @property
-    def rounding(self) -> float:
-        """What floating point may add to the error of a mean; 0 in paper mode, which is that loose."""
-        return 0.0 if self.promise is None else self.promise.rounding
 
     def mean(self, tally: Tally) -> float:
         """The mean of the root's draws."""
@@ -72,17 +69,22 @@ class Rule:
         return f"{self.schedule.root.bound} and empirical Bernstein" if any(by_data) else self.schedule.root.bound
 
 
-def stopping_rule(schedule: Schedule) -> Rule:
+def stopping_rule(schedule: Schedule, shards: int | None = None) -> Rule:
     """The rule of a schedule; a hand-made table (epsilon infinite) promises nothing and never stops early.
 
     Refuses an epsilon that floating point cannot tell from 0 at the size of the rewards.
     """
     sharp = schedule.delta_prime is None and schedule.epsilon < math.inf
-    rule = Rule(schedule, root_promise(schedule) if sharp else None)
-    if sharp and rule.rounding > ROUNDING_SHARE * schedule.epsilon:
+    if not sharp:
+        return Rule(schedule, None)
+    promise = root_promise(schedule)
+    parts = [shard for segment in cut(schedule, shards=shards) for shard in segment]
+    sums = max(shard.count for shard in parts) + len(parts)  # a shard is summed by itself, then the shards
+    rounding = promise.rounding + UNIT * sums * promise.spread
+    if rounding > ROUNDING_SHARE * schedule.epsilon:
         low, high = schedule.facts.reward_range
         raise InvalidInput(
             f"epsilon={schedule.epsilon:g} is too fine for rewards in [{low:g}, {high:g}]: rounding alone may move the "
-            f"answer by {rule.rounding:.2g}; subtract what all rewards share, or ask for a larger epsilon."
+            f"answer by {rounding:.2g}; subtract what all rewards share, or ask for a larger epsilon."
         )
-    return rule
+    return Rule(schedule, promise, rounding)

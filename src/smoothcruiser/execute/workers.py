@@ -13,8 +13,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from smoothcruiser.errors import Interrupted, InvalidInput
+from smoothcruiser.execute.inspection import Looks, look
 from smoothcruiser.execute.run import Engine, Report
 from smoothcruiser.execute.shards import Partial, Shard
+from smoothcruiser.problem.problem import Problem
 
 POLL_SECONDS = 0.1  # a bounded wait, so that Ctrl-C reaches the main thread at once
 
@@ -34,11 +36,23 @@ class Pool(ABC):
     name: str
     compile_seconds: float = 0.0
     stopped: bool = False
+    looked: Looks | None = None  # what the look before the run saw
+    look_calls: int = 0
 
     @property
     def looks(self) -> int | None:
         """How often workers looked at the step; None: they do, each for itself."""
         return None
+
+    @abstractmethod
+    def look(self, seed: int, looked: Looks | None) -> tuple[int, Looks]:
+        """``inspection.look``, where the step runs."""
+
+    def inspect(self, seed: int) -> tuple[int, int]:
+        """Look at the step before the run, and again after it: (oracle calls made, pairs looked at)."""
+        calls, self.looked = self.look(seed, self.looked)
+        self.look_calls += calls
+        return self.look_calls, len(self.looked)
 
     @abstractmethod
     def window(self) -> int:
@@ -89,10 +103,10 @@ class Pool(ABC):
 
 
 class LocalWorkers(Pool):
-    """An engine and as many threads as may run it at once."""
+    """An engine and as many threads as may run it at once; ``inspected`` is the problem and state to look at."""
 
-    def __init__(self, engine: Engine, workers: int | None = None) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, workers: int | None = None, inspected: tuple[Problem, Any] | None = None) -> None:
+        self.engine, self.inspected = engine, inspected
         self.name = engine.name
         self.compile_seconds = engine.compile_seconds
         self.size = check_workers(workers)
@@ -110,6 +124,9 @@ class LocalWorkers(Pool):
     @property
     def looks(self) -> int:  # noqa: D102
         return self.engine.looks
+
+    def look(self, seed: int, looked: Looks | None) -> tuple[int, Looks]:  # noqa: D102
+        return (0, ()) if self.inspected is None else look(*self.inspected, seed, looked)
 
     def window(self) -> int:  # noqa: D102
         return self.size

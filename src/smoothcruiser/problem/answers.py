@@ -34,6 +34,11 @@ def hung(call_seconds: float | None, where: str) -> OracleError:
     return OracleError(f"The oracle did not return within {call_seconds:g} s {where}; mend the simulator there, or raise call_seconds.")
 
 
+def companion_hung(call_seconds: float | None) -> OracleError:
+    """A call of legal, terminal or player that took too long."""
+    return OracleError(f"legal, terminal or player did not return within {call_seconds:g} s; mend it, or raise call_seconds.")
+
+
 def outside(reward: Any, where: str, low: float, high: float) -> OracleError:
     """A reward that the problem does not declare."""
     return OracleError(
@@ -48,6 +53,11 @@ def undeclared_end(where: str) -> OracleError:
         f"The oracle ended the episode {where}, but the problem declares no terminal states; "
         "pass terminal=True (or a function), since it changes the bounds on the value."
     )
+
+
+def same_mover(state: Any) -> OracleError:
+    """A turn that was not passed on although ``alternating`` is declared."""
+    return OracleError(f"alternating=True, but state {state!r} led to a state of the same player; drop alternating=.")
 
 
 def too_few_legal(state: Any, found: int, declared: int) -> InvalidInput:

@@ -93,8 +93,8 @@ class NumpyBackend:
     """Rows in NumPy arrays."""
 
     def one(self, state: Any) -> Any:
-        """A batch of one row."""
-        return _mapped(lambda part: np.asarray(part)[None], state)
+        """A batch of one row, in memory of its own: a step over rows may write into them."""
+        return _mapped(lambda part: np.array(part)[None], state)
 
     def row(self, states: Any, i: int) -> Any:
         """The state in row ``i``."""

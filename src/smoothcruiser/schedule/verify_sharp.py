@@ -39,7 +39,7 @@ class RootPromise:
     radius: float  # |mean - E draw| is at most this for all actions, with probability 1 - (delta - adaptive_delta)
     means: int  # how many means the union bound is over: the actions, or 1 for target "value"
     look_level: float  # l of ``stopping.radius_at_look``, over all looks and the last count; nan without looks
-    rounding: float  # how far floating point may move a mean of draws (docs/theory.md, section 8)
+    rounding: float  # how far floating point may move one draw (docs/theory.md, section 8)
 
     @property
     def half_width(self) -> float:
@@ -71,7 +71,7 @@ def root_promise(schedule: Schedule) -> RootPromise:
         looks = look_level(means, len(root.looks) + 1, root.adaptive_delta)
     radius = min(root_radius(root.samples, spread, variance, _level(schedule)), max(0.0, schedule.epsilon - bias))
     low, high = (tuple(float(x) for x in end[:, 0]) for end in intervals)
-    rounding = _rounding(schedule, known) + UNIT * root.samples * spread
+    rounding = _rounding(schedule, known)
     return RootPromise(low, high, spread, variance, bias, radius, means, looks, rounding)
 
 

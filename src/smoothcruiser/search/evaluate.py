@@ -27,7 +27,7 @@ from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Certificate, Estimate, Interval
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.execute.answer import terminal_answer
-from smoothcruiser.execute.inspection import Inspection
+from smoothcruiser.execute.inspection import look, seen
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.arguments import check_seconds, check_seed, is_number
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
@@ -121,9 +121,8 @@ def evaluate(
     rollouts = _rollouts(problem, policy, state, setting, seed, executor)
     unlimited = budget is None and (epsilon is not None or seconds is not None)
     most_calls = 2**62 if unlimited else DEFAULT_CALLS if budget is None else int(budget)
-    inspection = Inspection(problem, state, seed, None if unlimited else most_calls // INSPECTED_SHARE)
-    kept = inspection.calls + len(inspection.looked)  # those asked again at the end, too
-    rollouts.spend(kept)
+    calls, looked = look(problem, state, seed, most_calls=None if unlimited else most_calls // INSPECTED_SHARE)
+    rollouts.spend(calls + len(looked))  # those asked again at the end, too
     started = time.perf_counter()
     deadline = math.inf if seconds is None else started + seconds
     made, mean, interval = _certain(rollouts, bounds, most_calls) if problem.deterministic else (0, 0.0, None)
@@ -131,9 +130,9 @@ def evaluate(
     if interval is None:
         made, mean, interval = _sample(rollouts, bounds, epsilon, delta, most_calls, deadline, limit)
     ran = time.perf_counter() - started
-    inspection.again()
-    rollouts.spend(inspection.calls - kept)
-    assumed = assumptions(problem, ONE_LAW, inspection.sentence(rollouts.looks))
+    calls, _ = look(problem, state, seed, looked)
+    rollouts.spend(calls - len(looked))
+    assumed = assumptions(problem, ONE_LAW, seen(len(looked), rollouts.looks))
     assumed = (*assumed, "the policy is one fixed function; the rollouts are fresh draws")
     if interval[0] > interval[1]:
         raise contradiction(state, delta, assumed)
