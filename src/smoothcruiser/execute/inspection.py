@@ -21,6 +21,7 @@ from __future__ import annotations
 import copy
 import pickle
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,7 @@ class Look:
     place: int
     answer: Answer
     kept: Any  # a copy of the next state; None where it cannot change or be copied
+    profile: tuple[int, ...] | None  # who moves, and what is legal
 
 
 Looks = tuple[Look, ...]
@@ -113,6 +115,7 @@ class _Inspector:
     def _pair(self, state: Any, action: int) -> Look:
         """One pair, called twice from equal streams."""
         place = len(self.looked) + 1
+        profile = self.problem.profile(state)
         before = copied(state)
         given = state if before is None else copy.deepcopy(before)  # the caller's own stays as it is
         first = self._call(given, action, self._stream(place))
@@ -120,7 +123,7 @@ class _Inspector:
         _check_untouched(before, given, action)
         second = self._call(given, action, self._stream(place))
         _check_untouched(before, given, action)
-        found = Look(given, action, place, first, kept)
+        found = Look(given, action, place, first, kept, profile)
         self._compare(found, second, "Two calls")
         self.looked.append(found)
         return found
@@ -137,6 +140,11 @@ class _Inspector:
     def _compare(self, found: Look, other: Answer, when: str) -> None:
         reward, after, ended = found.answer
         where = f"at state {found.state!r}, action {found.action}"
+        if self.problem.profile(found.state) != found.profile:
+            raise OracleError(
+                f"legal, terminal or player answered differently when asked about state {found.state!r} again; "
+                "let them depend on the state alone."
+            )
         if found.kept is not None and unchanged(found.kept, after) is False:
             raise OracleError(
                 f"A next state changed when the oracle was called again: {found.kept!r} became {after!r} {where}. "
@@ -153,20 +161,26 @@ class _Inspector:
             )
 
     def _same_future(self, x: Any, y: Any, place: int) -> bool:
-        """Whether two next states that differ, or show nothing to compare, pay the same under equal streams."""
-        problem = self.problem
-        for i in range(FUTURE if problem.horizon is None else min(FUTURE, problem.horizon - 1)):
-            mine, theirs = problem.profile(x), problem.profile(y)
-            if mine is None or mine != theirs:
-                return mine == theirs
-            action = mine[1 + i % (len(mine) - 1)]
-            one, other = (self._call(z, action, stream(self.seed, STREAM_KEY, place, i)) for z in (x, y))
-            if one[0] != other[0] or one[2] != other[2]:
-                return False
-            if one[2]:
-                return True
-            x, y = one[1], other[1]
-        return True
+        return same_future(self.problem, x, y, lambda state, action, i: self._call(state, action, stream(self.seed, STREAM_KEY, place, i)))
+
+
+def same_future(problem: Problem, x: Any, y: Any, call: Callable[[Any, int, int], Answer]) -> bool:
+    """Whether two states that differ, or show nothing to compare, pay the same under equal streams.
+
+    ``call(state, action, i)`` steps on from the i-th stream.
+    """
+    for i in range(FUTURE if problem.horizon is None else min(FUTURE, problem.horizon - 1)):
+        mine, theirs = problem.profile(x), problem.profile(y)
+        if mine is None or mine != theirs:
+            return mine == theirs
+        action = mine[1 + i % (len(mine) - 1)]
+        one, other = call(x, action, i), call(y, action, i)
+        if one[0] != other[0] or one[2] != other[2]:
+            return False
+        if one[2]:
+            return True
+        x, y = one[1], other[1]
+    return True
 
 
 def seen(pairs: int, looks: int | None) -> str:
