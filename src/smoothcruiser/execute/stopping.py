@@ -17,7 +17,7 @@ from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.schedule.verify_sharp import UNIT, RootPromise, root_promise
 from smoothcruiser.theory.stopping import may_stop, radius_at_look, sample_variance
 
-ROUNDING_SHARE = 1e-3  # of epsilon: intervals are widened by rounding, so that they stay true; more is refused
+ROUNDING_SHARE = 1e-2  # of epsilon: intervals are widened by rounding, so that they stay true; more is refused
 
 
 @dataclass(frozen=True)
