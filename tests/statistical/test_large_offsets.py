@@ -89,7 +89,7 @@ def test_what_rounding_forbids_is_refused() -> None:
     def huge(state, action, rng):
         return 1e16 + 1.0, state
 
-    with pytest.raises(sc.InvalidInput, match="too fine for rewards.*subtract what all rewards share"):
+    with pytest.raises(sc.InvalidInput, match=r"too fine for rewards.*subtract what all rewards share"):
         sc.plan(problem(huge, 1e16, horizon=None), epsilon=EPSILON, delta=0.1, method="smoothcruiser")
 
 
