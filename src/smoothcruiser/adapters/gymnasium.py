@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.adapters.generator import stream_generator
+from smoothcruiser.execute.generator import stream_generator
 from smoothcruiser.adapters.gymnasium_tables import table_problem
 from smoothcruiser.errors import InvalidInput, MissingExtra
 from smoothcruiser.execute.streams import stream
