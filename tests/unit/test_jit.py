@@ -94,6 +94,7 @@ def test_every_compiled_module_the_kernel_reaches_is_in_its_fingerprint():
         "execute/kernel.py",
         "execute/stream_type.py",
         "execute/distributions.py",
+        "execute/elements.py",
         "problem/pointers.py",
         "problem/tabular_kernel.py",
         "problem/operator_functions.py",

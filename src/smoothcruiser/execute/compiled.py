@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import Interrupted, InvalidInput, OracleError, SmoothcruiserError
-from smoothcruiser.execute import kernel
+from smoothcruiser.execute import kernel, streams
 from smoothcruiser.execute.reference import ReferenceEngine
 from smoothcruiser.execute.shards import Partial, Shard
-from smoothcruiser.execute.streams import METHODS, STREAM, Stream, from_words, missing_method, stream
+from smoothcruiser.execute.streams import STREAM, Stream, from_words, missing_method, stream
 from smoothcruiser.problem.jit import compiled, is_compiled
 from smoothcruiser.problem.operators import CustomOperator
 from smoothcruiser.problem.problem import Game, Problem
@@ -248,13 +248,12 @@ def _returned_type(oracle: Any, signature: tuple[Any, ...]) -> Any:
         if len(returned) in (2, 3):
             return returned
     except Exception as error:
-        remedy = " Check the state that was asked for, or drop numba.njit to run the step in plain Python."
-        if _about_rng(error) is not None:  # it says what to change, and plain Python may lack it too
-            remedy = ""
-        raise InvalidInput(
-            f"step(state, action, rng) could not be compiled for a state of type {signature[0]}: "
-            f"{_first_line(error)}{remedy}"
-        ) from error
+        kind, why = signature[0], _first_line(error)
+        told = f"step(state, action, rng) could not be compiled for a state of type {kind}: {why}"
+        if _about_rng(error) is None:  # what is said of rng names its own remedy
+            told += " Check the state that was asked for, "
+            told += "or drop numba.njit to run the step in plain Python."
+        raise InvalidInput(told) from error
     raise InvalidInput(f"step must return (reward, next_state) or (reward, next_state, terminated), but it returns {returned}.")
 
 
@@ -317,7 +316,7 @@ def _about_rng(error: Exception) -> str | None:
     if own := re.search(r"TypingError: (rng\..*)", text):
         return own[1]
     if wrong := re.search(r">>> _(\w+)_method\(Stream(?:, )?(.*)\)", text):
-        return f"rng.{wrong[1]} does not take the arguments ({wrong[2]}); rng has {METHODS}"
+        return f"rng.{wrong[1]} does not take the arguments ({wrong[2]}); rng has {streams.METHODS}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The laws that a stream draws from, as compiled methods; ``execute.streams`` calls the same code.
+"""Numbers drawn by law, as compiled methods of a stream; ``execute.streams`` calls the same code.
 
 Every sampler is exact: it inverts a distribution or rejects, and never puts a normal law in the
 place of another. What remains is the rounding of doubles and the 53 bits of a uniform number.
@@ -12,15 +12,12 @@ place of another. What remains is the rounding of doubles and the 53 bits of a u
   beta         X / (X + Y) of two gamma variables, from their logarithms, so that nothing underflows
   poisson      products of uniforms below mean 10, then Hörmann's PTRS (1993, transformed rejection)
   binomial     inversion below mean 10, then Hörmann's BTRS (1993); p > 1/2 counts failures
-  categorical  an index in proportion to weights, by one uniform and a running sum
-  choice       an element, by ``integers`` or with probabilities as ``categorical``
-  permutation  Fisher and Yates, from the end; ``shuffle`` does it in place
 
 Rejection compares with a log-probability. It is computed by Loader's saddle-point expansion (2000),
 since differences of log-gammas lose all digits for large counts.
 
 Arguments outside a law's domain raise ``ValueError`` with a constant sentence: compiled code cannot
-put numbers into one.
+put numbers into one. Left out: what is drawn from given elements (``execute.elements``).
 """
 
 from __future__ import annotations
@@ -35,13 +32,12 @@ from numba import types
 from numba.core.errors import TypingError
 from numba.core.extending import overload_method, register_jitable
 
-from smoothcruiser.execute.stream_type import StreamType, is_none
+from smoothcruiser.execute.stream_type import StreamType
 
 LARGEST_COUNT = 10**15  # doubles are whole numbers to 2**53 = 9e15: room for a few deviations more
 SMALL_MEAN = 10.0  # PTRS and BTRS are proved from mean 10 on
 INVERSION_END = 110  # P(a binomial of mean 10 exceeds it) < 1e-70, far below a step of a uniform
 LOG_TWO_PI = math.log(2.0 * math.pi)
-SUM_TOLERANCE = 1e-8  # as NumPy: how far the sum of probabilities may be from 1
 SMALLEST_CHANCE = 1e-17  # of a geometric law: its largest count, 36.8 / p, is below 2**63
 SMALLEST_BETA, LARGEST_BETA = 1e-300, 1e300  # beyond, the logarithm of a gamma variable overflows
 
@@ -59,10 +55,8 @@ def law(*whole: str) -> Callable[[Any], Any]:
                 default = isinstance(kind, types.Omitted | int | float)
                 if not default and not isinstance(kind, allowed):
                     expected = "a whole number" if name in whole else "a number"
-                    raise TypingError(
-                        f"rng.{function.__name__}{_listed(signature)} takes {expected} as {name}, "
-                        f"got {kind}."
-                    )
+                    call = f"rng.{function.__name__}{_listed(signature)}"
+                    raise TypingError(f"{call} takes {expected} as {name}, got {kind}.")
             return function
 
         typed.__name__ = f"_{function.__name__}_method"  # what Numba's errors call it
@@ -119,7 +113,7 @@ def exponential(self: Any, scale: float = 1.0) -> Any:
 def gamma(self: Any, shape: float, scale: float = 1.0) -> Any:
     """A gamma number with mean ``shape * scale``."""
     if not (0.0 <= shape < math.inf and 0.0 <= scale < math.inf):
-        raise ValueError("rng.gamma(shape, scale) needs a finite shape >= 0 and a finite scale >= 0")
+        raise ValueError("rng.gamma(shape, scale) needs finite shape >= 0 and scale >= 0")
     if shape == 0.0:
         return 0.0
     if shape < 1.0:
@@ -235,7 +229,7 @@ def binomial(self: Any, n: int, p: float) -> Any:
 
 
 @register_jitable
-def _rare_successes(rng: Any, n: int, p: float) -> Any:
+def _rare_successes(rng: Any, n: Any, p: float) -> Any:
     """Binomial with p <= 1/2."""
     if n == 0 or p == 0.0:
         return np.int64(0)
@@ -336,164 +330,3 @@ def _deviance(x: float, mean: float) -> Any:
             return total
         total = following
         odd += 2.0
-
-
-# --- elements and orders ---------------------------------------------------------------------
-
-SEQUENCES = (types.UniTuple, types.List, types.ListType, types.Array)
-
-
-@overload_method(StreamType, "categorical")
-def _categorical_method(self: Any, weights: Any) -> Any:
-    _require_sequence(weights, "rng.categorical(weights)", types.Number)
-
-    def categorical(self: Any, weights: Any) -> Any:
-        total = 0.0
-        for i in range(len(weights)):
-            if not weights[i] >= 0.0:
-                raise ValueError("rng.categorical(weights) needs weights >= 0")
-            total += weights[i]
-        if not 0.0 < total < math.inf:
-            raise ValueError("rng.categorical(weights) needs weights with a finite sum > 0")
-        return pick(self, weights, total)
-
-    return categorical
-
-
-@register_jitable
-def pick(rng: Any, weights: Any, total: float) -> Any:
-    """An index in proportion to weights >= 0 with a positive sum."""
-    u = rng.random() * total
-    last = 0
-    running = 0.0
-    for i in range(len(weights)):
-        if weights[i] > 0.0:
-            last = i
-            running += weights[i]
-            if u < running:
-                return i
-    return last
-
-
-@register_jitable
-def pick_by_probabilities(rng: Any, p: Any) -> Any:
-    """An index with the given probabilities."""
-    total = 0.0
-    for i in range(len(p)):
-        if not p[i] >= 0.0:
-            raise ValueError("rng.choice(a, p) needs probabilities p >= 0")
-        total += p[i]
-    if not abs(total - 1.0) <= SUM_TOLERANCE:
-        raise ValueError(
-            "rng.choice(a, p) needs probabilities p that sum to 1 "
-            "(rng.categorical(weights) takes any weights and returns an index)"
-        )
-    return pick(rng, p, total)
-
-
-@overload_method(StreamType, "choice")
-def _choice_method(self: Any, a: Any, p: Any = None) -> Any:
-    index = _index_by_size if is_none(p) else _index_by_probabilities
-    if not is_none(p):
-        _require_sequence(p, "rng.choice(a, p)", types.Number)
-    if isinstance(a, types.Integer):
-
-        def choice(self: Any, a: Any, p: Any = None) -> Any:
-            return index(self, a, p)
-
-        return choice
-    _require_sequence(a, "rng.choice(a, p)")
-    if isinstance(a, types.Array) and a.ndim > 1:
-
-        def choice(self: Any, a: Any, p: Any = None) -> Any:
-            return a[index(self, len(a), p)].copy()
-
-    else:
-
-        def choice(self: Any, a: Any, p: Any = None) -> Any:
-            return a[index(self, len(a), p)]
-
-    return choice
-
-
-@register_jitable
-def _index_by_size(rng: Any, size: int, p: Any) -> Any:
-    if size < 1:
-        raise ValueError("rng.choice(a, p) needs at least one element to choose from")
-    return rng.integers(size)
-
-
-@register_jitable
-def _index_by_probabilities(rng: Any, size: int, p: Any) -> Any:
-    if size < 1:
-        raise ValueError("rng.choice(a, p) needs at least one element to choose from")
-    if len(p) != size:
-        raise ValueError("rng.choice(a, p) needs one probability in p for every element of a")
-    return np.int64(pick_by_probabilities(rng, p))
-
-
-@register_jitable
-def order(rng: Any, size: int) -> Any:
-    """0..size-1 in random order."""
-    if size < 0:
-        raise ValueError("rng.permutation(n) needs n >= 0")
-    out = np.arange(size)
-    for i in range(size - 1, 0, -1):
-        j = rng.integers(i + 1)
-        out[i], out[j] = out[j], out[i]
-    return out
-
-
-@overload_method(StreamType, "permutation")
-def _permutation_method(self: Any, x: Any) -> Any:
-    if isinstance(x, types.Integer):
-
-        def permutation(self: Any, x: Any) -> Any:
-            return order(self, np.int64(x))
-
-        return permutation
-    _require_sequence(x, "rng.permutation(x)")
-    array = isinstance(x, types.Array)
-
-    def permutation(self: Any, x: Any) -> Any:
-        out = x.copy() if array else np.array(x)
-        self.shuffle(out)
-        return out
-
-    return permutation
-
-
-@overload_method(StreamType, "shuffle")
-def _shuffle_method(self: Any, x: Any) -> Any:
-    if not isinstance(x, types.Array | types.List | types.ListType):
-        raise TypingError(f"rng.shuffle(x) takes an array or a list, got {x}.")
-
-    def shuffle(self: Any, x: Any) -> Any:
-        before = x.copy()
-        after = order(self, len(x))
-        for i in range(len(x)):
-            x[i] = before[after[i]]
-
-    return shuffle
-
-
-def _require_sequence(kind: Any, call: str, of: Any = None) -> None:
-    """In compiled code, elements have one type."""
-    flat = not isinstance(kind, types.Array) or kind.ndim == 1 or (of is None and kind.ndim > 0)
-    if isinstance(kind, SEQUENCES) and flat and (of is None or isinstance(kind.dtype, of)):
-        return
-    if isinstance(kind, types.BaseTuple) and len(kind) > 0:
-        raise TypingError(
-            f"{call} takes tuples whose elements have one type in compiled code, got {kind}; "
-            "convert the elements, or drop numba.njit from the step."
-        )
-    what = "" if of is None else " of numbers"
-    raise TypingError(f"{call} takes a non-empty list, tuple or array{what}, got {kind}.")
-
-
-@overload_method(StreamType, "numpy")
-def _numpy_method(self: Any) -> Any:
-    raise TypingError(
-        "rng.numpy() gives a numpy.random.Generator in plain Python only; "
-        "use the methods of rng itself, or drop numba.njit from the step."
-    )

@@ -1,4 +1,4 @@
-"""The compiled form of a random stream: its Numba type, its four words, and the bits drawn from them.
+"""The compiled form of a random stream: its Numba type, its four words, the bits drawn from them.
 
 To compiled code a stream is the address of its four words, so its methods inline and nothing is
 reference-counted (about 2 ns per uniform number). This file holds what every law in
@@ -30,9 +30,7 @@ from numba.core.extending import (
 )
 
 U11, U17, U19, U23, U32, U41, U45 = (np.uint64(k) for k in (11, 17, 19, 23, 32, 41, 45))
-ZERO, ONE, LOW32, TWO32 = (
-    np.uint64(k) for k in (0, 1, 0xFFFFFFFF, 1 << 32)
-)
+ZERO, ONE, LOW32, TWO32 = (np.uint64(k) for k in (0, 1, 0xFFFFFFFF, 1 << 32))
 TWO63 = np.uint64(1 << 63)
 STEP53 = 2.0**-53
 
@@ -163,9 +161,8 @@ def below_large(rng: Any, size: Any) -> Any:
 def _integers_method(self: Any, low: Any, high: Any = None) -> Any:
     for bound in (low, high):
         if not (isinstance(bound, types.Integer) or is_none(bound)) or is_none(low):
-            raise TypingError(
-                f"rng.integers(low, high) takes whole numbers, got {bound}; convert it with int()."
-            )
+            call = "rng.integers(low, high)"
+            raise TypingError(f"{call} takes whole numbers, got {bound}; convert it with int().")
     if is_none(high):
 
         def integers(self: Any, low: Any, high: Any = None) -> Any:

@@ -1,8 +1,8 @@
 """Random streams: xoshiro256++ with the same bits from Python and from compiled code.
 
 A stream belongs to a position in the work, never to a moment: ``stream(seed, action, shard)`` seeds
-it through NumPy's ``SeedSequence(seed, spawn_key=(action, shard))``, so results do not depend on who
-runs a shard, or when.
+it through NumPy's ``SeedSequence(seed, spawn_key=(action, shard))``, so results do not depend on
+who runs a shard, or when.
 
 A simulator's ``rng`` is a ``Stream``. Its methods are those of ``numpy.random.Generator`` for one
 number per call, with the same names, arguments, defaults and errors:
@@ -15,9 +15,9 @@ number per call, with the same names, arguments, defaults and errors:
 and beside them ``categorical(weights)``, an index in proportion to weights, ``raw()``, the next 64
 bits, and ``numpy()``, a Generator on the same stream (in plain Python only).
 
-What this file decides: the plain-Python form of these methods. Each converts its arguments and calls
-the compiled code of ``execute.stream_type`` and ``execute.distributions`` (about 1 µs per call), so
-the two forms cannot differ.
+What this file decides: the plain-Python form of these methods. Each converts its arguments and
+calls the compiled code of ``execute.stream_type``, ``distributions`` and ``elements`` (about 1 µs
+per call), so the two forms cannot differ.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.execute.distributions import pick_by_probabilities
+from smoothcruiser.execute import distributions  # noqa: F401 - registers its methods
+from smoothcruiser.execute.elements import pick_by_probabilities
 from smoothcruiser.execute.stream_type import STREAM, below, stream_at
 from smoothcruiser.problem.jit import compiled
 
@@ -85,10 +86,8 @@ class Stream:
         try:
             first, end = index(first), index(end)
         except TypeError:
-            raise TypeError(
-                f"rng.integers(low, high) takes whole numbers, got {_shown(low, high)}; "
-                "convert them with int()"
-            ) from None
+            call, got = "rng.integers(low, high)", _shown(low, high)
+            raise TypeError(f"{call} takes whole numbers, got {got}; use int()") from None
         if not -TWO63 <= first < end <= TWO63:
             call = "rng.integers(n) needs n from 1 to 2**63"
             if high is not None:
@@ -135,20 +134,17 @@ class Stream:
 
     def choice(self, a: Any, p: Any = None) -> Any:
         """An element of ``a`` (of 0..a-1 for a whole number), with probabilities ``p`` if given."""
-        size, items = _size(a, "rng.choice(a, p)")
+        call = "rng.choice(a, p)"
+        size, items = _size(a, call)
         if size < 1:
-            raise ValueError(
-                f"rng.choice(a, p) needs at least one element to choose from, got {a!r:.80}"
-            )
+            raise ValueError(f"{call} needs at least one element to choose from, got {a!r:.80}")
         if p is None:
             chosen = self.integers(size)
         else:
-            row = _row(p, "rng.choice(a, p)")
+            row = _row(p, call)
             if len(row) != size:
-                raise ValueError(
-                    "rng.choice(a, p) needs one probability in p for every element of a, "
-                    f"got {len(row)} for {size}"
-                )
+                got = f"got {len(row)} for {size}"
+                raise ValueError(f"{call} needs one probability in p for every element of a, {got}")
             chosen = self._drawn(_chosen, row)
         if items is None:
             return chosen
@@ -199,13 +195,12 @@ def _shown(*arguments: Any) -> str:
 
 
 def _whole(n: Any) -> int:
-    """A number of trials, at most 2**62: that is above every law's limit, and fits compiled code."""
+    """A number of trials, at most 2**62: above every law's limit, and it fits compiled code."""
     try:
         return max(-1, min(index(n), 1 << 62))
     except TypeError:
-        raise TypeError(
-            f"rng.binomial(n, p) takes a whole number as n, got {n!r}; convert it with int()"
-        ) from None
+        call = "rng.binomial(n, p)"
+        raise TypeError(f"{call} takes a whole number as n, got {n!r}; use int()") from None
 
 
 def _row(values: Any, call: str) -> Any:
@@ -227,9 +222,8 @@ def _size(a: Any, call: str) -> tuple[int, Any]:
         return index(a), None
     except TypeError:
         kind = type(a).__name__
-        raise TypeError(
-            f"{call} takes a whole number or a list, a tuple or an array, got {kind}"
-        ) from None
+        takes = "takes a whole number or a list, a tuple or an array"
+        raise TypeError(f"{call} {takes}, got {kind}") from None
 
 
 # --- compiled code, called from Python with a stream's address -------------------------------

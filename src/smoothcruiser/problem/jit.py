@@ -22,7 +22,12 @@ _built: dict[Any, Any] = {}
 
 
 # Compiled code reaches these through intrinsics and methods, not by name.
-_SHARED = ("problem/pointers.py", "execute/stream_type.py", "execute/distributions.py")
+_SHARED = (
+    "problem/pointers.py",
+    "execute/stream_type.py",
+    "execute/distributions.py",
+    "execute/elements.py",
+)
 
 
 @cache

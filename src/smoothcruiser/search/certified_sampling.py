@@ -239,7 +239,8 @@ def _signature(oracle: Any) -> Any:
     try:
         oracle.compile(types)
     except Exception as error:
-        raise InvalidInput(f"The oracle could not be compiled for whole-number states: {_first_line(error)}") from error
+        told = "The oracle could not be compiled for whole-number states: " + _first_line(error)
+        raise InvalidInput(told) from error
     return oracle.overloads[types].signature.return_type
 
 
