@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from smoothcruiser.errors import Hung, SmoothcruiserError
-from smoothcruiser.execute.inspection import same_future
 from smoothcruiser.problem.answers import Answer, at, hung, outside, raised, undeclared_end, unpacked
+from smoothcruiser.problem.futures import same_future
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import same_state
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 import copy
 import pickle
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +29,10 @@ from smoothcruiser.execute.python_engine import watched
 from smoothcruiser.execute.reference import retyped_by
 from smoothcruiser.execute.streams import Stream, stream
 from smoothcruiser.problem.answers import Answer, answered, companion_hung, same_mover
+from smoothcruiser.problem.futures import same_future
 from smoothcruiser.problem.problem import CALLS_PER_LOOK, LOOKED_ACTIONS, Problem
 from smoothcruiser.problem.states import copied, same_state, unchanged, written_into
 
-FUTURE = 6  # steps that two next states are followed for where they cannot be compared
 LOOK_SECONDS = 2.0  # after which no further pair is looked at: some simulators take seconds a call
 STREAM_KEY = 2**31  # of the streams used here: above every action, so that no shard shares one
 
@@ -162,25 +161,6 @@ class _Inspector:
 
     def _same_future(self, x: Any, y: Any, place: int) -> bool:
         return same_future(self.problem, x, y, lambda state, action, i: self._call(state, action, stream(self.seed, STREAM_KEY, place, i)))
-
-
-def same_future(problem: Problem, x: Any, y: Any, call: Callable[[Any, int, int], Answer]) -> bool:
-    """Whether two states that differ, or show nothing to compare, pay the same under equal streams.
-
-    ``call(state, action, i)`` steps on from the i-th stream.
-    """
-    for i in range(FUTURE if problem.horizon is None else min(FUTURE, problem.horizon - 1)):
-        mine, theirs = problem.profile(x), problem.profile(y)
-        if mine is None or mine != theirs:
-            return mine == theirs
-        action = mine[1 + i % (len(mine) - 1)]
-        one, other = call(x, action, i), call(y, action, i)
-        if one[0] != other[0] or one[2] != other[2]:
-            return False
-        if one[2]:
-            return True
-        x, y = one[1], other[1]
-    return True
 
 
 def seen(pairs: int, looks: int | None) -> str:
