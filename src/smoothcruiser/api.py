@@ -340,7 +340,7 @@ def _afford(problem: Problem, schedule: Schedule, budget: int) -> None:
 
 def _exact(problem: Problem, state: Any, notes: tuple[str, ...]) -> Estimate:
     begin = time.perf_counter()
-    solution = solve(problem)
+    solution = solve(problem if problem.tables is not None else replace(problem, initial_state=state))
     answer = exact_answer(problem, solution, state, (*notes, solution.note) if solution.note else notes)
     seconds = time.perf_counter() - begin - solution.compile_seconds
     return replace(answer, seconds=seconds, compile_seconds=solution.compile_seconds)

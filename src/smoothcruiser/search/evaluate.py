@@ -291,7 +291,7 @@ def _rollouts(problem: Problem, policy: Any, state: Any, setting: Setting, seed:
     if isinstance(policy, Estimate):
         return PlainRollouts(problem, lambda: _one_state(problem, policy), state, setting, seed)
     if getattr(policy, "stages", None) is not None:  # a Solution with a horizon: another policy at every step
-        model, _ = known_model(problem)
+        model = known_model(problem).tables
         return PlainRollouts(problem, lambda: _staged(problem, policy, model, setting.limit), state, setting, seed)
     if getattr(policy, "states", None) is not None:  # a Solution over explored states
         rows = np.asarray(table, dtype=float)
