@@ -144,7 +144,7 @@ def _explain_exact(problem: Any, as_json: bool) -> None:
         raise SmoothcruiserError(f"{problem.name} has no model (tables or outcomes=), so exact cannot solve it; explain another --method.")
     known = "as tables" if problem.tables is not None else "by outcomes=, if its states can be listed"
     if as_json:
-        _print_json({"problem": problem.name, "method": "exact", "num_calls": 0, "delta": 0.0, "levels": []})
+        _print_json({"problem": problem.name, "method": "exact", "num_calls": 0, "log10_calls": 0.0, "delta": 0.0, "levels": []})
         return
     from smoothcruiser.report.console import console, put
 

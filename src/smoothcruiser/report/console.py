@@ -210,9 +210,8 @@ def show_runs(out: Console, store: str, runs: list[Any]) -> None:
         row = run.to_dict()
         open_runs += [row["run"]] if row["status"] != "finished" else []
         promise = (f"{row['epsilon']:.3g}", f"{row['delta']:g}")
-        table.add_row(
-            str(row["run"]), row["problem"], row["method"], *promise, compact(row["calls_done"]), compact(row["num_calls"]), row["status"]
-        )
+        price = f"10^{row['log10_calls']:.0f}" if row["num_calls"] is None else compact(row["num_calls"])
+        table.add_row(str(row["run"]), row["problem"], row["method"], *promise, compact(row["calls_done"]), price, row["status"])
     put(out, Padding(table, (0, 0, 0, 2)))
     if open_runs:
         out.print(f"\nGo on with an unfinished run: smoothcruiser plan --resume {open_runs[-1]} --store {store}", soft_wrap=True)
