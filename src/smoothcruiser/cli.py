@@ -359,15 +359,15 @@ def _stopped_early(error: BaseException, bar: Any, asked: dict[str, Any], *, by_
     from smoothcruiser.report.progress import describe
 
     last = bar.last
-    known = "before the first oracle call" if last is None else f"at {describe(last, bar.before)}"
+    known = "before it reported anything" if last is None else f"at {describe(last, bar.before)}"
     interval = getattr(last, "interval", None)
     if interval is not None and asked["delta"] is not None:
         known += f"; the value lies in [{interval[0]:.6g}, {interval[1]:.6g}] with probability {1.0 - asked['delta']:g}"
-    kept = f" {error}" if isinstance(error, Interrupted) else ""
+    known = str(error) if isinstance(error, Interrupted) else f"The run was stopped {known}."
     if by_hand or asked["seconds"] is None:
-        _complain(f"Stopped by Ctrl-C {known}.{kept}")
+        _complain(f"Stopped by Ctrl-C. {known}")
         sys.exit(STOPPED)
-    raise SmoothcruiserError(f"--seconds {asked['seconds']:g} ended the run {known}; give more seconds, or a larger --epsilon.{kept}")
+    raise SmoothcruiserError(f"--seconds {asked['seconds']:g} ended the run; give more seconds, or a larger --epsilon. {known}")
 
 
 def _complain(sentence: str) -> None:

@@ -154,9 +154,11 @@ def _run(
         outcome = run_shards(
             pool, schedule, segments, actions, seed=seed, enough=rule.enough, listener=listener, known=known, seconds=how.seconds
         )
-    except (Interrupted, KeyboardInterrupt) as error:
-        where = "" if keeper is None else f" Finished shards are kept: go on with --resume {keeper[1]} --store {keeper[0].path}."
-        raise Interrupted(f"The run was stopped before its first look, so nothing can be certified yet.{where}") from error
+    except Interrupted as error:
+        kept = "Nothing is kept: --store FILE keeps finished shards."
+        if keeper is not None:
+            kept = f"Finished shards are kept: go on with --resume {keeper[1]} --store {keeper[0].path}."
+        raise Interrupted(f"{error} {kept}", calls=error.calls) from error
     finally:
         pool.close()
     estimate = assemble(problem, schedule, state, outcome, pool, seed=seed, radius=rule.half_width, bound=rule.bound(outcome))
