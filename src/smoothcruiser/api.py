@@ -149,7 +149,7 @@ def plan(
             "of their own. evaluate(problem, policy) certifies any policy from below."
         )
     assert isinstance(method, str)
-    chosen, why = _choose(problem, method, state, epsilon, delta, target, paid)
+    chosen, why = choose(problem, method, state, epsilon, delta, target, paid)
     if chosen == "exact":
         return _exact(problem, state, why)
     if chosen == "certified":
@@ -210,7 +210,7 @@ def calibrate(problem: Problem, state: Any = None, *, executor: str | None = Non
 # --- choosing ----------------------------------------------------------------------------------------------------------------
 
 
-def _choose(
+def choose(
     problem: Problem, method: str, state: Any, epsilon: float | str | None, delta: float | None, target: Target, budget: int
 ) -> tuple[str, tuple[str, ...]]:
     """The method to run, and why if the choice was ours."""

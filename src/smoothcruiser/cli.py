@@ -119,6 +119,11 @@ def explain(
     if promise["method"] == "exact":
         _explain_exact(made, as_json)
         return
+    budget, chosen = promise["budget"] or price.OFFERS_ABOVE, promise["method"]
+    if chosen == "auto":  # what plan would run at the initial state; it refuses a schedule only where there is nothing else
+        named = {name: promise[name] for name in ("epsilon", "delta", "target")}
+        chosen, _ = api.choose(made, "auto", made.initial_state, budget=budget, **named)
+        promise["budget"] = None if chosen in ("exact", "certified") else promise["budget"]
     schedule = api.explain(made, **promise)
     if schedule.num_calls is None:  # certified search: no schedule, no price before the run
         from smoothcruiser.report.console import console, show_outlook
@@ -126,16 +131,16 @@ def explain(
         _print_json({**schedule.to_dict(), "problem": made.name}) if as_json else show_outlook(console(), made, schedule)
         return
     speed = api.calibrate(made) if calibrate else price.COMPILED_SPEED if made.is_compiled else None
-    budget = promise["budget"]
     if as_json:
-        _print_json(price.explain_dict(schedule, problem=made.name, speed=speed, measured=calibrate, budget=budget))
+        told = price.explain_dict(schedule, problem=made.name, speed=speed, measured=calibrate, budget=budget)
+        _print_json({**told, "plan_method": chosen})
         return
     from smoothcruiser.report.console import console, show_offers, show_rivals, show_schedule
 
     out = console()
     show_schedule(out, made, schedule, time=price.time_sentence(schedule.num_calls, speed, measured=calibrate))
     show_rivals(out, schedule, price.rivals(schedule))
-    show_offers(out, price.offers_for(schedule, budget), budget or price.OFFERS_ABOVE)
+    show_offers(out, price.offers_for(schedule, budget), budget, chosen)
 
 
 def _explain_exact(problem: Any, as_json: bool) -> None:

@@ -57,7 +57,8 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain data: NaN, infinity and a price beyond 2**53 become None; ``log10_price`` is beside the price."""
-        return plain(self) | ({"log10_price": None} if self.price is None else counted("price", self.price))
+        found: dict[str, Any] = plain(self)
+        return found | ({"log10_price": None} if self.price is None else counted("price", self.price))
 
     def to_json(self, **options: Any) -> str:
         """The fields as JSON text."""

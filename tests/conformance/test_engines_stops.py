@@ -183,13 +183,13 @@ def test_a_stop_before_the_first_look_tells_the_calls_made(executor, tmp_path):
         return rng.random(), state
 
     problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=0)
-    schedule = sc.explain(problem, epsilon="3%", delta=0.1)
+    schedule = sc.explain(problem, epsilon="10%", delta=0.1)
     with pytest.raises(Interrupted, match=r"at least: (9\d\d|1,000), of which 0 in finished shards\. Nothing is kept: --store") as caught:
         sc.run(problem, schedule, executor=executor)
     assert 990 <= caught.value.calls <= 1000 == made
     made = 0
     with pytest.raises(Interrupted, match=r"of which [1-9]\d* in finished shards\. Finished shards are kept: go on with --resume 1"):
-        sc.run(problem, schedule, executor=executor, shards=5000, store=tmp_path / "runs.db")
+        sc.run(problem, schedule, executor=executor, shards=200, store=tmp_path / "runs.db")
 
 
 SCRIPT = """

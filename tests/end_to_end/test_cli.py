@@ -105,6 +105,30 @@ def test_a_price_beyond_2_to_the_53_stays_readable_in_stores_and_answers(run: An
     assert (answer["price"], answer["log10_price"]) == (None, listed["log10_calls"])
 
 
+@pytest.mark.parametrize(
+    ("name", "method", "told"),
+    [
+        ("cold", "auto", "plan would answer by certified search instead"),
+        ("cold", "smoothcruiser", "plan would refuse it"),
+        ("unhashable", "auto", "plan would refuse it"),
+        ("chain", "auto", "plan would solve the model instead, 0 calls"),
+    ],
+)
+def test_explain_says_what_plan_would_do_above_the_budget(run: Any, own: str, name: str, method: str, told: str) -> None:
+    """And plan, with the same options and a small budget, does that."""
+    problem = ("chain:n=5", "--discount", "0.9", "--temperature", "1") if name == "chain" else (f"{own}:{name}",)
+    promise = ("--epsilon", "10%", "--delta", "0.1", "--method", method)
+    assert f"Above the budget of 1,000,000,000 calls: {told}. What can be paid:" in run("explain", *problem, *promise).words
+    done = run("plan", *problem, *promise, "--budget", "1000", "--json")
+    refused = "refuse" in told
+    assert done.code == (2 if refused else 0)
+    if not refused:
+        assert f"auto chose {done.data['method']}" in done.data["notes"][0]
+        assert done.data["method"] == ("exact" if name == "chain" else "certified")
+        small = run("explain", *problem, *promise, "--budget", "1000")  # where plan answers, explain has no reason to refuse
+        assert f"Above the budget of 1,000 calls: {told}" in small.words
+
+
 def test_explain_counts_the_papers_calls_exactly(run: Any) -> None:
     """Issue 2: gamma = 0.2, lambda = 1, K = 2, epsilon = 0.9, delta' = 0.1 takes 2,828,268 calls."""
     options = ["--epsilon", "0.9", "--delta-prime", "0.1", "--method", "paper"]

@@ -86,7 +86,8 @@ class StoredRun:
         return {
             "run": self.id, "created": self.created, "problem": self.problem, "state": self.state, "method": plan["method"],
             "epsilon": plan["epsilon"], "delta": plan["delta"], "seed": self.seed, "executor": self.executor,
-            "num_calls": plan["num_calls"], "log10_calls": plan.get("log10_calls"), "calls_done": self.calls_done, "shards_done": self.shards_done,
+            "num_calls": plan["num_calls"], "log10_calls": plan.get("log10_calls"), "calls_done": self.calls_done,
+            "shards_done": self.shards_done,
             "status": "finished" if self.estimate is not None else "unfinished", "estimate": self.estimate, "versions": self.versions,
         }  # fmt: skip
 

@@ -161,12 +161,14 @@ def _ratio(price: Price, calls: int) -> str:
     return f"10^{log10:,.0f} times"
 
 
-def show_offers(out: Console, listed: list[str], budget: int) -> None:
-    """What can be paid instead."""
+def show_offers(out: Console, listed: list[str], budget: int, chosen: str) -> None:
+    """What can be paid instead; ``chosen`` is the method that plan would run, which refuses unless it is another one."""
     if not listed:
         return
+    told = {"exact": "would solve the model instead, 0 calls", "certified": "would answer by certified search instead"}
     out.print()
-    put(out, Text(f"Above the budget of {short(budget)} calls: plan would refuse it. What can be paid:", style="yellow"))
+    does = told.get(chosen, "would refuse it")
+    put(out, Text(f"Above the budget of {short(budget)} calls: plan {does}. What can be paid:", style="yellow"))
     grid = Table.grid(padding=(0, 1))
     for offer in listed:
         grid.add_row("•", offer)
