@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 from quantecon.markov import DiscreteDP
 
-from smoothcruiser.api import plan
+from smoothcruiser.api import evaluate, plan
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.exact import METHODS, policy_value, reachable, solve
 from smoothcruiser.problem.make import make
@@ -382,6 +382,8 @@ def test_exploration_ends_at_the_horizon() -> None:
     assert found.stages[2, 1] == pytest.approx((2 + 0) / 2 + (3 + 1 + 1) / 4)
     assert np.isnan(found.stages[3, 1])
     assert policy_value(problem, np.ones((7, 1)))[0] == pytest.approx(found.values[0])
+    with pytest.raises(InvalidInput, match=r"does not know state 1 with 3 steps left.*initial_state="):
+        evaluate(problem, found, 1, delta=0.1, budget=10)
 
 
 def test_an_exploration_that_the_horizon_does_not_cut_knows_every_state() -> None:

@@ -332,6 +332,11 @@ def _staged(problem: Problem, solution: Any, model: Tables, steps: int) -> Walk:
         left[0] -= 1
         after = solution.stages[left[0]]
         row = solution.index(state)
+        if np.isnan(solution.stages[left[0] + 1][row]):
+            raise InvalidInput(
+                f"The solution does not know state {state!r} with {left[0] + 1} steps left: it explored from {solution.states[0]!r} up to "
+                "the horizon; solve the problem with initial_state= set to the asked state."
+            )
         actions = problem.legal_actions(state)
         q = []
         for a in actions:
