@@ -149,7 +149,7 @@ def plan(
             "of their own. evaluate(problem, policy) certifies any policy from below."
         )
     assert isinstance(method, str)
-    chosen, why = _choose(problem, method, state, epsilon, delta, target, paid)
+    chosen, why = choose(problem, method, state, epsilon, delta, target, paid)
     if chosen == "exact":
         return _exact(problem, state, why)
     if chosen == "certified":
@@ -210,7 +210,7 @@ def calibrate(problem: Problem, state: Any = None, *, executor: str | None = Non
 # --- choosing ----------------------------------------------------------------------------------------------------------------
 
 
-def _choose(
+def choose(
     problem: Problem, method: str, state: Any, epsilon: float | str | None, delta: float | None, target: Target, budget: int
 ) -> tuple[str, tuple[str, ...]]:
     """The method to run, and why if the choice was ours."""
@@ -341,7 +341,7 @@ def _afford(problem: Problem, schedule: Schedule, budget: int) -> None:
 
 def _exact(problem: Problem, state: Any, notes: tuple[str, ...]) -> Estimate:
     begin = time.perf_counter()
-    solution = solve(problem)
+    solution = solve(problem if problem.tables is not None else replace(problem, initial_state=state))
     answer = exact_answer(problem, solution, state, (*notes, solution.note) if solution.note else notes)
     seconds = time.perf_counter() - begin - solution.compile_seconds
     return replace(answer, seconds=seconds, compile_seconds=solution.compile_seconds)

@@ -146,8 +146,11 @@ def _run(
         )
         looked_calls, pairs = pool.inspect(seed)
     except (Interrupted, KeyboardInterrupt) as error:
-        where = "" if keeper is None else f" Finished shards are kept: go on with --resume {keeper[1]} --store {keeper[0].path}."
-        raise Interrupted(f"The run was stopped before its first look, so nothing can be certified yet.{where}") from error
+        kept = "Nothing is kept: --store FILE keeps finished shards."
+        if keeper is not None:
+            kept = f"Finished shards are kept: go on with --resume {keeper[1]} --store {keeper[0].path}."
+        told = str(error) or "The run was stopped while the step was looked at."
+        raise Interrupted(f"{told} {kept}", calls=getattr(error, "calls", 0)) from error
     finally:
         pool.close()
     estimate = assemble(problem, state, rule, outcome, pool, seed=seed, looked=seen(pairs, pool.looks))

@@ -1,28 +1,44 @@
 """The known model of a problem: its tables, or the graph explored from ``outcomes``.
 
 ``outcomes(state, action) -> [(probability, reward, next_state)]`` with hashable states: walk from ``initial_state``, number the
-states in the order they are met, and write compressed rows. Illegal actions and terminal states get empty rows. This file decides
-nothing about values, and leaves out graphs too large for Python loops.
+states in the order they are met, and write compressed rows. Illegal actions and terminal states get empty rows. With a horizon the
+walk ends after that many steps: a state met there has no step left, so its rows stay empty and it is marked terminal, worth 0. This
+file decides nothing about values, and leaves out graphs too large for Python loops.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE, Tables
+from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE, Bools, Ints, Tables
 
 MOST_STATES = 200_000  # about ten seconds of Python with a handful of outcomes a pair
 
 
-def known_model(problem: Problem) -> tuple[Tables, tuple[Any, ...] | None]:
-    """The tables of ``problem``, and the states their rows stand for (None where states are numbers already)."""
+class Known(NamedTuple):
+    """A known model; ``states`` and ``depth`` are None where the problem has tables, whose states are numbers already."""
+
+    tables: Tables
+    states: tuple[Any, ...] | None = None  # what the rows stand for
+    depth: Ints | None = None  # (S,), the fewest steps from the initial state, 0 where all is over; None if no horizon cut the walk
+
+    def unknown(self, horizon: int, remaining: int) -> Bools:
+        """(S,): where a value with ``remaining`` steps left depends on states beyond the horizon, which were not explored."""
+        if self.depth is None:
+            return np.zeros(self.tables.num_states, dtype=np.bool_)
+        found: Bools = self.depth + remaining > horizon
+        return found
+
+
+def known_model(problem: Problem) -> Known:
+    """The tables of ``problem``, or those of the states that its ``outcomes`` lead to."""
     if problem.tables is not None:
-        return problem.tables, None
+        return Known(problem.tables)
     if problem.outcomes is None:
         raise InvalidInput(
             "An exact solution needs the model: build the problem with tabular(), or give outcomes=, a function of (state, action) "
@@ -31,12 +47,14 @@ def known_model(problem: Problem) -> tuple[Tables, tuple[Any, ...] | None]:
     return explore(problem)
 
 
-def explore(problem: Problem) -> tuple[Tables, tuple[Any, ...]]:
-    """Tables of the states reachable from ``initial_state``, and those states in row order."""
+def explore(problem: Problem) -> Known:
+    """Tables of the states reachable from ``initial_state`` (within the horizon), and those states in row order."""
     if problem.terminal is True:
         raise InvalidInput("outcomes= cannot say where an episode ends; give terminal= as a function of the state instead of True.")
     states = [problem.start()]
     number = {_hashable(states[0]): 0}
+    depth = [0]
+    cut = False
     counts: list[int] = []
     target: list[int] = []
     prob: list[float] = []
@@ -44,8 +62,12 @@ def explore(problem: Problem) -> tuple[Tables, tuple[Any, ...]]:
     player: list[int] = []
     terminal: list[bool] = []
     legal: list[list[bool]] = []
-    for state in states:  # grows while we walk: first met, first expanded
+    for row, state in enumerate(states):  # grows while we walk: first met, first expanded
         over = problem.is_terminal(state)
+        if over:
+            depth[row] = 0
+        elif depth[row] == problem.horizon:
+            over = cut = True
         allowed = set() if over else set(problem.legal_actions(state))
         terminal.append(over)
         player.append(1 if over else problem.mover(state))
@@ -59,6 +81,7 @@ def explore(problem: Problem) -> tuple[Tables, tuple[Any, ...]]:
                         raise InvalidInput(f"More than {MOST_STATES} states can be reached: too many for exact; use a sampling method.")
                     number[following] = len(states)
                     states.append(following)
+                    depth.append(depth[row] + 1)
                 target.append(number[following])
                 prob.append(p)
                 paid.append(reward)
@@ -71,7 +94,7 @@ def explore(problem: Problem) -> tuple[Tables, tuple[Any, ...]]:
         terminal=np.array(terminal, dtype=np.bool_),
         legal=np.array(legal, dtype=np.bool_),
     )
-    return tables, tuple(states)
+    return Known(tables, tuple(states), np.array(depth, dtype=np.int64) if cut else None)
 
 
 def _hashable(state: Any) -> Any:

@@ -89,7 +89,7 @@ class CompiledEngine:
             self._replay(shard, seed)
             raise OracleError(f"The oracle raised {type(error).__name__}: {error}; mend the simulator.") from error
         if status == kernel.STOPPED:
-            raise Interrupted("The run was stopped before this shard was finished.")
+            raise Interrupted("The run was stopped before this shard was finished.", calls=calls)
         if status != kernel.DONE:
             self._replay(shard, seed)
             raise OracleError("The oracle returned something it must not, and did not do so again when replayed; is it deterministic?")

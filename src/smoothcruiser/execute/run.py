@@ -51,6 +51,7 @@ class Workers(Protocol):
         """As of an engine; None where the engines are elsewhere and look without counting here."""
 
     compile_seconds: float
+    unfinished: int  # calls counted in shards that were cut short
 
     def inspect(self, seed: int) -> tuple[int, int]:
         """Look at the step where it runs (``execute.inspection``): (oracle calls made, pairs looked at).
@@ -212,10 +213,10 @@ def run(
     try:
         if not ledger.complete:
             workers.map(ledger.source(), seed, report)
-    except (Interrupted, KeyboardInterrupt):
+    except (Interrupted, KeyboardInterrupt) as stop:
         workers.stop()
         if not outcome.kept:
-            raise
+            raise _nothing_yet(outcome.calls_spent, workers.unfinished + getattr(stop, "calls", 0)) from stop
         outcome.finished = False
         outcome.tallies = outcome.kept
         outcome.num_calls = sum(
@@ -230,6 +231,13 @@ def run(
             alarm.cancel()
     outcome.seconds = time.perf_counter() - begin
     return outcome
+
+
+def _nothing_yet(finished: int, unfinished: int) -> Interrupted:
+    """The error of a run that was stopped before its first look; a kernel that is stopped inside a leaf does not count the leaf."""
+    calls = finished + unfinished
+    made = f"oracle calls made, at least: {calls:,}, of which {finished:,} in finished shards" if calls else "no call was reported yet"
+    return Interrupted(f"The run was stopped before its first look at the data, so nothing can be certified yet; {made}.", calls=calls)
 
 
 def _alarm(workers: Workers, deadline: float | None) -> threading.Timer | None:

@@ -36,6 +36,7 @@ class Pool(ABC):
     name: str
     compile_seconds: float = 0.0
     stopped: bool = False
+    unfinished: int = 0  # calls counted in shards that were cut short; other processes do not report theirs
     looked: Looks | None = None  # what the look before the run saw
     look_calls: int = 0
 
@@ -118,7 +119,12 @@ class LocalWorkers(Pool):
             super().map(source, seed, report)
             return
         for shard in source:
-            if report(shard, self.engine.run_shard(shard, seed)):
+            try:
+                part = self.engine.run_shard(shard, seed)
+            except (Interrupted, KeyboardInterrupt):
+                self.unfinished = getattr(self.engine, "calls", 0)  # counted as they are made
+                raise
+            if report(shard, part):
                 return
 
     @property
@@ -144,7 +150,9 @@ class LocalWorkers(Pool):
     def abandon(self, futures: list[Future[Partial]]) -> None:  # noqa: D102
         self.engine.stop()
         for future in futures:
-            future.cancel()
+            if not future.cancel():
+                error = future.exception()  # soon: a compiled shard looks at the stop flag every few milliseconds
+                self.unfinished += future.result().calls if error is None else getattr(error, "calls", 0)
 
     def stop(self) -> None:
         """Ask running shards to end."""

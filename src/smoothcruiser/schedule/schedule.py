@@ -30,6 +30,7 @@ from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.facts import Facts
 
 Target = Literal["q_values", "value"]
+LARGEST_COUNT = 2**53  # most readers of JSON hold numbers as float64, which tells larger whole numbers apart no longer
 
 
 class Kind(IntEnum):
@@ -172,21 +173,31 @@ class Schedule:
         return json.dumps(self.to_dict(), **options)
 
     def to_dict(self) -> dict[str, Any]:
-        """The table and its promise as plain data."""
+        """The table and its promise as plain data; counts beyond 2**53 are None, and every count has its log10 beside it."""
+        looks = [count if count <= LARGEST_COUNT else None for count in self.root.looks]
         return {
             "method": self.method,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "delta_prime": self.delta_prime,
-            "num_calls": self.num_calls,
+            **counted("num_calls", self.num_calls),
             "price_is_exact": self.price_is_exact,
-            "root": asdict(self.root),
+            "root": {**asdict(self.root), **counted("samples", self.root.samples), "looks": looks},
             "clip": self.clip,
             "levels": [
-                {**asdict(level), "kind": level.kind.name.lower(), "calls": calls, "visits": visits}
+                asdict(level)
+                | {"kind": level.kind.name.lower()}
+                | counted("samples", level.samples)
+                | counted("calls", calls)
+                | counted("visits", visits)
                 for level, calls, visits in zip(self.levels, self.level_calls, self.visits(), strict=True)
             ],
         }
+
+
+def counted(name: str, count: int) -> dict[str, Any]:
+    """A count as plain data that any reader of JSON holds: ``name``, None beyond 2**53, and its log10 (0 where nothing is counted)."""
+    return {name: count if count <= LARGEST_COUNT else None, f"log10_{name.removeprefix('num_')}": math.log10(max(1, count))}
 
 
 def _draw_calls(level: Level, calls: list[int], num_actions: int) -> int:

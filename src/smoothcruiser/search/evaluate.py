@@ -299,7 +299,7 @@ def _rollouts(problem: Problem, policy: Any, state: Any, setting: Setting, seed:
     if isinstance(policy, Estimate):
         return PlainRollouts(problem, lambda: _one_state(problem, policy), state, setting, seed)
     if getattr(policy, "stages", None) is not None:  # a Solution with a horizon: another policy at every step
-        model, _ = known_model(problem)
+        model = known_model(problem).tables
         return PlainRollouts(problem, lambda: _staged(problem, policy, model, setting.limit), state, setting, seed)
     if getattr(policy, "states", None) is not None:  # a Solution over explored states
         rows = np.asarray(table, dtype=float)
@@ -340,6 +340,11 @@ def _staged(problem: Problem, solution: Any, model: Tables, steps: int) -> Walk:
         left[0] -= 1
         after = solution.stages[left[0]]
         row = solution.index(state)
+        if np.isnan(solution.stages[left[0] + 1][row]):
+            raise InvalidInput(
+                f"The solution does not know state {state!r} with {left[0] + 1} steps left: it explored from {solution.states[0]!r} up to "
+                "the horizon; solve the problem with initial_state= set to the asked state."
+            )
         actions = problem.legal_actions(state)
         q = []
         for a in actions:
