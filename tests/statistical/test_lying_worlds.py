@@ -1,10 +1,11 @@
 """No world that lies gets a certificate without a word, and no true world gets a false one.
 
-The law (``lying_worlds.law``): ``plan`` refuses with a sentence that names the fault, or its intervals hold the exact value; where a lie
-cannot be seen in principle, the certificate names the assumption. Seeds are fixed. With delta = 1e-3 a run, the runs below would meet an
-honest exclusion with probability below 0.4 if every bound were exact; the bounds are conservative and none is met.
+The law (``lying_worlds.law``): ``plan`` refuses with a sentence that names the fault, or its
+intervals hold the exact value; where a lie cannot be seen in principle, the certificate names the
+assumption. Seeds are fixed. With delta = 1e-4 a run, the runs below would meet an honest exclusion
+with probability below 0.05 if every bound were exact; the bounds are conservative.
 
-The long tier: ``python tests/statistical/test_lying_worlds.py --runs 20 --out docs/evidence/lying-worlds.md``.
+The long tier: ``python tests/statistical/test_lying_worlds.py --runs 20 --out FILE``.
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ KINDS = {
     "false declaration",
     "honest",
 }
-CASES = [pytest.param(world, ask, id=f"{world.kind}: {world.name}: {ask.label}") for world in WORLDS for ask in world.asks]
+PAIRS = [(world, ask) for world in WORLDS for ask in world.asks]
+CASES = [pytest.param(w, a, id=f"{w.kind}: {w.name}: {a.label}") for w, a in PAIRS]
 
 
 @pytest.mark.parametrize("world, ask", CASES)
 def test_a_lie_is_refused_named_or_harmless(world, ask):
     for seed in SEEDS if ask.executor is None else SEEDS[:1]:
         verdict = attempt(world, ask, seed)
-        assert verdict.ending in world.ends, f"{verdict.ending}, allowed {world.ends}: {verdict.told} ({verdict.where})"
+        told = f"{verdict.ending}, not {world.ends}: {verdict.told} ({verdict.where})"
+        assert verdict.ending in world.ends, told
 
 
 def test_the_gallery_is_whole():
@@ -47,7 +50,7 @@ def test_the_gallery_is_whole():
 
 
 def test_the_law_can_be_broken():
-    """An honest world with a false truth is EXCLUDED, one with a foreign sentence is misspoken, one that is not named is unnamed."""
+    """Break each part of the law on purpose: every wrong ending is seen."""
     honest = next(world for world in WORLDS if world.name == "tuple")
     ask = honest.asks[0]
     moved = Truth(honest.truth.value + 1.0, honest.truth.q_values)
@@ -60,7 +63,8 @@ def test_the_law_can_be_broken():
     unfound = replace(blank, names="one law", check="no such finding")
     assert attempt(unfound, ask, 0).ending == "unfound"
     refused = next(world for world in WORLDS if world.name == "reward_range")
-    assert attempt(replace(refused, says="something else"), refused.asks[0], 0).ending == "misspoken"
+    misspoken = replace(refused, says="something else")
+    assert attempt(misspoken, refused.asks[0], 0).ending == "misspoken"
 
 
 def test_the_truth_is_true():
@@ -69,29 +73,29 @@ def test_the_truth_is_true():
     assert plain.value == pytest.approx(2.0, abs=1e-14)
     soft = solve(lambda s, a: [(1.0, 0.0, s)], 0, discount=0.5, smooth=entropy(1.0))
     assert soft.value == pytest.approx(2.0 * 0.6931471805599453, abs=1e-14)
-    turns = solve(lambda s, a: [(1.0, float(a), 1 - s)], 0, discount=0.5, smooth=max, player=lambda s: 1 + s)
-    assert turns.value == pytest.approx(1.0 / (1.0 - 0.25), abs=1e-14)  # max takes 1, min takes 0, in turn
+    in_turn = {"discount": 0.5, "smooth": max, "player": lambda s: 1 + s}
+    turns = solve(lambda s, a: [(1.0, float(a), 1 - s)], 0, **in_turn)
+    assert turns.value == pytest.approx(4.0 / 3.0, abs=1e-14)  # max takes 1, min takes 0, in turn
     short = solve(lambda s, a: [(1.0, 1.0, s)], 0, discount=1.0, smooth=max, horizon=3)
     assert short.value == 3.0
 
 
-def told(row: Row) -> None:
+def report(row: Row) -> None:
+    """One line on the terminal."""
     mark = "WRONG" if row.wrong else "ok"
-    print(
-        f"{mark:5} {row.seconds:6.2f} s  {row.world.kind}: {row.world.name}: {row.ask.label}: {dict(row.counts)}: {row.caught}",
-        file=sys.stderr,
-        flush=True,
-    )
+    name = f"{row.world.kind}: {row.world.name}: {row.ask.label}"
+    line = f"{mark:5} {row.seconds:6.2f} s  {name}: {dict(row.counts)}: {row.caught}"
+    print(line, file=sys.stderr, flush=True)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Run the gallery of lying worlds and print its table.")
-    parser.add_argument("--runs", type=int, default=20, help="seeds for each world and way of asking")
+    parser = argparse.ArgumentParser(description="Run the gallery and print its table.")
+    parser.add_argument("--runs", type=int, default=20, help="seeds for each way of asking")
     parser.add_argument("--only", default="", help="worlds whose kind or name holds this text")
     parser.add_argument("--out", type=Path, help="where the table goes (default: the terminal)")
     given = parser.parse_args()
     worlds = [world for world in WORLDS if given.only in f"{world.kind}: {world.name}"]
-    rows = rows_of(worlds, given.runs, told)
+    rows = rows_of(worlds, given.runs, report)
     page = table(rows, given.runs)
     if given.out is None:
         print(page)

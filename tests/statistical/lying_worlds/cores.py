@@ -1,9 +1,11 @@
 """The honest worlds that most lies are told about.
 
-ladder   rung 0..8 pays rung/8; an action climbs one rung with chance 1/4 or 1/2. Asked at rung 0, where little is paid:
-         whatever moves the state upwards behind the planner's back doubles the value.
-coin     one state; every step pays 0 or 1 with equal chance. Whatever fixes the coin moves the value by half its span.
-fate     a first step into luck or misfortune, which pay 1 or 0 for ever: whatever confuses the two moves the value by a quarter.
+ladder   rung 0..8 pays rung/8; an action climbs one rung with chance 1/4 or 1/2. At rung 0, the
+         asked state, little is paid: whatever moves the state behind the planner's back shows.
+coin     one state; every step pays 0 or 1 with equal chance. Whatever fixes the coin moves the
+         value by half its span.
+fate     a first step into luck or misfortune, which pay 1 or 0 for ever: whatever confuses the
+         two moves the value by a quarter of its span.
 """
 
 from __future__ import annotations
@@ -16,18 +18,26 @@ from .truth import Truth, mellowmax, solve
 
 TOP = 8
 DISCOUNT = 0.5
-TEMPERATURE = 5.0  # strong, so that a schedule of a few thousand calls keeps epsilon = 0.25; KL, so that F(0) = 0
+# KL, so that F(0) = 0; strong, so that a schedule of a few thousand calls keeps epsilon = 0.25.
+TEMPERATURE = 5.0
 SMOOTH = mellowmax(TEMPERATURE)
+
+
+USUAL: dict[str, Any] = {
+    "num_actions": 2,
+    "discount": DISCOUNT,
+    "operator": sc.KL(TEMPERATURE),
+}
 
 
 def mdp(step: Any, **more: Any) -> sc.Problem:
     """An MDP with the gallery's usual facts."""
-    return sc.MDP(step, **{"num_actions": 2, "discount": DISCOUNT, "operator": sc.KL(TEMPERATURE), **more})
+    return sc.MDP(step, **{**USUAL, **more})
 
 
 def game(step: Any, **more: Any) -> sc.Problem:
     """A game with the gallery's usual facts."""
-    return sc.Game(step, **{"num_actions": 2, "discount": DISCOUNT, "operator": sc.KL(TEMPERATURE), **more})
+    return sc.Game(step, **{**USUAL, **more})
 
 
 def true_value(outcomes: Any, start: Any, **more: Any) -> Truth:

@@ -1,4 +1,4 @@
-"""Declarations that are false: every argument of a problem that a promise takes on trust, and operators that are none."""
+"""Declarations that are false: arguments taken on trust, and operators that are none."""
 
 from __future__ import annotations
 
@@ -69,11 +69,21 @@ def rare_coin(state: int, action: int, rng: Any) -> tuple[float, int]:
     return float(rng.random() >= 0.1), state
 
 
-COIN_BELOW = true_value(lambda s, a: coin_outcomes(s, a) if s == 2 else [(1.0, 0.0, s + 1)], 0, actions=1)
+def coin_below_outcomes(state: int, action: int) -> list[tuple[float, float, int]]:
+    return coin_outcomes(state, action) if state == 2 else [(1.0, 0.0, state + 1)]
+
+
+COIN_BELOW = true_value(coin_below_outcomes, 0, actions=1)
 
 
 def one_legal(state: int, action: int) -> bool:
     return action == 0
+
+
+def falsely_two() -> sc.Problem:
+    """One legal action everywhere, under an operator for which their number matters."""
+    operator = sc.Entropy(TEMPERATURE)
+    return mdp(rich, initial_state=0, legal=one_legal, min_actions=2, operator=operator)
 
 
 def steeper(state: int, action: int) -> list[tuple[float, float, int]]:
@@ -101,7 +111,7 @@ def comes_back(state: int, action: int, rng: Any) -> tuple[float, int, bool]:
     return (0.5, 1, True) if state == 0 else (1.0, 0, False)
 
 
-# --- operators ---------------------------------------------------------------------------------------------------------------
+# --- operators --------------------------------------------------------------------------------
 
 
 def custom(value: Any, gradient: Any, smooth: float, *, sums_to_one: bool = True) -> Build:
@@ -162,11 +172,12 @@ def hard_gradient(q: Any) -> Any:
     return np.eye(len(q))[int(np.argmax(q))]
 
 
-# --- the table ---------------------------------------------------------------------------------------------------------------
+# --- the table --------------------------------------------------------------------------------
 
 
 def world(name: str, lie: str, build: Build, truth: Truth, says: str, **more: Any) -> World:
-    return World(name, KIND, lie, build, truth, **{"says": says, "asks": BOTH, "ends": MAYBE, **more})
+    usual = {"says": says, "asks": BOTH, "ends": MAYBE}
+    return World(name, KIND, lie, build, truth, **{**usual, **more})
 
 
 def operator(name: str, lie: str, build: Build, truth: Truth) -> World:
@@ -225,7 +236,7 @@ WORLDS = (
     world(
         "min_actions",
         "min_actions=2, and one legal action everywhere",
-        lambda: mdp(rich, initial_state=0, legal=one_legal, min_actions=2, operator=sc.Entropy(TEMPERATURE)),
+        falsely_two,
         true_value(lambda s, a: [(1.0, 1.0, s)], 0, legal=one_legal, smooth=entropy(TEMPERATURE)),
         "min_actions|legal action",
     ),

@@ -1,5 +1,8 @@
-"""Worlds that tell the truth where it is hard to keep a promise: rewards at the ends of their range, ends, large numbers; and states
-of every form that an honest simulator may have. Nothing may be refused here, and every interval has to hold."""
+"""Worlds that tell the truth where a promise is hard to keep. Nothing may be refused here.
+
+Rewards at the ends of their range, ends of episodes, large numbers, and states of every form that
+an honest simulator may have.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ from .mutation import Climber, SlottedClimber
 from .truth import Truth, mellowmax, solve
 
 KIND = "honest"
-WIDE = Ask(epsilon=0.5)
+WIDE = Ask(epsilon=0.8)
 REACHED = Ask("certified", epsilon=0.5, budget=400_000, reaches=True)
 BILLION, TRILLIONS = 1e9, 1e13
 
@@ -109,6 +112,11 @@ def softmax(q: Any) -> Any:
 def ending(state: int, action: int, rng: Any) -> tuple[float, int]:
     """Pays 0.9 and ends (state 1)."""
     return 0.9, 1
+
+
+def bounds_and_ends() -> sc.Problem:
+    facts = {"reward_range": (0.5, 1.0), "value_bounds": BOUNDS}
+    return mdp(ending, initial_state=0, terminal=over, **facts)
 
 
 def half_ending(state: int, action: int, rng: Any) -> tuple[float, int]:
@@ -204,7 +212,7 @@ WORLDS = (
     world(
         "bounds and ends",
         "value_bounds= of states with a step left, and an end that is worth 0",
-        lambda: mdp(ending, reward_range=(0.5, 1.0), initial_state=0, terminal=over, value_bounds=BOUNDS),
+        bounds_and_ends,
         Truth(0.9, (0.9, 0.9)),
         asks=(*BOTH, VALUE, TREE),
     ),

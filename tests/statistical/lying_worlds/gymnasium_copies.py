@@ -29,7 +29,7 @@ class Ladder(gymnasium.Env):  # type: ignore[misc,type-arg]
     def uniform(self) -> float:
         return float(self.np_random.random())
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
         self._rung = 0
         return self._rung, {}
@@ -61,7 +61,7 @@ class Forgetful(Sprinter, EzPickle):
 class Inverted(Ladder):
     """Begins at the top and pays there, but a deep copy is at rung 0."""
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
         self._rung = TOP
         return self._rung, {}

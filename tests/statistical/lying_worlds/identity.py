@@ -1,6 +1,7 @@
 """States that are equal and are not the same, and states that are the same and are not equal.
 
-Certified search, exact and trees recognize a state when it comes back. Schedules do not, and have to cover here.
+Certified search, exact and trees recognize a state when it comes back. Schedules do not, and have
+to cover here.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def twin_step(state: Twin, action: int, rng: Any) -> tuple[float, Twin]:
 
 
 def twin_outcomes(state: Twin, action: int) -> list[tuple[float, float, Twin]]:
-    return [(p, paid, Twin(*after)) for p, paid, after in fate_outcomes((state.rung, state.lucky), action)]
+    found = fate_outcomes((state.rung, state.lucky), action)
+    return [(p, paid, Twin(*after)) for p, paid, after in found]
 
 
 def fate_step(state: tuple[int, Any], action: int, rng: Any) -> tuple[float, tuple[int, Any]]:
@@ -82,7 +84,8 @@ def fate_game() -> sc.Problem:
 
 
 def ended_outcomes(state: Any, action: int) -> list[tuple[float, float, Any]]:
-    return [(p, paid, None if after[1] is False else after) for p, paid, after in fate_outcomes(state, action)]
+    found = fate_outcomes(state, action)
+    return [(p, paid, None if after[1] is False else after) for p, paid, after in found]
 
 
 class Card(NamedTuple):
@@ -121,7 +124,9 @@ def type_legal(state: Any, action: int) -> bool:
 
 def type_outcomes(state: Any, action: int) -> list[tuple[float, float, Any]]:
     """The same with "one" and "true" in the places of 1 and True."""
-    return [(0.5, 0.0, "one"), (0.5, 0.0, "true")] if state == 0 else [(1.0, float(state == "one"), state)]
+    if state == 0:
+        return [(0.5, 0.0, "one"), (0.5, 0.0, "true")]
+    return [(1.0, float(state == "one"), state)]
 
 
 class Plain:
@@ -177,8 +182,12 @@ def historic() -> sc.Problem:
     return mdp(step, initial_state=(0,))
 
 
+USUAL: dict[str, Any] = {"says": SAYS, "asks": BOTH, "ends": MAYBE}
+BY_KEY = (*BOTH, TREE)
+
+
 def equal(name: str, lie: str, build: Build, truth: Truth = FATE, **more: Any) -> World:
-    return World(name, EQUAL, lie, build, truth, **{"says": SAYS, "asks": BOTH, "ends": MAYBE, **more})
+    return World(name, EQUAL, lie, build, truth, **{**USUAL, **more})
 
 
 def unseen(name: str, lie: str, build: Build, truth: Truth = FATE, **more: Any) -> World:
@@ -187,7 +196,7 @@ def unseen(name: str, lie: str, build: Build, truth: Truth = FATE, **more: Any) 
 
 
 def different(name: str, lie: str, build: Build, **more: Any) -> World:
-    return World(name, DIFFERENT, lie, build, LADDER, **{"says": SAYS, "asks": BOTH, "ends": MAYBE, **more})
+    return World(name, DIFFERENT, lie, build, LADDER, **{**USUAL, **more})
 
 
 WORLDS = (
@@ -203,7 +212,7 @@ WORLDS = (
         asks=(CERTIFIED, EXACT),
         names=NAMES + "|model",
     ),
-    unseen("key hides the future", "key= leaves out what pays", fate(key=rung_of), asks=(*BOTH, TREE)),
+    unseen("key hides the future", "key= leaves out what pays", fate(key=rung_of), asks=BY_KEY),
     equal(
         "key hides legal",
         "key= leaves out what is legal",

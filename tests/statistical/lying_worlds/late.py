@@ -1,7 +1,8 @@
 """Surprises that come late: far from the asked state, or seldom.
 
-A schedule looks a few steps ahead, so that it may never meet them. Then its interval has to hold the value of the world as declared
-(where the surprise is replaced by something that the declaration allows), or name the declaration that is false.
+A schedule looks a few steps ahead, so that it may never meet them. Then its interval has to hold
+the value of the world as declared (something that the declaration allows takes the place of the
+surprise), or name the declaration that is false.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ANY = (REFUSED, COVERED, NAMED)
 
 
 def walk(state: int, action: int, rng: Any) -> tuple[float, int]:
-    """0, 1, 2, ... up to FAR, where it stays; action 0 goes back to 0 half of the time; pays a coin."""
+    """0, 1, ... up to FAR, where it stays; action 0 goes back half of the time; pays a coin."""
     after = 0 if action == 0 and rng.random() < 0.5 else min(state + 1, FAR)
     return float(rng.random() < 0.5), after
 
@@ -38,7 +39,7 @@ def walk_outcomes(state: int, action: int) -> list[tuple[float, float, int]]:
 
 def walking(surprise: Callable[[int, int, Any], Any], at: int = FAR) -> Any:
     """The walk, but for ``surprise(state, action, rng)`` at a state."""
-    return lambda state, action, rng: surprise(state, action, rng) if state == at else walk(state, action, rng)
+    return lambda state, *rest: surprise(state, *rest) if state == at else walk(state, *rest)
 
 
 def paying(paid: float) -> Truth:
@@ -73,12 +74,18 @@ def ahead(state: int, action: int, rng: Any) -> tuple[float, int]:
     return float(rng.random() < 0.5), min(state + 1, FAR)
 
 
+def one_moves_always() -> sc.Problem:
+    claims = {"player": lambda state: 1, "alternating": True}
+    return game(ahead, initial_state=0, operator=ENTROPY, **claims)
+
+
 def ahead_outcomes(state: int, action: int) -> list[tuple[float, float, int]]:
     return [(1.0, 0.5, min(state + 1, FAR))]
 
 
 def world(name: str, lie: str, build: Build, truth: Truth, says: str, **more: Any) -> World:
-    return World(name, KIND, lie, build, truth, **{"says": says, "asks": BOTH, "ends": MAYBE, **more})
+    usual = {"says": says, "asks": BOTH, "ends": MAYBE}
+    return World(name, KIND, lie, build, truth, **{**usual, **more})
 
 
 WORLDS = (
@@ -182,7 +189,7 @@ WORLDS = (
     world(
         "early, no turns",
         "alternating=True, and one player moves always",
-        lambda: game(ahead, initial_state=0, player=lambda state: 1, alternating=True, operator=ENTROPY),
+        one_moves_always,
         true_value(ahead_outcomes, 0, smooth=SOFT),
         "alternat",
         names="alternat",

@@ -1,13 +1,15 @@
 """The law of the gallery: a world, a way to ask about it, and the verdict on one run.
 
-``plan`` itself, without a call of ``check``, either refuses with a sentence that names the fault, or its intervals hold the truth:
-the value of the world as it is honestly meant. Where a lie cannot be seen in principle, the certificate names the assumption and,
-where that is possible, ``check`` finds it.
+``plan`` itself, without a call of ``check``, either refuses with a sentence that names the fault,
+or its intervals hold the truth: the value of the world as it is honestly meant. Where a lie cannot
+be seen in principle, the certificate names the assumption and, where that is possible, ``check``
+finds it.
 
   ending       of one run
   refused      a SmoothcruiserError whose sentence matches ``says``
   covered      the intervals of the value and of every action value hold the truth
-  named        they do not (or there is no truth), but an assumption matches ``names`` and ``check`` finds what matches ``check``
+  named        they do not (or there is no truth), but an assumption matches ``names``,
+               and ``check`` finds what matches ``check``
   EXCLUDED     none of these: a false certificate
   unnamed      EXCLUDED although the world may be named: no assumption matches
   unfound      EXCLUDED although it is named: ``check`` finds nothing
@@ -30,9 +32,10 @@ import smoothcruiser as sc
 
 from .truth import Truth
 
-# Were every bound exact, 5,000 runs would see an honest exclusion with probability 0.4; they are conservative.
+# Were every bound exact, 5,000 runs would see an honest exclusion with probability 0.4; they are
+# conservative.
 DELTA = 1e-4
-ROUNDING = 64 * 2.0**-52  # of the truth's own size: it is a sum of a few dozen numbers
+ROUNDING = 4 * 2.0**-52  # of the truth's own size
 
 Build = Callable[[], sc.Problem]
 REFUSED, COVERED, NAMED = "refused", "covered", "named"
@@ -40,7 +43,7 @@ REFUSED, COVERED, NAMED = "refused", "covered", "named"
 
 @dataclass(frozen=True)
 class Ask:
-    """One way to ask: a method of ``plan`` with its arguments, or ``evaluate`` with a blind policy."""
+    """One way to ask: a method of ``plan`` or ``evaluate`` of a blind policy."""
 
     method: str = "smoothcruiser"
     epsilon: float | None = 0.25
@@ -64,7 +67,8 @@ class Ask:
         """The library's answer."""
         if self.method == "evaluate":
             blind = [1.0 / problem.num_actions] * problem.num_actions
-            return sc.evaluate(problem, lambda state: blind, delta=DELTA, budget=self.budget, seed=seed)
+            limits = {"delta": DELTA, "budget": self.budget}
+            return sc.evaluate(problem, lambda state: blind, seed=seed, **limits)
         promise: dict[str, Any] = {"epsilon": self.epsilon, "target": self.target}
         if self.certify or self.method == "exact":
             promise = {}
@@ -88,7 +92,7 @@ PROCESSES = Ask(executor="processes")
 EVALUATE = Ask("evaluate", budget=6_000)
 TREE = Ask("uct", budget=6_000, certify=True)
 EXACT = Ask("exact")
-AUTO = Ask("auto", budget=200_000)
+AUTO = Ask("auto", budget=20_000)
 VALUE = Ask(target="value")
 BOTH = (SCHEDULE, CERTIFIED)
 
@@ -124,18 +128,20 @@ def attempt(world: World, ask: Ask, seed: int) -> Verdict:
         estimate = ask.run(world.build(), seed)
     except sc.SmoothcruiserError as error:
         named = re.search(world.says, str(error), re.IGNORECASE)
-        return Verdict(REFUSED if named else "misspoken", f"{type(error).__name__}: {error}", _raised_in(error))
+        ending = REFUSED if named else "misspoken"
+        return Verdict(ending, f"{type(error).__name__}: {error}", _raised_in(error))
     except Exception as error:
         return Verdict("crashed", f"{type(error).__name__}: {error}", _raised_in(error))
     if world.truth is not None and covers(estimate, world.truth, ask):
-        wide = ask.reaches and ask.epsilon is not None and half_width(estimate) > ask.epsilon + 1e-12
+        wide = ask.reaches and half_width(estimate) > (ask.epsilon or 0.0) + 1e-12
         return Verdict("short" if wide else COVERED, _shown(estimate, world.truth))
     told = _shown(estimate, world.truth)
     if NAMED not in world.ends or estimate.certificate is None:
         return Verdict("EXCLUDED", told)
-    named = [text for text in estimate.certificate.assumptions if re.search(world.names, text, re.IGNORECASE)]
+    assumed = estimate.certificate.assumptions
+    named = [text for text in assumed if re.search(world.names, text, re.IGNORECASE)]
     if not named:
-        return Verdict("unnamed", f"{told}; assumptions: {estimate.certificate.assumptions}")
+        return Verdict("unnamed", f"{told}; assumptions: {assumed}")
     found = "" if world.check is None else finding(world)
     if found is None:
         return Verdict("unfound", f"{told}; assumed: {named[0]}")
@@ -147,7 +153,10 @@ def attempt(world: World, ask: Ask, seed: int) -> Verdict:
 
 
 def covers(estimate: sc.Estimate, truth: Truth, ask: Ask) -> bool:
-    """Whether every interval holds its truth; of V ``evaluate`` promises the lower end alone, if there is a choice."""
+    """Whether every interval holds its truth.
+
+    Where there is a choice, ``evaluate`` promises of V its lower end alone.
+    """
     assert estimate.interval is not None
     low, high = estimate.interval
     slack = 1e-12 + ROUNDING * abs(truth.value)
@@ -164,19 +173,20 @@ def half_width(estimate: sc.Estimate) -> float:
     """Half the width of the widest interval, or the value's where there is no other."""
     assert estimate.interval is not None
     assert estimate.certificate is not None
-    boxes = [box for box in estimate.certificate.q_intervals if not math.isnan(box[0])] or [estimate.interval]
+    boxes = [box for box in estimate.certificate.q_intervals if not math.isnan(box[0])]
+    boxes = boxes or [estimate.interval]
     return max(high - low for low, high in boxes) / 2.0
 
 
 def finding(world: World) -> str | None:
-    """The first finding of ``check`` that is not fine and matches, "name: sentence"; None if there is none."""
+    """The first finding of ``check`` that is not fine and matches; None if there is none."""
     return _found(world.build, world.check or "")
 
 
 @cache
 def _found(build: Callable[[], sc.Problem], pattern: str) -> str | None:
     try:
-        report = sc.check(build())
+        report = sc.check(build(), epsilon="50%")
     except sc.SmoothcruiserError as error:
         return str(error) if re.search(pattern, str(error), re.IGNORECASE) else None
     told = [f"{f.name}: {f.sentence}" for f in report.findings if f.verdict != "ok"]

@@ -1,4 +1,4 @@
-"""Oracles that remember: what they answer depends on how often, or about what, they were asked before; and clocks."""
+"""Oracles that remember: answers depend on what they were asked before; and clocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from .truth import Truth
 KIND = "memory"
 SAYS = r"differ|remember|memory|earlier|depend|another answer|other answer|changed"
 NAMES = r"independent|one law"
+MAYBE = (REFUSED, COVERED)
 ANY = (REFUSED, COVERED, NAMED)
+USUAL: dict[str, Any] = {"says": SAYS, "asks": BOTH, "ends": MAYBE}
 
 
 def paying(paid: Callable[[int], float]) -> Build:
@@ -36,7 +38,7 @@ def constant(paid: float) -> Truth:
 
 
 def by_default_argument() -> sc.Problem:
-    def step(state: int, action: int, rng: Any, seen: list[int] = []) -> tuple[float, int]:  # noqa: B006
+    def step(state: int, action: int, rng: Any, seen: Any = []) -> tuple[float, int]:  # noqa: B006
         seen.append(state)
         return min(len(seen) / 2_000, 1.0), state
 
@@ -140,12 +142,12 @@ def changing_terminal() -> sc.Problem:
 
 
 def world(name: str, lie: str, build: Build, truth: Truth | None, **more: Any) -> World:
-    return World(name, KIND, lie, build, truth, **{"says": SAYS, "asks": BOTH, **more})
+    return World(name, KIND, lie, build, truth, **{**USUAL, **more})
 
 
 def clock(name: str, lie: str, paid: Callable[[], float], **more: Any) -> World:
     build = lambda: mdp(lambda state, action, rng: (paid(), state), initial_state=0)  # noqa: E731
-    return World(name, "clock", lie, build, None, **{"says": SAYS, "asks": BOTH, **more})
+    return World(name, "clock", lie, build, None, **{**USUAL, **more})
 
 
 WORLDS = (
@@ -205,7 +207,7 @@ WORLDS = (
         "every tenth call ends the episode",
         hidden_time_limit,
         constant(1.0),
-        ends=(REFUSED, COVERED),
+        ends=MAYBE,
         says=SAYS + "|end",
     ),
     world(
@@ -227,7 +229,7 @@ WORLDS = (
         "terminal() ends a state now and then",
         changing_terminal,
         constant(1.0),
-        ends=(REFUSED, COVERED),
+        ends=MAYBE,
         says=SAYS + "|terminal|end",
     ),
     world(

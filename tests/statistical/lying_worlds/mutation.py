@@ -1,4 +1,4 @@
-"""Steps that write into the state they are given, or hand out one that they will write into later."""
+"""Steps that write into the state they are given, or hand out one that they write into later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .law import BOTH, CERTIFIED, COVERED, EVALUATE, PROCESSES, REFUSED, TREE, A
 from .truth import mellowmax
 
 KIND = "mutation"
-# A milder operator makes schedules look at the states after the first, so that what is written there counts.
+# A milder operator makes schedules query the states after the first, so that writes there count.
 DEEP: dict[str, Any] = {"discount": 0.4, "operator": sc.KL(1.0)}
 DEEP_LADDER = true_value(ladder_outcomes, 0, discount=0.4, smooth=mellowmax(1.0))
 DEEPER = (Ask(epsilon=0.15), CERTIFIED)
@@ -79,7 +79,7 @@ def writing(
     when: Any = always,
     **more: Any,
 ) -> Build:
-    """A ladder whose step writes the next rung into its state ``when`` it should not, and returns a fresh state."""
+    """A ladder whose step writes into its state ``when`` it should not, and returns a fresh one."""
 
     def step(state: Any, action: int, rng: Any) -> tuple[float, Any]:
         rung = read(state)
@@ -154,7 +154,7 @@ def default_buffer() -> sc.Problem:
 
 
 def array_view() -> sc.Problem:
-    """Next states are views of one buffer, two rows in turn: the second draw after is written over the first."""
+    """Next states are two rows of one buffer in turn: a draw writes over the last but one."""
     rows = np.zeros((2, 1))
     turn = [0]
 
@@ -228,6 +228,7 @@ WORLDS = (
         "writes in one call of fifty",
         as_list(sometimes),
         asks=(*BOTH, EVALUATE),
+        ends=MAYBE,
     ),
     world(
         "returns its state",

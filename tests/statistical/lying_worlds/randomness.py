@@ -1,4 +1,4 @@
-"""Random numbers that are not the planner's, that are always the same, or that are not what they seem."""
+"""Random numbers that are not the planner's, are always the same, or are not what they seem."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ DIE = Truth(7.0 / 12.0, (7.0 / 12.0,))  # one action, discount 0: the mean face 
 
 
 def flipping(uniform: Callable[[int, int, Any], float]) -> Build:
-    """A coin that lands by ``uniform(state, action, rng)``; the global generators are seeded, so that runs repeat."""
+    """A coin that lands by ``uniform(state, action, rng)``.
+
+    The global generators are seeded, so that runs repeat.
+    """
 
     def build() -> sc.Problem:
         random.seed(1)
@@ -44,7 +47,7 @@ def flipping(uniform: Callable[[int, int, Any], float]) -> Build:
 
 def from_a_shared_generator() -> sc.Problem:
     shared = np.random.default_rng(5)
-    return mdp(lambda state, action, rng: (state / TOP, climb(state, action, shared)), initial_state=0)
+    return mdp(lambda state, a, rng: (state / TOP, climb(state, a, shared)), initial_state=0)
 
 
 def from_one_generator_a_state() -> sc.Problem:
@@ -70,7 +73,7 @@ def from_the_first_stream() -> sc.Problem:
 
 
 def rare_global() -> sc.Problem:
-    """The planner's rng decides, but for one call of fifty, which asks the global one and pays 1."""
+    """The planner's rng decides, but for one call of fifty, which pays a global number."""
     random.seed(2)
 
     def step(state: int, action: int, rng: Any) -> tuple[float, int]:
@@ -102,7 +105,8 @@ def die(roll: Callable[[Any], float]) -> Build:
 
 @numba.njit
 def compiled_global(state, action, rng):
-    return state / 8.0, min(state + 1, 8) if np.random.random() < (0.5 if action == 1 else 0.25) else state  # noqa: NPY002
+    up = np.random.random() < (0.5 if action == 1 else 0.25)  # noqa: NPY002
+    return state / 8.0, min(state + 1, 8) if up else state
 
 
 def one_number_for_all_rows() -> sc.Problem:
@@ -123,11 +127,12 @@ def batched_ladder_from_outside() -> sc.Problem:
 
 
 def world(name: str, lie: str, build: Build, truth: Truth, **more: Any) -> World:
-    return World(name, KIND, lie, build, truth, **{"says": SAYS, "asks": BOTH, "ends": MAYBE, **more})
+    usual = {"says": SAYS, "asks": BOTH, "ends": MAYBE}
+    return World(name, KIND, lie, build, truth, **{**usual, **more})
 
 
 def fixed(name: str, lie: str, build: Build, truth: Truth = COIN, **more: Any) -> World:
-    """A world whose every draw is the same: not to be told from a deterministic one but by ``check``, which wonders."""
+    """A world whose draws are all the same: it passes for a sure one, and ``check`` asks."""
     return world(name, lie, build, truth, **{"ends": ANY, "names": NAMES, "check": CHECK, **more})
 
 
@@ -159,7 +164,7 @@ WORLDS = (
         LADDER,
     ),
     world("the first stream kept", "keeps the first rng it is given", from_the_first_stream, COIN),
-    world("global, 1 call in 50", "asks the global generator in one call of fifty", rare_global, RARE),
+    world("global, 1 call in 50", "one call of fifty is decided elsewhere", rare_global, RARE),
     world(
         "njit np.random",
         "compiled step with Numba's global numbers",

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from .law import COVERED, NAMED, REFUSED, Ask, Verdict, World, attempt
 
+COLUMNS = ["world", "kind", "what lies", "asked by", "runs", REFUSED, COVERED, NAMED, "wrong"]
+COLUMNS += ["what catches it (where)"]
 MOST_LETTERS = 110  # of a sentence in a cell
 
 
@@ -46,7 +48,7 @@ class Row:
 
 
 def rows_of(worlds: Iterable[World], runs: int, listener: object = None) -> list[Row]:
-    """Every world, asked in each of its ways, ``runs`` times; processes are slow to start and get a tenth."""
+    """Every world, asked in each of its ways ``runs`` times; slow processes get a tenth."""
     rows = []
     for world in worlds:
         for ask in world.asks:
@@ -72,24 +74,29 @@ def table(rows: list[Row], runs: int) -> str:
     wrong = sum(len(row.wrong) for row in rows)
     lying = {row.world.name for row in rows if row.world.kind != "honest"}
     honest = {row.world.name for row in rows} - lying
+    today, load = datetime.date.today(), os.getloadavg()[0]
+    machine = f"{today:%Y-%m-%d}, {platform.machine()}, {os.cpu_count()} cores, load {load:.1f}"
+    summary = f"{len(lying)} worlds that lie and {len(honest)} that do not, {total:,} runs; "
+    summary += f"{wrong} ended as they must not."
     lines = [
         "# Lying worlds",
         "",
-        f"`python tests/statistical/test_lying_worlds.py --runs {runs}`, {datetime.date.today():%Y-%m-%d}, {platform.machine()}, "
-        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
+        f"`python tests/statistical/test_lying_worlds.py --runs {runs}`, {machine}",
         "",
-        f"{len(lying)} worlds that lie and {len(honest)} that do not, {total:,} runs; {wrong} ended as they must not.",
+        summary,
         "",
-        "Refused: `plan` raised a sentence that names the fault. Covered: every interval held the exact value of the world as it is",
-        "honestly meant. Named: the certificate names the assumption that is false, and `check` finds it where that is possible.",
+        "Refused: `plan` raised a sentence that names the fault. Covered: every interval held the",
+        "exact value of the world as it is honestly meant. Named: the certificate names the",
+        "assumption that is false, and `check` finds it where that is possible.",
         "Wrong: a false certificate without a word, a sentence about something else, or a crash.",
         "",
-        "| world | kind | what lies | asked by | runs | refused | covered | named | wrong | what catches it (where) |",
+        "| " + " | ".join(COLUMNS) + " |",
         "|---|---|---|---|---:|---:|---:|---:|---:|---|",
     ]
     for row in rows:
         counts = row.counts
-        bad = "0" if not row.wrong else f"**{len(row.wrong)}** {', '.join(sorted({v.ending for v in row.wrong}))}"
+        endings = ", ".join(sorted({verdict.ending for verdict in row.wrong}))
+        bad = f"**{len(row.wrong)}** {endings}" if row.wrong else "0"
         cells = [
             row.world.name,
             row.world.kind,

@@ -1,4 +1,4 @@
-"""Exact values by value iteration on dictionaries, written here so that the library is never its own witness.
+"""Exact values by value iteration on dictionaries: the library is never its own witness.
 
     V(s) = F(Q(s, .)),   Q(s, a) = sum over outcomes of p (r + discount V(z)),   V = 0 after an end
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Outcome = tuple[float, float, Any]  # probability, reward, next state; None for the next state is the end
+Outcome = tuple[float, float, Any]  # probability, reward, next state (None: the end)
 Smooth = Callable[[Sequence[float]], float]
 SWEEPS = 20_000  # discount 0.99 needs about 3,300 for 1e-14
 
@@ -57,7 +57,8 @@ def solve(
     values = dict.fromkeys(table, 0.0)
 
     def q_of(state: Any, action: int) -> float:
-        return math.fsum(p * (r + discount * (0.0 if z is None else values[z])) for p, r, z in table[state][action])
+        found = table[state][action]
+        return math.fsum(p * (r + discount * values.get(z, 0.0)) for p, r, z in found)
 
     def value_of(state: Any) -> float:
         sign = 1.0 if player(state) == 1 else -1.0
@@ -69,8 +70,8 @@ def solve(
         values = swept
         if horizon is None and moved <= 1e-15 * max(1.0, max(map(abs, values.values()))):
             break
-    q_values = tuple(q_of(start, action) if action in table[start] else math.nan for action in range(actions))
-    return Truth(value_of(start), q_values)
+    q_values = [q_of(start, a) if a in table[start] else math.nan for a in range(actions)]
+    return Truth(value_of(start), tuple(q_values))
 
 
 def _table(
@@ -86,6 +87,6 @@ def _table(
         state = ahead.pop()
         if state in table:
             continue
-        table[state] = {action: outcomes(state, action) for action in range(actions) if legal(state, action)}
+        table[state] = {a: outcomes(state, a) for a in range(actions) if legal(state, a)}
         ahead += [z for found in table[state].values() for _, _, z in found if z is not None]
     return table
