@@ -87,10 +87,11 @@ def extreme(state: int, action: int, rng: Any) -> tuple[float, int]:
     return (1.0 if action else -1.0), state
 
 
-def offset_coin(offset: float) -> Build:
+def offset_coin(offset: float, **more: Any) -> Build:
     """A coin that pays ``offset`` or one more."""
     step = lambda state, action, rng: (offset + float(rng.random() < 0.5), state)  # noqa: E731
-    return lambda: mdp(step, initial_state=0, reward_range=(offset, offset + 1.0))
+    bounds = (offset, offset + 1.0)
+    return lambda: mdp(step, initial_state=0, reward_range=bounds, **more)
 
 
 def offset_truth(offset: float) -> Truth:
@@ -204,9 +205,9 @@ WORLDS = (
     world(
         "trillions and a coin",
         "rewards in [1e13, 1e13 + 1]",
-        offset_coin(TRILLIONS),
-        offset_truth(TRILLIONS),
-        asks=(*BOTH, EVALUATE),
+        offset_coin(TRILLIONS, num_actions=1, discount=0.0),
+        Truth(TRILLIONS + 0.5, (TRILLIONS + 0.5,)),
+        asks=(Ask(epsilon=0.015), CERTIFIED, EVALUATE),
     ),
     form("an operator of one's own", lambda n: n, int, operator=CUSTOM, asks=(*BOTH, AUTO)),
     world(
