@@ -101,14 +101,8 @@ def outsider() -> sc.Problem:
 
 
 def world(name: str, lie: str, build: Any, truth: Any, **more: Any) -> World:
-    return World(
-        name,
-        "copies",
-        lie,
-        build,
-        truth,
-        **{"says": SAYS, "asks": ASKS, "ends": (REFUSED, COVERED), **more},
-    )
+    usual = {"kind": "copies", "says": SAYS, "asks": ASKS, "ends": (REFUSED, COVERED)}
+    return World(name, lie=lie, build=build, truth=truth, **{**usual, **more})
 
 
 WORLDS = (
@@ -143,5 +137,6 @@ WORLDS = (
         lambda: planned(Ladder()),
         LADDER,
         ends=(COVERED,),
+        kind="honest",
     ),
 )
