@@ -102,7 +102,8 @@ def problem(
         raise InvalidInput(f"A Gymnasium environment was expected, got {type(env).__name__}; for its name use make('gym:NAME').")
     chosen = _actions(env, actions)
     here = seed is None and has_reset(env)
-    label = name or f"gym:{env.spec.id if env.spec is not None else type(env.unwrapped).__name__}"
+    inner = env.unwrapped  # a wrapper would store the spec that it is asked for
+    label = name or f"gym:{inner.spec.id if inner.spec is not None else type(inner).__name__}"
     probe = _probe(env, here)
     able = _able(probe, access)
     if able["tables"] and _has_its_tables(probe, chosen, access):
@@ -199,18 +200,17 @@ def _has_its_tables(probe: Any, actions: Sequence[Any], access: str) -> bool:
 
 def _tried(able: dict[str, bool], made: Callable[[type[EnvOracle]], EnvOracle]) -> tuple[EnvOracle, Any]:
     """The first way into the environment that passes its trial, and the state that its copy was in before."""
-    wanted = [kind for kind in WAYS if able[kind]]
-    for kind in wanted:
+    refusals: dict[str, InvalidInput] = {}
+    for kind in [kind for kind in WAYS if able[kind]]:
         try:
             oracle = made(WAYS[kind])
             first = oracle.here()
             trial(oracle)
-        except InvalidInput:
-            if kind == wanted[-1]:
-                raise
+        except InvalidInput as error:
+            refusals[kind] = error
         else:
             return oracle, first
-    raise AssertionError("tables are not the only way that is wanted")
+    raise refusals.get("clone") or list(refusals.values())[-1]
 
 
 def _actions(env: Any, asked: Sequence[Any] | int | None) -> list[Any]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import collections
 import enum
 import logging
+import math
 import random
 import sys
 import types
@@ -48,8 +49,10 @@ OPAQUE = (
     logging.Logger,
 )
 UNKNOWN = (np.random.RandomState, np.random.BitGenerator, random.Random)
-SEEDS = ("_np_random", "_np_random_seed")  # made when first asked for
-MOST_PARTS = 50_000  # a bound on what ``parts`` visits: an environment may hold the whole program
+# Generators made when first asked for, and descriptions.
+UNREAD = ("_np_random", "_np_random_seed", "spec", "action_space", "observation_space")
+MOST_PARTS = 50_000  # things of a module that are looked at; a notebook's may hold anything
+MOST_BYTES = 10**6  # and the largest array of it
 Path = tuple[str, ...]
 
 
@@ -115,10 +118,8 @@ def parts(root: Any, name: Path = (), inside: str | None = None) -> Iterator[tup
 
     ``inside`` names a module: only objects of its own classes are opened then.
     """
-    waiting, seen = [(name, root)], {id(root)}
-    for _ in range(MOST_PARTS):
-        if not waiting:
-            return
+    waiting, seen, most = [(name, root)], {id(root)}, math.inf if inside is None else MOST_PARTS
+    while waiting and len(seen) <= most:
         path, part = waiting.pop()
         yield path, part
         for step, child in _children(part, inside):
@@ -130,7 +131,8 @@ def parts(root: Any, name: Path = (), inside: str | None = None) -> Iterator[tup
 
 def _children(part: Any, inside: str | None) -> list[tuple[str, Any]]:
     if isinstance(part, dict):
-        return [(repr(key), value) for key, value in list(part.items())]
+        keys = (repr(key) if isinstance(key, (*PLAIN, tuple)) else f"#{i}" for i, key in enumerate(part))
+        return list(zip(keys, part.values(), strict=True))
     if isinstance(part, list | tuple | collections.deque):
         return [(str(i), value) for i, value in enumerate(part)]
     if isinstance(part, (*PLAIN, *OPAQUE, *CONTAINERS, *UNKNOWN, np.random.Generator)):
@@ -139,33 +141,39 @@ def _children(part: Any, inside: str | None) -> list[tuple[str, Any]]:
         return [(str(i), v) for i, v in enumerate(part.flat)] if part.dtype == object else []
     if inside is not None and type(part).__module__ != inside:
         return []
-    return list(getattr(part, "__dict__", {}).items())
+    slots = [name for cls in type(part).__mro__ for name in getattr(cls, "__slots__", ()) if hasattr(part, name)]
+    return [*getattr(part, "__dict__", {}).items(), *((name, getattr(part, name)) for name in slots)]
 
 
 def contents(env: Any) -> dict[Path, Any]:
-    """The numbers, texts and arrays that an environment holds, its classes and modules included."""
-    found = dict(_leaves(parts(env)))
+    """The numbers, texts and arrays that an environment holds."""
+    return dict(_leaves(parts(env)))
+
+
+def surroundings(env: Any) -> dict[Path, Any]:
+    """The same of its classes and of the modules that define them: what all copies share."""
+    found: dict[Path, Any] = {}
     for cls in {cls: None for layer in layers(env) for cls in type(layer).__mro__}:
         module = cls.__module__
         if module.partition(".")[0] in ("gymnasium", "builtins", "typing", "abc"):
             continue
         around = vars(sys.modules[module]) if module in sys.modules else {}
         for place, names in ((f"class {cls.__name__}", vars(cls)), (f"module {module}", around)):
-            own = {k: v for k, v in names.items() if not k.startswith("__")}
+            own = {k: v for k, v in names.items() if not k.startswith("__") and getattr(v, "nbytes", 0) <= MOST_BYTES}
             found |= _leaves(parts(own, (place,), module))
     return found
 
 
 def _leaves(found: Iterator[tuple[Path, Any]]) -> Iterator[tuple[Path, Any]]:
     for path, part in found:
-        if path and path[-1] in SEEDS:
+        if any(step in UNREAD for step in path):
             continue
         if isinstance(part, PLAIN):
             yield path, repr(part)
         elif isinstance(part, np.ndarray) and part.dtype != object:
             yield path, (part.dtype.str, part.shape, part.tobytes())
         elif isinstance(part, set | frozenset):
-            yield path, tuple(sorted(map(repr, part)))
+            yield path, (len(part), *sorted(repr(x) for x in part if isinstance(x, (*PLAIN, tuple))))
         elif isinstance(part, CONTAINERS):
             yield path, (type(part).__name__, len(part))
         elif isinstance(part, np.random.Generator) and path[0].startswith(("class ", "module ")):
@@ -208,7 +216,11 @@ def private_copy(env: Any, generator: np.random.Generator) -> Any:
 
 def adopt(twin: Any, generator: np.random.Generator) -> None:
     """Let a private copy and its spaces draw from ``generator``."""
-    twin.unwrapped.np_random = generator
+    inner = twin.unwrapped
+    inner.np_random = generator
+    for name in ("action_space", "observation_space"):
+        if name not in vars(inner) and isinstance(getattr(type(inner), name, None), gymnasium.Space):
+            setattr(inner, name, deepcopy(getattr(type(inner), name)))  # all copies share the class's
     for _, part in parts(twin):
         if isinstance(part, gymnasium.Space):
             part._np_random = generator

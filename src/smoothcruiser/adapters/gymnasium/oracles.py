@@ -212,13 +212,13 @@ class MujocoOracle(SetOracle):
         import mujoco
 
         super().__init__(env, *given)
-        self.mujoco, self.what = mujoco, mujoco.mjtState.mjSTATE_INTEGRATION
-        self.size = mujoco.mj_stateSize(self.inner.model, self.what)
+        self.mujoco, self.part = mujoco, mujoco.mjtState.mjSTATE_INTEGRATION
+        self.size = mujoco.mj_stateSize(self.inner.model, self.part)
 
     def restored(self, state: Any) -> Any:
         """The private copy, put into ``state``; positions of bodies are recomputed, since rewards read them before the step."""
         model, data = self.inner.model, self.inner.data
-        self.mujoco.mj_setState(model, data, np.frombuffer(state), self.what)
+        self.mujoco.mj_setState(model, data, np.frombuffer(state), self.part)
         self.mujoco.mj_kinematics(model, data)
         self.mujoco.mj_comPos(model, data)
         return self.env
@@ -226,7 +226,7 @@ class MujocoOracle(SetOracle):
     def state_of(self, env: Any) -> bytes:
         """The state as bytes."""
         buffer = np.empty(self.size)
-        self.mujoco.mj_getState(env.unwrapped.model, env.unwrapped.data, buffer, self.what)
+        self.mujoco.mj_getState(env.unwrapped.model, env.unwrapped.data, buffer, self.part)
         return buffer.tobytes()
 
 
@@ -254,20 +254,26 @@ class Clone:
 class CloneOracle(SetOracle):
     """States are clones (``clone_state``, ``restore_state``: ALE), without the generator inside.
 
-    An emulator draws from a generator of its own, which the planner cannot replace. A clone that holds
-    it would let the planner foresee what is random, so clones leave it out, and every step begins with
-    ``reset(seed=...)`` under a seed from the planner's stream, unless nothing is drawn there at all.
+    An emulator may draw from a generator of its own, which the planner cannot replace. A clone that
+    holds it would let the planner foresee what is random, so clones leave it out, and every step begins
+    with ``reset(seed=...)`` under a seed from the planner's stream. ALE without repeated actions draws
+    nothing. With them it is refused: what it repeats is the last action, which no clone of it holds.
     """
 
     what = "clone_state"
 
     def __init__(self, env: Any, *given: Any) -> None:
-        accepts = inspect.signature(env.unwrapped.clone_state).parameters
-        self.choosy = "include_rng" in accepts
+        inner = env.unwrapped
+        self.choosy = "include_rng" in inspect.signature(inner.clone_state).parameters
+        ale = hasattr(getattr(inner, "ale", None), "getFloat")
+        if ale and inner.ale.getFloat("repeat_action_probability") > 0.0:
+            raise InvalidInput(
+                f"{type(inner).__name__} repeats the last action at random, which clone_state does not hold; "
+                "make it with repeat_action_probability=0."
+            )
+        self.chance = not ale
         super().__init__(env, *given)
-        self.chance = _draws_inside(self.inner)
-        strange = [part for _, part in parts(self.cloned(self.inner, False)) if isinstance(part, np.random.Generator)]
-        if strange:
+        if any(isinstance(part, np.random.Generator) for _, part in parts(self.cloned(self.inner, False))):
             raise InvalidInput("clone_state clones a generator, so nothing after it is random; leave it out.")
 
     def cloned(self, env: Any, with_generator: bool) -> Any:
@@ -300,14 +306,6 @@ class CloneOracle(SetOracle):
         """The private copy, going on from ``mark``."""
         self.inner.restore_state(mark)
         return self.env
-
-
-def _draws_inside(inner: Any) -> bool:
-    """Whether an emulator may draw numbers of its own; ALE does so only to repeat actions."""
-    emulator = getattr(inner, "ale", None)
-    if emulator is None or not hasattr(emulator, "getFloat"):
-        return True
-    return bool(emulator.getFloat("repeat_action_probability") > 0.0)
 
 
 class Snapshot:

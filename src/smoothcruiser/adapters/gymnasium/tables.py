@@ -132,8 +132,8 @@ class _Rows:
 
 # --- the tables against the environment ------------------------------------------------------------
 
-WALKED = 1000  # steps of a copy that are looked up in the tables
-FALSE_ALARM = 1e-9  # of the frequencies seen in them
+WALKED = 5000  # steps of a copy that are looked up in the tables
+FALSE_ALARM = 1e-6  # of the frequencies seen in them
 
 
 def check_tables(walker: Any, actions: Sequence[Any], choices: Any) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.adapters.gymnasium.copies import contents, different, spelled
+from smoothcruiser.adapters.gymnasium.copies import contents, different, spelled, surroundings
 from smoothcruiser.adapters.gymnasium.oracles import EnvOracle
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.execute.streams import stream
@@ -70,10 +70,10 @@ def _walk(oracle: EnvOracle, name: str, episode: int) -> None:
     strange = oracle.strange_generator(walker)
     if strange is not None:
         raise InvalidInput(f"A step of {name} makes a generator of its own ({spelled(strange)}); let it draw from self.np_random.")
-    after = contents(walker)
+    after, around = contents(walker), surroundings(walker)
     for i, (mark, held) in marks.items():
         _go_back(oracle, name, episode, i, mark, held, taken)
-    shared = different(after, contents(walker))
+    shared = different(after, contents(walker)) or different(around, surroundings(walker))
     if shared is not None:
         raise InvalidInput(
             f"Copies of {name} share {spelled(shared)}: a step of one changes it for all; keep it in the "
