@@ -46,7 +46,7 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is installed where this is tested
     raise MissingExtra("Gymnasium environments need Gymnasium: pip install 'smoothcruiser[gymnasium]'.") from error
 
-from smoothcruiser.adapters.gymnasium.copies import has_reset, kinds, private_copy
+from smoothcruiser.adapters.gymnasium.copies import global_generators_kept, has_reset, kinds, private_copy
 from smoothcruiser.adapters.gymnasium.oracles import (
     CloneOracle,
     EnvOracle,
@@ -74,6 +74,7 @@ KNOWN_RANGES = {
 }
 
 
+@global_generators_kept()
 def problem(
     env: Any,
     *,

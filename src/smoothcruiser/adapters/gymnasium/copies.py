@@ -22,6 +22,7 @@ import random
 import sys
 import types
 from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -260,3 +261,17 @@ def _not_copied(env: Any, memo: dict[int, Any], error: Exception) -> str:
 
 
 REMEDY = "make it without render_mode, or give it __deepcopy__, clone_state and restore_state, or a state that can be set."
+
+
+# --- generators of the whole program ---------------------------------------------------------------
+
+
+@contextmanager
+def global_generators_kept() -> Iterator[None]:
+    """The user's own draws from global generators stay what they would have been."""
+    plain, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(plain)
+        np.random.set_state(numpy)  # noqa: NPY002

@@ -38,6 +38,7 @@ from smoothcruiser.problem.states import is_fixed
 Reward = Callable[[float], float]
 # What copies of a copy share: spaces draw from the planner's stream, a spec only describes.
 SHARED = ("spec", "action_space", "observation_space")
+DRAWN = ("lastaction", "last_u", "steps_beyond_terminated")  # by Gymnasium's own: for pictures and warnings
 TABLES = ("P", "desc", "initial_state_distrib")  # of Gymnasium's own toy texts: 40 ms to copy Taxi's
 
 
@@ -172,12 +173,13 @@ class SetOracle(EnvOracle):
 class StateOracle(SetOracle):
     """States are values of ``unwrapped.s`` or ``unwrapped.state``: numbers and tuples of numbers."""
 
-    harmless = ("s", "state", "lastaction", "last_u", "steps_beyond_terminated")
     what = "its state attribute"
 
     def __init__(self, env: Any, *given: Any) -> None:
         super().__init__(env, *given)
         self.attribute = "s" if getattr(self.inner, "s", None) is not None else "state"
+        known = type(self.inner).__module__.startswith("gymnasium.envs.")
+        self.harmless = (self.attribute, *DRAWN) if known else (self.attribute,)
         self.example = getattr(self.inner, self.attribute, None)
         if not is_fixed(self.state_of(self.inner)) or self.example is None:
             raise InvalidInput("The environment's state attribute holds no numbers; use access='snapshot'.")
