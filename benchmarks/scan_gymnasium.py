@@ -2,13 +2,13 @@
 
 ``python benchmarks/scan_gymnasium.py --out docs/evidence/scan-gymnasium.md``. Each environment is reset,
 moved a few steps and given to the adapter, so that the problem starts at a live state. Families that are
-not installed get one line. ``--ale N`` scans N games (0: all of them); they take some seconds each.
+not installed get one line. Where an environment is deterministic, the adapter's steps are compared with
+the steps of the environment itself, from wherever it is. ``--ale N`` scans N games (0: all of them); they take some seconds each.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import datetime
 import importlib.util
 import os
@@ -20,7 +20,10 @@ import gymnasium as gym
 
 import smoothcruiser as sc
 from smoothcruiser.adapters import gymnasium as adapter
+from smoothcruiser.execute.streams import stream
 
+COMPARED = 100  # steps of the environment itself that are compared with the adapter's
+DETERMINISTIC = ("classic_control", "mujoco", "atari")
 MOVED = 5  # steps from the reset to the state that is planned from
 FAMILIES = {  # family: the package that it needs
     "toy_text": None,
@@ -47,25 +50,38 @@ def names(family: str, games: int) -> list[tuple[str, dict[str, Any]]]:
     return [("ALE/Pong-v5", {}), *((name, {"repeat_action_probability": 0.0}) for name in chosen)]
 
 
-def row(family: str, name: str, parameters: dict[str, Any]) -> tuple[str, str, str, str]:
-    """One line of the table: environment, access, verdict, why."""
+def row(family: str, name: str, parameters: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    """One line of the table: environment, access, verdict, equal steps, why."""
     shown = name + "".join(f",{key}={value:g}" for key, value in parameters.items())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             env = gym.make(name, **parameters)
     except Exception as error:
-        return shown, "-", "not made", f"{type(error).__name__}: {error}".split("\n")[0][:120]
+        return shown, "-", "not made", "-", f"{type(error).__name__}: {error}".split("\n")[0][:120]
     try:
         problem = live(env, RANGES[family])
     except sc.SmoothcruiserError as error:
-        return shown, "-", "refused", str(error)
-    finally:
-        env.close()
+        return shown, "-", "refused", "-", str(error)
     report = sc.check(problem, epsilon="20%")
     wrong = "; ".join(finding.sentence for finding in report.findings if finding.verdict == "wrong")
     access = type(problem.oracle).__name__.removesuffix("Oracle").removeprefix("Gym").lower()
-    return shown, access, "usable" if report.ok else "not usable", wrong
+    equal = f"{equal_steps(problem, env)} of {COMPARED}" if family in DETERMINISTIC else "random"
+    env.close()
+    return shown, access, "usable" if report.ok else "not usable", equal, wrong
+
+
+def equal_steps(problem: sc.Problem, env: Any) -> int:
+    """How many steps of the environment pay and end as the adapter's do from the same state."""
+    equal, oracle = 0, problem.oracle
+    for i in range(COMPARED):
+        action = int(stream(0, i).integers(problem.num_actions))
+        reward, _, ended = oracle(oracle.read(env), action, stream(1, i))  # type: ignore[attr-defined]
+        _, paid, terminated, truncated, _ = env.unwrapped.step(oracle.actions[action])  # type: ignore[attr-defined]
+        equal += bool(abs(reward - paid) <= 1e-9 * max(1.0, abs(paid)) and ended == (terminated or truncated))
+        if ended or terminated or truncated:
+            env.reset()
+    return equal
 
 
 def live(env: Any, reward_range: tuple[float, float] | None) -> sc.Problem:
@@ -83,10 +99,10 @@ def live(env: Any, reward_range: tuple[float, float] | None) -> sc.Problem:
 
 def table(games: int) -> list[str]:
     """The report's lines."""
-    lines = ["| environment | access | verdict | why |", "|---|---|---|---|"]
+    lines = ["| environment | access | verdict | equal steps | why |", "|---|---|---|---|---|"]
     for family, package in FAMILIES.items():
         if package is not None and importlib.util.find_spec(package) is None:
-            lines.append(f"| {family} | - | not installed | needs the package {package} |")
+            lines.append(f"| {family} | - | not installed | - | needs the package {package} |")
             print(lines[-1], flush=True)
             continue
         if family == "atari":
@@ -105,8 +121,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--ale", type=int, default=8, help="number of ALE games, 0 for all")
     given = parser.parse_args()
-    with contextlib.suppress(ImportError):
-        import gymnasium.envs.mujoco  # noqa: F401
     lines = table(given.ale)
     if given.out is not None:
         load = os.getloadavg()[0]
@@ -117,7 +131,8 @@ def main() -> None:
             f"Gymnasium {gym.__version__}, load {load:.1f}",
             "",
             f"Each environment was moved {MOVED} steps from a reset; the problem starts there. *Access* is how the planner",
-            "steps it from any state (docs/simulators.md).",
+            "steps it from any state (docs/simulators.md). *Equal steps* are those of the real environment whose reward and",
+            "end the adapter foretold, to nine digits, from the state it read; `random` ones are left to `check`.",
             "",
         ]
         given.out.write_text("\n".join([*head, *lines, ""]))

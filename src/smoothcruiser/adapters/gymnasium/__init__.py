@@ -68,6 +68,7 @@ _PENDULUM = math.pi**2 + 0.1 * 8.0**2 + 0.001 * 2.0**2  # its cost: angle² + 0.
 KNOWN_RANGES = {
     "CartPoleEnv": (0.0, 1.0),
     "MountainCarEnv": (-1.0, 0.0),
+    "Continuous_MountainCarEnv": (-0.1, 100.0),
     "AcrobotEnv": (-1.0, 0.0),
     "PendulumEnv": (-_PENDULUM, 0.0),
     "BlackjackEnv": (-1.0, 1.5),
