@@ -1,9 +1,10 @@
-"""Gymnasium's environments through ``check``: which access each one gets, and what is refused and why.
+"""Gymnasium's environments through ``check``: which access each one gets, what is refused and why.
 
-``python benchmarks/scan_gymnasium.py --out docs/evidence/scan-gymnasium.md``. Each environment is reset,
-moved a few steps and given to the adapter, so that the problem starts at a live state. Families that are
-not installed get one line. Where an environment is deterministic, the adapter's steps are compared with
-the steps of the environment itself, from wherever it is. ``--ale N`` scans N games (0: all of them); they take some seconds each.
+``python benchmarks/scan_gymnasium.py --out docs/evidence/scan-gymnasium.md``. Each environment is
+reset, moved a few steps and given to the adapter, so that the problem starts at a live state.
+Families that are not installed get one line. Where an environment is deterministic, the adapter's
+steps are compared with the steps of the environment itself, from wherever it is. ``--ale N`` scans N
+games (0: all of them); they take some seconds each.
 """
 
 from __future__ import annotations
@@ -32,7 +33,13 @@ FAMILIES = {  # family: the package that it needs
     "box2d": "Box2D",
     "atari": "ale_py",
 }
-RANGES = {"toy_text": (-100.0, 20.0), "classic_control": None, "mujoco": (-1e4, 1e4), "box2d": (-1e3, 1e3), "atari": (-1e4, 1e4)}
+RANGES = {
+    "toy_text": (-100.0, 20.0),
+    "classic_control": None,
+    "mujoco": (-1e4, 1e4),
+    "box2d": (-1e3, 1e3),
+    "atari": (-1e4, 1e4),
+}
 
 
 def names(family: str, games: int) -> list[tuple[str, dict[str, Any]]]:

@@ -1,7 +1,7 @@
 """Copies of Gymnasium environments, and where a problem made of a live one starts.
 
-Laws: a certificate covers the value of the environment that was given, whatever ``deepcopy`` makes of
-it; an environment that no access can put back is refused in one sentence that names the cause; the
+Laws: a certificate covers the value of the environment that was given, whatever ``deepcopy`` makes
+of it; an environment that no access can put back is refused in one sentence that names the cause; the
 problem starts where the environment is; the environment itself is never stepped, reset or reseeded.
 """
 
@@ -22,7 +22,7 @@ HERE = {"discount": 0.5, "operator": sc.Entropy(0.1), "reward_range": (0.0, 1.0)
 
 
 class Walk(gym.Env):
-    """Six places in a row: action 1 moves on with probability 0.8, and being at place n pays n/5."""
+    """Six places in a row: action 1 moves on with probability 0.8, and place n pays n/5."""
 
     action_space = gym.spaces.Discrete(2)
     observation_space = gym.spaces.Discrete(6)
@@ -114,7 +114,7 @@ def test_a_wrapper_that_only_shares_its_name_with_a_time_limit_is_kept():
 
 
 class Settable(EzWalk):
-    """All of it is in ``state``, but a copy is built anew: setting the state must not be judged by one."""
+    """All of it is in ``state``, but a copy is built anew."""
 
     def reset(self, *, seed=None, options=None):
         found = super().reset(seed=seed)
@@ -141,7 +141,7 @@ class Hiding(Settable):
 
 
 class Penalized(Settable):
-    """Pays by what was done last, kept under a name that is harmless in Gymnasium's own environments."""
+    """Pays by what was done last, under a name that is harmless in Gymnasium's own environments."""
 
     lastaction = 0
 
@@ -160,7 +160,10 @@ class Goal(Settable):
         return 0, {}
 
 
-@pytest.mark.parametrize("world, access", [(Settable, "State"), (Hiding, "Snapshot"), (Penalized, "Snapshot"), (Goal, "Snapshot")])
+@pytest.mark.parametrize(
+    "world, access",
+    [(Settable, "State"), (Hiding, "Snapshot"), (Penalized, "Snapshot"), (Goal, "Snapshot")],
+)
 def test_setting_the_state_is_judged_by_an_environment_that_was_never_copied(world, access):
     problem = adapter.problem(moved(world(), 2), **HERE)
     assert type(problem.oracle).__name__ == f"{access}Oracle"
@@ -177,7 +180,11 @@ def test_a_step_may_write_into_what_the_environment_holds():
             return self.desc[self.place]
 
     problem = adapter.problem(moved(Thaw(), 0), **HERE)
-    assert [problem.oracle(problem.initial_state, 0, stream(i))[0] for i in range(3)] == [0.5, 0.5, 0.5]
+    assert [problem.oracle(problem.initial_state, 0, stream(i))[0] for i in range(3)] == [
+        0.5,
+        0.5,
+        0.5,
+    ]
 
 
 # --- emulators: clone_state and restore_state ----------------------------------------------------
@@ -197,7 +204,10 @@ class Emulator(EzWalk):
 
     def __init__(self):
         held = {"place": 0, "rng": np.random.default_rng(0)}
-        self.engine, self.core = Core(), lambda: held  # a closure is out of sight, as compiled memory is
+        self.engine, self.core = (
+            Core(),
+            lambda: held,
+        )  # a closure is out of sight, as compiled memory is
         super().__init__()
 
     def reset(self, *, seed=None, options=None):
@@ -446,7 +456,11 @@ def test_a_problem_starts_where_the_environment_is_and_leaves_it_untouched(name)
     problem = adapter.problem(env, discount=0.3, operator=sc.Entropy(1.0), reward_range=(-100.0, 1.5))
     state = problem.initial_state
     inner = env.unwrapped
-    here = {"walk": lambda e: e.place, "CartPole-v1": lambda e: tuple(e.state.tolist()), "Blackjack-v1": lambda e: (e.player, e.dealer)}
+    here = {
+        "walk": lambda e: e.place,
+        "CartPole-v1": lambda e: tuple(e.state.tolist()),
+        "Blackjack-v1": lambda e: (e.player, e.dealer),
+    }
     read = here.get(name, lambda e: e.s)
     assert read(inner) == (read(state.env.unwrapped) if hasattr(state, "env") else state)
     sc.plan(problem, epsilon="50%", delta=0.1, method="smoothcruiser")
@@ -526,7 +540,13 @@ def test_mujoco_steps_are_the_environments_own(name):
     """Ant reads positions that its integration state does not determine, so it is copied."""
     pytest.importorskip("mujoco")
     env = moved_by(gym.make(name))
-    problem = adapter.problem(env, discount=0.5, operator=sc.Entropy(1.0), actions=_corners(env), reward_range=(-100.0, 100.0))
+    problem = adapter.problem(
+        env,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        actions=_corners(env),
+        reward_range=(-100.0, 100.0),
+    )
     followed(problem, env, 20)
 
 

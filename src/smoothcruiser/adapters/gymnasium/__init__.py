@@ -3,10 +3,10 @@
 The problem: a planner asks "what if" from any state, an environment only goes forward. In the order
 of preference (``access=``):
 
-  tables     the environment has its model (``unwrapped.P``: FrozenLake, Taxi, CliffWalking): a tabular
-             problem, solved or sampled in compiled code. A transition flagged ``terminated`` ends the
-             episode wherever it leads: CliffWalking's goal row is not absorbing, Taxi's delivered
-             states can be left again.
+  tables     the environment has its model (``unwrapped.P``: FrozenLake, Taxi, CliffWalking): a
+             tabular problem, solved or sampled in compiled code. A transition flagged
+             ``terminated`` ends the episode wherever it leads: CliffWalking's goal row is not
+             absorbing, Taxi's delivered states can be left again.
   mujoco     MuJoCo's integration state (positions, velocities, warm start, …) is the state, as bytes
   state      ``unwrapped.s`` or ``unwrapped.state`` is the state and can be set
   clone      ``clone_state`` and ``restore_state`` (ALE) give and take the state
@@ -15,11 +15,12 @@ of preference (``access=``):
 None is believed before it passed its trial (``trial``, ``tables.check_tables``): an environment put
 into a state has to go on as one that was never touched.
 
-In every case the copy that the planner steps draws from the planner's own stream (``adapters.generator``):
-it cannot see what the real environment will draw, and the real one is never stepped, reset or reseeded.
-The problem starts where the environment is; one that was never reset is reset in a copy. Wrappers of
-Gymnasium's own that only watch or count (TimeLimit, …) are taken off the copy; with any other wrapper
-access is by snapshot. A time limit is not part of the state: use ``horizon=``.
+In every case the copy that the planner steps draws from the planner's own stream
+(``adapters.generator``): it cannot see what the real environment will draw, and the real one is never
+stepped, reset or reseeded. The problem starts where the environment is; one that was never reset is
+reset in a copy. Wrappers of Gymnasium's own that only watch or count (TimeLimit, …) are taken off the
+copy; with any other wrapper access is by snapshot. A time limit is not part of the state: use
+``horizon=``.
 
 Rewards go through ``reward=`` (a function of the environment's reward), and have to lie in
 ``reward_range``, which is read from tables, known for the classic environments below, and asked for
@@ -46,7 +47,12 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is installed where this is tested
     raise MissingExtra("Gymnasium environments need Gymnasium: pip install 'smoothcruiser[gymnasium]'.") from error
 
-from smoothcruiser.adapters.gymnasium.copies import global_generators_kept, has_reset, kinds, private_copy
+from smoothcruiser.adapters.gymnasium.copies import (
+    global_generators_kept,
+    has_reset,
+    kinds,
+    private_copy,
+)
 from smoothcruiser.adapters.gymnasium.oracles import (
     CloneOracle,
     EnvOracle,
@@ -97,8 +103,8 @@ def problem(
 
     ``actions``: what the planner's actions 0, 1, … are in the environment; a number n makes a grid of n values a dimension of a Box.
     ``key``: a hashable summary of an environment that determines its future, so that certified search can recognize snapshots.
-    ``seed``: start at a reset with this seed. Without it the problem starts where the environment is, or at a
-    reset with seed 0 if it was never reset.
+    ``seed``: start at a reset with this seed. Without it the problem starts where the environment is,
+    or at a reset with seed 0 if it was never reset.
     """
     if not isinstance(env, gymnasium.Env):
         raise InvalidInput(f"A Gymnasium environment was expected, got {type(env).__name__}; for its name use make('gym:NAME').")
@@ -136,7 +142,14 @@ def problem(
     )
 
 
-def named(text: str, parameters: dict[str, Any], *, discount: float, operator: Operator, spec: dict[str, Any]) -> Problem:
+def named(
+    text: str,
+    parameters: dict[str, Any],
+    *,
+    discount: float,
+    operator: Operator,
+    spec: dict[str, Any],
+) -> Problem:
     """The problem of ``gym:text,name=value,…``: parameters of this adapter, all others go to ``gymnasium.make``."""
     own = {k: parameters.pop(k) for k in ("horizon", "access", "actions", "deterministic", "seed", "call_seconds") if k in parameters}
     bounds = [parameters.pop(k, None) for k in ("reward_low", "reward_high")]
@@ -150,10 +163,18 @@ def named(text: str, parameters: dict[str, Any], *, discount: float, operator: O
     own.setdefault("seed", 0)
     given = None if bounds[0] is None else (float(bounds[0]), float(bounds[1]))
     shown = "".join(f",{k}={v}" for k, v in parameters.items())
-    return problem(env, discount=discount, operator=operator, reward_range=given, name=f"gym:{text}{shown}", spec=spec, **own)
+    return problem(
+        env,
+        discount=discount,
+        operator=operator,
+        reward_range=given,
+        name=f"gym:{text}{shown}",
+        spec=spec,
+        **own,
+    )
 
 
-# --- choosing --------------------------------------------------------------------------------------
+# --- choosing ------------------------------------------------------------------------------------
 
 
 def _probe(env: Any, here: bool) -> Any:
@@ -168,7 +189,7 @@ def _probe(env: Any, here: bool) -> Any:
 
 
 def _able(env: Any, access: str) -> dict[str, bool]:
-    """Which ways into the environment are there and wanted; whether they lead there is for a trial to say."""
+    """Which ways into the environment there are; whether they lead there is for a trial to say."""
     inner = env.unwrapped
     bare = len(kinds(env)) == 1
     fickle = getattr(inner, "fickle_passenger", False)  # Taxi's fickle passenger is neither in its tables nor in its state
@@ -201,7 +222,7 @@ def _has_its_tables(probe: Any, actions: Sequence[Any], access: str) -> bool:
 
 
 def _tried(able: dict[str, bool], made: Callable[[type[EnvOracle]], EnvOracle]) -> tuple[EnvOracle, Any]:
-    """The first way into the environment that passes its trial, and the state that its copy was in before."""
+    """The first way into the environment that passes its trial, and its state before that."""
     refusals: dict[str, InvalidInput] = {}
     for kind in [kind for kind in WAYS if able[kind]]:
         try:

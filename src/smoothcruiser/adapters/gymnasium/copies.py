@@ -3,10 +3,11 @@
 A planner steps copies, so a promise about an environment is one about its copies. Two things make a
 copy another world: what it forgets, and what it shares.
 
-  forgotten   ``EzPickle`` copies an environment by calling its constructor again: the copy stands at
-              the beginning. Here such an environment is copied attribute by attribute instead.
+  forgotten   ``EzPickle`` copies an environment by calling its constructor again: the copy stands
+              at the beginning. Here it is copied attribute by attribute instead.
   shared      a generator, a class attribute, a variable of the module: a step of one copy changes
-              what another will do. Generators are replaced by the planner's; ``contents`` sees the rest.
+              what another will do. Generators are replaced by the planner's; ``surroundings``
+              sees the rest.
 
 What this file leaves out: memory inside compiled objects (an emulator, a physics engine). Nothing
 here can see it; ``trial`` compares what such environments do.
@@ -32,7 +33,7 @@ from gymnasium import wrappers
 
 from smoothcruiser.errors import InvalidInput
 
-# Gymnasium's own wrappers that change neither step nor reward; a time limit is not part of the state.
+# Gymnasium's own wrappers that change neither step nor reward; time limits are no part of a state.
 WATCHERS = (
     wrappers.TimeLimit,
     wrappers.OrderEnforcing,
@@ -57,7 +58,7 @@ MOST_BYTES = 10**6  # and the largest array of it
 Path = tuple[str, ...]
 
 
-# --- layers ----------------------------------------------------------------------------------------
+# --- layers --------------------------------------------------------------------------------------
 
 
 def layers(env: Any) -> list[Any]:
@@ -92,8 +93,8 @@ def _unwatched_inside(twin: Any) -> Any:
 def has_reset(env: Any) -> bool:
     """Whether the environment stands somewhere, so that a plan can start there.
 
-    ``gymnasium.make`` adds a wrapper that knows. Without it, a state attribute that is set or a copy
-    that takes a step says so; so does an environment that cannot be copied, since it is not asked.
+    ``gymnasium.make`` adds a wrapper that knows. Without it, a state attribute that is set or a
+    copy that takes a step says so. One that cannot be copied is taken to stand somewhere.
     """
     for layer in layers(env):
         if isinstance(layer, wrappers.OrderEnforcing):
@@ -111,7 +112,7 @@ def has_reset(env: Any) -> bool:
     return True
 
 
-# --- what an environment holds ---------------------------------------------------------------------
+# --- what an environment holds -------------------------------------------------------------------
 
 
 def parts(root: Any, name: Path = (), inside: str | None = None) -> Iterator[tuple[Path, Any]]:
@@ -143,7 +144,10 @@ def _children(part: Any, inside: str | None) -> list[tuple[str, Any]]:
     if inside is not None and type(part).__module__ != inside:
         return []
     slots = [name for cls in type(part).__mro__ for name in getattr(cls, "__slots__", ()) if hasattr(part, name)]
-    return [*getattr(part, "__dict__", {}).items(), *((name, getattr(part, name)) for name in slots)]
+    return [
+        *getattr(part, "__dict__", {}).items(),
+        *((name, getattr(part, name)) for name in slots),
+    ]
 
 
 def contents(env: Any) -> dict[Path, Any]:
@@ -174,11 +178,17 @@ def _leaves(found: Iterator[tuple[Path, Any]]) -> Iterator[tuple[Path, Any]]:
         elif isinstance(part, np.ndarray) and part.dtype != object:
             yield path, (part.dtype.str, part.shape, part.tobytes())
         elif isinstance(part, set | frozenset):
-            yield path, (len(part), *sorted(repr(x) for x in part if isinstance(x, (*PLAIN, tuple))))
+            yield (
+                path,
+                (len(part), *sorted(repr(x) for x in part if isinstance(x, (*PLAIN, tuple)))),
+            )
         elif isinstance(part, CONTAINERS):
             yield path, (type(part).__name__, len(part))
         elif isinstance(part, np.random.Generator) and path[0].startswith(("class ", "module ")):
-            yield path, repr(part.bit_generator.state)  # an environment's own are replaced in copies
+            yield (
+                path,
+                repr(part.bit_generator.state),
+            )  # an environment's own are replaced in copies
 
 
 def different(one: dict[Path, Any], other: dict[Path, Any]) -> Path | None:
@@ -195,7 +205,7 @@ def spelled(path: Path) -> str:
     return ".".join(shown) or "itself"
 
 
-# --- copies ----------------------------------------------------------------------------------------
+# --- copies --------------------------------------------------------------------------------------
 
 
 def private_copy(env: Any, generator: np.random.Generator) -> Any:
@@ -263,7 +273,7 @@ def _not_copied(env: Any, memo: dict[int, Any], error: Exception) -> str:
 REMEDY = "make it without render_mode, or give it __deepcopy__, clone_state and restore_state, or a state that can be set."
 
 
-# --- generators of the whole program ---------------------------------------------------------------
+# --- generators of the whole program -------------------------------------------------------------
 
 
 @contextmanager

@@ -38,8 +38,9 @@ from smoothcruiser.problem.states import is_fixed
 Reward = Callable[[float], float]
 # What copies of a copy share: spaces draw from the planner's stream, a spec only describes.
 SHARED = ("spec", "action_space", "observation_space")
-DRAWN = ("lastaction", "last_u", "steps_beyond_terminated")  # by Gymnasium's own: for pictures and warnings
-TABLES = ("P", "desc", "initial_state_distrib")  # of Gymnasium's own toy texts: 40 ms to copy Taxi's
+# What Gymnasium's own environments keep for pictures and warnings.
+DRAWN = ("lastaction", "last_u", "steps_beyond_terminated")
+TABLES = ("P", "desc", "initial_state_distrib")  # of its toy texts: 40 ms to copy Taxi's
 
 
 class EnvOracle:
@@ -48,8 +49,15 @@ class EnvOracle:
     harmless: tuple[str, ...] = ()  # attributes that no later step depends on
     what = "a copy"  # what holds a state
 
-    def __init__(self, env: Any, actions: Sequence[Any], reward: Reward | None, key: Callable[[Any], Any] | None, rng: Any) -> None:
-        """``rng``: a stream to reset the copy with, or None for an environment that stands somewhere."""
+    def __init__(
+        self,
+        env: Any,
+        actions: Sequence[Any],
+        reward: Reward | None,
+        key: Callable[[Any], Any] | None,
+        rng: Any,
+    ) -> None:
+        """``rng``: a stream to reset the copy with, or None to leave it where ``env`` is."""
         self.generator, self.bits = stream_generator()
         self.actions, self.reward, self.key = list(actions), reward, key
         self.kinds = kinds(env)
@@ -79,7 +87,7 @@ class EnvOracle:
         return self.state_of(self.env)
 
     def begun(self, twin: Any) -> Any:
-        """A private copy at the beginning of an episode; generators that a reset made are replaced."""
+        """A private copy at the start of an episode; generators that a reset made are replaced."""
         twin.reset()
         return private_copy(twin, self.generator) if self.strange_generator(twin) else twin
 
@@ -114,7 +122,7 @@ class EnvOracle:
         return self.state_of(env)
 
     def check_kind(self, env: Any) -> None:
-        """Refuse an environment of another kind than the one this problem was made of, or one that is over."""
+        """Refuse an environment of another kind than the problem's, or one that is over."""
         if kinds(env) != self.kinds:
             shown = " of ".join(kind.__name__ for kind in self.kinds)
             raise InvalidInput(f"The problem was made of {shown}, and {env} was given; pass that one.")
@@ -188,7 +196,11 @@ class StateOracle(SetOracle):
         """The private copy, put into ``state``."""
         example = self.example
         exact = example.dtype if isinstance(example, np.ndarray) and example.dtype.kind in "iub" else np.float64
-        setattr(self.inner, self.attribute, np.array(state, dtype=exact) if isinstance(example, np.ndarray) else state)
+        setattr(
+            self.inner,
+            self.attribute,
+            np.array(state, dtype=exact) if isinstance(example, np.ndarray) else state,
+        )
         if hasattr(self.inner, "steps_beyond_terminated"):  # CartPole's count of steps after the end
             self.inner.steps_beyond_terminated = None
         return self.env
@@ -257,9 +269,9 @@ class CloneOracle(SetOracle):
     """States are clones (``clone_state``, ``restore_state``: ALE), without the generator inside.
 
     An emulator may draw from a generator of its own, which the planner cannot replace. A clone that
-    holds it would let the planner foresee what is random, so clones leave it out, and every step begins
-    with ``reset(seed=...)`` under a seed from the planner's stream. ALE without repeated actions draws
-    nothing. With them it is refused: what it repeats is the last action, which no clone of it holds.
+    holds it would let the planner foresee what is random, so clones leave it out, and every step
+    begins with ``reset(seed=...)`` under a seed from the planner's stream. ALE without repeated
+    actions draws nothing. With them it is refused: it repeats the last action, which no clone holds.
     """
 
     what = "clone_state"
@@ -284,7 +296,7 @@ class CloneOracle(SetOracle):
         return env.unwrapped.clone_state(**given)
 
     def begun(self, twin: Any) -> Any:
-        """A private copy at the beginning of an episode, its own generator seeded from the stream."""
+        """A private copy at the start of an episode, its own generator seeded from the stream."""
         twin.reset(seed=int(self.generator.integers(2**31)))
         adopt(twin, self.generator)
         return twin

@@ -65,7 +65,7 @@ def table_problem(
     seed: int,
     name: str,
 ) -> Problem:
-    """A tabular problem with the environment's model, which starts ``here`` or at an initial state."""
+    """A tabular problem with the environment's model, starting ``here`` or at an initial state."""
     inner = env.unwrapped
     P, over = inner.P, len(inner.P)
     K = len(actions)
@@ -130,14 +130,14 @@ class _Rows:
         return self
 
 
-# --- the tables against the environment ------------------------------------------------------------
+# --- the tables against the environment ----------------------------------------------------------
 
 WALKED = 5000  # steps of a copy that are looked up in the tables
 FALSE_ALARM = 1e-6  # of the frequencies seen in them
 
 
 def check_tables(walker: Any, actions: Sequence[Any], choices: Any) -> None:
-    """Refuse tables that a walk of the environment contradicts: a step they do not list, or too often."""
+    """Refuse tables that a walk contradicts: a step they do not list, or one that comes too often."""
     inner, name = walker.unwrapped, type(walker.unwrapped).__name__
     seen: Counter[tuple[int, Any]] = Counter()
     came: Counter[tuple[int, Any, int, float, bool]] = Counter()

@@ -7,8 +7,8 @@ holds. So a copy that forgets, a state attribute that is only part of the state,
 all copies, and numbers drawn from elsewhere than the planner's stream are found where they show in
 these steps, or in the attributes that they change.
 
-The walking environment is never restored: a way into it that is broken cannot pass by being compared
-with itself. A trial finds faults and proves nothing: what hides in compiled memory for longer than
+The walking environment is never restored: a broken way into it cannot pass by being compared with
+itself. A trial finds faults and proves nothing: what hides in compiled memory for longer than
 ``WALK`` steps goes unseen.
 """
 
@@ -25,7 +25,7 @@ from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.execute.streams import stream
 from smoothcruiser.problem.states import is_opaque, same_state
 
-WALK, MARKS, AHEAD = 12, (0, 1, 3, 7), 4  # steps walked, steps at which a state is marked, steps compared after each
+WALK, MARKS, AHEAD = 12, (0, 1, 3, 7), 4  # steps walked, those marked, steps compared after each
 EPISODES = 2  # the second begins with a reset: what a reset draws may be hidden beside the state
 CLOSE = 1e-5  # some environments keep their first state in float32 and all later ones in float64
 TRIAL = 105  # spawn key of the streams used here
