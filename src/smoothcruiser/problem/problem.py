@@ -165,11 +165,13 @@ class Problem:
             state = self.initial_state
         if state is None:
             raise InvalidInput("No state was asked for and the problem has no initial_state; pass state= (--state) or initial_state=.")
+        parse = getattr(self.oracle, "parse", None)  # an adapter reads its states from a list of moves, a live environment
+        if parse is not None:
+            state = parse(state)
         if self.tables is not None:
             self.tables.check_state(state)
             return int(state)
-        parse = getattr(self.oracle, "parse", None)  # an adapter reads its states from plain data, such as a list of moves
-        return state if parse is None else parse(state)
+        return state
 
 
 @dataclass(frozen=True, eq=False, repr=False)

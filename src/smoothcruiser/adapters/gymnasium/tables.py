@@ -8,6 +8,10 @@ is terminal; where some are and some are not (Taxi's delivered states), the flag
 
 from __future__ import annotations
 
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,32 +29,47 @@ class GymTables(TabularOracle):
     """The tabular step, with the environment's own distribution of initial states."""
 
     start: tuple[float, ...]
+    actions: tuple[Any, ...]
+    digest: str  # of the tables: another map has other ones
 
     def reset(self, rng: Any) -> int:
         """An initial state, drawn from ``rng``."""
         return int(rng.categorical(np.array(self.start)))
 
     def read(self, env: Any) -> int:
-        """The state that an environment is in."""
-        return int(env.unwrapped.s)
+        """The state that the user's environment is in."""
+        inner = env.unwrapped
+        if _digest(getattr(inner, "P", None)) != self.digest:
+            raise InvalidInput(f"The problem was made of other tables than those of {env}; make a problem of this one.")
+        return int(inner.s)
+
+    def parse(self, state: Any) -> Any:
+        """A state as it was asked for: a live environment stands for the state it is in."""
+        return self.read(state) if hasattr(state, "unwrapped") else state
+
+
+def _digest(P: Any) -> str:
+    return hashlib.sha256(repr(P).encode()).hexdigest()
 
 
 def table_problem(
     env: Any,
+    actions: Sequence[Any],
     *,
     discount: float,
     operator: Operator,
     reward: Any,
     reward_range: tuple[float, float] | None,
     horizon: int | None,
+    here: int | None,
     seed: int,
     name: str,
 ) -> Problem:
-    """A tabular problem with the environment's model."""
+    """A tabular problem with the environment's model, starting ``here`` or at an initial state."""
     inner = env.unwrapped
     P, over = inner.P, len(inner.P)
-    K = len(P[0])
-    rows = _rows(P, K, reward)
+    K = len(actions)
+    rows = _rows(P, actions, reward)
     into_flagged = {z for s in rows for z, _, _, flag in s if flag}
     into_open = {z for s in rows for z, _, _, flag in s if not flag}
     dead = into_flagged - into_open
@@ -72,20 +91,21 @@ def table_problem(
         horizon=horizon, name=name,
     )  # fmt: skip
     assert made.tables is not None
-    oracle = GymTables(made.tables, tuple(weights.tolist()))
-    return replace(made, oracle=oracle, initial_state=oracle.reset(stream(seed)))
+    oracle = GymTables(made.tables, tuple(weights.tolist()), tuple(actions), _digest(P))
+    return replace(made, oracle=oracle, initial_state=oracle.reset(stream(seed)) if here is None else here)
 
 
 Row = list[tuple[int, float, float, bool]]  # next state, probability, reward, terminated
 
 
-def _rows(P: Any, K: int, reward: Any) -> list[Row]:
+def _rows(P: Any, actions: Sequence[Any], reward: Any) -> list[Row]:
     """The successors of every pair, those of equal next state, reward and flag merged."""
     found: list[Row] = []
     for s in range(len(P)):
-        if len(P[s]) != K:
-            raise InvalidInput(f"State {s} of the environment's table has {len(P[s])} actions, state 0 has {K}; use access='state'.")
-        for a in range(K):
+        missing = [a for a in actions if a not in P[s]]
+        if missing:
+            raise InvalidInput(f"State {s} of the environment's table has no action {missing[0]}; use access='state'.")
+        for a in actions:
             merged: dict[tuple[int, float, bool], float] = {}
             for p, z, r, flag in P[s][a]:
                 paid = float(r) if reward is None else float(reward(float(r)))
@@ -108,3 +128,32 @@ class _Rows:
     def tocsr(self) -> _Rows:
         """Itself."""
         return self
+
+
+# --- the tables against the environment ----------------------------------------------------------
+
+WALKED = 5000  # steps of a copy that are looked up in the tables
+FALSE_ALARM = 1e-6  # of the frequencies seen in them
+
+
+def check_tables(walker: Any, actions: Sequence[Any], choices: Any) -> None:
+    """Refuse tables that a walk contradicts: a step they do not list, or one that comes too often."""
+    inner, name = walker.unwrapped, type(walker.unwrapped).__name__
+    seen: Counter[tuple[int, Any]] = Counter()
+    came: Counter[tuple[int, Any, int, float, bool]] = Counter()
+    for _ in range(WALKED):
+        s, a = int(inner.s), actions[int(choices.integers(len(actions)))]
+        _, reward, terminated, truncated, _ = walker.step(a)
+        seen[s, a] += 1
+        came[s, a, int(inner.s), float(reward), bool(terminated)] += 1
+        if terminated or truncated:
+            walker.reset()
+    for (s, a, z, r, flag), count in came.items():
+        n = seen[s, a]
+        p = math.fsum(p for p, y, x, end in inner.P[s][a] if (int(y), float(x), bool(end)) == (z, r, flag))
+        radius = math.sqrt(math.log(2 * len(came) / FALSE_ALARM) / (2 * n))  # Hoeffding
+        if p == 0.0 or abs(count / n - p) > radius:
+            raise InvalidInput(
+                f"The tables of {name} give (state {z}, reward {r:g}) probability {p:g} at state {s}, action {a}, and it "
+                f"came {count} times in {n}: they are not its own steps; use access='state' or 'snapshot'."
+            )
