@@ -1,8 +1,9 @@
 """The known model of a problem: its tables, or the graph explored from ``outcomes``.
 
-``outcomes(state, action) -> [(probability, reward, next_state)]`` with hashable states: walk from ``initial_state``, number the
-states in the order they are met, and write compressed rows. Illegal actions and terminal states get empty rows. This file decides
-nothing about values, and leaves out graphs too large for Python loops.
+``outcomes(state, action) -> [(probability, reward, next_state)]``: walk from ``initial_state``, number the states in the
+order they are met, and write compressed rows. Illegal actions and terminal states get empty rows. States are one where
+their keys are equal (``Problem.key_of``); a state that comes back under the key of another must have its mover, legal
+actions and end. This file decides nothing about values, and leaves out graphs too large for Python loops.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE, Tables
 
 MOST_STATES = 200_000  # about ten seconds of Python with a handful of outcomes a pair
@@ -35,31 +37,20 @@ def explore(problem: Problem) -> tuple[Tables, tuple[Any, ...]]:
     """Tables of the states reachable from ``initial_state``, and those states in row order."""
     if problem.terminal is True:
         raise InvalidInput("outcomes= cannot say where an episode ends; give terminal= as a function of the state instead of True.")
-    states = [problem.start()]
-    number = {_hashable(states[0]): 0}
+    rows = _Rows(problem)
     counts: list[int] = []
     target: list[int] = []
     prob: list[float] = []
     paid: list[float] = []
-    player: list[int] = []
-    terminal: list[bool] = []
     legal: list[list[bool]] = []
-    for state in states:  # grows while we walk: first met, first expanded
-        over = problem.is_terminal(state)
-        allowed = set() if over else set(problem.legal_actions(state))
-        terminal.append(over)
-        player.append(1 if over else problem.mover(state))
-        legal.append([a in allowed for a in range(problem.num_actions)])
+    for row, state in enumerate(rows.states):  # grows while we walk: first met, first expanded
+        allowed = set((rows.profiles[row] or ())[1:])
+        legal.append([action in allowed for action in range(problem.num_actions)])
         for action in range(problem.num_actions):
             found = _outcomes(problem, state, action) if action in allowed else []
             counts.append(len(found))
             for p, reward, following in found:
-                if _hashable(following) not in number:
-                    if len(states) >= MOST_STATES:
-                        raise InvalidInput(f"More than {MOST_STATES} states can be reached: too many for exact; use a sampling method.")
-                    number[following] = len(states)
-                    states.append(following)
-                target.append(number[following])
+                target.append(rows.number_of(following))
                 prob.append(p)
                 paid.append(reward)
     tables = Tables(
@@ -67,19 +58,38 @@ def explore(problem: Problem) -> tuple[Tables, tuple[Any, ...]]:
         next_state=np.array(target, dtype=np.int64),
         prob=np.array(prob, dtype=np.float64),
         reward=np.array(paid, dtype=np.float64),
-        player=np.array(player, dtype=np.int8),
-        terminal=np.array(terminal, dtype=np.bool_),
+        player=np.array([1 if profile is None else profile[0] for profile in rows.profiles], dtype=np.int8),
+        terminal=np.array([profile is None for profile in rows.profiles], dtype=np.bool_),
         legal=np.array(legal, dtype=np.bool_),
     )
-    return tables, tuple(states)
+    return tables, tuple(rows.states)
 
 
-def _hashable(state: Any) -> Any:
-    try:
-        hash(state)
-    except TypeError:
-        raise InvalidInput(f"outcomes= needs hashable states to recognize them, got {type(state).__name__}; use a tuple.") from None
-    return state
+class _Rows:
+    """The states met so far, numbered by their keys; ``profiles[i]`` is (mover, legal actions…) of ``states[i]``, None at an end."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.states: list[Any] = []
+        self.profiles: list[tuple[int, ...] | None] = []
+        self._number: dict[Any, int] = {}
+        start = problem.start()
+        check_recognizable(start, problem.key_of(start))
+        self.number_of(start)
+
+    def number_of(self, state: Any) -> int:
+        """The row of ``state``, a new one where its key is new."""
+        key = self.problem.key_of(state)
+        row = self._number.get(key)
+        if row is not None:
+            self.problem.check_alike(state, self.states[row], self.profiles[row])
+            return row
+        if len(self.states) >= MOST_STATES:
+            raise InvalidInput(f"More than {MOST_STATES} states can be reached: too many for exact; use a sampling method.")
+        row = self._number[key] = len(self.states)
+        self.states.append(state)
+        self.profiles.append(self.problem.profile(state))
+        return row
 
 
 def _outcomes(problem: Problem, state: Any, action: int) -> list[tuple[float, float, Any]]:
