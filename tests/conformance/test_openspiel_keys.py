@@ -50,12 +50,13 @@ def solved(problem, history):
 
 
 def played(game, seed, stop):
-    """A random history that ends where ``stop(state)`` holds and a player moves; None where it never does."""
+    """A random history without an end that can be helped, up to where ``stop(state)`` holds and a player moves; or None."""
     rng, state = random.Random(seed), game.new_initial_state()
     while not state.is_terminal():
         if not state.is_chance_node() and stop(state):
             return list(state.history())
-        state.apply_action(rng.choice(state.legal_actions()))
+        moves = state.legal_actions()
+        state.apply_action(rng.choice([m for m in moves if not state.child(m).is_terminal()] or moves))
     return None
 
 
@@ -69,24 +70,24 @@ def at(game, history):
 # --- values ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_the_die_of_einstein_wurfelt_nicht_is_part_of_the_state(seed):
     game = spiel.load_game("einstein_wurfelt_nicht")
-    few = lambda state: str(state).count("__") >= 20  # noqa: E731 - at most five cubes are left
+    few = lambda state: str(state).count("__") >= 22  # noqa: E731 - at most three cubes are left
     history = next(h for s in range(100 * seed, 100 * seed + 100) if (h := played(game, s, few)))
     truth = value(at(game, history), {}, lambda s: (s.current_player(), str(s), s.history()[-1]))  # the die is rolled last
     problem = sc.make("openspiel:einstein_wurfelt_nicht", discount=GAMMA, operator=OPERATOR)
     assert solved(problem, history) == pytest.approx(truth, abs=1e-9)
-    found = sc.plan(problem, history, method="certified", epsilon=0.05, delta=0.1, budget=50_000)
+    found = sc.plan(problem, history, method="certified", epsilon=0.05, delta=0.1, budget=2_000)
     assert found.interval[0] - 1e-9 <= truth <= found.interval[1] + 1e-9
 
 
 def test_the_move_limit_of_quoridor_is_part_of_the_state():
-    game = spiel.load_game("quoridor", {"board_size": 3, "wall_count": 1})
-    near = lambda state: state.move_number() == game.max_game_length() - 5  # noqa: E731
-    histories = [h for s in range(400) if (h := played(game, s, near))][:3]
+    game = spiel.load_game("quoridor", {"board_size": 3, "wall_count": 0})
+    near = lambda state: state.move_number() == game.max_game_length() - 8  # noqa: E731
+    histories = [h for s in range(40) if (h := played(game, s, near))][:3]
     assert histories
-    problem = sc.make("openspiel:quoridor,board_size=3,wall_count=1", discount=GAMMA, operator=OPERATOR)
+    problem = sc.make("openspiel:quoridor,board_size=3,wall_count=0", discount=GAMMA, operator=OPERATOR)
     for history in histories:
         assert solved(problem, history) == pytest.approx(value(at(game, history)), abs=1e-9)
 
@@ -147,8 +148,8 @@ def test_auto_takes_the_key_that_the_rules_need(name, merge):
 @pytest.mark.parametrize(
     ("name", "merge", "sentence"),
     [
-        ("go", "observation", "merge='observation' is wrong for go: its rules need merge='history'"),
-        ("quoridor", "observation", "merge='observation' is wrong for quoridor"),
+        ("go", "observation", "merge='observation' cannot be trusted for go: it needs merge='history'"),
+        ("quoridor", "observation", "merge='observation' cannot be trusted for quoridor"),
         ("misere(game=pig(winscore=6,horizon=20))", "observation", r"takes the positions of misere after moves \["),
         ("tic_tac_toe", "board", "merge must be 'auto', 'observation', 'numbered' or 'history', got 'board'"),
     ],
@@ -182,6 +183,19 @@ def test_a_game_without_a_longest_one_needs_a_horizon_at_discount_one():
     assert low == -high
 
 
+def test_twixt_boards_of_two_sizes_are_refused():
+    """They share one table of links inside OpenSpiel: after the second board, the first plays by other rules."""
+    known = set(openspiel._TWIXT_SIZES)
+    try:
+        openspiel._TWIXT_SIZES.clear()
+        openspiel.problem("twixt", discount=GAMMA, operator=OPERATOR)
+        with pytest.raises(sc.InvalidInput, match="boards of sizes 5 and 8 spoil each other"):
+            sc.make("openspiel:twixt,board_size=5", discount=GAMMA, operator=OPERATOR)
+    finally:
+        openspiel._TWIXT_SIZES.clear()
+        openspiel._TWIXT_SIZES.update(known)
+
+
 # --- keys of a user's own --------------------------------------------------------------------------------------------
 
 
@@ -196,23 +210,27 @@ class Counter:
 
 
 def counting(key):
-    """Count to 4; odd numbers allow one action, even ones both."""
-    step = lambda state, action, rng: (0.5, Counter(state.n + 1))  # noqa: E731
+    """Count to 4 in steps of 1 or 2; odd numbers allow one action, even ones both."""
+    step = lambda state, action, rng: (0.5, Counter(min(4, state.n + 1 + (rng.random() < 0.5))))  # noqa: E731
+    law = lambda s, a: [(0.5, 0.5, Counter(min(4, s.n + k))) for k in (1, 2)]  # noqa: E731
     return sc.MDP(
-        step, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=Counter(0), key=key, terminal=lambda s: s.n == 4,
-        legal=lambda s, a: a == 0 or s.n % 2 == 0, outcomes=lambda s, a: [(1.0, 0.5, Counter(s.n + 1))],
+        step, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=Counter(0), key=key, outcomes=law,
+        legal=lambda s, a: a == 0 or s.n % 2 == 0, terminal=lambda s: s.n == 4,
     )  # fmt: skip
 
 
 def test_the_exact_solver_numbers_states_by_key_and_looks_them_up_by_key():
-    solution = sc.solve(counting(lambda s: s.n))
+    problem = counting(lambda s: s.n)
+    solution = sc.solve(problem)
     assert len(solution.states) == 5
-    assert solution.values[solution.index(Counter(0))] == pytest.approx(0.9375)
-    assert sc.evaluate(counting(lambda s: s.n), solution, budget=100).interval[1] == pytest.approx(0.9375, abs=0.5)
+    # V(3) = 1/2, V(2) = 5/8, V(1) = 1/2 + (V(2) + V(3))/4, V(0) = 1/2 + (V(1) + V(2))/4
+    assert solution.values[solution.index(Counter(0))] == pytest.approx(0.8515625, abs=1e-9)
+    found = sc.evaluate(problem, solution, budget=20_000)
+    assert found.interval[0] <= 0.8515625 <= found.interval[1]
 
 
 @pytest.mark.parametrize("method", ["exact", "uct"])
-@pytest.mark.parametrize("key", [lambda s: 0, lambda s: max(s.n, 3)])
+@pytest.mark.parametrize("key", [lambda s: s.n > 0, lambda s: max(s.n, 2)], ids=["all", "first"])
 def test_a_key_that_two_different_states_share_is_refused(method, key):
     with pytest.raises(sc.OracleError, match="Two different states have the same key"):
         sc.plan(counting(key), method=method, **({"budget": 200} if method == "uct" else {}))

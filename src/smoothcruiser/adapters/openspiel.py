@@ -1,19 +1,19 @@
 """OpenSpiel games as problems: ``problem(game, …)``, or ``make("openspiel:tic_tac_toe", …)``.
 
-Two players, zero sum, sequential, perfect information, with or without chance. Player 0 of OpenSpiel is the max player
-(1), player 1 the min player (2); the reward of a move is what it adds to player 0's return, so that terminal games pay
-at the end only.
+Two players, zero sum, sequential, perfect information, with or without chance. Player 0 of
+OpenSpiel is the max player (1), player 1 the min player (2); the reward of a move is what it adds
+to player 0's return, so that terminal games pay at the end only.
 
-  action     a move, and after it everything that chance does until a player moves or the game is over
-  state      ``SpielState``: a clone and the number of moves made; equal to another if their histories are
-  key        which histories are one state: ``openspiel_keys`` chooses and tests it, ``merge=`` overrides it
-  outcomes   the law of a move through all its chance nodes: small games are solved exactly, by backward induction
+  action     a move, and then all that chance does until a player moves or the game is over
+  state      ``SpielState``: a clone and the number of moves made; equal if the histories are
+  key        which histories are one state: ``openspiel_keys`` chooses and tests it
+  outcomes   the law of a move through all its chance nodes: small games are solved exactly
 
-With discount 1 the horizon is the longest game. A game that pays at its end only has tighter bounds on V than its
-rewards tell: with h moves left, Q <= max(u, 0) + gamma M S(h-1) for the largest payoff u, so V <= max(u, 0) + M S(h),
-S(h) = 1 + gamma + … + gamma^(h-1), M = max |F(0)|; likewise from below. A game that lasts longer than OpenSpiel says
-would break this: a step refuses to go on there. What this file leaves out: simultaneous moves, hidden information,
-more players.
+With discount 1 the horizon is the longest game. A game that pays at its end only has tighter bounds
+on V than its rewards tell: with h moves left, Q <= max(u, 0) + gamma M S(h-1) for the largest
+payoff u, so V <= max(u, 0) + M S(h), S(h) = 1 + gamma + … + gamma^(h-1), M = max |F(0)|; likewise
+from below. A game that lasts longer than OpenSpiel says would break this: a step refuses to go on there.
+What this file leaves out: simultaneous moves, hidden information, more players.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ except ImportError as error:  # pragma: no cover - the extra is installed where 
     raise MissingExtra("OpenSpiel games need OpenSpiel: pip install 'smoothcruiser[openspiel]'.") from error
 
 ENDLESS = frozenset({"maedn"})  # games without a longest one, whatever ``max_game_length`` says
+_TWIXT_SIZES: set[int] = set()  # of this process, whose boards share one table of links
 
 
 class SpielState:
-    """A position where a player moves, or a finished game; equal to another if their histories are."""
+    """A position where a player moves, or a finished game; equal if the histories are."""
 
     __slots__ = ("_actions", "_history", "moves", "state")
 
@@ -108,8 +109,8 @@ class SpielOracle:
         moves = state.moves + 1
         if self.longest is not None and moves >= self.longest and not after.is_terminal():
             raise OracleError(
-                f"OpenSpiel says that {self.game.get_type().short_name} lasts {self.longest:,} moves at the most, but it goes "
-                f"on after {state!r}; values would be wrong, so it cannot be planned in from there."
+                f"OpenSpiel says that {self.game.get_type().short_name} lasts {self.longest:,} "
+                f"moves at the most, but it goes on after {state!r}; plan from an earlier position."
             )
         return after.returns()[0] - state.state.returns()[0], SpielState(after, moves)
 
@@ -169,9 +170,9 @@ def problem(
         discount: gamma; with 1 and no ``horizon`` the horizon is the longest game.
         operator: the smooth maximum.
         horizon: steps until the end; None for as long as the game lasts.
-        merge: which histories are one state: "observation" (those that show the same position, mover and legal moves),
-            "numbered" (after as many moves, too), "history" (none). "auto" takes the one that the game's rules need.
-            A choice that random playouts find wrong is refused.
+        merge: which histories are one state: "observation" (those that show the same position,
+            mover and legal moves), "numbered" (after as many moves, too), "history" (none). "auto"
+            chooses (``openspiel_keys``). A choice that random playouts find wrong is refused.
         seed: draws the chance nodes before the first move.
         name: shown in answers.
         spec: how ``make`` would make it again.
@@ -185,7 +186,8 @@ def problem(
     kind = game.get_type()
     if discount == 1 and horizon is None:
         if oracle.longest is None:
-            raise InvalidInput(f"{kind.short_name} may go on for ever: with discount 1 give horizon=, or a discount below 1.")
+            remedy = "with discount 1 give horizon=, or a discount below 1"
+            raise InvalidInput(f"{kind.short_name} may go on for ever: {remedy}.")
         horizon = oracle.longest
     low, high = min(0.0, float(game.min_utility())), max(0.0, float(game.max_utility()))
     bounds = None
@@ -247,3 +249,12 @@ def _check(game: Any) -> None:
             f"{kind.short_name} cannot be planned in: {' and '.join(reasons)}; "
             "two-player, zero-sum, sequential games of perfect information can."
         )
+    if kind.short_name == "twixt":
+        size = game.get_parameters()["board_size"]
+        if _TWIXT_SIZES - {size}:
+            sizes = " and ".join(map(str, sorted(_TWIXT_SIZES | {size})))
+            raise InvalidInput(
+                f"OpenSpiel keeps the links of all twixt boards in one table, so boards of sizes "
+                f"{sizes} spoil each other; plan in them in separate processes."
+            )
+        _TWIXT_SIZES.add(size)

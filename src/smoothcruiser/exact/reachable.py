@@ -1,9 +1,10 @@
 """The known model of a problem: its tables, or the graph explored from ``outcomes``.
 
-``outcomes(state, action) -> [(probability, reward, next_state)]``: walk from ``initial_state``, number the states in the
-order they are met, and write compressed rows. Illegal actions and terminal states get empty rows. States are one where
-their keys are equal (``Problem.key_of``); a state that comes back under the key of another must have its mover, legal
-actions and end. This file decides nothing about values, and leaves out graphs too large for Python loops.
+``outcomes(state, action) -> [(probability, reward, next_state)]``: walk from ``initial_state``,
+number the states in the order they are met, and write compressed rows. Illegal actions and terminal
+states get empty rows. States are one where their keys are equal (``Problem.key_of``); a state that
+comes back under the key of another must have its mover, legal actions and end. This file decides
+nothing about values, and leaves out graphs too large for Python loops.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def explore(problem: Problem) -> tuple[Tables, tuple[Any, ...]]:
         next_state=np.array(target, dtype=np.int64),
         prob=np.array(prob, dtype=np.float64),
         reward=np.array(paid, dtype=np.float64),
-        player=np.array([1 if profile is None else profile[0] for profile in rows.profiles], dtype=np.int8),
+        player=np.array([profile[0] if profile else 1 for profile in rows.profiles], dtype=np.int8),
         terminal=np.array([profile is None for profile in rows.profiles], dtype=np.bool_),
         legal=np.array(legal, dtype=np.bool_),
     )
@@ -66,7 +67,7 @@ def explore(problem: Problem) -> tuple[Tables, tuple[Any, ...]]:
 
 
 class _Rows:
-    """The states met so far, numbered by their keys; ``profiles[i]`` is (mover, legal actions…) of ``states[i]``, None at an end."""
+    """The states met so far, numbered by their keys, and the profile of each."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -85,7 +86,8 @@ class _Rows:
             self.problem.check_alike(state, self.states[row], self.profiles[row])
             return row
         if len(self.states) >= MOST_STATES:
-            raise InvalidInput(f"More than {MOST_STATES} states can be reached: too many for exact; use a sampling method.")
+            many = f"More than {MOST_STATES} states can be reached"
+            raise InvalidInput(f"{many}: too many for exact; use a sampling method.")
         row = self._number[key] = len(self.states)
         self.states.append(state)
         self.profiles.append(self.problem.profile(state))

@@ -71,12 +71,12 @@ class Solution:
     compile_seconds: float = 0.0
     stages: Floats | None = None  # (horizon + 1, S): row h is the value with h steps left
     states: tuple[Any, ...] | None = None  # what row i stands for, where the states were explored from ``outcomes``
-    key_of: Callable[[Any], Hashable] = field(default=state_key, repr=False, compare=False)  # what tells ``states`` apart
+    key_of: Callable[[Any], Hashable] = field(default=state_key, repr=False)  # tells states apart
     note: str = ""  # why residual_bound is larger than the default aim, if it is
 
     @cached_property
     def _rows(self) -> dict[Any, int]:
-        return {} if self.states is None else {self.key_of(state): i for i, state in enumerate(self.states)}
+        return {self.key_of(state): i for i, state in enumerate(self.states or ())}
 
     def index(self, state: Any) -> int:
         """The row of ``state`` in the arrays."""

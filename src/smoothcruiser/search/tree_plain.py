@@ -132,7 +132,8 @@ class PlainTree:
         parent, key = self.nodes[-1], (self.action, self.problem.key_of(state))
         child = parent.children.get(key)
         if child is not None:
-            self.problem.check_alike(state, child.state, (1 if child.sign > 0 else 2, *child.actions))
+            known = (1 if child.sign > 0 else 2, *child.actions)
+            self.problem.check_alike(state, child.state, known)
         if child is not None and id(child) not in self.unborn:
             self.nodes.append(child)
             return False
