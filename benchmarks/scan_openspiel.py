@@ -3,7 +3,7 @@
 For each game: the key that is chosen when the problem is made, and the time that takes; pairs of
 positions with equal keys whose futures were compared in more playouts than at make, for the chosen
 key and for the bare observation; whole playouts through the adapter, where every reward must lie in
-its range, rewards must add up to the game's returns, no position may be without a legal move, and no
+its range, rewards must add up to the returns, no position may be without a legal move, and no
 game may outlast what OpenSpiel calls the longest; and ``check``. Exit code 1 if anything is wrong.
 
 Run: .venv/bin/python benchmarks/scan_openspiel.py [--moves 10000] [--out FILE.md] [game …]

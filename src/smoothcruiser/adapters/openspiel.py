@@ -12,8 +12,8 @@ to player 0's return, so that terminal games pay at the end only.
 With discount 1 the horizon is the longest game. A game that pays at its end only has tighter bounds
 on V than its rewards tell: with h moves left, Q <= max(u, 0) + gamma M S(h-1) for the largest
 payoff u, so V <= max(u, 0) + M S(h), S(h) = 1 + gamma + … + gamma^(h-1), M = max |F(0)|; likewise
-from below. A game that lasts longer than OpenSpiel says would break this: a step refuses to go on there.
-What this file leaves out: simultaneous moves, hidden information, more players.
+from below. A game that lasts longer than OpenSpiel says would break this: a step refuses to go on
+there. What this file leaves out: simultaneous moves, hidden information, more players.
 """
 
 from __future__ import annotations
