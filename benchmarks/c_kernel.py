@@ -14,7 +14,7 @@ from smoothcruiser.problem.operator_functions import MAX
 
 HERE = Path(__file__).parent
 FLAGS = ["-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC"]
-COLUMNS = ("kind", "samples", "query", "continuation", "constant", "shift", "blind_head")
+COLUMNS = ("kind", "samples", "query", "continuation", "constant", "shift", "center", "blind_head")
 
 
 def build(*, walk: bool = False) -> ctypes.CDLL:

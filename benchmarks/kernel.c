@@ -13,7 +13,7 @@ enum { CONSTANT, PLUGIN, ROLLOUT, BLIND };
 
 typedef struct {
     const int64_t *kind, *samples, *query, *continuation;
-    const double *constant, *shift, *blind_head;
+    const double *constant, *shift, *center, *blind_head;
     int64_t num_actions, root_row;
     double discount, low, high;
     int64_t clips;
@@ -95,11 +95,12 @@ static double sample_v(const Plan *p, int64_t row, State s, Rng *r, Count *c);
 
 static void estimate_q(const Plan *p, State s, int64_t row, Rng *r, Count *c, double *q) {
     int64_t n = p->samples[row], child = p->query[row];
+    double center = p->center[row];
     State z;
     for (int64_t a = 0; a < p->num_actions; a++) {
         double total = 0.0;
         if (p->kind[child] == CONSTANT) {
-            double tail = p->discount * (p->shift[child] != 0.0 ? p->constant[child] + p->shift[child] : p->constant[child]);
+            double tail = p->discount * (p->shift[child] != 0.0 ? p->constant[child] + p->shift[child] : p->constant[child]) - center;
             for (int64_t i = 0; i < n; i++) {
                 double x = step(p, s, a, r, &z);
                 if (!(p->low <= x && x <= p->high)) { c->bad = 1; return; }
@@ -111,11 +112,11 @@ static void estimate_q(const Plan *p, State s, int64_t row, Rng *r, Count *c, do
                 double x = step(p, s, a, r, &z);
                 c->calls++;
                 if (!(p->low <= x && x <= p->high)) { c->bad = 1; return; }
-                total += x + p->discount * sample_v(p, child, z, r, c);
+                total += x + (p->discount * sample_v(p, child, z, r, c) - center);
                 if (c->bad) return;
             }
         }
-        double mean = total / (double)n;
+        double mean = center + total / (double)n;
         if (p->clips) {
             if (mean < p->clip_low) mean = p->clip_low;
             if (mean > p->clip_high) mean = p->clip_high;
@@ -173,8 +174,8 @@ void run_shard(const Plan *p, const int64_t *root, int64_t action, int64_t count
         double x = step(p, s, action, &r, &z);
         c.calls++;
         if (!(p->low <= x && x <= p->high)) { c.bad = 1; break; }
-        double v = x + p->discount * sample_v(p, p->root_row, z, &r, &c), d = v - center;
-        total += v;
+        double d = x + (p->discount * sample_v(p, p->root_row, z, &r, &c) - center);
+        total += d;
         square += d * d;
     }
     out[0] = c.calls; out[1] = c.bad;

@@ -98,7 +98,7 @@ class Agent:
         self.decisions += 1
         if self.sample:
             weights = np.array(self.estimate.policy)
-            action = int(_stream(self.seed, PLANS, self.decisions, 1).choice(weights))
+            action = int(_stream(self.seed, PLANS, self.decisions, 1).categorical(weights))
         elif self.estimate.action is None:
             raise InvalidInput("The method promised a value alone and recommends no action; drop target='value'.")
         else:

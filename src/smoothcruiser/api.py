@@ -149,7 +149,7 @@ def plan(
             "of their own. evaluate(problem, policy) certifies any policy from below."
         )
     assert isinstance(method, str)
-    chosen, why = _choose(problem, method, state, epsilon, delta, target, paid)
+    chosen, why = choose(problem, method, state, epsilon, delta, target, paid)
     if chosen == "exact":
         return _exact(problem, state, why)
     if chosen == "certified":
@@ -210,7 +210,7 @@ def calibrate(problem: Problem, state: Any = None, *, executor: str | None = Non
 # --- choosing ----------------------------------------------------------------------------------------------------------------
 
 
-def _choose(
+def choose(
     problem: Problem, method: str, state: Any, epsilon: float | str | None, delta: float | None, target: Target, budget: int
 ) -> tuple[str, tuple[str, ...]]:
     """The method to run, and why if the choice was ours."""
@@ -222,7 +222,7 @@ def _choose(
         return "smoothcruiser", ()  # _schedule asks for what is missing
     try:
         price = _schedule(problem, "smoothcruiser", epsilon, delta, target, None).num_calls
-        if price <= budget:
+        if price + problem.inspection_calls <= budget:
             return "smoothcruiser", (f"auto chose smoothcruiser: its schedule keeps the promise for {price:,} calls.",)
         told = f"the sharp schedule would cost {short(price)} calls"
     except (InvalidInput, Unpayable) as error:
@@ -323,14 +323,15 @@ def check_budget(budget: float) -> int:
 
 def _afford(problem: Problem, schedule: Schedule, budget: int) -> None:
     """Refuse a plan that cannot be paid, with its price and what can be paid instead."""
-    if schedule.num_calls <= budget:
+    looks = problem.inspection_calls
+    if schedule.num_calls + looks <= budget:
         return
     from smoothcruiser.schedule.offers import offers
 
-    choices = offers(problem.facts, schedule, budget)
+    choices = offers(problem.facts, schedule, max(1, budget - looks))
     listed = "".join(f"\n  - {offer}" for offer in choices)
     raise Unpayable(
-        f"This promise costs {short(schedule.num_calls)} oracle calls, above the budget of {short(budget)} (--budget). "
+        f"This promise costs {short(schedule.num_calls + looks)} oracle calls, above the budget of {short(budget)} (--budget). "
         f"What can be paid:{listed}"
     )
 
@@ -340,7 +341,7 @@ def _afford(problem: Problem, schedule: Schedule, budget: int) -> None:
 
 def _exact(problem: Problem, state: Any, notes: tuple[str, ...]) -> Estimate:
     begin = time.perf_counter()
-    solution = solve(problem)
+    solution = solve(problem if problem.tables is not None else replace(problem, initial_state=state))
     answer = exact_answer(problem, solution, state, (*notes, solution.note) if solution.note else notes)
     seconds = time.perf_counter() - begin - solution.compile_seconds
     return replace(answer, seconds=seconds, compile_seconds=solution.compile_seconds)

@@ -119,6 +119,11 @@ def explain(
     if promise["method"] == "exact":
         _explain_exact(made, as_json)
         return
+    budget, chosen = promise["budget"] or price.OFFERS_ABOVE, promise["method"]
+    if chosen == "auto":  # what plan would run at the initial state; it refuses a schedule only where there is nothing else
+        named = {name: promise[name] for name in ("epsilon", "delta", "target")}
+        chosen, _ = api.choose(made, "auto", made.initial_state, budget=budget, **named)
+        promise["budget"] = None if chosen in ("exact", "certified") else promise["budget"]
     schedule = api.explain(made, **promise)
     if schedule.num_calls is None:  # certified search: no schedule, no price before the run
         from smoothcruiser.report.console import console, show_outlook
@@ -126,16 +131,16 @@ def explain(
         _print_json({**schedule.to_dict(), "problem": made.name}) if as_json else show_outlook(console(), made, schedule)
         return
     speed = api.calibrate(made) if calibrate else price.COMPILED_SPEED if made.is_compiled else None
-    budget = promise["budget"]
     if as_json:
-        _print_json(price.explain_dict(schedule, problem=made.name, speed=speed, measured=calibrate, budget=budget))
+        told = price.explain_dict(schedule, problem=made.name, speed=speed, measured=calibrate, budget=budget)
+        _print_json({**told, "plan_method": chosen})
         return
     from smoothcruiser.report.console import console, show_offers, show_rivals, show_schedule
 
     out = console()
     show_schedule(out, made, schedule, time=price.time_sentence(schedule.num_calls, speed, measured=calibrate))
     show_rivals(out, schedule, price.rivals(schedule))
-    show_offers(out, price.offers_for(schedule, budget), budget or price.OFFERS_ABOVE)
+    show_offers(out, price.offers_for(schedule, budget), budget, chosen)
 
 
 def _explain_exact(problem: Any, as_json: bool) -> None:
@@ -144,7 +149,7 @@ def _explain_exact(problem: Any, as_json: bool) -> None:
         raise SmoothcruiserError(f"{problem.name} has no model (tables or outcomes=), so exact cannot solve it; explain another --method.")
     known = "as tables" if problem.tables is not None else "by outcomes=, if its states can be listed"
     if as_json:
-        _print_json({"problem": problem.name, "method": "exact", "num_calls": 0, "delta": 0.0, "levels": []})
+        _print_json({"problem": problem.name, "method": "exact", "num_calls": 0, "log10_calls": 0.0, "delta": 0.0, "levels": []})
         return
     from smoothcruiser.report.console import console, put
 
@@ -359,15 +364,15 @@ def _stopped_early(error: BaseException, bar: Any, asked: dict[str, Any], *, by_
     from smoothcruiser.report.progress import describe
 
     last = bar.last
-    known = "before the first oracle call" if last is None else f"at {describe(last, bar.before)}"
+    known = "before it reported anything" if last is None else f"at {describe(last, bar.before)}"
     interval = getattr(last, "interval", None)
     if interval is not None and asked["delta"] is not None:
         known += f"; the value lies in [{interval[0]:.6g}, {interval[1]:.6g}] with probability {1.0 - asked['delta']:g}"
-    kept = f" {error}" if isinstance(error, Interrupted) else ""
+    known = str(error) if isinstance(error, Interrupted) else f"The run was stopped {known}."
     if by_hand or asked["seconds"] is None:
-        _complain(f"Stopped by Ctrl-C {known}.{kept}")
+        _complain(f"Stopped by Ctrl-C. {known}")
         sys.exit(STOPPED)
-    raise SmoothcruiserError(f"--seconds {asked['seconds']:g} ended the run {known}; give more seconds, or a larger --epsilon.{kept}")
+    raise SmoothcruiserError(f"--seconds {asked['seconds']:g} ended the run; give more seconds, or a larger --epsilon. {known}")
 
 
 def _complain(sentence: str) -> None:

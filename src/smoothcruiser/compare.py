@@ -6,6 +6,9 @@ The yardstick is the exact solution of the problem itself (its operator, its dis
   action regret    max Q(state, .) - Q(state, recommended action)                    (signed for the min player)
   policy regret    V(state) - (<pi, Q(state, .)> - Omega(pi)): the one-step loss of the recommended policy
 
+The yardstick has a proven error of its own, ``truth_bound``: an error is known up to it and a regret, a difference of two exact values, up
+to twice that. Smaller ones are indistinguishable from 0.
+
 Methods of another objective (UCT on a regularized problem, say) are measured by the same yardstick: it is what the user asked for. Their
 rows say whose value they estimate (``estimates``). The
 sharp schedule spends the budget on the smallest epsilon that it can pay; where even half of the value span is out of reach it says so.
@@ -51,6 +54,7 @@ class Row:
     compile_seconds: float
     note: str = ""
     estimates: str = ""  # the operator whose value it estimates
+    truth_bound: float | None = None  # the exact values are known up to this: ``error`` too, regrets up to twice this
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -66,6 +70,7 @@ class Truth:
     q_values: dict[int, float]  # of the legal actions
     player: int
     problem: Problem
+    bound: float = 0.0  # value and q_values are known up to this
 
     def action_regret(self, action: int) -> float | None:
         """What the action loses, by the mover's lights; None where a prior has its say beside the values."""
@@ -98,7 +103,8 @@ def truth_of(problem: Problem, state: Any) -> Truth | None:
     except InvalidInput:
         return None
     q = {a: q for a, q in enumerate(estimate.q_values) if not math.isnan(q)}
-    return Truth(estimate.value, q, problem.mover(estimate.state), problem)
+    assert estimate.epsilon is not None
+    return Truth(estimate.value, q, problem.mover(estimate.state), problem, estimate.epsilon)
 
 
 def compare(
@@ -156,6 +162,7 @@ def measured(name: str, budget: int, seed: int, estimate: Estimate, truth: Truth
     return Row(
         name, budget, seed, estimate.value, estimate.interval, estimate.action, error, action, policy, estimate.num_calls,
         estimate.seconds, estimate.compile_seconds, estimate.notes[0] if estimate.notes else "",
+        truth_bound=None if truth is None else truth.bound,
     )  # fmt: skip
 
 

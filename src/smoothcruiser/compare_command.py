@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,8 +63,8 @@ def compare(
     if as_json:
         exact = None if truth is None else truth.value
         means = list(comparing.summaries(rows))
-        data = {"problem": made.name, "state": plain(start), "exact": exact, "means": means, "rows": [r.to_dict() for r in rows]}
-        click.echo(json.dumps(data))
+        data = {"problem": made.name, "state": plain(start), "exact": exact, "exact_bound": None if truth is None else truth.bound}
+        click.echo(json.dumps({**data, "means": means, "rows": [r.to_dict() for r in rows]}))
         return
     shown = [s for s in comparing.summaries(rows) if points or s["budget"] == budgets[-1]]
     _show(made, start, truth, shown, repeats, plot)
@@ -96,8 +97,17 @@ def _progress() -> Any:
     return context()
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+def _number(value: float | None, least: float = 0.0) -> str:
+    """A number; one that cannot be told from 0 because it is known up to ``least`` only is shown as that."""
+    if value is None:
+        return "-"
+    return f"≤ {_up(least)}" if 0.0 < least >= abs(value) else f"{value:.4g}"
+
+
+def _up(bound: float) -> str:
+    """A bound with one digit, rounded up: what is printed holds too."""
+    unit = 10.0 ** math.floor(math.log10(bound)) if bound > 0.0 else 1.0
+    return f"{math.ceil(bound / unit) * unit:.1g}"
 
 
 def _show(problem: Any, state: Any, truth: Any, means: list[dict[str, Any]], repeats: int, plot: str | None) -> None:
@@ -105,7 +115,9 @@ def _show(problem: Any, state: Any, truth: Any, means: list[dict[str, Any]], rep
     from rich.table import Table
 
     out = Console(highlight=False)
-    known = f"exact value {truth.value:.6g}" if truth is not None else "no exact value: the model is not known"
+    known = f"exact value {truth.value:.6g} ± {_up(truth.bound)}" if truth is not None else "no exact value: the model is not known"
+    bound = 0.0 if truth is None else truth.bound
+    least = {"error": bound, "action_regret": 2.0 * bound, "policy_regret": 2.0 * bound}
     out.print(f"{problem.name}, state {state!r}", soft_wrap=True)
     out.print(f"{known}; means of {repeats} run{'s' if repeats > 1 else ''}\n")
     table = Table(box=None, pad_edge=False)
@@ -125,7 +137,7 @@ def _show(problem: Any, state: Any, truth: Any, means: list[dict[str, Any]], rep
         if row["estimates"] != problem.operator.label:
             names = others.setdefault(row["estimates"], [])
             names += [row["method"]] if row["method"] not in names else []
-        cells = [_number(row[name]) for name, _ in COLUMNS]
+        cells = [_number(row[name], least.get(name, 0.0)) for name, _ in COLUMNS]
         table.add_row(row["method"], *cells, f"{row['num_calls']:,.0f}", f"{row['seconds']:.3f}")
     out.print(table)
     if others:

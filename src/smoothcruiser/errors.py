@@ -28,7 +28,11 @@ class MissingExtra(SmoothcruiserError, ImportError):
 
 
 class Interrupted(SmoothcruiserError):
-    """The run was stopped from outside before it had enough to answer."""
+    """The run was stopped from outside before it had enough to answer; ``calls`` were counted in the part that was cut short."""
+
+    def __init__(self, message: str, *, calls: int = 0) -> None:
+        super().__init__(message)
+        self.calls = calls
 
 
 class Hung(Exception):

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from smoothcruiser.schedule.schedule import counted
+
 Interval = tuple[float, float]
 
 
@@ -54,9 +56,9 @@ class Estimate:
     notes: tuple[str, ...] = ()  # how it was obtained, in sentences
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data: NaN and infinity become None."""
+        """The fields as plain data: NaN, infinity and a price beyond 2**53 become None; ``log10_price`` is beside the price."""
         found: dict[str, Any] = plain(self)
-        return found
+        return found | ({"log10_price": None} if self.price is None else counted("price", self.price))
 
     def to_json(self, **options: Any) -> str:
         """The fields as JSON text."""

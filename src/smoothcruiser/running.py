@@ -96,17 +96,6 @@ def resume(
         return _run(problem, schedule, where, stored.seed, how, keeper=(opened, number))
 
 
-def probe(problem: Problem, state: Any, action: int) -> int:
-    """The number of extra calls made to see that the oracle leaves its state alone (0 where it cannot do otherwise)."""
-    from smoothcruiser.execute.streams import stream
-    from smoothcruiser.problem.batching import Batched
-    from smoothcruiser.problem.states import check_untouched
-
-    if problem.tables is not None or isinstance(problem.oracle, Batched):
-        return 0
-    return check_untouched(problem.oracle, state, action, stream(0, 0, 0))
-
-
 def _same_problem(spec: dict[str, Any] | None, expected: str, name: str, number: int, given: Problem | None) -> Problem:
     """The problem of a stored run: built from its spec or given again; its fingerprint must be the stored one."""
     from smoothcruiser.execute.store import fingerprint
@@ -137,31 +126,42 @@ def _run(
 ) -> Estimate:
     from smoothcruiser.execute.answer import assemble, interval_of
     from smoothcruiser.execute.engines import make_workers
+    from smoothcruiser.execute.inspection import seen
     from smoothcruiser.execute.run import Listener
     from smoothcruiser.execute.run import run as run_shards
     from smoothcruiser.execute.shards import cut
     from smoothcruiser.execute.stopping import stopping_rule
 
     actions = problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
-    rule = stopping_rule(schedule)
+    rule = stopping_rule(schedule, how.shards)
     keep = None if keeper is None else partial(keeper[0].keep, keeper[1])
     known = None if keeper is None else keeper[0].parts(keeper[1])
-    listener = Listener(how.progress, keep, interval_of(problem, schedule, state, rule.half_width))
+    listener = Listener(how.progress, keep, interval_of(problem, state, rule))
     segments = cut(schedule, shards=how.shards)
-    probed = probe(problem, state, actions[0])
     pool = make_workers(how.executor, problem, schedule, state, center=rule.center, workers=how.workers, scheduler=how.scheduler)
     try:
+        pool.inspect(seed)
         outcome = run_shards(
             pool, schedule, segments, actions, seed=seed, enough=rule.enough, listener=listener, known=known, seconds=how.seconds
         )
+        looked_calls, pairs = pool.inspect(seed)
     except (Interrupted, KeyboardInterrupt) as error:
-        where = "" if keeper is None else f" Finished shards are kept: go on with --resume {keeper[1]} --store {keeper[0].path}."
-        raise Interrupted(f"The run was stopped before its first look, so nothing can be certified yet.{where}") from error
+        kept = "Nothing is kept: --store FILE keeps finished shards."
+        if keeper is not None:
+            kept = f"Finished shards are kept: go on with --resume {keeper[1]} --store {keeper[0].path}."
+        told = str(error) or "The run was stopped while the step was looked at."
+        raise Interrupted(f"{told} {kept}", calls=getattr(error, "calls", 0)) from error
     finally:
         pool.close()
-    estimate = assemble(problem, schedule, state, outcome, pool, seed=seed, radius=rule.half_width, bound=rule.bound(outcome))
-    spent = (estimate.calls_spent or 0) + probed
-    estimate = replace(estimate, notes=(*notes, *estimate.notes), run=None if keeper is None else keeper[1], calls_spent=spent)
+    estimate = assemble(problem, state, rule, outcome, pool, seed=seed, looked=seen(pairs, pool.looks))
+    estimate = replace(
+        estimate,
+        notes=(*notes, *estimate.notes),
+        run=None if keeper is None else keeper[1],
+        num_calls=estimate.num_calls + looked_calls,
+        calls_spent=(estimate.calls_spent or 0) + looked_calls,
+        price=schedule.num_calls + looked_calls,
+    )
     if keeper is not None and outcome.finished:
         keeper[0].finish(keeper[1], estimate)
     elif keeper is not None:

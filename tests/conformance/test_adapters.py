@@ -15,7 +15,7 @@ from smoothcruiser.execute.streams import stream
 
 gym = pytest.importorskip("gymnasium")
 from smoothcruiser.adapters import gymnasium as adapter  # noqa: E402
-from smoothcruiser.adapters.generator import stream_generator  # noqa: E402
+from smoothcruiser.execute.generator import stream_generator  # noqa: E402
 
 TABLES = {
     "gym:FrozenLake-v1": {"discount": 0.9, "temperature": 0.1, "epsilon": 0.3},

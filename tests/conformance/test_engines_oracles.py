@@ -71,7 +71,7 @@ class Cell(NamedTuple):
 @njit
 def chase(state, action, rng):
     weights = np.array([0.5, 0.0, 0.3, 0.2])
-    turn = (action + rng.choice(weights)) % 4
+    turn = (action + rng.categorical(weights)) % 4
     x, y = state.x, state.y
     if turn == 0:
         x = (x + 1) % 5

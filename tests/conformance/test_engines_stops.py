@@ -165,8 +165,31 @@ def test_a_time_limit_returns_the_interval_of_the_finished_looks():
 
 def test_a_time_limit_before_the_first_look_is_an_interruption():
     problem = chain()
-    with pytest.raises(Interrupted):
-        sc.run(problem, table(problem, samples=HUGE, levels=TABLES["many small draws"]), seconds=0.2, workers=2)
+    with pytest.raises(Interrupted, match=r"before its first look.*calls made, at least: [1-9].*Nothing is kept") as caught:
+        sc.run(problem, table(problem, samples=HUGE, levels=TABLES["many small draws"]), seconds=0.5, workers=2)
+    assert caught.value.calls > 0
+
+
+@pytest.mark.parametrize("executor", ["reference", "python"])
+def test_a_stop_before_the_first_look_tells_the_calls_made(executor, tmp_path):
+    """The step itself counts: all its calls are told, but for the few that look at it beforehand; so is what a store keeps."""
+    made = 0
+
+    def step(state, action, rng):
+        nonlocal made
+        made += 1
+        if made == 1000:
+            raise KeyboardInterrupt
+        return rng.random(), state
+
+    problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=0)
+    schedule = sc.explain(problem, epsilon="10%", delta=0.1)
+    with pytest.raises(Interrupted, match=r"at least: (9\d\d|1,000), of which 0 in finished shards\. Nothing is kept: --store") as caught:
+        sc.run(problem, schedule, executor=executor)
+    assert 990 <= caught.value.calls <= 1000 == made
+    made = 0
+    with pytest.raises(Interrupted, match=r"of which [1-9]\d* in finished shards\. Finished shards are kept: go on with --resume 1"):
+        sc.run(problem, schedule, executor=executor, shards=200, store=tmp_path / "runs.db")
 
 
 SCRIPT = """

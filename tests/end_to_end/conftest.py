@@ -13,6 +13,7 @@ from smoothcruiser import cli
 
 OWN = '''
 import os, signal
+from dataclasses import replace
 from typing import NamedTuple
 import smoothcruiser as sc
 
@@ -39,6 +40,12 @@ problem = build(step)
 
 def hot(temperature=5.0):
     return build(step, temperature)
+
+def cold():
+    return build(step, 1.0, 0.9)
+
+def unhashable():
+    return replace(cold(), initial_state=[0, 0])
 
 def early():
     return build(hit(10), 1.0, 0.5)

@@ -34,7 +34,7 @@ BAD = [
     (["explain", *CHAIN, *PROMISE, "--target", "all"], "'all'"),
     (["explain", *CHAIN, *PROMISE, "--budget", "lots"], "'lots'"),
     (["explain", *CHAIN, *PROMISE, "--budget", "0"], "at least 1"),
-    (["explain", *CHAIN, *PROMISE, "--budget", "5"], "What can be paid"),
+    (["explain", *CHAIN, *PROMISE, "--method", "smoothcruiser", "--budget", "5"], "What can be paid"),
     (["explain", *CHAIN, *PROMISE, "--delta-prime", "0.1"], "--delta-prime"),
     (["plan", *CHAIN, *PROMISE, *SHARP, "--state", "[1"], "'[1'"),
     (["plan", *CHAIN, *PROMISE, *SHARP, "--state", "99"], "99"),

@@ -1,6 +1,7 @@
 """``smoothcruiser compare``: every planner on one problem, by the same yardstick; table, JSON, plot, errors. And ``plan`` on trees."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -93,6 +94,23 @@ def test_the_min_player_regrets_what_is_large():
     problem = sc.tabular([[[1.0], [1.0]]], [[1.0, 0.0]], discount=0.0, operator=sc.Max(), players=[2])
     truth = truth_of(problem, 0)
     assert (truth.action_regret(0), truth.action_regret(1)) == (1.0, 0.0)
+
+
+def test_the_bound_of_the_truth_is_kept():
+    """Exact values have a proven error: rows and JSON carry it, and the table prints no error that is below it."""
+    problem = sc.make(GARNET[0], discount=0.5, temperature=0.5)
+    bound = sc.solve(problem).residual_bound
+    assert truth_of(problem, 0).bound == bound > 0.0
+    (row,) = compare(problem, budgets=[500], methods=["uct"])
+    assert row.truth_bound == bound
+    done = run("compare", *GARNET, "--budget", "500", "--methods", "uct", "--json")
+    data = json.loads(done.stdout)
+    assert data["exact_bound"] == data["rows"][0]["truth_bound"] == bound
+    shown = run("compare", *GARNET, "--budget", "500", "--methods", "uct").stdout
+    told = re.search(r"exact value [0-9.]+ ± (\S+);", shown)
+    assert bound <= float(told[1]) <= 11 * bound
+    assert data["rows"][0]["action_regret"] == 0.0
+    assert re.search(r"uct .* ≤ \de-\d+ ", shown)  # 0 by a truth that is known up to its bound
 
 
 def test_the_schedule_spends_what_it_may():

@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 from quantecon.markov import DiscreteDP
 
+from smoothcruiser.api import evaluate, plan
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.exact import METHODS, policy_value, reachable, solve
 from smoothcruiser.problem.make import make
@@ -274,6 +275,27 @@ def test_a_tolerance_below_rounding_raises() -> None:
         solve(make("garnet:horizon=5", discount=0.9, temperature=0.1), tolerance=1e-16)
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("operator", [Entropy, Sparsemax, SquareRoot])
+def test_the_unit_of_rewards_does_not_matter(operator: type[Operator], method: str) -> None:
+    """Rewards and temperature times c = 2^k: values and bound are c times as large, to the last bit, since c is a power of two."""
+    P, R = random_arrays(12, 3, 5)
+    plain = solve(tabular(P, R, discount=0.95, operator=operator(0.5)), method=method)  # type: ignore[call-arg]
+    assert plain.residual_bound <= 1e-10
+    for c in (2.0**30, 2.0**-30):
+        scaled = solve(tabular(P, c * R, discount=0.95, operator=operator(0.5 * c)), method=method)  # type: ignore[call-arg]
+        assert scaled.values.tolist() == (c * plain.values).tolist()
+        assert scaled.residual_bound == c * plain.residual_bound
+        assert scaled.note == ""
+
+
+def test_an_offset_of_all_rewards_leaves_the_differences_as_exact_as_rounding_allows() -> None:
+    """V = (1e9 + r)/(1 - gamma): the bound holds and is near the rounding of numbers of that size, not 1e-10 of 1e10."""
+    found = solve(tabular(np.ones((1, 2, 1)), [[1e9, 1e9 + 1.0]], discount=0.9, operator=Max()))
+    assert abs(found.values[0] - (1e9 + 1.0) / (1.0 - 0.9)) <= found.residual_bound <= 1e-3
+    assert "rounding" in found.note
+
+
 def test_without_a_tolerance_the_bound_is_honest_where_rounding_dominates() -> None:
     """gamma = 0.9999 and values near 10^4: 1e-10 is out of reach of float64; the note says so and the bound holds."""
     problem = tabular(np.ones((1, 2, 1)), [[0.3, 1.0]], discount=0.9999, operator=Max())
@@ -328,8 +350,49 @@ def test_outcomes_are_explored_from_the_initial_state() -> None:
     same = solve(tabular(P, R, discount=0.8, operator=Entropy(0.2), players=players, terminal=dead))
     assert found.values == pytest.approx(same.values, abs=1e-9)
     assert found.values[found.index((4, "b"))] == 0.0
-    with pytest.raises(InvalidInput, match="cannot be reached"):
+    with pytest.raises(InvalidInput, match=r"not among the 10 states .* initial_state= set to it"):
         found.index((9, "a"))
+
+
+def test_the_exact_method_solves_from_the_asked_state() -> None:
+    """Two rings that never meet (two opening rolls, say): a state of the other ring has its own value, 1/(1 - gamma)."""
+    apart = MDP(
+        _never, num_actions=1, discount=0.5, operator=Max(), initial_state=("a", 0),
+        outcomes=lambda s, a: [(1.0, float(s[0] == "b"), (s[0], 1 - s[1]))],
+    )  # fmt: skip
+    assert plan(apart, ("b", 1), method="exact").value == pytest.approx(2.0, abs=1e-9)
+    assert plan(apart, method="exact").value == 0.0
+
+
+def test_exploration_ends_at_the_horizon() -> None:
+    """A walk without end, one place up or down a step, that pays the place it arrives at if that is above 0."""
+    seen: list[int] = []
+
+    def line(place: int, action: int) -> list[tuple[float, float, int]]:
+        seen.append(place)
+        return [(0.5, max(0.0, place + 1.0), place + 1), (0.5, max(0.0, place - 1.0), place - 1)]
+
+    problem = MDP(_never, num_actions=1, discount=1.0, operator=Max(), initial_state=0, outcomes=line, horizon=3, reward_range=(0.0, 3.0))
+    found = solve(problem)
+    assert found.states == (0, 1, -1, 2, -2, 3, -3)
+    assert sorted(seen) == [-2, -1, 0, 1, 2]  # states without a step left are not expanded
+    assert found.values[0] == pytest.approx(1 / 2 + 2 / 4 + (3 + 3 * 1) / 8)  # E max(0, place) after 1, 2, 3 steps
+    assert np.isnan(found.values[1:]).all()  # with three steps left they lead beyond what was explored
+    assert found.stages is not None
+    assert found.stages[2, 1] == pytest.approx((2 + 0) / 2 + (3 + 1 + 1) / 4)
+    assert np.isnan(found.stages[3, 1])
+    assert policy_value(problem, np.ones((7, 1)))[0] == pytest.approx(found.values[0])
+    with pytest.raises(InvalidInput, match=r"does not know state 1 with 3 steps left.*initial_state="):
+        evaluate(problem, found, 1, delta=0.1, budget=10)
+
+
+def test_an_exploration_that_the_horizon_does_not_cut_knows_every_state() -> None:
+    """Two states, one of them terminal; values of both, as without exploration."""
+    problem = MDP(
+        _never, num_actions=1, discount=1.0, operator=Max(), initial_state=0, terminal=lambda s: s == 1, horizon=5,
+        outcomes=lambda s, a: [(0.5, 1.0, 0), (0.5, 1.0, 1)],
+    )  # fmt: skip
+    assert solve(problem).values == pytest.approx([2.0 - 2.0**-4, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -383,6 +446,8 @@ def test_policy_value_by_hand_and_by_iteration() -> None:
     ring = sp.csr_matrix((np.ones(3000), np.roll(np.arange(3000), -1), np.arange(3001)), shape=(3000, 3000))
     long = tabular(ring, np.ones((3000, 1)), discount=0.9, operator=Max())
     assert policy_value(long, np.ones((3000, 1))) == pytest.approx(10.0, abs=1e-10)
+    small = tabular(ring, np.full((3000, 1), 1e-12), discount=0.9, operator=Max())
+    assert policy_value(small, np.ones((3000, 1))) == pytest.approx(1e-11, rel=1e-10)
 
 
 @pytest.mark.parametrize(

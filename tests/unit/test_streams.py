@@ -32,11 +32,11 @@ def many(rng, method, n, size):
         elif method == 3:
             out[i] = rng.exponential()
         else:
-            out[i] = rng.choice(weights)
+            out[i] = rng.categorical(weights)
     return out
 
 
-METHODS = {"random": 0, "integers": 1, "normal": 2, "exponential": 3, "choice": 4}
+METHODS = {"random": 0, "integers": 1, "normal": 2, "exponential": 3, "categorical": 4}
 
 
 def test_published_vectors():
@@ -98,16 +98,38 @@ def test_uniforms_and_integers_follow_their_definitions():
                 if product & 0xFFFFFFFF >= (2**32 - n) % n:
                     break
             assert rng.integers(n) == product >> 32
-    for n in (0, -1, 2**32):
-        with pytest.raises(ValueError, match="needs n from 1 to 4,294,967,295"):
+    for n in (0, -1, 2**63 + 1):
+        with pytest.raises(ValueError, match=f"needs n from 1 to 2\\*\\*63, got {n}"):
             rng.integers(n)
+
+
+def test_large_integers_normals_and_exponentials_follow_their_definitions():
+    """64 bits modulo n with rejection; Marsaglia's polar method; inversion."""
+    source, rng = plain_words([int(w) for w in stream(5, 3).words]), stream(5, 3)
+
+    def uniform():
+        return (next(source) >> 11) * 2.0**-53
+
+    for n in (2**32, 2**32 + 1, 3 * 2**61, 2**63):
+        for _ in range(100):
+            while (bits := next(source)) < 2**64 % n:
+                pass
+            assert rng.integers(n) == bits % n
+    for _ in range(500):
+        while True:
+            x, y = 2.0 * uniform() - 1.0, 2.0 * uniform() - 1.0
+            s = x * x + y * y
+            if 0.0 < s < 1.0:
+                break
+        assert rng.normal() == x * math.sqrt(-2.0 * math.log(s) / s)
+        assert rng.exponential() == -math.log(1.0 - uniform())
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_same_bits_from_python_and_compiled_code(method):
     inside, outside = stream(3, 0, 1), stream(3, 0, 1)
     expected = many(inside, METHODS[method], 7, 500)
-    arguments = {"integers": (7,), "choice": ([0.0, 0.1, 0.0, 0.6, 0.3, 0.0],)}.get(method, ())
+    arguments = {"integers": (7,), "categorical": ([0.0, 0.1, 0.0, 0.6, 0.3, 0.0],)}.get(method, ())
     assert [getattr(outside, method)(*arguments) for _ in range(500)] == expected.tolist()
     assert inside.words.tolist() == outside.words.tolist()
 
@@ -150,15 +172,15 @@ def test_integers_are_unbiased_for_awkward_sizes():
     assert stats.kstest(draws / n, stats.uniform().cdf).pvalue > FALSE_ALARM
 
 
-def test_choice_follows_its_weights_and_never_takes_a_zero():
-    draws = many(stream(6), METHODS["choice"], 0, 100_000).astype(np.int64)
+def test_categorical_follows_its_weights_and_never_takes_a_zero():
+    draws = many(stream(6), METHODS["categorical"], 0, 100_000).astype(np.int64)
     counts = np.bincount(draws, minlength=6)
     assert counts[[0, 2, 5]].tolist() == [0, 0, 0]
     assert stats.chisquare(counts[[1, 3, 4]], 100_000 * np.array([0.1, 0.6, 0.3])).pvalue > FALSE_ALARM
     rng = stream(7)
-    assert {rng.choice([0.0, 2.0, 0.0]) for _ in range(100)} == {1}
-    assert rng.choice([5.0]) == 0
-    unnormalized = np.bincount([rng.choice([1, 3]) for _ in range(4000)], minlength=2)
+    assert {rng.categorical([0.0, 2.0, 0.0]) for _ in range(100)} == {1}
+    assert rng.categorical([5.0]) == 0
+    unnormalized = np.bincount([rng.categorical([1, 3]) for _ in range(4000)], minlength=2)
     assert stats.binomtest(int(unnormalized[1]), 4000, 0.75).pvalue > FALSE_ALARM
 
 

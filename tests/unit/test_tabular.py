@@ -96,6 +96,18 @@ def test_kinds_of_problem() -> None:
     assert tabular(swap, [[0.0], [0.0]], players=[1, 2], alternating=True, **COMMON).facts.alternating
 
 
+@pytest.mark.parametrize("numbered", [1, 2])
+def test_a_terminal_state_is_nobodys_turn(numbered: int) -> None:
+    """0 -> 1 -> 0 or the end: turns alternate, whichever player the end is numbered with."""
+    rows = np.zeros((3, 1, 3))
+    rows[0, 0, 1] = rows[2, 0, 2] = 1.0
+    rows[1, 0, 0] = rows[1, 0, 2] = 0.5
+    game = tabular(rows, np.zeros((3, 1)), players=[1, 2, numbered], terminal=[False, False, True], alternating=True, **COMMON)
+    assert game.facts.alternating
+    with pytest.raises(InvalidInput, match="state 1 can lead to a state of the same player"):
+        tabular(rows, np.zeros((3, 1)), players=[1, 2, 2], alternating=True, **COMMON)
+
+
 def test_masks() -> None:
     problem = tabular(P, R, legal=[[1, 0], [1, 1]], terminal=[0, 1], **COMMON)
     assert problem.legal_actions(0) == [0]

@@ -28,9 +28,9 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.adapters.generator import stream_generator
 from smoothcruiser.adapters.gymnasium_tables import table_problem
 from smoothcruiser.errors import InvalidInput, MissingExtra
+from smoothcruiser.execute.generator import stream_generator
 from smoothcruiser.execute.streams import stream
 from smoothcruiser.problem.operators import Operator
 from smoothcruiser.problem.problem import MDP, Problem

@@ -28,7 +28,7 @@ class GymTables(TabularOracle):
 
     def reset(self, rng: Any) -> int:
         """An initial state, drawn from ``rng``."""
-        return int(rng.choice(np.array(self.start)))
+        return int(rng.categorical(np.array(self.start)))
 
     def read(self, env: Any) -> int:
         """The state that an environment is in."""

@@ -118,7 +118,7 @@ class SpielOracle:
         """The position after chance has had its turns."""
         while position.is_chance_node():
             outcomes = position.chance_outcomes()
-            position.apply_action(outcomes[rng.choice([p for _, p in outcomes])][0])
+            position.apply_action(outcomes[rng.categorical([p for _, p in outcomes])][0])
         return position
 
     def outcomes(self, state: SpielState, action: int) -> list[tuple[float, float, SpielState]]:

@@ -49,8 +49,12 @@ def regularizer(operator: Operator, policy: Floats, live: Bools) -> Floats:
 
 
 def policy_value(problem: Problem, policy: Any, *, tolerance: float = 1e-12) -> Floats:
-    """V_pi (S,) of ``policy`` (S, A) for both players at once; with a horizon, with all steps left; 0 in terminal states."""
-    tables, _ = known_model(problem)
+    """V_pi (S,) of ``policy`` (S, A) for both players at once; with a horizon, with all steps left; 0 in terminal states.
+
+    ``tolerance`` is relative to the largest income of one step; where the steps left lead beyond what was explored, NaN.
+    """
+    known = known_model(problem)
+    tables = known.tables
     live = tables.legal & ~tables.terminal[:, None]
     chosen = _checked(policy, live)
     pair = np.repeat(np.arange(live.size), np.diff(tables.start))
@@ -70,16 +74,18 @@ def policy_value(problem: Problem, policy: Any, *, tolerance: float = 1e-12) -> 
     if problem.horizon is not None:
         for _ in range(problem.horizon):
             values = sweep(values)
+        values[known.unknown(problem.horizon, problem.horizon)] = np.nan
         return values
     if len(live) <= LARGEST_SOLVE:
         matrix = np.eye(len(live))
         np.subtract.at(matrix, (state, target), problem.discount * flow)
         return np.asarray(np.linalg.solve(matrix, income), dtype=np.float64)
+    aim = tolerance * float(np.max(np.abs(income))) * (1.0 - problem.discount)
     while True:
         moved = sweep(values)
         gap = float(np.max(np.abs(moved - values)))
         values = moved
-        if gap * problem.discount <= max(tolerance * (1.0 - problem.discount), 4.0 * np.finfo(float).eps * float(np.max(np.abs(values)))):
+        if gap * problem.discount <= max(aim, 4.0 * np.finfo(float).eps * float(np.max(np.abs(values)))):
             return values
 
 

@@ -3,29 +3,46 @@
 ``outcomes(state, action) -> [(probability, reward, next_state)]``: walk from ``initial_state``,
 number the states in the order they are met, and write compressed rows. Illegal actions and terminal
 states get empty rows. States are one where their keys are equal (``Problem.key_of``); a state that
-comes back under the key of another must have its mover, legal actions and end. This file decides
-nothing about values, and leaves out graphs too large for Python loops.
+comes back under the key of another must have its mover, legal actions and end. With a horizon the
+walk ends after that many steps: a state met there has no step left, so its rows stay empty and it is
+marked terminal, worth 0. This file decides nothing about values, and leaves out graphs too large for
+Python loops.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
-from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE, Tables
+from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE, Bools, Ints, Tables
 
 MOST_STATES = 200_000  # about ten seconds of Python with a handful of outcomes a pair
 
 
-def known_model(problem: Problem) -> tuple[Tables, tuple[Any, ...] | None]:
-    """The tables of ``problem``, and the states their rows stand for (None where states are numbers already)."""
+class Known(NamedTuple):
+    """A known model; ``states`` and ``depth`` are None where the problem has tables, whose states are numbers already."""
+
+    tables: Tables
+    states: tuple[Any, ...] | None = None  # what the rows stand for
+    depth: Ints | None = None  # (S,), the fewest steps from the initial state, 0 where all is over; None if no horizon cut the walk
+
+    def unknown(self, horizon: int, remaining: int) -> Bools:
+        """(S,): where a value with ``remaining`` steps left depends on states beyond the horizon, which were not explored."""
+        if self.depth is None:
+            return np.zeros(self.tables.num_states, dtype=np.bool_)
+        found: Bools = self.depth + remaining > horizon
+        return found
+
+
+def known_model(problem: Problem) -> Known:
+    """The tables of ``problem``, or those of the states that its ``outcomes`` lead to."""
     if problem.tables is not None:
-        return problem.tables, None
+        return Known(problem.tables)
     if problem.outcomes is None:
         raise InvalidInput(
             "An exact solution needs the model: build the problem with tabular(), or give outcomes=, a function of (state, action) "
@@ -34,24 +51,35 @@ def known_model(problem: Problem) -> tuple[Tables, tuple[Any, ...] | None]:
     return explore(problem)
 
 
-def explore(problem: Problem) -> tuple[Tables, tuple[Any, ...]]:
-    """Tables of the states reachable from ``initial_state``, and those states in row order."""
+def explore(problem: Problem) -> Known:
+    """Tables of the states reachable from ``initial_state`` (within the horizon), and those states in row order."""
     if problem.terminal is True:
         raise InvalidInput("outcomes= cannot say where an episode ends; give terminal= as a function of the state instead of True.")
     rows = _Rows(problem)
+    depth: list[int] = rows.depth
+    cut = False
     counts: list[int] = []
     target: list[int] = []
     prob: list[float] = []
     paid: list[float] = []
+    player: list[int] = []
+    terminal: list[bool] = []
     legal: list[list[bool]] = []
     for row, state in enumerate(rows.states):  # grows while we walk: first met, first expanded
-        allowed = set((rows.profiles[row] or ())[1:])
+        profile = rows.profiles[row]
+        if profile is None:
+            depth[row] = 0
+        elif depth[row] == problem.horizon:
+            profile, cut = None, True
+        allowed = set() if profile is None else set(profile[1:])
+        terminal.append(profile is None)
+        player.append(1 if profile is None else profile[0])
         legal.append([action in allowed for action in range(problem.num_actions)])
         for action in range(problem.num_actions):
             found = _outcomes(problem, state, action) if action in allowed else []
             counts.append(len(found))
             for p, reward, following in found:
-                target.append(rows.number_of(following))
+                target.append(rows.number_of(following, depth[row] + 1))
                 prob.append(p)
                 paid.append(reward)
     tables = Tables(
@@ -59,27 +87,28 @@ def explore(problem: Problem) -> tuple[Tables, tuple[Any, ...]]:
         next_state=np.array(target, dtype=np.int64),
         prob=np.array(prob, dtype=np.float64),
         reward=np.array(paid, dtype=np.float64),
-        player=np.array([profile[0] if profile else 1 for profile in rows.profiles], dtype=np.int8),
-        terminal=np.array([profile is None for profile in rows.profiles], dtype=np.bool_),
+        player=np.array(player, dtype=np.int8),
+        terminal=np.array(terminal, dtype=np.bool_),
         legal=np.array(legal, dtype=np.bool_),
     )
-    return tables, tuple(rows.states)
+    return Known(tables, tuple(rows.states), np.array(depth, dtype=np.int64) if cut else None)
 
 
 class _Rows:
-    """The states met so far, numbered by their keys, and the profile of each."""
+    """The states met so far, numbered by their keys, with the profile and depth of each."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.states: list[Any] = []
         self.profiles: list[tuple[int, ...] | None] = []
+        self.depth: list[int] = []
         self._number: dict[Any, int] = {}
         start = problem.start()
         check_recognizable(start, problem.key_of(start))
-        self.number_of(start)
+        self.number_of(start, 0)
 
-    def number_of(self, state: Any) -> int:
-        """The row of ``state``, a new one where its key is new."""
+    def number_of(self, state: Any, depth: int) -> int:
+        """The row of ``state``, met after ``depth`` steps; a new one where its key is new."""
         key = self.problem.key_of(state)
         row = self._number.get(key)
         if row is not None:
@@ -91,6 +120,7 @@ class _Rows:
         row = self._number[key] = len(self.states)
         self.states.append(state)
         self.profiles.append(self.problem.profile(state))
+        self.depth.append(depth)
         return row
 
 

@@ -21,7 +21,8 @@ players' policies change at once, they may cycle. So every step is tested: one t
 replaced by TV, which does. Hence all of them converge at least as fast as value iteration, up to a factor of two in sweeps of T.
 
 Never a silent stop: a ``tolerance`` that was asked for is met, or the call raises and says what was reached. Without one the solver
-aims at 1e-10, or at twice what rounding allows where that is more; ``residual_bound`` is what holds, ``note`` says why if it is more.
+aims at 1e-10 of the span of the expected rewards, or at twice what rounding allows where that is more: the same relative accuracy in
+any unit, and an offset of all rewards does not loosen it. ``residual_bound`` is what holds, ``note`` says why if it is more.
 What this file leaves out: sampling. It reads ``tables`` or ``outcomes`` and never calls the oracle.
 """
 
@@ -39,7 +40,7 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.exact.loops import Model
 from smoothcruiser.exact.model import Kernels, evaluator, prepare, room_for_policy
-from smoothcruiser.exact.reachable import known_model
+from smoothcruiser.exact.reachable import Known, known_model
 from smoothcruiser.problem.operator_functions import CUSTOM
 from smoothcruiser.problem.operators import Operator
 from smoothcruiser.problem.problem import Problem
@@ -47,7 +48,7 @@ from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.tabular import Floats
 
 METHODS = ("auto", "value-iteration", "policy-iteration", "modified-policy-iteration")
-DEFAULT_TOLERANCE = 1e-10
+DEFAULT_TOLERANCE = 1e-10  # of the span of the expected rewards
 LARGEST_SOLVE = 2_000  # states of a dense linear solve: 32 MB and about 0.3 s; beyond it policies are evaluated by sweeps
 UNIT = 2.0**-53  # unit roundoff of float64
 PATIENCE = 10  # steps without a smaller width: in exact arithmetic every step shrinks it, so ten in a row are rounding
@@ -61,7 +62,7 @@ SLACK = 1.0 + 2.0**-20  # covers the handful of roundings in the evaluation of a
 class Solution:
     """Exact values with the bound they are known to. S states, A actions."""
 
-    values: Floats  # (S,), with all steps left where there is a horizon; 0 in terminal states
+    values: Floats  # (S,), with all steps left where there is a horizon; 0 in terminal states, NaN where unknown (``stages``)
     q_values: Floats  # (S, A), NaN where illegal and in terminal states
     policy: Floats  # (S, A), the gradient of F at q_values; 0 where illegal and in terminal states
     residual_bound: float  # max |values - V*| is at most this, rounding included; q_values are within it too
@@ -69,7 +70,7 @@ class Solution:
     sweeps: int  # passes over the transitions, those of policy evaluation included, linear solves not
     seconds: float
     compile_seconds: float = 0.0
-    stages: Floats | None = None  # (horizon + 1, S): row h is the value with h steps left
+    stages: Floats | None = None  # (horizon + 1, S): row h is the value with h steps left, NaN where that leads beyond what was explored
     states: tuple[Any, ...] | None = None  # what row i stands for, where the states were explored from ``outcomes``
     key_of: Callable[[Any], Hashable] = field(default=state_key, repr=False)  # tells states apart
     note: str = ""  # why residual_bound is larger than the default aim, if it is
@@ -87,7 +88,10 @@ class Solution:
             return int(state)
         row = self._rows.get(self.key_of(state))
         if row is None:
-            raise InvalidInput(f"State {state!r} cannot be reached from the initial state, so it has no value here.")
+            raise InvalidInput(
+                f"State {state!r} is not among the {len(self.states):,} states that this solution explored, those that can follow "
+                f"{self.states[0]!r}; solve the problem with initial_state= set to it, or plan there with method 'exact'."
+            )
         return row
 
 
@@ -100,18 +104,20 @@ def solve(problem: Problem, *, tolerance: float | None = None, method: str = "au
     """
     _check(tolerance, method, max_sweeps)
     begin = time.perf_counter()
-    tables, states = known_model(problem)
-    model, kernels, compile_seconds = prepare(problem, tables)
+    known = known_model(problem)
+    model, kernels, compile_seconds = prepare(problem, known.tables)
     search = _Search(model, kernels, problem.operator, max_sweeps, finite=problem.horizon is not None)
     if problem.horizon is not None:
-        found = _backward_induction(search, problem.horizon, tolerance)
+        found = _backward_induction(search, problem.horizon, tolerance, known)
     else:
         found = _fixed_point(search, tolerance, method)
     policy = np.empty(model.live.shape)
     kernels.policy(model, policy)
+    unknown = np.isnan(found.values)
+    policy[unknown] = np.nan
     return Solution(
         values=found.values,
-        q_values=np.where(model.live, model.q.reshape(model.live.shape), np.nan),
+        q_values=np.where(model.live & ~unknown[:, None], model.q.reshape(model.live.shape), np.nan),
         policy=policy,
         residual_bound=found.bound,
         method=found.method,
@@ -119,8 +125,8 @@ def solve(problem: Problem, *, tolerance: float | None = None, method: str = "au
         seconds=time.perf_counter() - begin - compile_seconds,
         compile_seconds=compile_seconds,
         stages=found.stages,
-        states=states,
-        key_of=state_key if states is None else problem.key_of,
+        states=known.states,
+        key_of=state_key if known.states is None else problem.key_of,
         note=found.note,
     )
 
@@ -165,6 +171,8 @@ class _Search:
         self.clamped = not operator.shift_invariant or bool(np.any(model.sign == 0.0))
         self.strength: float = abs(operator.offset(model.live.shape[1])) if operator.code == CUSTOM else operator.strength
         self.longest = int(np.max(np.diff(model.start), initial=1))
+        rewards = model.reward[model.live.reshape(-1)]
+        self.span = float(np.max(rewards) - np.min(rewards)) if len(rewards) else 0.0
 
     def backup(self, v: Floats, *, zero: bool = False) -> _Point:
         """One sweep of T. At v = 0 action values are rewards, and the transitions need not be read."""
@@ -251,8 +259,11 @@ def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Foun
         note = f"rounding of float64 stops at {bound:.3g}, of which {floor:.3g} is the proven worst case of one answer's rounding"
         if tolerance is not None:
             raise InvalidInput(f"tolerance={tolerance!r} cannot be proven here: {note}; ask for at least {2.0 * bound:.2g}.")
-    elif tolerance is None and bound > DEFAULT_TOLERANCE:
-        note = f"the aim of {DEFAULT_TOLERANCE:g} is below what rounding of float64 can prove here ({floor:.3g})"
+    elif tolerance is None and bound > DEFAULT_TOLERANCE * search.span > 0.0:
+        note = (
+            f"the aim of {DEFAULT_TOLERANCE * search.span:.3g} (1e-10 of the span of rewards) is below what rounding of float64 can "
+            f"prove here ({floor:.3g})"
+        )
     if best is not point:
         search.kernels.q(search.model, best.v)
     return search.answer(best, bound, used, note)
@@ -260,7 +271,7 @@ def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Foun
 
 def _aim(search: _Search, point: _Point, tolerance: float | None) -> float:
     """What the bound has to reach."""
-    return tolerance if tolerance is not None else max(DEFAULT_TOLERANCE, 2.0 * search.floor(point.top))
+    return tolerance if tolerance is not None else max(DEFAULT_TOLERANCE * search.span, 2.0 * search.floor(point.top))
 
 
 def _improve(search: _Search, point: _Point, method: str, budget: int, aim: float) -> tuple[Floats, str, bool]:
@@ -288,7 +299,7 @@ def _improve(search: _Search, point: _Point, method: str, budget: int, aim: floa
 # --- horizon -----------------------------------------------------------------------------------------------------------------
 
 
-def _backward_induction(search: _Search, horizon: int, tolerance: float | None) -> _Found:
+def _backward_induction(search: _Search, horizon: int, tolerance: float | None, known: Known) -> _Found:
     """V_h = T V_{h-1} from V_0 = 0. No iteration error: the bound is the rounding of each stage, passed on with factor gamma."""
     stages = np.zeros((horizon + 1, len(search.model.sign)))
     bound = 0.0
@@ -301,4 +312,6 @@ def _backward_induction(search: _Search, horizon: int, tolerance: float | None) 
         raise InvalidInput(
             f"tolerance={tolerance!r} cannot be proven: rounding of float64 over {horizon} stages allows {bound:.3g}; ask for that."
         )
+    for h in range(1, horizon + 1):
+        stages[h, known.unknown(horizon, h)] = np.nan  # after the last sweep: what is known was never computed from it
     return _Found(stages[horizon].copy(), bound, "backward-induction", stages=stages)

@@ -12,30 +12,33 @@ from typing import Any
 
 from smoothcruiser.estimate import Certificate, Estimate, Interval, best_action
 from smoothcruiser.execute.run import Outcome, Tally, Workers
+from smoothcruiser.execute.stopping import Rule
+from smoothcruiser.problem.answers import contradiction
+from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Schedule
 
-Radius = Callable[[Tally], float]  # the half-width that holds for a tally
 NOWHERE = (math.nan, math.nan)
 
 
-def assemble(
-    problem: Problem, schedule: Schedule, state: Any, outcome: Outcome, engine: Workers, *, seed: int, radius: Radius, bound: str
-) -> Estimate:
-    """The Estimate of a finished (or honestly stopped) run."""
-    make = _maker(schedule)
-    value, interval, q_values, q_intervals, policy = make(problem, state, outcome.tallies, radius)
+def assemble(problem: Problem, state: Any, rule: Rule, outcome: Outcome, engine: Workers, *, seed: int, looked: str) -> Estimate:
+    """The Estimate of a finished (or honestly stopped) run; ``looked`` says what was seen of the step."""
+    schedule = rule.schedule
+    assumed = assumptions(problem, ONE_LAW, looked)
+    value, interval, q_values, q_intervals, policy = _pieces(problem, state, rule, outcome.tallies)
+    if any(low > high for low, high in (interval, *q_intervals)):
+        raise contradiction(state, schedule.delta, assumed)
     promised = schedule.delta < 1.0
     mover = problem.mover(state)
     notes = _notes(schedule, outcome)
-    achieved = max(radius(tally) for tally in outcome.tallies.values())
+    achieved = max(rule.half_width(tally) for tally in outcome.tallies.values())
     certificate = Certificate(
         kind="schedule",
         interval=interval,
         q_intervals=q_intervals,
         confidence=1.0 - schedule.delta,
-        bound=bound,
-        assumptions=assumptions(problem),
+        bound=rule.bound(outcome),
+        assumptions=assumed,
         best_actions=_not_excluded(q_intervals, mover) if q_intervals else None,
     )
     return Estimate(
@@ -61,47 +64,33 @@ def assemble(
     )
 
 
-def interval_of(problem: Problem, schedule: Schedule, state: Any, radius: Radius) -> Callable[[dict[int, Tally]], Interval | None]:
+def interval_of(problem: Problem, state: Any, rule: Rule) -> Callable[[dict[int, Tally]], Interval | None]:
     """The interval that tallies at a look certify, for a progress display."""
 
     def interval(tallies: dict[int, Tally]) -> Interval | None:
-        return _maker(schedule)(problem, state, tallies, radius)[1] if schedule.delta < 1.0 else None
+        return _pieces(problem, state, rule, tallies)[1] if rule.schedule.delta < 1.0 else None
 
     return interval
-
-
-def assumptions(problem: Problem) -> tuple[str, ...]:
-    """What the promise takes on trust."""
-    facts = problem.facts
-    found = [
-        "draws of the oracle are independent, and follow one law for each state and action",
-        f"every reward lies in [{facts.reward_range[0]:g}, {facts.reward_range[1]:g}] (checked on every call)",
-    ]
-    if problem.tables is None:
-        found.append("step returns a new state and leaves the one it was given as it was (looked at once)")
-    if facts.given_bounds is not None:
-        found.append(f"the value of every state lies in [{facts.given_bounds[0]:g}, {facts.given_bounds[1]:g}], as given")
-    if facts.alternating:
-        found.append("turns alternate strictly, as declared")
-    return tuple(found)
 
 
 Pieces = tuple[float, Interval, tuple[float, ...], tuple[Interval, ...], tuple[float, ...]]
 
 
-def _maker(schedule: Schedule) -> Callable[[Problem, Any, dict[int, Tally], Radius], Pieces]:
-    return _from_draws_of_v if schedule.root.target == "value" else _from_q
+def _pieces(problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]) -> Pieces:
+    make = _from_draws_of_v if rule.schedule.root.target == "value" else _from_q
+    return make(problem, state, rule, tallies)
 
 
-def _from_q(problem: Problem, state: Any, tallies: dict[int, Tally], radius: Radius) -> Pieces:
+def _from_q(problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]) -> Pieces:
     mover = problem.mover(state)
     low, high = problem.facts.q_bounds(mover)
     weights = problem.operator.weights(problem.num_actions)
     actions = sorted(tallies)
     w = [weights[a] for a in actions]
-    means = {a: tallies[a].total / tallies[a].draws for a in actions}
+    means = {a: rule.mean(tallies[a]) for a in actions}
     clipped = [min(max(means[a], low), high) for a in actions]
-    boxes = [(max(means[a] - radius(tallies[a]), low), min(means[a] + radius(tallies[a]), high)) for a in actions]
+    radii = {a: rule.half_width(tallies[a]) for a in actions}
+    boxes = [(max(means[a] - radii[a], low), min(means[a] + radii[a], high)) for a in actions]
     operator = problem.operator
     value = operator.value(clipped, player=mover, weights=w)
     interval = (
@@ -116,10 +105,10 @@ def _from_q(problem: Problem, state: Any, tallies: dict[int, Tally], radius: Rad
     return value, interval, tuple(q_values), tuple(intervals), tuple(policy)
 
 
-def _from_draws_of_v(problem: Problem, state: Any, tallies: dict[int, Tally], radius: Radius) -> Pieces:
+def _from_draws_of_v(problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]) -> Pieces:
     (tally,) = tallies.values()
     low, high = problem.facts.value_bounds(problem.mover(state))
-    mean, width = tally.total / tally.draws, radius(tally)
+    mean, width = rule.mean(tally), rule.half_width(tally)
     value = min(max(mean, low), high)
     return value, (max(mean - width, low), min(mean + width, high)), (), (), ()
 

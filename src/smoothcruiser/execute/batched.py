@@ -27,11 +27,11 @@ from smoothcruiser.errors import Interrupted, InvalidInput, OracleError, Smoothc
 from smoothcruiser.execute.batched_operators import both, drawn
 from smoothcruiser.execute.reference import UNIFORM_AT_ZERO
 from smoothcruiser.execute.shards import Partial, Shard
-from smoothcruiser.problem.answers import at, outside, raised, undeclared_end
+from smoothcruiser.problem.answers import at, outside, raised, too_few_legal, undeclared_end
 from smoothcruiser.problem.batching import MAX_BATCH, Backend, Batched, BatchedFunction, NumpyBackend, WrongShape
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.tabular import Tables
-from smoothcruiser.schedule.schedule import Kind, Level, Schedule
+from smoothcruiser.schedule.schedule import Kind, Schedule
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -98,6 +98,7 @@ class BatchedEngine:
     """Runs shards of one (problem, schedule, state) in batches."""
 
     name = "batched"
+    looks = 0  # a step gets rows of its own, which it may write into
 
     def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0, max_batch: int | None = None) -> None:
         self.problem, self.schedule, self.center = problem, schedule, center
@@ -145,8 +146,8 @@ class BatchedEngine:
                 x = self.draw(root.child, states, n)
             else:
                 x = self.backup(states, np.full(n, shard.action, dtype=np.int64), root.child)
-            total += float(x.sum())
             distance = x - self.center
+            total += float(distance.sum())
             square += float((distance * distance).sum())
         return Partial(shard.count, total, square, self.calls)
 
@@ -211,8 +212,9 @@ class BatchedEngine:
             x[alive] += gamma * self.draw(child, after, len(alive))
         return x
 
-    def estimate_q(self, states: Any, n: int, legal: Bools | None, level: Level) -> Floats:
+    def estimate_q(self, states: Any, n: int, legal: Bools | None, row: int) -> Floats:
         """Alg. 3 for n states: means (K, n) of N backups, -inf where illegal; pairs (state, action) in slices of ``rows``."""
+        level, center = self.schedule.levels[row], self.schedule.centers[row]
         K, N = self.problem.num_actions, level.samples
         pairs = np.arange(K * n) if legal is None else np.flatnonzero(legal.reshape(-1))
         q = np.full(K * n, -np.inf)
@@ -225,8 +227,8 @@ class BatchedEngine:
             for done in range(0, N, most):
                 times = min(most, N - done)
                 x = self.backup(self.backend.take(states, np.tile(index, times)), np.tile(action, times), level.query)
-                total += x.reshape(times, len(part)).sum(axis=0)
-            q[part] = total / N
+                total += (x - center).reshape(times, len(part)).sum(axis=0)
+            q[part] = center + total / N
         if self.schedule.clip is not None:
             q[pairs] = np.clip(q[pairs], *self.schedule.clip)
         return q.reshape(K, n)
@@ -245,7 +247,7 @@ class BatchedEngine:
             if level.kind == Kind.BLIND:
                 head, action, norm = self._blind(n, legal)
             else:
-                q = self.estimate_q(states, n, legal, level)
+                q = self.estimate_q(states, n, legal, row)
                 if isinstance(sign, np.ndarray):
                     q = np.where(q > -np.inf, sign * q, -np.inf)
                 value, g = both(self.problem.operator, q, self.weights)
@@ -283,12 +285,12 @@ class BatchedEngine:
             return None
         K = self.problem.num_actions
         mask = np.array([self._ask("legal", states, n, np.full(n, a, dtype=np.int64)) for a in range(K)], dtype=bool)
-        stuck = np.flatnonzero(~mask.any(axis=0))
+        number = mask.sum(axis=0)
+        stuck = np.flatnonzero(number < self.schedule.facts.min_actions)
         if len(stuck):
-            raise InvalidInput(
-                f"State {self.backend.row(states, int(stuck[0]))!r} has no legal action; a state where nothing can be done is terminal: "
-                "say so with terminal=."
-            )
+            first = int(stuck[0])
+            state = self.backend.row(states, first)
+            raise too_few_legal(state, int(number[first]), self.schedule.facts.min_actions)
         return mask
 
     def _signs(self, states: Any, n: int) -> Any:

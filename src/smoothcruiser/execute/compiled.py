@@ -7,16 +7,17 @@ kernel come back as a code, and the shard is replayed in ``reference`` to name t
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
 import numpy as np
 
 from smoothcruiser.errors import Interrupted, InvalidInput, OracleError, SmoothcruiserError
-from smoothcruiser.execute import kernel
+from smoothcruiser.execute import kernel, streams
 from smoothcruiser.execute.reference import ReferenceEngine
 from smoothcruiser.execute.shards import Partial, Shard
-from smoothcruiser.execute.streams import STREAM, Stream, from_words, stream
+from smoothcruiser.execute.streams import STREAM, Stream, from_words, missing_method, stream
 from smoothcruiser.problem.jit import compiled, is_compiled
 from smoothcruiser.problem.operators import CustomOperator
 from smoothcruiser.problem.problem import Game, Problem
@@ -33,6 +34,7 @@ class CompiledEngine:
     """Runs shards of one (problem, schedule, state) as machine code."""
 
     name = "compiled"
+    looks = 0  # machine code is not looked at while it runs
 
     def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0) -> None:
         if not problem.is_compiled:
@@ -87,7 +89,7 @@ class CompiledEngine:
             self._replay(shard, seed)
             raise OracleError(f"The oracle raised {type(error).__name__}: {error}; mend the simulator.") from error
         if status == kernel.STOPPED:
-            raise Interrupted("The run was stopped before this shard was finished.")
+            raise Interrupted("The run was stopped before this shard was finished.", calls=calls)
         if status != kernel.DONE:
             self._replay(shard, seed)
             raise OracleError("The oracle returned something it must not, and did not do so again when replayed; is it deterministic?")
@@ -126,11 +128,13 @@ def plan_of(problem: Problem, schedule: Schedule, state_words: int) -> tuple[ker
     K = facts.num_actions
     clip = schedule.clip or (0.0, 0.0)
     columns = {name: np.array([getattr(level, name) for level in schedule.levels], dtype=kind) for name, kind in COLUMNS.items()}
+    columns["center"] = np.array(schedule.centers, dtype=np.float64)
     columns["weights"] = np.array(operator.weights(K), dtype=np.float64)
     columns["blind_head"] = np.array([0.0] + [operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, K + 1)])
     plan = kernel.Plan(
         **{name: int(column.ctypes.data) for name, column in columns.items()},
         num_actions=K,
+        fewest=facts.min_actions,
         root_row=schedule.root.child,
         state_words=state_words,
         discount=facts.discount,
@@ -247,10 +251,12 @@ def _returned_type(oracle: Any, signature: tuple[Any, ...]) -> Any:
         if len(returned) in (2, 3):
             return returned
     except Exception as error:
-        raise InvalidInput(
-            f"step(state, action, rng) could not be compiled for a state of type {signature[0]}: {_first_line(error)} "
-            "Check the state that was asked for, or drop numba.njit to run the step in plain Python."
-        ) from error
+        kind, why = signature[0], _first_line(error)
+        told = f"step(state, action, rng) could not be compiled for a state of type {kind}: {why}"
+        if _about_rng(error) is None:  # what is said of rng names its own remedy
+            told += " Check the state that was asked for, "
+            told += "or drop numba.njit to run the step in plain Python."
+        raise InvalidInput(told) from error
     raise InvalidInput(f"step must return (reward, next_state) or (reward, next_state, terminated), but it returns {returned}.")
 
 
@@ -305,7 +311,22 @@ def _always_max() -> Any:
     return _machines.setdefault("player", _constant(1))
 
 
+def _about_rng(error: Exception) -> str | None:
+    """What a compile error says about the use of ``rng``, if that is what is wrong."""
+    text = str(error)
+    if missing := re.search(r"Unknown attribute '(\w+)' of type Stream", text):
+        return missing_method(missing[1])
+    if own := re.search(r"TypingError: (rng\..*)", text):
+        return own[1]
+    if wrong := re.search(r">>> _(\w+)_method\(Stream(?:, )?(.*)\)", text):
+        return f"rng.{wrong[1]} does not take the arguments ({wrong[2]}); rng has {streams.METHODS}"
+    return None
+
+
 def _first_line(error: Exception) -> str:
+    about = _about_rng(error)
+    if about is not None:
+        return about.rstrip(".") + "."
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     useful = [line for line in lines if "Failed in nopython" not in line and "During:" not in line]
     return (useful or lines or [type(error).__name__])[0].rstrip(".") + "."

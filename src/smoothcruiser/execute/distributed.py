@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from smoothcruiser.errors import MissingExtra, SmoothcruiserError
+from smoothcruiser.execute.inspection import Looks, look, sendable
 from smoothcruiser.execute.shards import Partial, Shard
 from smoothcruiser.execute.workers import POLL_SECONDS, Pool, check_workers
 from smoothcruiser.problem.problem import Problem
@@ -39,6 +40,13 @@ def run_remote(key: str, payload: tuple[str, Problem, Schedule, Any, float], sha
         _engines[key] = make_engine(name, problem, schedule, state, center=center)
     part: Partial = _engines[key].run_shard(shard, seed)
     return part
+
+
+def look_remote(payload: tuple[str, Problem, Schedule, Any, float], seed: int, looked: Looks | None) -> tuple[int, Looks]:
+    """A look at the step, on a worker."""
+    _, problem, _, state, _ = payload
+    calls, found = look(problem, state, seed, looked)
+    return calls, sendable(found)
 
 
 def connect(workers: int, scheduler: str | None) -> tuple[Any, Any]:
@@ -75,6 +83,10 @@ class DaskWorkers(Pool):
         if now - self.counted > COUNT_SECONDS:
             self.counted, self.room = now, max(MOST_IDLE, 2 * sum(self.client.nthreads().values()))
         return self.room
+
+    def look(self, seed: int, looked: Looks | None) -> tuple[int, Looks]:  # noqa: D102
+        found: tuple[int, Looks] = self.client.submit(look_remote, self.payload, seed, looked, pure=False).result()
+        return found
 
     def submit(self, shard: Shard, seed: int) -> Any:  # noqa: D102
         return self.client.submit(run_remote, self.key, self.payload, shard, seed, key=f"{self.key}-{shard.action}-{shard.index}")

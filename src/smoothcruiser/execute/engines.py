@@ -66,4 +66,5 @@ def make_workers(
         from smoothcruiser.execute.processes import ProcessWorkers
 
         return ProcessWorkers(problem, schedule, state, center=center, workers=workers)
-    return LocalWorkers(make_engine(name or default_executor(problem), problem, schedule, state, center=center), workers)
+    made = make_engine(name or default_executor(problem), problem, schedule, state, center=center)
+    return LocalWorkers(made, workers, (problem, state))

@@ -47,7 +47,7 @@ from smoothcruiser.problem.tabular_kernel import tabular_legal, tabular_player, 
 
 CONSTANT, PLUGIN, ROLLOUT, BLIND = range(4)  # schedule.Kind, as plain numbers for the compiler
 ENTER, DRAW, FINISH, ACT, RETURN = range(5)
-DONE, BAD_REWARD, STOPPED, UNDECLARED_END, NO_ACTION, BAD_PLAYER = range(6)  # how a shard ended
+DONE, BAD_REWARD, STOPPED, UNDECLARED_END, FEW_ACTIONS, BAD_PLAYER = range(6)  # how a shard ended
 
 ROW, SIZE, SIGN, TOTAL, WEIGHT, SLOT, LEFT, REWARD, SUM, FIELDS = range(10)  # words of a frame, then 2 K words and the state
 WORD = 8  # bytes
@@ -63,9 +63,11 @@ class Plan(NamedTuple):
     continuation: int
     constant: int
     shift: int
+    center: int
     weights: int  # ... of the prior weights of the K actions, and of F(0) over k actions, k = 0..K
     blind_head: int
     num_actions: int
+    fewest: int  # legal actions that every state has at least
     root_row: int
     state_words: int
     discount: float
@@ -165,7 +167,7 @@ SOFT_BOTH = njit(entropy_both, forceinline=True, error_model="numpy")
 def leaf_total(
     data: Any, state: Any, action: int, count: int, tail: float, low: float, high: float, rng: Any, stop: int
 ) -> tuple[float, int]:  # fmt: skip
-    """Sum of ``count`` backups reward + ``tail`` of one action, and how it ended: the loop that most calls are made in."""
+    """Sum of reward + ``tail`` over ``count`` backups, and how it ended: the loop that most calls are made in."""
     total = 0.0
     while True:
         for _ in range(min(count, POLL)):
@@ -183,8 +185,8 @@ def leaf_total(
 
 
 def careful_leaf_total(
-    data: Any, state: Any, action: int, count: int, constant: float, shift: float, discount: float, low: float, high: float,
-    ends: bool, game: bool, rng: Any, stop: int,
+    data: Any, state: Any, action: int, count: int, constant: float, shift: float, center: float, discount: float, low: float,
+    high: float, ends: bool, game: bool, rng: Any, stop: int,
 ) -> tuple[float, int]:  # fmt: skip
     """The same where the next state matters: it may be terminal, or its mover may set the sign of the shift."""
     total = 0.0
@@ -196,12 +198,15 @@ def careful_leaf_total(
             if over and not ends:
                 return total, UNDECLARED_END
             if ends and (over or TERMINAL(data, after)):
-                total += reward
+                total += reward - center
             else:
                 value = constant
                 if shift != 0.0:
-                    value += (1.0 if not game or PLAYER(data, after) == 1 else -1.0) * shift
-                total += reward + discount * value
+                    mover = PLAYER(data, after) if game else 1
+                    if mover != 1 and mover != 2:
+                        return total, BAD_PLAYER
+                    value += (1.0 if mover == 1 else -1.0) * shift
+                total += reward + (discount * value - center)
         count -= POLL
         if count <= 0:
             return total, DONE
@@ -222,9 +227,10 @@ def clipped(mean: float, clips: bool, low: float, high: float) -> float:
 def run_shard(
     plan: Plan, data: Any, root_state: Any, action: int, count: int, center: float, rng: Any, stop: int, scratch: int
 ) -> tuple[int, int, float, float]:
-    """(how it ended, oracle calls, sum of the root draws, sum of their squared distances to ``center``); action -1 draws X itself."""
+    """(how it ended, oracle calls, sums of the root draws' distances to ``center`` and of their squares); action -1 draws X itself."""
     kinds, samples, query, continuation = plan.kind, plan.samples, plan.query, plan.continuation
     constants, shifts, weights, blind_head = plan.constant, plan.shift, plan.weights, plan.blind_head
+    centers, fewest = plan.center, plan.fewest
     K, discount, unit, low, high = plan.num_actions, plan.discount, plan.unit, plan.low, plan.high
     clips, clip_low, clip_high = plan.clips, plan.clip_low, plan.clip_high
     operator, temperature, root_row = plan.operator, plan.temperature, plan.root_row
@@ -265,7 +271,10 @@ def run_shard(
                 v = float_at(constants, row)
                 shift = float_at(shifts, row)
                 if shift != 0.0:
-                    v += (1.0 if not game or PLAYER(data, state) == 1 else -1.0) * shift
+                    mover = PLAYER(data, state) if game else 1
+                    if mover != 1 and mover != 2:
+                        return BAD_PLAYER, calls, grand_total, grand_square
+                    v += (1.0 if mover == 1 else -1.0) * shift
                 v = total + weight * v
                 phase = RETURN
                 continue
@@ -280,8 +289,8 @@ def run_shard(
                     if LEGAL(data, state, a):
                         put_int(frame + actions_at, size, a)
                         size += 1
-                if size == 0:
-                    return NO_ACTION, calls, grand_total, grand_square
+                if size < fewest:
+                    return FEW_ACTIONS, calls, grand_total, grand_square
             if kind == BLIND:
                 norm = 1.0
                 if uniform_at_zero:
@@ -304,19 +313,20 @@ def run_shard(
             if int_at(kinds, child) == CONSTANT:
                 constant, shift = float_at(constants, child), float_at(shifts, child)
                 simple = not ends and not (game and shift != 0.0)
-                tail = discount * (constant + shift if shift != 0.0 else constant)
+                middle = float_at(centers, row)
+                tail = discount * (constant + shift if shift != 0.0 else constant) - middle
                 for j in range(size):
                     a = int_at(frame + actions_at, j) if varies else j
                     if simple:
                         subtotal, status = leaf_total(data, state, a, number, tail, low, high, rng, stop)
                     else:
                         subtotal, status = careful_leaf_total(
-                            data, state, a, number, constant, shift, discount, low, high, ends, game, rng, stop
+                            data, state, a, number, constant, shift, middle, discount, low, high, ends, game, rng, stop
                         )
                     if status != DONE:
                         return status, calls, grand_total, grand_square
                     calls += number
-                    put_float(x_at, j, sign * clipped(subtotal / number, clips, clip_low, clip_high))
+                    put_float(x_at, j, sign * clipped(middle + subtotal / number, clips, clip_low, clip_high))
                 put_int(frame, SIZE, size)
                 phase = FINISH
                 continue
@@ -345,7 +355,7 @@ def run_shard(
                 slot = int_at(frame, SLOT)
                 if left == 0:
                     left = int_at(samples, row)
-                    mean = clipped(float_at(frame, SUM) / left, clips, clip_low, clip_high)
+                    mean = clipped(float_at(centers, row) + float_at(frame, SUM) / left, clips, clip_low, clip_high)
                     put_float(frame + means_at, slot, mean)
                     slot += 1
                     size = int_at(frame, SIZE)
@@ -426,12 +436,12 @@ def run_shard(
         else:  # RETURN
             frame -= stride
             if frame == bottom:
-                result = v if action < 0 else float_at(frame, REWARD) + discount * v
-                grand_total += result
-                distance = result - center
+                distance = v - center if action < 0 else float_at(frame, REWARD) + (discount * v - center)
+                grand_total += distance
                 grand_square += distance * distance
             else:
                 if flag_at(stop) != 0:
                     return STOPPED, calls, grand_total, grand_square
-                put_float(frame, SUM, float_at(frame, SUM) + (float_at(frame, REWARD) + discount * v))
+                middle = float_at(centers, int_at(frame, ROW))
+                put_float(frame, SUM, float_at(frame, SUM) + (float_at(frame, REWARD) + (discount * v - middle)))
             phase = DRAW

@@ -8,19 +8,21 @@ Spawned, not forked: a fork copies the locks of threads that do not exist in the
 that plans with processes therefore needs the usual ``if __name__ == "__main__":`` guard.
 
 A worker that dies (killed, out of memory, a crash in native code) ends the run with an error that says so; shards finished before are
-in the run's hands already. What this file leaves out: other machines (``distributed``).
+in the run's hands already. If none ever began, the error names the guard, because a script without one is what usually ends them.
+What this file leaves out: other machines (``distributed``).
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import pickle
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.errors import Interrupted, InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.execute.inspection import Looks, look, sendable
 from smoothcruiser.execute.python_engine import PythonEngine
 from smoothcruiser.execute.shards import Partial, Shard
 from smoothcruiser.execute.workers import POLL_SECONDS, Pool, check_workers
@@ -32,6 +34,49 @@ from smoothcruiser.schedule.schedule import Schedule
 Answer = Future[Partial | SmoothcruiserError]
 
 
+class SpawnedPool(ProcessPoolExecutor):
+    """Processes that each run ``begin(*arguments)`` once; tasks call ``check_begun`` first, which raises what went wrong there."""
+
+    def __init__(self, size: int, begin: Callable[..., None], *arguments: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.began = context.Event()  # set by the first process that has imported the main script
+        super().__init__(size, mp_context=context, initializer=_begin, initargs=(self.began, begin, arguments))
+
+    def death(self) -> SmoothcruiserError:
+        """What to raise where a process has died: while it ran the oracle, or before it ever came to that."""
+        if self.began.is_set():
+            return OracleError(
+                "A worker process died while it ran the oracle (killed, out of memory, or a crash in native code); "
+                "check the simulator with executor='reference', or use fewer workers."
+            )
+        return InvalidInput(
+            "The worker processes ended while they were starting, before they made a call. Each imports the script that starts them, so "
+            'the script\'s own calls must stand under if __name__ == "__main__":. If they do, what a worker printed above says why it '
+            "ended; executor='python' needs no workers."
+        )
+
+
+_failure: SmoothcruiserError | None = None  # what this process's beginning raised
+
+
+def _begin(began: Any, begin: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    """Begin; an error is kept for the first task, since an initializer cannot report it."""
+    global _failure
+    began.set()
+    try:
+        begin(*arguments)
+    except SmoothcruiserError as error:
+        _failure = error
+    except Exception as error:
+        _failure = InvalidInput(f"The problem could not be rebuilt in a worker process ({type(error).__name__}: {error}).")
+
+
+def check_begun() -> None:
+    """Raise what this process's beginning raised, if it did."""
+    if _failure is not None:
+        raise _failure
+
+
 class ProcessWorkers(Pool):
     """A pool of processes that run shards of one (problem, schedule, state)."""
 
@@ -39,18 +84,31 @@ class ProcessWorkers(Pool):
 
     def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float, workers: int | None = None) -> None:
         self.size = check_workers(workers)
-        self.pool = ProcessPoolExecutor(
-            self.size,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_begin,
-            initargs=(recipe_of(problem), _pickled(schedule, "The schedule"), _pickled(state, "The asked state"), center),
-        )
+        pickled = _pickled(schedule, "The schedule"), _pickled(state, "The asked state")
+        self.pool = SpawnedPool(self.size, _make_engine, recipe_of(problem), *pickled, center)
+
+    def look(self, seed: int, looked: Looks | None) -> tuple[int, Looks]:
+        """Look in a worker: a simulator that crashes must not take this process with it."""
+        if self.stopped:  # its processes are gone
+            return 0, looked or ()
+        try:
+            future: Any = self.pool.submit(_look, seed, looked)
+        except BrokenProcessPool as error:
+            raise self.pool.death() from error
+        while not self.finished([future]):
+            if self.stopped:
+                raise Interrupted("The run was stopped before its first shard was finished.")
+        found: Any = self.result(future)
+        return found  # type: ignore[no-any-return]
 
     def window(self) -> int:  # noqa: D102
         return self.size
 
     def submit(self, shard: Shard, seed: int) -> Answer:  # noqa: D102
-        return self.pool.submit(_run, shard, seed)
+        try:
+            return self.pool.submit(_run, shard, seed)
+        except BrokenProcessPool as error:
+            raise self.pool.death() from error
 
     def finished(self, futures: list[Answer]) -> Iterable[Answer]:  # noqa: D102
         return wait(futures, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED).done
@@ -59,10 +117,7 @@ class ProcessWorkers(Pool):
         try:
             answer = future.result()
         except BrokenProcessPool as error:
-            raise OracleError(
-                "A worker process died while it ran the oracle (killed, out of memory, or a crash in native code); "
-                "check the simulator with executor='reference', or use fewer workers."
-            ) from error
+            raise self.pool.death() from error
         if isinstance(answer, SmoothcruiserError):
             raise answer
         return answer
@@ -124,26 +179,30 @@ def rebuilt(recipe: Recipe) -> Problem:
     return problem
 
 
-_engine: PythonEngine | SmoothcruiserError | None = None  # this process's own, made once when it begins
+_engine: PythonEngine | None = None  # this process's own, made once when it begins
 
 
-def _begin(recipe: Recipe, schedule: bytes, state: bytes, center: float) -> None:
-    """Make this process's engine; an error is kept and returned with the first shard, since an initializer cannot report it."""
+def _make_engine(recipe: Recipe, schedule: bytes, state: bytes, center: float) -> None:
     global _engine
+    _engine = PythonEngine(rebuilt(recipe), pickle.loads(schedule), pickle.loads(state), center=center)
+
+
+def _look(seed: int, looked: Looks | None) -> tuple[int, Looks] | SmoothcruiserError:
+    """The look at the step, in this process, or the error to raise in the parent."""
     try:
-        _engine = PythonEngine(rebuilt(recipe), pickle.loads(schedule), pickle.loads(state), center=center)
+        check_begun()
+        assert _engine is not None
+        calls, found = look(_engine.problem, _engine.state, seed, looked)
     except SmoothcruiserError as error:
-        _engine = error
-    except Exception as error:
-        _engine = InvalidInput(f"The problem could not be rebuilt in a worker process ({type(error).__name__}: {error}).")
+        return type(error)(str(error))
+    return calls, sendable(found)
 
 
 def _run(shard: Shard, seed: int) -> Partial | SmoothcruiserError:
     """The sums of one shard, or the error to raise in the parent."""
-    assert _engine is not None
-    if isinstance(_engine, SmoothcruiserError):
-        return _engine
     try:
+        check_begun()
+        assert _engine is not None
         return _engine.run_shard(shard, seed)
     except SmoothcruiserError as error:
         return type(error)(str(error))  # without its cause, which may not pickle

@@ -25,9 +25,10 @@ from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserEr
 from smoothcruiser.execute.reference import UNIFORM_AT_ZERO
 from smoothcruiser.execute.shards import Partial, Shard
 from smoothcruiser.execute.streams import Stream, stream
-from smoothcruiser.problem.answers import at, hung, outside, raised, undeclared_end, unpacked
+from smoothcruiser.problem.answers import at, companion_hung, hung, outside, raised, undeclared_end, unpacked
 from smoothcruiser.problem.operator_functions import CUSTOM, builtin_both, builtin_value, proportional
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import Guard
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
 
 Draw = Callable[[Any], float]
@@ -44,14 +45,20 @@ class PythonEngine:
     def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0) -> None:
         self.problem, self.schedule, self.state, self.center = problem, schedule, state, center
         self.calls = 0
+        self.guard = Guard()
         self.rng: Stream = stream(0)
         self.stopped = False
         self.low, self.high = schedule.facts.reward_range
         self.weights = problem.operator.weights(problem.num_actions)
         self.all_actions = list(range(problem.num_actions)) if problem.legal is None else None
         self.draws: list[Draw] = []
-        for level in schedule.levels:
-            self.draws.append(self._drawer(level))
+        for row, level in enumerate(schedule.levels):
+            self.draws.append(self._drawer(row, level))
+
+    @property
+    def looks(self) -> int:
+        """How often it was looked whether the step leaves its state alone."""
+        return self.guard.looks
 
     def stop(self) -> None:
         """Ask a running shard to end."""
@@ -61,9 +68,9 @@ class PythonEngine:
         """The sums of one shard (Alg. 1, over its part of the draws)."""
         self.rng = stream(seed, shard.action, shard.index)
         self.calls = 0
-        total, square, center, state = 0.0, 0.0, self.center, self.state
+        total, square, state = 0.0, 0.0, self.state
         root = self.schedule.root
-        draw = self.draws[root.child]
+        draw = self._centred(self.draws[root.child])
         if root.target != "value":
             draw = self._backup(root.child, shard.action)
         with watched(self, self.problem.call_seconds):
@@ -71,13 +78,10 @@ class PythonEngine:
                 if self.stopped:
                     raise Interrupted("The run was stopped before this shard was finished.")
                 try:
-                    x = draw(state)
+                    distance = draw(state)
                 except Hung as error:
-                    raise OracleError(
-                        f"legal, terminal or player did not return within {self.problem.call_seconds:g} s; mend it, or raise call_seconds."
-                    ) from error
-                total += x
-                distance = x - center
+                    raise companion_hung(self.problem.call_seconds) from error
+                total += distance
                 square += distance * distance
         return Partial(shard.count, total, square, self.calls)
 
@@ -86,6 +90,8 @@ class PythonEngine:
     def oracle(self, state: Any, action: int) -> tuple[float, Any, bool]:
         """One call of the user's simulator, counted and checked: (reward, next state, whether the episode is over)."""
         self.calls += 1
+        guard = self.guard
+        before = guard.copied(state) if guard.due() else None
         try:
             answer = self.problem.oracle(state, action, self.rng)
         except (SmoothcruiserError, KeyboardInterrupt):
@@ -101,6 +107,8 @@ class PythonEngine:
             reward = float(reward)
         except (TypeError, ValueError):
             reward, after, ended = unpacked(answer, state, action)
+        if before is not None:
+            guard.compare(before, state, action)
         if not self.low <= reward <= self.high:
             raise outside(reward, at(state, action), self.low, self.high)
         if ended:
@@ -116,13 +124,13 @@ class PythonEngine:
 
     # --- levels as functions -----------------------------------------------------------------------------------------------
 
-    def _drawer(self, level: Level) -> Draw:
+    def _drawer(self, row: int, level: Level) -> Draw:
         """One draw of a level at a state that is not terminal (Alg. 2)."""
         if level.kind == Kind.CONSTANT:
             return self._constant(level)
         if level.kind == Kind.PLUGIN:
-            return self._plugin(level)
-        return self._rollout(level)
+            return self._plugin(row, level)
+        return self._rollout(row)
 
     def _constant(self, level: Level) -> Draw:
         if level.shift == 0.0:
@@ -137,29 +145,37 @@ class PythonEngine:
     def _actions(self, state: Any) -> list[int]:
         return self.problem.legal_actions(state) if self.all_actions is None else self.all_actions
 
+    def _centred(self, draw: Draw) -> Draw:
+        center = self.center
+        return lambda state: draw(state) - center
+
     def _backup(self, child: int, action: int) -> Draw:
-        """One draw of r + gamma X(z) (Alg. 3, lines 6-8)."""
+        """One draw of r + gamma X(z), less the root's centre (Alg. 3, lines 6-8)."""
         oracle, below, discount = self.oracle, self.draws[child], self.problem.discount
+        center = self.center
 
         def backup(state: Any) -> float:
             reward, after, ended = oracle(state, action)
-            return reward if ended else reward + discount * below(after)
+            return reward - center if ended else reward + (discount * below(after) - center)
 
         return backup
 
-    def _query(self, level: Level) -> Query:
+    def _query(self, row: int) -> Query:
         """Alg. 3: the mean of N backups for each legal action, clipped in paper mode only."""
+        level, center = self.schedule.levels[row], self.schedule.centers[row]
         samples, clip = level.samples, self.schedule.clip
         child = self.schedule.levels[level.query]
-        flat = child.kind == Kind.CONSTANT and child.shift == 0.0
-        total_of = self._leaf_total(samples, child.constant) if flat else self._inner_total(samples, self.draws[level.query])
+        if child.kind == Kind.CONSTANT and child.shift == 0.0:
+            total_of = self._leaf_total(samples, child.constant, center)
+        else:
+            total_of = self._inner_total(samples, self.draws[level.query], center)
 
         def query(state: Any, actions: list[int]) -> list[float]:
             q = []
             for action in actions:
                 if self.stopped:
                     raise Interrupted("The run was stopped before this shard was finished.")
-                mean = total_of(state, action) / samples
+                mean = center + total_of(state, action) / samples
                 if clip is not None:
                     mean = min(max(mean, clip[0]), clip[1])
                 q.append(mean)
@@ -167,26 +183,27 @@ class PythonEngine:
 
         return query
 
-    def _inner_total(self, samples: int, below: Draw) -> Callable[[Any, int], float]:
+    def _inner_total(self, samples: int, below: Draw, center: float) -> Callable[[Any, int], float]:
         oracle, discount = self.oracle, self.problem.discount
 
         def inner_total(state: Any, action: int) -> float:
             total = 0.0
             for _ in range(samples):
                 reward, after, ended = oracle(state, action)
-                total += reward if ended else reward + discount * below(after)
+                total += reward - center if ended else reward + (discount * below(after) - center)
             return total
 
         return inner_total
 
-    def _leaf_total(self, samples: int, constant: float) -> Callable[[Any, int], float]:
+    def _leaf_total(self, samples: int, constant: float, center: float) -> Callable[[Any, int], float]:
         """The tight loop: nothing is asked of the next state but whether it is terminal."""
         step, problem, low, high, ends = self.problem.oracle, self.problem, self.low, self.high, self.schedule.facts.terminals
-        later = problem.discount * (0.0 + 1.0 * constant)
+        later = problem.discount * (0.0 + 1.0 * constant) - center
         terminal = problem.terminal if callable(problem.terminal) else None
 
         def leaf_total(state: Any, action: int) -> float:
-            rng, total = self.rng, 0.0
+            rng, total, guard = self.rng, 0.0, self.guard
+            before = guard.copied(state) if guard.due(samples) else None
             for _ in range(samples):
                 self.calls += 1
                 try:
@@ -211,13 +228,15 @@ class PythonEngine:
                         raise undeclared_end(at(state, action))
                 elif terminal is not None:
                     ended = terminal(after)
-                total += reward if ended else reward + later
+                total += reward - center if ended else reward + later
+            if before is not None:
+                guard.compare(before, state, action)
             return total
 
         return leaf_total
 
-    def _plugin(self, level: Level) -> Draw:
-        query, operator, shift = self._query(level), self.problem.operator, level.shift
+    def _plugin(self, row: int, level: Level) -> Draw:
+        query, operator, shift = self._query(row), self.problem.operator, level.shift
         game, weights, every = self.problem.is_game, self.weights, self.all_actions
         code, strength = operator.code, operator.strength
 
@@ -233,14 +252,16 @@ class PythonEngine:
 
         return plugin
 
-    def _rollout(self, level: Level) -> Draw:
+    def _rollout(self, row: int) -> Draw:
         """A chain of rollouts, sampled or blind, until a level that ends it (Alg. 2, lines 8-13, as a loop)."""
         heads: list[Callable[[Any], tuple[float, int, float]]] = []
-        current = level
+        current = self.schedule.levels[row]
         while current.kind in (Kind.ROLLOUT, Kind.BLIND):
-            heads.append(self._blind_head(current) if current.kind == Kind.BLIND else self._sampled_head(current))
-            end = self.draws[current.continuation]
-            current = self.schedule.levels[current.continuation]
+            blind = current.kind == Kind.BLIND
+            heads.append(self._blind_head(current) if blind else self._sampled_head(row, current))
+            row = current.continuation
+            end = self.draws[row]
+            current = self.schedule.levels[row]
         oracle, discount = self.oracle, self.problem.discount
 
         def rollout(state: Any) -> float:
@@ -273,9 +294,9 @@ class PythonEngine:
 
         return blind_head
 
-    def _sampled_head(self, level: Level) -> Callable[[Any], tuple[float, int, float]]:
+    def _sampled_head(self, row: int, level: Level) -> Callable[[Any], tuple[float, int, float]]:
         """A ~ grad F(Q-hat): (what is added, the action, |g|_1)."""
-        query, operator, shift = self._query(level), self.problem.operator, level.shift
+        query, operator, shift = self._query(row), self.problem.operator, level.shift
         game, weights, every = self.problem.is_game, self.weights, self.all_actions
         code, strength = operator.code, operator.strength
 

@@ -18,7 +18,8 @@ from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.jit import is_compiled
 from smoothcruiser.problem.operator_functions import ENTROPY, MAX, SPARSEMAX, SQUARE_ROOT
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.schedule.schedule import Kind, Level, Schedule
+from smoothcruiser.problem.states import Guard
+from smoothcruiser.schedule.schedule import Kind, Schedule
 
 UNIFORM_AT_ZERO = (ENTROPY, SPARSEMAX, SQUARE_ROOT, MAX)  # operators with the uniform policy at Q = 0 (for Max: among its subgradients)
 
@@ -31,14 +32,20 @@ class ReferenceEngine:
 
     def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0) -> None:
         self.problem, self.schedule, self.center = problem, schedule, center
-        self.retype = _retype(problem, state)
+        self.retype = retyped_by(problem, state)
         self.state = state if self.retype is None else self.retype(state)
         self.weights = problem.operator.weights(problem.num_actions)
         self.unit = problem.operator.shift_invariant
         self.blind_head = [0.0] + [problem.operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, problem.num_actions + 1)]
         self.calls = 0
+        self.guard = Guard()
         self.rng: Stream
         self.stopped = False
+
+    @property
+    def looks(self) -> int:
+        """How often it was looked whether the step leaves its state alone."""
+        return self.guard.looks
 
     def stop(self) -> None:
         """Ask a running shard to end."""
@@ -57,11 +64,10 @@ class ReferenceEngine:
         root = self.schedule.root
         for _ in range(count):
             if root.target == "value":
-                x = self.sample_v(root.child, self.state)
+                distance = self.sample_v(root.child, self.state) - self.center
             else:
-                x = self.backup(self.state, action, root.child)
-            total += x
-            distance = x - self.center
+                distance = self.backup(self.state, action, root.child, self.center)
+            total += distance
             square += distance * distance
         return Partial(count, total, square, self.calls)
 
@@ -74,26 +80,28 @@ class ReferenceEngine:
             raise Interrupted("The run was stopped before this shard was finished.")
         self.calls += 1
         facts = self.schedule.facts
-        reward, after, ended = answered(self.problem, state, action, self.rng, *facts.reward_range, facts.terminals)
+        low, high = facts.reward_range
+        reward, after, ended = answered(self.problem, state, action, self.rng, low, high, facts.terminals, self.guard)
         if self.retype is not None:
             after = self.retype(after)
         return reward, after, ended or self.problem.is_terminal(after)
 
-    def backup(self, state: Any, action: int, child: int) -> float:
-        """One draw of r + gamma X(z) (Alg. 3, lines 6-8)."""
+    def backup(self, state: Any, action: int, child: int, center: float) -> float:
+        """One draw of r + gamma X(z), less ``center`` (Alg. 3, lines 6-8)."""
         reward, after, ended = self.oracle(state, action)
         if ended:
-            return reward
-        return reward + self.problem.discount * self.sample_v(child, after)
+            return reward - center
+        return reward + (self.problem.discount * self.sample_v(child, after) - center)
 
-    def estimate_q(self, state: Any, actions: list[int], level: Level) -> list[float]:
+    def estimate_q(self, state: Any, actions: list[int], row: int) -> list[float]:
         """Alg. 3: the mean of N backups for each legal action, clipped in paper mode only."""
+        level, center = self.schedule.levels[row], self.schedule.centers[row]
         q = []
         for action in actions:
             total = 0.0
             for _ in range(level.samples):
-                total += self.backup(state, action, level.query)
-            mean = total / level.samples
+                total += self.backup(state, action, level.query, center)
+            mean = center + total / level.samples
             if self.schedule.clip is not None:
                 mean = min(max(mean, self.schedule.clip[0]), self.schedule.clip[1])
             q.append(mean)
@@ -116,7 +124,7 @@ class ReferenceEngine:
                 head = sign * self.blind_head[len(actions)] + sign * level.shift
                 action, norm = self.blind_action(actions)
             else:
-                q = [sign * x for x in self.estimate_q(state, actions, level)]
+                q = [sign * x for x in self.estimate_q(state, actions, row)]
                 w = [self.weights[a] for a in actions]
                 value = self.problem.operator.value(q, weights=w)
                 if level.kind == Kind.PLUGIN:
@@ -162,7 +170,7 @@ class ReferenceEngine:
         return actions[chosen], 1.0 if self.unit else norm
 
 
-def _retype(problem: Problem, state: Any) -> Callable[[Any], Any] | None:
+def retyped_by(problem: Problem, state: Any) -> Callable[[Any], Any] | None:
     """How a state that a compiled step returned gets its type back (``words.retyped``); None for plain Python and tables."""
     if not is_compiled(problem.oracle):
         return None

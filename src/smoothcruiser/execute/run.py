@@ -27,6 +27,11 @@ class Engine(Protocol):
     """What runs a shard."""
 
     name: str
+
+    @property
+    def looks(self) -> int:
+        """How often it was looked, during shards, whether the step leaves its state alone."""
+
     compile_seconds: float
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
@@ -40,7 +45,19 @@ class Workers(Protocol):
     """What runs many shards: in this thread, in threads, in processes, on a cluster."""
 
     name: str
+
+    @property
+    def looks(self) -> int | None:
+        """As of an engine; None where the engines are elsewhere and look without counting here."""
+
     compile_seconds: float
+    unfinished: int  # calls counted in shards that were cut short
+
+    def inspect(self, seed: int) -> tuple[int, int]:
+        """Look at the step where it runs (``execute.inspection``): (oracle calls made, pairs looked at).
+
+        The first time before the run, the second time after it; both numbers are those of both together.
+        """
 
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
         """Run what the source hands out, pulling a shard only when a worker is free, until it ends or ``report`` is True.
@@ -196,10 +213,10 @@ def run(
     try:
         if not ledger.complete:
             workers.map(ledger.source(), seed, report)
-    except (Interrupted, KeyboardInterrupt):
+    except (Interrupted, KeyboardInterrupt) as stop:
         workers.stop()
         if not outcome.kept:
-            raise
+            raise _nothing_yet(outcome.calls_spent, workers.unfinished + getattr(stop, "calls", 0)) from stop
         outcome.finished = False
         outcome.tallies = outcome.kept
         outcome.num_calls = sum(
@@ -214,6 +231,13 @@ def run(
             alarm.cancel()
     outcome.seconds = time.perf_counter() - begin
     return outcome
+
+
+def _nothing_yet(finished: int, unfinished: int) -> Interrupted:
+    """The error of a run that was stopped before its first look; a kernel that is stopped inside a leaf does not count the leaf."""
+    calls = finished + unfinished
+    made = f"oracle calls made, at least: {calls:,}, of which {finished:,} in finished shards" if calls else "no call was reported yet"
+    return Interrupted(f"The run was stopped before its first look at the data, so nothing can be certified yet; {made}.", calls=calls)
 
 
 def _alarm(workers: Workers, deadline: float | None) -> threading.Timer | None:

@@ -10,10 +10,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.execute.run import Outcome, Tally
+from smoothcruiser.execute.shards import cut
 from smoothcruiser.schedule.schedule import Schedule
-from smoothcruiser.schedule.verify_sharp import RootPromise, root_promise
+from smoothcruiser.schedule.verify_sharp import UNIT, RootPromise, root_promise
 from smoothcruiser.theory.stopping import may_stop, radius_at_look, sample_variance
+
+ROUNDING_SHARE = 1e-2  # of epsilon: intervals are widened by rounding, so that they stay true; more is refused
 
 
 @dataclass(frozen=True)
@@ -22,13 +26,18 @@ class Rule:
 
     schedule: Schedule
     promise: RootPromise | None
+    rounding: float = 0.0  # what floating point may add to the error of a mean; 0 in paper mode, which is that loose
 
     @property
     def center(self) -> float:
-        """Where squares are taken from: the middle of the root's range, so that they do not cancel."""
+        """The middle of the root's range: sums are of distances to it, so that no digits cancel."""
         if self.promise is None:
             return sum(self.schedule.facts.q_bounds()) / 2.0
         return (min(self.promise.low) + max(self.promise.high)) / 2.0
+
+    def mean(self, tally: Tally) -> float:
+        """The mean of the root's draws."""
+        return self.center + tally.total / tally.draws
 
     def enough(self, look: int, tally: Tally) -> bool:
         """Whether an action may stop at this look."""
@@ -38,7 +47,7 @@ class Rule:
         assert self.promise is not None
         if math.isnan(self.promise.look_level):
             return math.inf
-        variance = sample_variance(tally.draws, tally.total - self.center * tally.draws, tally.square)
+        variance = sample_variance(tally.draws, tally.total, tally.square)
         return radius_at_look(tally.draws, variance, self.promise.spread, self.promise.look_level, self.promise.variance)
 
     def half_width(self, tally: Tally) -> float:
@@ -47,7 +56,7 @@ class Rule:
             return self.schedule.epsilon
         empirical = self._empirical(tally)
         fixed = self.promise.radius if tally.draws == self.schedule.root.samples else math.inf
-        return min(empirical, fixed) + self.promise.bias
+        return min(empirical, fixed) + self.promise.bias + self.rounding
 
     def bound(self, outcome: Outcome) -> str:
         """The inequality that closed the promise."""
@@ -60,7 +69,22 @@ class Rule:
         return f"{self.schedule.root.bound} and empirical Bernstein" if any(by_data) else self.schedule.root.bound
 
 
-def stopping_rule(schedule: Schedule) -> Rule:
-    """The rule of a schedule; a hand-made table (epsilon infinite) promises nothing and never stops early."""
+def stopping_rule(schedule: Schedule, shards: int | None = None) -> Rule:
+    """The rule of a schedule; a hand-made table (epsilon infinite) promises nothing and never stops early.
+
+    Refuses an epsilon that floating point cannot tell from 0 at the size of the rewards.
+    """
     sharp = schedule.delta_prime is None and schedule.epsilon < math.inf
-    return Rule(schedule, root_promise(schedule) if sharp else None)
+    if not sharp:
+        return Rule(schedule, None)
+    promise = root_promise(schedule)
+    parts = [shard for segment in cut(schedule, shards=shards) for shard in segment]
+    sums = max(shard.count for shard in parts) + len(parts)  # a shard is summed by itself, then the shards
+    rounding = promise.rounding + UNIT * sums * promise.spread
+    if rounding > ROUNDING_SHARE * schedule.epsilon:
+        low, high = schedule.facts.reward_range
+        raise InvalidInput(
+            f"epsilon={schedule.epsilon:g} is too fine for rewards in [{low:g}, {high:g}]: rounding alone may move the "
+            f"answer by {rounding:.2g}; subtract what all rewards share, or ask for a larger epsilon."
+        )
+    return Rule(schedule, promise, rounding)

@@ -86,7 +86,8 @@ class StoredRun:
         return {
             "run": self.id, "created": self.created, "problem": self.problem, "state": self.state, "method": plan["method"],
             "epsilon": plan["epsilon"], "delta": plan["delta"], "seed": self.seed, "executor": self.executor,
-            "num_calls": plan["num_calls"], "calls_done": self.calls_done, "shards_done": self.shards_done,
+            "num_calls": plan["num_calls"], "log10_calls": plan.get("log10_calls"), "calls_done": self.calls_done,
+            "shards_done": self.shards_done,
             "status": "finished" if self.estimate is not None else "unfinished", "estimate": self.estimate, "versions": self.versions,
         }  # fmt: skip
 
@@ -199,7 +200,8 @@ def schedule_from(data: dict[str, Any], problem: Problem) -> Schedule:
         Level(Kind[row["kind"].upper()], row["samples"], row["query"], row["continuation"], row["constant"], row["shift"])
         for row in data["levels"]
     )
-    root = Root(**{**data["root"], "looks": tuple(data["root"]["looks"])})
+    top = data["root"]
+    root = Root(top["target"], top["samples"], top["child"], top["bound"], tuple(top["looks"]), top["adaptive_delta"])
     clip = None if data["clip"] is None else (data["clip"][0], data["clip"][1])
     return Schedule(data["method"], problem.facts, levels, root, data["epsilon"], data["delta"], clip, data["delta_prime"])
 

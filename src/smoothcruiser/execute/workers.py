@@ -13,8 +13,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from smoothcruiser.errors import Interrupted, InvalidInput
+from smoothcruiser.execute.inspection import Looks, look
 from smoothcruiser.execute.run import Engine, Report
 from smoothcruiser.execute.shards import Partial, Shard
+from smoothcruiser.problem.problem import Problem
 
 POLL_SECONDS = 0.1  # a bounded wait, so that Ctrl-C reaches the main thread at once
 
@@ -34,6 +36,24 @@ class Pool(ABC):
     name: str
     compile_seconds: float = 0.0
     stopped: bool = False
+    unfinished: int = 0  # calls counted in shards that were cut short; other processes do not report theirs
+    looked: Looks | None = None  # what the look before the run saw
+    look_calls: int = 0
+
+    @property
+    def looks(self) -> int | None:
+        """How often workers looked at the step; None: they do, each for itself."""
+        return None
+
+    @abstractmethod
+    def look(self, seed: int, looked: Looks | None) -> tuple[int, Looks]:
+        """``inspection.look``, where the step runs."""
+
+    def inspect(self, seed: int) -> tuple[int, int]:
+        """Look at the step before the run, and again after it: (oracle calls made, pairs looked at)."""
+        calls, self.looked = self.look(seed, self.looked)
+        self.look_calls += calls
+        return self.look_calls, len(self.looked)
 
     @abstractmethod
     def window(self) -> int:
@@ -84,10 +104,10 @@ class Pool(ABC):
 
 
 class LocalWorkers(Pool):
-    """An engine and as many threads as may run it at once."""
+    """An engine and as many threads as may run it at once; ``inspected`` is the problem and state to look at."""
 
-    def __init__(self, engine: Engine, workers: int | None = None) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, workers: int | None = None, inspected: tuple[Problem, Any] | None = None) -> None:
+        self.engine, self.inspected = engine, inspected
         self.name = engine.name
         self.compile_seconds = engine.compile_seconds
         self.size = check_workers(workers)
@@ -99,8 +119,20 @@ class LocalWorkers(Pool):
             super().map(source, seed, report)
             return
         for shard in source:
-            if report(shard, self.engine.run_shard(shard, seed)):
+            try:
+                part = self.engine.run_shard(shard, seed)
+            except (Interrupted, KeyboardInterrupt):
+                self.unfinished = getattr(self.engine, "calls", 0)  # counted as they are made
+                raise
+            if report(shard, part):
                 return
+
+    @property
+    def looks(self) -> int:  # noqa: D102
+        return self.engine.looks
+
+    def look(self, seed: int, looked: Looks | None) -> tuple[int, Looks]:  # noqa: D102
+        return (0, ()) if self.inspected is None else look(*self.inspected, seed, looked)
 
     def window(self) -> int:  # noqa: D102
         return self.size
@@ -118,7 +150,9 @@ class LocalWorkers(Pool):
     def abandon(self, futures: list[Future[Partial]]) -> None:  # noqa: D102
         self.engine.stop()
         for future in futures:
-            future.cancel()
+            if not future.cancel():
+                error = future.exception()  # soon: a compiled shard looks at the stop flag every few milliseconds
+                self.unfinished += future.result().calls if error is None else getattr(error, "calls", 0)
 
     def stop(self) -> None:
         """Ask running shards to end."""

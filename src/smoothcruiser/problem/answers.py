@@ -13,6 +13,7 @@ from smoothcruiser.errors import Hung, InvalidInput, OracleError, SmoothcruiserE
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
+    from smoothcruiser.problem.states import Guard
 
 Answer = tuple[float, Any, bool]  # reward, next state, whether the episode is over
 
@@ -33,6 +34,11 @@ def hung(call_seconds: float | None, where: str) -> OracleError:
     return OracleError(f"The oracle did not return within {call_seconds:g} s {where}; mend the simulator there, or raise call_seconds.")
 
 
+def companion_hung(call_seconds: float | None) -> OracleError:
+    """A call of legal, terminal or player that took too long."""
+    return OracleError(f"legal, terminal or player did not return within {call_seconds:g} s; mend it, or raise call_seconds.")
+
+
 def outside(reward: Any, where: str, low: float, high: float) -> OracleError:
     """A reward that the problem does not declare."""
     return OracleError(
@@ -49,9 +55,18 @@ def undeclared_end(where: str) -> OracleError:
     )
 
 
-def nothing_legal(state: Any) -> InvalidInput:
-    """A state in which nothing can be done."""
-    return InvalidInput(f"State {state!r} has no legal action; a state where nothing can be done is terminal: say so with terminal=.")
+def same_mover(state: Any) -> OracleError:
+    """A turn that was not passed on although ``alternating`` is declared."""
+    return OracleError(f"alternating=True, but state {state!r} led to a state of the same player; drop alternating=.")
+
+
+def too_few_legal(state: Any, found: int, declared: int) -> InvalidInput:
+    """A state with no legal action, or with fewer than ``min_actions`` declares."""
+    if found == 0:
+        return InvalidInput(f"State {state!r} has no legal action; a state where nothing can be done is terminal: say so with terminal=.")
+    return InvalidInput(
+        f"State {state!r} has {found} legal actions, fewer than min_actions={declared}; declare the fewest that any state has."
+    )
 
 
 def bad_player(state: Any, player: Any) -> InvalidInput:
@@ -73,6 +88,14 @@ def two_in_one(state: Any, known: Any, found: tuple[int, ...] | None, expected: 
     )
 
 
+def contradiction(state: Any, delta: float, assumed: tuple[str, ...]) -> OracleError:
+    """The error for an interval with nothing in it."""
+    return OracleError(
+        f"The bounds at state {state!r} exclude each other. With probability at most {delta:g} this is chance "
+        f"(try another seed); otherwise something that was assumed is false: {'; '.join(assumed)}."
+    )
+
+
 def unpacked(answer: Any, state: Any, action: int) -> Answer:
     """The parts of an answer of two or three."""
     try:
@@ -88,8 +111,11 @@ def unpacked(answer: Any, state: Any, action: int) -> Answer:
         ) from error
 
 
-def answered(problem: Problem, state: Any, action: int, rng: Any, low: float, high: float, ends: bool) -> Answer:
+def answered(
+    problem: Problem, state: Any, action: int, rng: Any, low: float, high: float, ends: bool, guard: Guard | None = None
+) -> Answer:
     """One call of the user's simulator; the reward lies in [low, high], and the episode ends only if it may (``ends``)."""
+    before = guard.copied(state) if guard is not None and guard.due() else None
     try:
         answer = problem.oracle(state, action, rng)
     except (SmoothcruiserError, KeyboardInterrupt):
@@ -98,6 +124,8 @@ def answered(problem: Problem, state: Any, action: int, rng: Any, low: float, hi
         if isinstance(error, Hung):
             raise hung(problem.call_seconds, at(state, action)) from error
         raise raised(error, at(state, action)) from error
+    if before is not None and guard is not None:
+        guard.compare(before, state, action)
     reward, after, ended = unpacked(answer, state, action)
     if not low <= reward <= high:
         raise outside(reward, at(state, action), low, high)

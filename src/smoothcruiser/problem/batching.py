@@ -27,7 +27,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, OracleError
 
 MAX_BATCH = 32_768  # rows: 28 M calls/s of a tabular step at 4,096, 32 M at 32,768, 16 M at 65,536 (larger arrays are mapped anew)
 Answer = tuple[NDArray[np.float64], Any, NDArray[np.bool_] | None]
@@ -93,8 +93,8 @@ class NumpyBackend:
     """Rows in NumPy arrays."""
 
     def one(self, state: Any) -> Any:
-        """A batch of one row."""
-        return _mapped(lambda part: np.asarray(part)[None], state)
+        """A batch of one row, in memory of its own: a step over rows may write into them."""
+        return _mapped(lambda part: np.array(part)[None], state)
 
     def row(self, states: Any, i: int) -> Any:
         """The state in row ``i``."""
@@ -197,7 +197,7 @@ class Batched:
         try:
             rewards, after, ended = backend.step(self.function, backend.one(state), np.array([action]), source)
         except WrongShape as error:
-            raise InvalidInput(f"The batched step must return {error} for a batch of one row.") from error
+            raise OracleError(f"The batched oracle must return {error}, at a batch of one row.") from error
         found = (float(rewards[0]), backend.row(after, 0))
         return found if ended is None else (*found, bool(ended[0]))
 

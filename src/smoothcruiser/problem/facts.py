@@ -17,7 +17,7 @@ V minus the offset of the player to move has span rho/(1-gamma) again; ``player_
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from smoothcruiser.problem.operators import KL, CustomOperator, Operator
 
@@ -35,7 +35,9 @@ class Facts:
     alternating: bool = False  # turns alternate strictly
     terminals: bool = False  # some states may be terminal, with value 0
     horizon: int | None = None
-    given_bounds: tuple[float, float] | None = None  # the user's own bounds on V, valid in every state with a step left
+    # the user's own bounds on V: they hold in every state that is not terminal, and with a horizon
+    # for every number of steps left from 1 on; a terminal state is worth 0 whatever they say
+    given_bounds: tuple[float, float] | None = None
 
     @property
     def reward_span(self) -> float:
@@ -142,13 +144,24 @@ class Facts:
         return high - low
 
     def q_bounds(self, player: int = 1, remaining: int | None = None) -> tuple[float, float]:
-        """The box [r_lo + gamma V_lo, r_hi + gamma V_hi] that holds every Q(s, a) where ``player`` moves."""
+        """The box [r_lo + gamma V_lo, r_hi + gamma V_hi] that holds every Q(s, a) where ``player`` moves.
+
+        V_lo and V_hi are those of the next state. Where it may be terminal, its value 0 is among
+        them, whatever the user's bounds say of states with a step left (theory, section 2).
+        """
         remaining = self.horizon if remaining is None else remaining
         after = None if remaining is None else remaining - 1
         movers = (1,) if not self.game else ((3 - player,) if self.alternating else (1, 2))
         bounds = [self.value_bounds(mover, after) for mover in movers]
         low, high = min(b[0] for b in bounds), max(b[1] for b in bounds)
+        if self.terminals:
+            low, high = min(low, 0.0), max(high, 0.0)
         return self.reward_range[0] + self.discount * low, self.reward_range[1] + self.discount * high
+
+    def under(self, operator: Operator) -> Facts:
+        """The same problem with another operator; bounds on V that were given hold for the old one only."""
+        given = self.given_bounds if operator == self.operator else None
+        return replace(self, operator=operator, given_bounds=given)
 
     def relaxation_bound(self) -> float:
         """|V_lambda - V_0| <= sup |F - max|/(1-gamma): what the regularizer may add to, or take from, the plain value.

@@ -21,7 +21,13 @@ _PACKAGE = __name__.split(".", maxsplit=1)[0]
 _built: dict[Any, Any] = {}
 
 
-_SHARED = ("problem/pointers.py", "execute/streams.py")  # compiled code reaches these through intrinsics and methods, not by name
+# Compiled code reaches these through intrinsics and methods, not by name.
+_SHARED = (
+    "problem/pointers.py",
+    "execute/stream_type.py",
+    "execute/distributions.py",
+    "execute/elements.py",
+)
 
 
 @cache

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import Hung, InvalidInput, OracleError, SmoothcruiserError
-from smoothcruiser.problem.answers import bad_player, nothing_legal, two_in_one
+from smoothcruiser.problem.answers import bad_player, too_few_legal, two_in_one
 from smoothcruiser.problem.batching import Batched
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.jit import is_compiled
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Step = Callable[[Any, int, Any], tuple[Any, ...]]
 Outcomes = Callable[[Any, int], Sequence[tuple[float, float, Any]]]
+LOOKED_ACTIONS, LOOKED_STEPS = 16, 8  # pairs that ``execute.inspection`` looks at: of the asked state, of a walk
+CALLS_PER_LOOK = 3  # twice before a run, once after it
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,16 +95,22 @@ class Problem:
         parts = [self.oracle, self.legal, self.terminal, getattr(self, "player", None)]
         return self.tables is not None or all(part is None or isinstance(part, bool) or is_compiled(part) for part in parts)
 
+    @property
+    def inspection_calls(self) -> int:
+        """Oracle calls for a look at the step before and after a run; none for a model known as tables."""
+        pairs = min(self.num_actions, LOOKED_ACTIONS) + LOOKED_STEPS
+        return 0 if self.tables is not None else CALLS_PER_LOOK * pairs
+
     def legal_actions(self, state: Any) -> list[int]:
-        """The actions allowed in ``state``, in order; never empty."""
+        """The actions allowed in ``state``, in order; never empty, and at least ``min_actions``."""
         if self.legal is None:
             return list(range(self.num_actions))
         try:
             actions = [a for a in range(self.num_actions) if self.legal(state, a)]
         except Exception as error:
             raise _told("legal", error, state) from error
-        if not actions:
-            raise nothing_legal(state)
+        if len(actions) < self.facts.min_actions:
+            raise too_few_legal(state, len(actions), self.facts.min_actions)
         return actions
 
     def is_terminal(self, state: Any) -> bool:

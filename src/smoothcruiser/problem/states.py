@@ -1,8 +1,8 @@
-"""Comparing and guarding states: a state may be any object, and a step must not write into the one it is given.
+"""States as values: when two are the same, when one was written into, and what tells one from another.
 
-A step that changes its state in place makes later draws start somewhere else: the commonest mistake in a simulator, and one that no
-interval survives. ``check_untouched`` looks for it at the asked state with one extra call, where the state is of a kind that can be
-changed at all.
+A state may be any object. A step must not write into the one it is given: other samples start from the
+same state, and no interval survives that. ``Guard`` looks for it while a run lasts; ``execute.inspection``
+looks before and after.
 """
 
 from __future__ import annotations
@@ -24,45 +24,138 @@ def is_fixed(state: Any) -> bool:
     return isinstance(state, _FIXED)
 
 
-def check_untouched(oracle: Any, state: Any, action: int, rng: Any) -> int:
-    """The number of oracle calls made (0 or 1); refuses an oracle that changes the state it is given."""
-    if is_fixed(state) or is_opaque(state):
-        return 0
+def same_state(x: Any, y: Any) -> bool | None:
+    """Whether two states hold the same values; None where they show nothing to compare."""
     try:
-        given, before = copy.deepcopy(state), copy.deepcopy(state)
-        oracle(given, action, rng)
+        return _same(x, y, False, set())
+    except Exception:  # an == of the user's that raises
+        return None
+
+
+def unchanged(before: Any, after: Any) -> bool | None:
+    """Whether a state still holds what its copy ``before`` does; attributes filled in later (caches) do not count."""
+    try:
+        return _same(before, after, True, set())
     except Exception:
-        return 0  # cannot be copied, or fails: the run itself will say so
-    if not same_state(before, given):
-        raise OracleError(
-            f"The oracle changed the state it was given: {before!r} became {given!r} under action {action}. "
-            "Copy the state in step, change the copy and return it: other draws start from the same state."
-        )
-    return 1
+        return None
 
 
-def same_state(x: Any, y: Any) -> bool:
-    """Whether two states are the same value, arrays and nested tuples included."""
-    if isinstance(x, tuple | list) and isinstance(y, tuple | list):
-        return len(x) == len(y) and all(same_state(a, b) for a, b in zip(x, y, strict=True))
+def _same(x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]) -> bool | None:
+    if x is y or (id(x), id(y)) in pairs:
+        return True
+    pairs.add((id(x), id(y)))
+    if is_opaque(x) or is_opaque(y):
+        return None
     if hasattr(x, "shape") and hasattr(y, "shape"):
-        return bool(np.array_equal(np.asarray(x), np.asarray(y), equal_nan=np.asarray(x).dtype.kind == "f"))
+        left, right = np.asarray(x), np.asarray(y)
+        if left.dtype == object:
+            return left.shape == right.shape and _same_all(left.flat, right.flat, lazily, pairs)
+        return bool(np.array_equal(left, right, equal_nan=left.dtype.kind in "fc"))
+    if isinstance(x, tuple | list) and isinstance(y, tuple | list):
+        return len(x) == len(y) and _same_all(x, y, lazily, pairs)
+    if isinstance(x, dict) and isinstance(y, dict):
+        names = list(x)
+        return x.keys() == y.keys() and _same_all([x[n] for n in names], [y[n] for n in names], lazily, pairs)
+    if isinstance(x, float) and isinstance(y, float) and x != x and y != y:
+        return True
+    return _same_objects(x, y, lazily, pairs)
+
+
+def _same_all(xs: Any, ys: Any, lazily: bool, pairs: set[tuple[int, int]]) -> bool | None:
+    found = [_same(a, b, lazily, pairs) for a, b in zip(xs, ys, strict=True)]
+    if False in found:
+        return False
+    return None if None in found else True
+
+
+def _same_objects(x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]) -> bool | None:
+    """By their own ``==`` if it says yes, otherwise by what they hold."""
+    if not by_identity(x):
+        try:
+            if bool(x == y):
+                return True
+        except Exception:
+            pass  # a dataclass of arrays, say
+    mine, theirs = _held(x), _held(y)
+    if type(x) is not type(y) or mine is None or theirs is None:
+        return None if by_identity(x) and type(x) is type(y) else False
+    if lazily:
+        theirs = {n: v for n, v in theirs.items() if n in mine and not (n[:1] == "_" and mine[n] is None)}
+        mine = {n: v for n, v in mine.items() if n in theirs or not (n[:1] == "_" and v is None)}
+    if mine.keys() != theirs.keys():
+        return False
+    return _same_all(mine.values(), [theirs[n] for n in mine], lazily, pairs)
+
+
+def _held(thing: Any) -> dict[str, Any] | None:
+    """The fields of an object; None where it shows none."""
+    names = [n for kind in type(thing).__mro__ for n in _names(getattr(kind, "__slots__", ()))]
+    found = {n: getattr(thing, n) for n in names if n not in ("__dict__", "__weakref__") and hasattr(thing, n)}
+    found |= getattr(thing, "__dict__", {})
+    return found or None
+
+
+def _names(slots: Any) -> tuple[str, ...]:
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def copied(state: Any) -> Any:
+    """A copy to compare a state with later; None where it cannot be changed, or its copy is no copy."""
+    if is_fixed(state) or is_opaque(state):
+        return None
     try:
-        if bool(x == y):
-            return True
+        twin = copy.deepcopy(state)
     except Exception:
-        return repr(x) == repr(y)
-    # objects without equality: compare what they hold
-    return by_identity(x) and type(x) is type(y) and hasattr(x, "__dict__") and _same_fields(vars(x), vars(y))
+        return None
+    return twin if same_state(twin, state) else None
+
+
+class Guard:
+    """Looks now and then, while a run lasts, whether the step writes into the state that it is given.
+
+    A look costs a copy of the state. The first 32 are made at every call, later ones at random calls that
+    get rarer: on average every 32nd, and every 1,024th after a thousand looks.
+    """
+
+    def __init__(self) -> None:
+        self.looks = 0  # those that there was something to compare at
+        self.tried = 0
+        self.left = 0  # calls until the next look
+        self._word = 1
+
+    def due(self, calls: int = 1) -> bool:
+        """Whether to look at the next ``calls`` calls, which are made from one state."""
+        self.left -= calls
+        return self.left < 0
+
+    def copied(self, state: Any) -> Any:
+        """What to compare the state with afterwards; None where it cannot be changed or copied."""
+        self._word = (self._word * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) % 2**64
+        self.tried += 1
+        gap = 1 if self.tried < 32 else 64 if self.tried < 1000 else 2048
+        self.left = (self._word >> 33) % gap
+        return copied(state)
+
+    def compare(self, before: Any, state: Any, action: int) -> None:
+        """Refuse a state that no longer holds what ``before`` does."""
+        if before is None:
+            return
+        self.looks += 1
+        if unchanged(before, state) is False:
+            raise written_into(before, state, action)
+
+
+def written_into(before: Any, after: Any, action: int) -> OracleError:
+    """A step that changed the state it was given."""
+    return OracleError(
+        f"The oracle changed the state it was given: {before!r} became {after!r} under action {action}. "
+        "Copy the state in step, change the copy and return it: other samples start from the same state."
+    )
 
 
 def by_identity(state: Any) -> bool:
     """Whether a state's type has no equality of its own."""
     return getattr(type(state), "__eq__", None) is object.__eq__
-
-
-def _same_fields(x: dict[str, Any], y: dict[str, Any]) -> bool:
-    return x.keys() == y.keys() and all(same_state(x[name], y[name]) for name in x)
 
 
 def is_opaque(state: Any) -> bool:

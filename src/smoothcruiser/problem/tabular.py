@@ -293,7 +293,8 @@ def _players(players: Any, num_states: int) -> NDArray[np.int8]:
 def _check_alternation(tables: Tables, live: Bools) -> None:
     row = np.repeat(np.arange(len(tables.start) - 1), np.diff(tables.start))
     mover = tables.player[row // tables.num_actions]
-    same = (mover == tables.player[tables.next_state]) & live[row] & (tables.prob > 0)
+    moves = live[row] & (tables.prob > 0) & ~tables.terminal[tables.next_state]  # nobody moves in a terminal state
+    same = moves & (mover == tables.player[tables.next_state])
     if np.any(same):
         bad = int(row[np.flatnonzero(same)[0]])
         raise InvalidInput(

@@ -161,12 +161,14 @@ def _ratio(price: Price, calls: int) -> str:
     return f"10^{log10:,.0f} times"
 
 
-def show_offers(out: Console, listed: list[str], budget: int) -> None:
-    """What can be paid instead."""
+def show_offers(out: Console, listed: list[str], budget: int, chosen: str) -> None:
+    """What can be paid instead; ``chosen`` is the method that plan would run, which refuses unless it is another one."""
     if not listed:
         return
+    told = {"exact": "would solve the model instead, 0 calls", "certified": "would answer by certified search instead"}
     out.print()
-    put(out, Text(f"Above the budget of {short(budget)} calls: plan would refuse it. What can be paid:", style="yellow"))
+    does = told.get(chosen, "would refuse it")
+    put(out, Text(f"Above the budget of {short(budget)} calls: plan {does}. What can be paid:", style="yellow"))
     grid = Table.grid(padding=(0, 1))
     for offer in listed:
         grid.add_row("•", offer)
@@ -210,9 +212,8 @@ def show_runs(out: Console, store: str, runs: list[Any]) -> None:
         row = run.to_dict()
         open_runs += [row["run"]] if row["status"] != "finished" else []
         promise = (f"{row['epsilon']:.3g}", f"{row['delta']:g}")
-        table.add_row(
-            str(row["run"]), row["problem"], row["method"], *promise, compact(row["calls_done"]), compact(row["num_calls"]), row["status"]
-        )
+        price = f"10^{row['log10_calls']:.0f}" if row["num_calls"] is None else compact(row["num_calls"])
+        table.add_row(str(row["run"]), row["problem"], row["method"], *promise, compact(row["calls_done"]), price, row["status"])
     put(out, Padding(table, (0, 0, 0, 2)))
     if open_runs:
         out.print(f"\nGo on with an unfinished run: smoothcruiser plan --resume {open_runs[-1]} --store {store}", soft_wrap=True)

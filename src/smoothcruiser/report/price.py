@@ -19,7 +19,7 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.offers import offers
 from smoothcruiser.schedule.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.paper import MAX_DIGITS
-from smoothcruiser.schedule.schedule import Schedule
+from smoothcruiser.schedule.schedule import Schedule, counted
 from smoothcruiser.schedule.text import level_moments, own_calls, short
 from smoothcruiser.theory import paper
 
@@ -42,8 +42,10 @@ class Price:
         return self.note if self.log10 is None else f"up to 10^{self.log10:,.0f}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return {"name": self.name, "num_calls": self.num_calls, "log10_num_calls": self.log10, "note": self.note or None}
+        """As plain data; ``log10_calls`` is an upper bound where not ``price_is_exact``."""
+        exact = self.num_calls is not None
+        calls = {"num_calls": None, "log10_calls": self.log10} if self.num_calls is None else counted("num_calls", self.num_calls)
+        return {"name": self.name, **calls, "price_is_exact": exact, "note": self.note or None}
 
 
 def rivals(schedule: Schedule) -> list[Price]:
@@ -123,12 +125,11 @@ def explain_dict(schedule: Schedule, *, problem: str, speed: float | None, measu
     plain = schedule.to_dict()
     price = max(1, schedule.num_calls)
     for row, moments, own in zip(plain["levels"], level_moments(schedule), own_calls(schedule), strict=True):
-        row |= {"bias": moments.bias, "range": moments.spread, "own_calls": own, "share": own / price}
+        row |= {"bias": moments.bias, "range": moments.spread, **counted("own_calls", own), "share": own / price}
     seconds = None if speed is None else math.exp(min(700.0, math.log(price) - math.log(speed)))
     return {
         "problem": problem,
         **plain,
-        "log10_num_calls": math.log10(price),
         "value_span": schedule.facts.value_span(),
         "calls_per_second": speed,
         "calls_per_second_measured": measured,

@@ -198,7 +198,7 @@ def repeat(problem: Problem, schedule: Schedule, state: Any, runs: int) -> Repea
         for action in actions:
             tally, spent = _draws_of(engine, rule, segments, action, seed)
             calls[seed] += spent
-            q_values[seed, action] = min(max(tally.total / tally.draws, low), high)
+            q_values[seed, action] = min(max(rule.mean(tally), low), high)
         values[seed] = problem.operator.value([float(q_values[seed, a]) for a in actions], player=problem.mover(state))
     return Repeats(values, q_values, calls, time.perf_counter() - begin)
 

@@ -45,12 +45,13 @@ def payable_temperature(facts: Facts, epsilon: float, delta: float, target: Targ
         return None
     for k in range(1, MOST_STEPS + 1):
         try:
-            warmer = dataclasses.replace(facts, operator=dataclasses.replace(operator, temperature=operator.strength * FACTOR**k))  # type: ignore[call-arg]
+            temperature = operator.strength * FACTOR**k
+            warmer = facts.under(dataclasses.replace(operator, temperature=temperature))  # type: ignore[call-arg]
             calls = compile_schedule(warmer, epsilon=epsilon, delta=delta, target=target, adaptive=False).num_calls
         except (SmoothcruiserError, TypeError):
             continue
         if calls <= budget:
-            return operator.strength * FACTOR**k, calls, warmer.relaxation_bound()
+            return temperature, calls, warmer.relaxation_bound()
     return None
 
 

@@ -114,7 +114,7 @@ def _turns(facts: Facts) -> tuple[float, float]:
 
 def relaxed(facts: Facts, operator: Operator, *, epsilon: float, delta: float, target: Target = "value") -> Relaxation:
     """The plan for V_0 through ``operator``, whatever its price; refuses one whose band alone exceeds epsilon."""
-    softened = replace(facts, operator=operator)
+    softened = facts.under(operator)
     half = _half_width(softened)
     if not half < epsilon:
         raise InvalidInput(
@@ -134,7 +134,7 @@ def relax(facts: Facts, *, epsilon: float, delta: float, family: type[Operator] 
         raise InvalidInput(f"relax needs an operator with a known distance to max, one of {_names()}; got {family!r}.")
     if not (isinstance(epsilon, int | float) and 0.0 < epsilon < math.inf):
         raise InvalidInput(f"epsilon must be a finite number above 0, got {epsilon!r}; it is the largest error you accept.")
-    unit = _half_width(replace(facts, operator=_of(family, 1.0)))  # bands are linear in the temperature
+    unit = _half_width(facts.under(_of(family, 1.0)))  # bands are linear in the temperature
     found: dict[float, Relaxation] = {}
     tried: dict[float, Tried] = {}
 

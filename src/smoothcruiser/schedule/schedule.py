@@ -30,6 +30,7 @@ from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.facts import Facts
 
 Target = Literal["q_values", "value"]
+LARGEST_COUNT = 2**53  # most readers of JSON hold numbers as float64, which tells larger whole numbers apart no longer
 
 
 class Kind(IntEnum):
@@ -113,6 +114,28 @@ class Schedule:
             return self.root.samples * child
         return self.facts.num_actions * self.root.samples * (1 + child)
 
+    @cached_property
+    def centers(self) -> tuple[float, ...]:
+        """For each level the number its query's backups lie around: sums are taken of their distances to it.
+
+        The middle of the rewards, discounted over the levels below. Any number would do for the law;
+        one near the backups keeps a sum of many from losing digits to a large offset they share.
+        """
+        facts = self.facts
+        middle = 0.5 * facts.reward_range[0] + 0.5 * facts.reward_range[1]
+        offset = 0.0 if facts.game else facts.operator.offset(facts.num_actions)
+        values: list[float] = []  # what a level's draws lie around
+        found: list[float] = []
+        for level in self.levels:
+            if level.kind == Kind.CONSTANT:
+                values.append(level.constant)
+                found.append(0.0)
+                continue
+            query, onward = (middle + facts.discount * values[child] if child >= 0 else 0.0 for child in (level.query, level.continuation))
+            values.append((query if level.kind == Kind.PLUGIN else onward) + offset)
+            found.append(query)
+        return tuple(found)
+
     @property
     def price_is_exact(self) -> bool:
         """Whether the run makes exactly ``num_calls`` calls, whatever the oracle answers."""
@@ -150,21 +173,31 @@ class Schedule:
         return json.dumps(self.to_dict(), **options)
 
     def to_dict(self) -> dict[str, Any]:
-        """The table and its promise as plain data."""
+        """The table and its promise as plain data; counts beyond 2**53 are None, and every count has its log10 beside it."""
+        looks = [count if count <= LARGEST_COUNT else None for count in self.root.looks]
         return {
             "method": self.method,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "delta_prime": self.delta_prime,
-            "num_calls": self.num_calls,
+            **counted("num_calls", self.num_calls),
             "price_is_exact": self.price_is_exact,
-            "root": asdict(self.root),
+            "root": {**asdict(self.root), **counted("samples", self.root.samples), "looks": looks},
             "clip": self.clip,
             "levels": [
-                {**asdict(level), "kind": level.kind.name.lower(), "calls": calls, "visits": visits}
+                asdict(level)
+                | {"kind": level.kind.name.lower()}
+                | counted("samples", level.samples)
+                | counted("calls", calls)
+                | counted("visits", visits)
                 for level, calls, visits in zip(self.levels, self.level_calls, self.visits(), strict=True)
             ],
         }
+
+
+def counted(name: str, count: int) -> dict[str, Any]:
+    """A count as plain data that any reader of JSON holds: ``name``, None beyond 2**53, and its log10 (0 where nothing is counted)."""
+    return {name: count if count <= LARGEST_COUNT else None, f"log10_{name.removeprefix('num_')}": math.log10(max(1, count))}
 
 
 def _draw_calls(level: Level, calls: list[int], num_actions: int) -> int:

@@ -23,6 +23,7 @@ from smoothcruiser.theory.stopping import best_rate, look_level, root_radius
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level, Schedule
 
+UNIT = 2.0**-53  # the largest relative error of one operation in double precision
 _TOLERANCE = 1e-9  # relative: rounding of some hundred operations in double precision, with room
 
 
@@ -38,6 +39,7 @@ class RootPromise:
     radius: float  # |mean - E draw| is at most this for all actions, with probability 1 - (delta - adaptive_delta)
     means: int  # how many means the union bound is over: the actions, or 1 for target "value"
     look_level: float  # l of ``stopping.radius_at_look``, over all looks and the last count; nan without looks
+    rounding: float  # how far floating point may move one draw (docs/theory.md, section 8)
 
     @property
     def half_width(self) -> float:
@@ -48,7 +50,7 @@ class RootPromise:
 def verify_sharp(schedule: Schedule) -> None:
     """Raise ``BrokenPromise``, naming the level, unless the table keeps (epsilon, delta)."""
     _check_promise(schedule)
-    bias, spread, variance, _ = _root_draw(schedule)
+    bias, spread, variance, _, _ = _root_draw(schedule)
     root = schedule.root
     slack = schedule.epsilon * (1.0 + _TOLERANCE) - bias
     level = _level(schedule)
@@ -61,7 +63,7 @@ def verify_sharp(schedule: Schedule) -> None:
 
 def root_promise(schedule: Schedule) -> RootPromise:
     """The moments of one draw at the root and the radius its draws promise."""
-    bias, spread, variance, intervals = _root_draw(schedule)
+    bias, spread, variance, intervals, known = _root_draw(schedule)
     root = schedule.root
     means = _means(schedule)
     looks = math.nan
@@ -69,7 +71,32 @@ def root_promise(schedule: Schedule) -> RootPromise:
         looks = look_level(means, len(root.looks) + 1, root.adaptive_delta)
     radius = min(root_radius(root.samples, spread, variance, _level(schedule)), max(0.0, schedule.epsilon - bias))
     low, high = (tuple(float(x) for x in end[:, 0]) for end in intervals)
-    return RootPromise(low, high, spread, variance, bias, radius, means, looks)
+    rounding = _rounding(schedule, known)
+    return RootPromise(low, high, spread, variance, bias, radius, means, looks, rounding)
+
+
+def _rounding(schedule: Schedule, known: Known) -> float:
+    """How far rounding may move one draw at the root, row by row (docs/theory.md, section 8)."""
+    facts = schedule.facts
+    ends: dict[int, tuple[float, float]] = {}  # of a row's draws, at any number of steps left
+    for (row, _), moments in known.items():
+        low, high = ends.get(row, (0.0, 0.0) if facts.terminals else (math.inf, -math.inf))
+        ends[row] = min(low, float(np.min(moments.low))), max(high, float(np.max(moments.high)))
+    scale = max(abs(x) for pair in ends.values() for x in pair)
+    scale += 2.0 * facts.reward_bound + facts.regularizer_bound + facts.operator.strength
+    few = UNIT * (8 * facts.num_actions + 24) * scale  # an operator, its gradient, and what is added to it
+    worst: dict[int, float] = {}
+    for row in sorted(ends):  # children stand before their parents
+        level, center = schedule.levels[row], schedule.centers[row]
+        worst[row] = few
+        if level.query >= 0:
+            low, high = (r + facts.discount * x for r, x in zip(facts.reward_range, ends[level.query], strict=True))
+            terms = level.samples * max(abs(low - center), abs(high - center))
+            mean = facts.discount * worst[level.query] + few + UNIT * terms
+            worst[row] += 2.0 * mean if level.continuation >= 0 else mean
+        if level.continuation >= 0:
+            worst[row] += facts.discount * worst[level.continuation]
+    return worst[schedule.root.child] + few
 
 
 def _means(schedule: Schedule) -> int:
@@ -93,21 +120,27 @@ def _check_promise(schedule: Schedule) -> None:
         raise BrokenPromise(f"Looks must rise from 2 or more to below the root's samples and have a share of delta, got {root}.")
 
 
-def _root_draw(schedule: Schedule) -> tuple[float, float, float, tuple[np.ndarray, np.ndarray]]:
-    """(bias, spread, variance, (low, high) per player) of one draw at the root."""
+Known = dict[tuple[int, int | None], Moments]  # by row and steps left
+
+
+def _root_draw(schedule: Schedule) -> tuple[float, float, float, tuple[np.ndarray, np.ndarray], Known]:
+    """(bias, spread, variance, (low, high) per player) of one draw at the root, and the moments of all rows."""
     facts = schedule.facts
     base = ground(facts)
     steps = facts.horizon
     if steps is not None and schedule.root.target == "q_values":
         steps -= 1
-    child = _row(schedule, base, schedule.root.child, steps, {})
+    known: Known = {}
+    child = _row(schedule, base, schedule.root.child, steps, known)
     if schedule.root.target == "value":
-        return float(child.bias[0]), float(np.max(child.high - child.low)), float(np.max(child.variance)), (child.low, child.high)
+        spread = float(np.max(child.high - child.low))
+        return float(child.bias[0]), spread, float(np.max(child.variance)), (child.low, child.high), known
     draw = backup(base, child, steps)
-    return float(draw.bias[0]), float(np.max(draw.spread)), float(np.max(draw.variance)), (draw.low, draw.high)
+    spread = float(np.max(draw.spread))
+    return float(draw.bias[0]), spread, float(np.max(draw.variance)), (draw.low, draw.high), known
 
 
-def _row(schedule: Schedule, base: Ground, top: int, steps: int | None, known: dict[tuple[int, int | None], Moments]) -> Moments:
+def _row(schedule: Schedule, base: Ground, top: int, steps: int | None, known: Known) -> Moments:
     """The moments of row ``top`` with ``steps`` remaining, from its children's; an explicit stack, for tables of thousands of rows."""
     stack = [(top, steps)]
     while stack:
@@ -130,7 +163,7 @@ def _row(schedule: Schedule, base: Ground, top: int, steps: int | None, known: d
     return known[top, steps]
 
 
-def _moments(base: Ground, index: int, level: Level, remaining: int | None, known: dict[tuple[int, int | None], Moments]) -> Moments:
+def _moments(base: Ground, index: int, level: Level, remaining: int | None, known: Known) -> Moments:
     from smoothcruiser.schedule.schedule import Kind
 
     if level.kind == Kind.CONSTANT:

@@ -7,15 +7,12 @@ use threads instead (``certified_sampling.CompiledSampler``).
 
 from __future__ import annotations
 
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.errors import OracleError
-from smoothcruiser.execute.processes import Recipe, rebuilt, recipe_of
+from smoothcruiser.execute.processes import Recipe, SpawnedPool, check_begun, rebuilt, recipe_of
 from smoothcruiser.execute.workers import check_workers
 from smoothcruiser.problem.answers import raised
 from smoothcruiser.problem.problem import Problem
@@ -74,6 +71,7 @@ def _begin(recipe: Recipe) -> None:
 
 
 def _draw_here(jobs: list[Job]) -> list[Drawn]:
+    check_begun()
     assert _problem is not None
     return draw_jobs(_problem.oracle, jobs)
 
@@ -88,15 +86,14 @@ class ParallelSampler(Sampler):
     ) -> None:
         super().__init__(problem, memory, seed)
         self.size = check_workers(workers)
-        self.pool: ProcessPoolExecutor | None = None
+        self.pool: SpawnedPool | None = None
         if executor == "dask":
             from smoothcruiser.execute.distributed import connect
 
             self.client, self.cluster = connect(self.size, scheduler)
             self.payload = self.client.scatter(problem.oracle, broadcast=True, hash=False)
         else:
-            context = multiprocessing.get_context("spawn")
-            self.pool = ProcessPoolExecutor(self.size, mp_context=context, initializer=_begin, initargs=(recipe_of(problem),))
+            self.pool = SpawnedPool(self.size, _begin, recipe_of(problem))
 
     def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
         """(next nodes, rewards) of the jobs, one after the other."""
@@ -122,7 +119,7 @@ class ParallelSampler(Sampler):
         try:
             return [drawn for part in self.pool.map(_draw_here, parts) for drawn in part]
         except BrokenProcessPool as error:
-            raise OracleError("A worker process died while it ran the oracle; check the simulator, or use fewer workers.") from error
+            raise self.pool.death() from error
 
     def _enter(self, pair: int, drawn: Drawn, raws: Ints, rewards: Floats, at: int) -> int:
         facts, memory = self.problem.facts, self.memory

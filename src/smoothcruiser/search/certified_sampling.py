@@ -232,14 +232,15 @@ def _signature(oracle: Any) -> Any:
     """What Numba infers that the step returns for a whole-number state."""
     import numba
 
+    from smoothcruiser.execute.compiled import _first_line
     from smoothcruiser.execute.streams import STREAM
 
     types = (numba.types.int64, numba.types.int64, STREAM)
     try:
         oracle.compile(types)
     except Exception as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise InvalidInput(f"The oracle could not be compiled for whole-number states: {' '.join(lines[:3])}") from error
+        told = "The oracle could not be compiled for whole-number states: " + _first_line(error)
+        raise InvalidInput(told) from error
     return oracle.overloads[types].signature.return_type
 
 

@@ -26,16 +26,17 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Certificate, Estimate, Interval
 from smoothcruiser.exact.reachable import known_model
-from smoothcruiser.execute.answer import assumptions, terminal_answer
-from smoothcruiser.execute.streams import stream
+from smoothcruiser.execute.answer import terminal_answer
+from smoothcruiser.execute.inspection import look, seen
+from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.arguments import check_seconds, check_seed, is_number
+from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.operator_functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT
 from smoothcruiser.problem.operators import Operator
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import check_untouched
 from smoothcruiser.problem.tabular import Tables
 from smoothcruiser.search.evaluate_bounds import HIGH, LOW, TOTAL, begin
-from smoothcruiser.search.evaluate_rollouts import STREAM_KEY, CompiledRollouts, PlainRollouts, follow
+from smoothcruiser.search.evaluate_rollouts import CompiledRollouts, PlainRollouts, follow
 from smoothcruiser.search.tree import REACH, Tree
 from smoothcruiser.search.tree_kernel import Setting
 
@@ -43,6 +44,7 @@ DEFAULT_CALLS = 1_000_000  # where neither epsilon nor budget is given: a second
 DEFAULT_DELTA = 0.05
 FIRST_LOOK = 16  # rollouts before the first question whether epsilon is reached
 RATIO = 1.1  # between two such questions: at most 10% more draws than needed
+INSPECTED_SHARE = 8  # at most an eighth of the budget goes into looking at the step
 CUT_SHARE = 0.1  # of epsilon that the cut at H may take: H grows by log(1/share)/log(1/gamma) only
 
 
@@ -51,6 +53,10 @@ class Rollouts(Protocol):
 
     name: str
     compile_seconds: float
+
+    @property
+    def looks(self) -> int:
+        """How often it was looked whether the step leaves its state alone."""
 
     @property
     def random(self) -> bool:
@@ -114,9 +120,8 @@ def evaluate(
     rollouts = _rollouts(problem, policy, state, setting, seed, executor)
     unlimited = budget is None and (epsilon is not None or seconds is not None)
     most_calls = 2**62 if unlimited else DEFAULT_CALLS if budget is None else int(budget)
-    if problem.tables is None:
-        rng = stream(seed, STREAM_KEY, 0)
-        rollouts.spend(check_untouched(problem.oracle, state, problem.legal_actions(state)[0], rng))
+    calls, looked = look(problem, state, seed, most_calls=None if unlimited else most_calls // INSPECTED_SHARE)
+    rollouts.spend(calls + len(looked))  # those asked again at the end, too
     started = time.perf_counter()
     deadline = math.inf if seconds is None else started + seconds
     made, mean, interval = _certain(rollouts, bounds, most_calls) if problem.deterministic else (0, 0.0, None)
@@ -124,7 +129,13 @@ def evaluate(
     if interval is None:
         made, mean, interval = _sample(rollouts, bounds, epsilon, delta, most_calls, deadline, limit)
     ran = time.perf_counter() - started
-    answer = _answer(problem, state, rollouts, made, mean, interval, certain, delta, seed, ran, limit, bounds)
+    calls, _ = look(problem, state, seed, looked)
+    rollouts.spend(calls - len(looked))
+    assumed = assumptions(problem, ONE_LAW, seen(len(looked), rollouts.looks))
+    assumed = (*assumed, "the policy is one fixed function; the rollouts are fresh draws")
+    if interval[0] > interval[1]:
+        raise contradiction(state, delta, assumed)
+    answer = _answer(problem, state, rollouts, made, mean, interval, certain, delta, seed, ran, limit, bounds, assumed)
     half = 0.5 * (interval[1] - interval[0])
     if isinstance(policy, Estimate):
         only = f"The estimate knows its policy at state {policy.state!r} alone; elsewhere the blind policy was played."
@@ -147,13 +158,12 @@ def _certain(rollouts: Rollouts, bounds: Bounds, most_calls: int) -> tuple[int, 
 def _sample(
     rollouts: Rollouts, bounds: Bounds, epsilon: float | None, delta: float, most_calls: int, deadline: float, limit: int
 ) -> tuple[int, float, Interval]:
-    """(rollouts used, their mean, the interval of V_pi)."""
+    """(rollouts used, their mean, the interval of V_pi); an interval with low > high has nothing in it."""
     left = most_calls - rollouts.calls
     # Bets for the count that a budget pays for (more where episodes end early); for an unknown count with epsilon or a clock.
     sequence = begin(delta, 0.0 if epsilon is not None or deadline < math.inf else max(1.0, left / limit))
     started = time.perf_counter()
     made, next_look = 0, FIRST_LOOK
-    before: Interval = bounds.low, bounds.high
     while True:
         ask = next_look - made
         if deadline < math.inf:  # no more at a time than half of the time that is left allows
@@ -164,10 +174,7 @@ def _sample(
         made += more
         low = max(bounds.low, bounds.least + bounds.spread * float(sequence[LOW]) - bounds.cut)
         high = min(bounds.high, bounds.least + bounds.spread * float(sequence[HIGH]) + bounds.cut)
-        if low > high:  # the running intersection is empty, with probability delta at the most: keep the last that was not
-            low, high = before
-        before = low, high
-        if cut_short or (epsilon is not None and (high - low) / 2.0 <= epsilon):
+        if low > high or cut_short or (epsilon is not None and (high - low) / 2.0 <= epsilon):
             break
         if made >= next_look:
             next_look = math.ceil(next_look * RATIO)
@@ -177,7 +184,7 @@ def _sample(
 
 def _answer(
     problem: Problem, state: Any, rollouts: Rollouts, made: int, mean: float, interval: Interval, certain: bool, delta: float,
-    seed: int, seconds: float, limit: int, bounds: Bounds,
+    seed: int, seconds: float, limit: int, bounds: Bounds, assumed: tuple[str, ...],
 ) -> Estimate:  # fmt: skip
     claim = "the value of the policy; its lower end is a lower bound on V(state)"
     if problem.is_game:
@@ -193,7 +200,7 @@ def _answer(
         q_intervals=(),
         confidence=1.0 if certain else 1.0 - delta,
         bound=f"{how} of at most {limit:,} steps, cut <= {bounds.cut:.3g}: {claim}",
-        assumptions=(*assumptions(problem), "the policy is one fixed function; the rollouts are fresh draws"),
+        assumptions=assumed,
     )
     sure = "surely" if certain else f"with probability {1.0 - delta:g}"
     note = f"{made:,} fresh rollout{'s' if made != 1 else ''}; the interval holds {claim}, {sure}."
@@ -268,8 +275,8 @@ def _setting(problem: Problem, limit: int, tail: float) -> Setting:
     low, high = (float(r) for r in problem.reward_range)
     ends, varies = problem.facts.terminals, problem.legal is not None
     return Setting(
-        num_actions=problem.num_actions, discount=float(problem.discount), low=low, high=high, varies=varies, ends=ends,
-        game=problem.is_game, limit=limit, tail=tail, expansion=1, most_nodes=2,
+        num_actions=problem.num_actions, fewest=problem.facts.min_actions, discount=float(problem.discount),
+        low=low, high=high, varies=varies, ends=ends, game=problem.is_game, limit=limit, tail=tail, expansion=1, most_nodes=2,
     )  # fmt: skip
 
 
@@ -291,7 +298,7 @@ def _rollouts(problem: Problem, policy: Any, state: Any, setting: Setting, seed:
     if isinstance(policy, Estimate):
         return PlainRollouts(problem, lambda: _one_state(problem, policy), state, setting, seed)
     if getattr(policy, "stages", None) is not None:  # a Solution with a horizon: another policy at every step
-        model, _ = known_model(problem)
+        model = known_model(problem).tables
         return PlainRollouts(problem, lambda: _staged(problem, policy, model, setting.limit), state, setting, seed)
     if getattr(policy, "states", None) is not None:  # a Solution over explored states
         rows = np.asarray(table, dtype=float)
@@ -332,6 +339,11 @@ def _staged(problem: Problem, solution: Any, model: Tables, steps: int) -> Walk:
         left[0] -= 1
         after = solution.stages[left[0]]
         row = solution.index(state)
+        if np.isnan(solution.stages[left[0] + 1][row]):
+            raise InvalidInput(
+                f"The solution does not know state {state!r} with {left[0] + 1} steps left: it explored from {solution.states[0]!r} up to "
+                "the horizon; solve the problem with initial_state= set to the asked state."
+            )
         actions = problem.legal_actions(state)
         q = []
         for a in actions:

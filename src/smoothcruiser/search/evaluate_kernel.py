@@ -26,7 +26,7 @@ from smoothcruiser.search.tree_kernel import (
     DONE,
     EDGE,
     FAULT,
-    NO_ACTION,
+    FEW_ACTIONS,
     UNDECLARED_END,
     Floats,
     Ints,
@@ -131,9 +131,9 @@ def policy_rollouts(
                     acts[size] = a
                     w[size] = weights[a]
                     size += 1
-            if size == 0:
+            if size < setting.fewest:
                 STORE(scratch, 1, state)
-                return NO_ACTION, made
+                return FEW_ACTIONS, made
             if follows and cursor < 0:
                 blind(code, w, size, t, zeros, p)
             else:

@@ -19,6 +19,7 @@ from smoothcruiser.execute.streams import stream
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.jit import compiled
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import Guard
 from smoothcruiser.search import evaluate_kernel
 from smoothcruiser.search import tree_kernel as kernel
 from smoothcruiser.search.evaluate_bounds import take
@@ -42,6 +43,7 @@ class CompiledRollouts:
     """Rollouts in compiled code."""
 
     name = "compiled"
+    looks = 0  # machine code is not looked at while it runs
 
     def __init__(
         self, problem: Problem, setting: Setting, machine: Any, data: Any, state: Any, table: Any, follows: bool, nodes: Any, states: Any,
@@ -129,7 +131,7 @@ class CompiledRollouts:
             from smoothcruiser.search.tree_compiled import complain
 
             where = self.machine.load(self.scratch, 1) if self.machine is not None else int(self.scratch[1])
-            complain(self.setting, status, where, int(self.meta[kernel.FAULT]), float(self.fault[0]))
+            complain(self.problem, self.setting, status, where, int(self.meta[kernel.FAULT]), float(self.fault[0]))
         return made
 
 
@@ -159,6 +161,12 @@ class PlainRollouts:
         self.rng = stream(seed, STREAM_KEY)
         self.random, self.last = False, 0.0
         self.calls = 0
+        self.guard = Guard()
+
+    @property
+    def looks(self) -> int:
+        """How often it was looked whether the step leaves its state alone."""
+        return self.guard.looks
 
     def spend(self, calls: int) -> None:
         """Count calls that were made elsewhere."""
@@ -194,7 +202,8 @@ class PlainRollouts:
             action = actions[j]
             sign = 1.0 if problem.mover(state) == 1 else -1.0
             self.calls += 1
-            reward, state, over = answered(problem, state, action, self.rng, self.setting.low, self.setting.high, self.setting.ends)
+            low, high, ends = self.setting.low, self.setting.high, self.setting.ends
+            reward, state, over = answered(problem, state, action, self.rng, low, high, ends, self.guard)
             total += weight * (reward - sign * evaluate_kernel.omega(operator.code, p, w, len(p), operator.strength))
             if over or (self.setting.ends and problem.is_terminal(state)):
                 return total

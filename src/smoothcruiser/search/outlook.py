@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.schedule.schedule import counted
 from smoothcruiser.search.certified_radii import price_bound
 
 PAIRS = (10, 100, 1_000, 10_000, 100_000)
@@ -34,7 +35,7 @@ class Outlook:
 
     def to_dict(self) -> dict[str, Any]:
         """The outlook as plain data."""
-        bounds = [{"pairs": pairs, "most_calls": self.most_calls(pairs)} for pairs in PAIRS]
+        bounds = [{"pairs": pairs, **counted("most_calls", self.most_calls(pairs))} for pairs in PAIRS]
         return {"method": self.method, "epsilon": self.epsilon, "delta": self.delta, "num_calls": None, "bounds": bounds}
 
     def to_json(self, **options: Any) -> str:

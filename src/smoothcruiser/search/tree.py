@@ -26,12 +26,13 @@ from typing import Any
 
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, best_action
+from smoothcruiser.execute.inspection import look_once
 from smoothcruiser.execute.streams import stream
 from smoothcruiser.problem.arguments import check_seconds, check_seed, is_whole
 from smoothcruiser.problem.operator_functions import MAX
 from smoothcruiser.problem.operators import Operator, has_prior
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import by_identity, check_untouched
+from smoothcruiser.problem.states import by_identity
 from smoothcruiser.search.methods import MEAN, NO_PRIOR, Search, tree_search
 from smoothcruiser.search.selection import recommended
 from smoothcruiser.search.tree_kernel import Setting
@@ -127,6 +128,7 @@ class Tree:
         room = max(2, min(MOST_NODES, MOST_BYTES // bytes_a_node))
         return Setting(
             num_actions=K,
+            fewest=problem.facts.min_actions,
             discount=float(problem.discount),
             low=float(problem.reward_range[0]),
             high=float(problem.reward_range[1]),
@@ -176,8 +178,7 @@ class Tree:
         last_call = UNLIMITED if calls is None else self.num_calls + int(calls)
         size = 4096 if seconds is None else 1  # calls between two looks at the clock, where Ctrl-C is heard too
         if not self._untouched and last_call > self.num_calls:  # one call, where a state can be written into at all
-            first = self.problem.legal_actions(self.state)[0]
-            self._backend.spend(check_untouched(self.problem.oracle, self.state, first, stream(self.seed, STREAM_KEY, 0)))
+            self._backend.spend(look_once(self.problem, self.state, self.seed))
             self._untouched = True
         try:
             while True:

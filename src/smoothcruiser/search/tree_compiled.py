@@ -17,7 +17,7 @@ from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.execute.compiled import _first_line, _oracle_parts
 from smoothcruiser.execute.kernel import allocate, load
 from smoothcruiser.execute.streams import Stream
-from smoothcruiser.problem.answers import at, bad_player, nothing_legal, outside, undeclared_end
+from smoothcruiser.problem.answers import at, bad_player, outside, undeclared_end
 from smoothcruiser.problem.jit import compiled
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import is_fixed
@@ -149,7 +149,7 @@ class CompiledTree:
                 "Check that step, legal, terminal and player take the states that step returns, or use executor='reference'."
             ) from error
         if root < 0:
-            complain(setting, -root, state, 0, 0.0)
+            complain(problem, setting, -root, state, 0, 0.0)
         self.compile_seconds = time.perf_counter() - begin
 
     def _blank(self, room: int) -> kernel.Nodes:
@@ -192,7 +192,8 @@ class CompiledTree:
                 continue
             if status in (kernel.DONE, kernel.CUT):
                 return status == kernel.DONE
-            complain(self.setting, status, self.machine.load(self.scratch, 1), int(self.meta[kernel.FAULT]), float(self.fault[0]))
+            where, action = self.machine.load(self.scratch, 1), int(self.meta[kernel.FAULT])
+            complain(self.problem, self.setting, status, where, action, float(self.fault[0]))
 
     def twin(self) -> CompiledTree:
         """A copy that grows by itself; the machine and the problem's data are shared."""
@@ -270,10 +271,10 @@ def _copied(stored: Any) -> Any:
     return tuple(_copied(part) for part in stored) if isinstance(stored, tuple) else stored.copy()
 
 
-def complain(setting: kernel.Setting, status: int, state: Any, action: int, reward: float) -> None:
+def complain(problem: Problem, setting: kernel.Setting, status: int, state: Any, action: int, reward: float) -> None:
     """Raise what a kernel could only report by a number."""
-    if status == kernel.NO_ACTION:
-        raise nothing_legal(state)
+    if status == kernel.FEW_ACTIONS:
+        problem.legal_actions(state)  # raises with their number
     if status == kernel.BAD_PLAYER:
         raise bad_player(state, "another number")
     if status == kernel.BAD_REWARD:

@@ -27,7 +27,7 @@ from smoothcruiser.problem.tabular_kernel import tabular_legal, tabular_player, 
 from smoothcruiser.search.methods import MEAN, NO_PRIOR, PARENT_PRIOR, UPPER, Rule
 from smoothcruiser.search.selection import descent_policy, drawn, entropy_below, passed_up, upper_pick, visit_shares
 
-DONE, BAD_REWARD, UNDECLARED_END, NO_ACTION, NO_ROOM, CUT, BAD_PLAYER = range(7)  # how a call of ``grow`` ended
+DONE, BAD_REWARD, UNDECLARED_END, FEW_ACTIONS, NO_ROOM, CUT, BAD_PLAYER = range(7)  # how a call of ``grow`` ended
 COUNT, SIMULATIONS, CALLS, FAULT, DEEPEST = range(5)  # slots of ``meta``
 NOTHING_HELD, IN_TREE, IN_ROLLOUT = range(3)  # where the simulation stood that the calls cut short
 HELD, AT_NODE, STEPS, ADDED, ROLLED = range(5)  # slots of ``held``: that, and what it needs to go on
@@ -80,6 +80,7 @@ class Setting(NamedTuple):
     """The problem and the limits in numbers."""
 
     num_actions: int
+    fewest: int  # legal actions that every state has at least
     discount: float
     low: float  # reward range
     high: float
@@ -149,7 +150,7 @@ def sign_of(setting: Setting, data: Any, state: Any) -> float:
 
 
 def add_node(setting: Setting, data: Any, ints: Ints, floats: Floats, states: Any, meta: Ints, parent: int, action: int, state: Any) -> int:
-    """The number of a new node for a state that is not terminal; -NO_ACTION where nothing is legal, -BAD_PLAYER where nobody moves."""
+    """The number of a new node for a state that is not terminal; -FEW_ACTIONS where too little is legal, -BAD_PLAYER where nobody moves."""
     i = meta[COUNT]
     STORE(states, i, state)
     for column in range(floats.shape[1]):
@@ -165,8 +166,8 @@ def add_node(setting: Setting, data: Any, ints: Ints, floats: Floats, states: An
         ints[i, EDGE + setting.num_actions + a] = -1
         if usable:
             allowed += 1
-    if allowed == 0:
-        return -NO_ACTION
+    if allowed < setting.fewest:
+        return -FEW_ACTIONS
     meta[COUNT] = i + 1
     return i  # type: ignore[no-any-return]
 
@@ -250,9 +251,9 @@ def blind_rollout(
                 if LEGAL(data, state, a):
                     acts[size] = a
                     size += 1
-            if size == 0:
+            if size < setting.fewest:
                 STORE(scratch, 1, state)
-                return total, NO_ACTION
+                return total, FEW_ACTIONS
         action = rng.integers(size)
         if setting.varies:
             action = acts[action]

@@ -1,5 +1,6 @@
-"""A ``numpy.random.Generator`` that draws from the planner's own stream: what a foreign simulator gets in place of its generator.
+"""A ``numpy.random.Generator`` that draws from the planner's own stream.
 
+It is what ``rng.numpy()`` returns, and what a foreign simulator gets in place of its own generator.
 NumPy's Generator takes its bits through a C structure of four function pointers and a pointer to a state. Here the state is a cell that
 holds the address of the planner's stream (``execute.streams``), and the functions are compiled callbacks that draw from the stream found
 there. Binding another stream is one store, so it costs nothing a call, and every number that the simulator draws (any
@@ -16,7 +17,8 @@ from typing import Any
 import numpy as np
 from numba import carray, cfunc, types
 
-from smoothcruiser.execute.streams import Stream, stream, stream_at
+from smoothcruiser.execute.stream_type import stream_at
+from smoothcruiser.execute.streams import Stream, stream
 
 _CELL = types.CPointer(types.intp)
 
@@ -59,12 +61,11 @@ class StreamBits:
         new_capsule = ctypes.pythonapi.PyCapsule_New
         new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         self.capsule = new_capsule(ctypes.addressof(self.record), b"BitGenerator", None)
-        self.bound: Stream = stream(0)
-        self.bind(self.bound)
+        self.bind(stream(0))
 
     def bind(self, source: Stream) -> None:
         """Draw from ``source`` from now on."""
-        self.bound = source  # keeps it alive: the cell holds only its address
+        self.words = source.words  # keeps them alive: the cell holds only their address
         self.cell.value = source.address
 
 

@@ -1,0 +1,159 @@
+"""``check``: is this oracle usable, and is what the problem claims true? Says what is wrong and how to mend it.
+
+A promise rests on claims that no planner can test in full while it runs: draws are independent and follow one law for each (state, action),
+all randomness comes from ``rng``, a state is a value that nobody changes afterwards. Here they are tested on states met by random walks:
+
+  same stream, same answer             (s, a) drawn twice from equal streams gives equal rewards, ends and next states
+  no memory between draws              n draws repeated in the opposite order give the same n answers, stream by stream
+  states are not changed or shared     a state looks the same after a step from it; an answer looks the same after the next answer
+  claims                               reward_range, legal, player, alternating, terminal, deterministic, outcomes, key, value_bounds,
+                                       a user's own operator
+
+Next states are compared by value, and by their futures under equal streams where their values differ or cannot be seen. Each test is exact
+but for ``outcomes`` and ``value_bounds``, which use Hoeffding's bound at ``claims.FALSE_ALARM``. A check can find faults and never proves
+their absence. ``plan`` itself looks at a few of these things on every run (``execute.inspection``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from smoothcruiser.check import claims, contract
+from smoothcruiser.check.probe import Finding, Probe, Verdict
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.problem.problem import Problem
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found; ``ok`` if nothing is wrong."""
+
+    problem: str
+    findings: tuple[Finding, ...]
+    calls: int
+    calls_per_second: float | None
+    price: int | None  # oracle calls of the promise asked about
+    price_seconds: float | None  # and its time on one core
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return all(finding.verdict != "wrong" for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return {**asdict(self), "ok": self.ok}
+
+    def __str__(self) -> str:
+        marks = {"ok": "ok     ", "warning": "warning", "wrong": "WRONG  "}
+        rows = [f"{self.problem}: {'usable' if self.ok else 'not usable as it is'} ({self.calls:,} calls)"]
+        rows += [f"  {marks[f.verdict]}  {f.name}: {f.sentence}" for f in self.findings]
+        return "\n".join(rows)
+
+
+TESTS: tuple[tuple[str, Callable[[Probe], Finding]], ...] = (
+    ("states", contract.untouched),
+    ("randomness", contract.deterministic_stream),
+    ("independence", contract.independent),
+    ("rewards", contract.reward_range),
+    ("operator", claims.operator),
+    ("chance", claims.determinism),
+    ("outcomes", claims.outcomes),
+    ("memory", claims.keys),
+    ("bounds", claims.value_bounds),
+    ("ends", claims.ends),
+)
+
+
+def check(
+    problem: Problem,
+    state: Any = None,
+    *,
+    epsilon: float | str = "10%",
+    delta: float = 0.1,
+    seed: int = 0,
+    call_seconds: float = 10.0,
+) -> Report:
+    """A Report on the problem's oracle, from some 700 calls (fewer if they take long), and the price of a promise in seconds."""
+    if not isinstance(problem, Problem):
+        raise InvalidInput(f"A problem (MDP, Game, tabular or make) was expected, got {type(problem).__name__}.")
+    probe = Probe(problem, seed, float(problem.call_seconds or call_seconds))
+    findings: list[Finding] = []
+    start = problem.start(state)
+    with _limited(probe):
+        walked = _asked(findings, "walks", lambda: contract.walks(probe, start))
+        if walked:
+            for name, test in TESTS:
+                if not _asked(findings, name, lambda test=test: test(probe)):  # type: ignore[misc]
+                    break  # a later test would only fail for the same reason
+    good = all(finding.verdict != "wrong" for finding in findings)
+    speed, price = (_speed(problem, start), _price(problem, epsilon, delta)) if good else (None, None)
+    seconds = None if speed is None or price is None else price / speed
+    if speed is not None:
+        findings.append(Finding("speed", "ok", f"{speed:,.0f} calls a second on one core."))
+    if good:
+        findings.append(_price_finding(price, seconds, epsilon, delta))
+    return Report(problem.name, tuple(findings), probe.calls, speed, price, seconds)
+
+
+@contextmanager
+def _limited(probe: Probe) -> Iterator[None]:
+    """The watch over a call that hangs, as the engines have it."""
+    from smoothcruiser.execute.python_engine import watched
+
+    with watched(probe, probe.call_seconds):
+        yield
+
+
+def _asked(findings: list[Finding], name: str, test: Callable[[], Finding]) -> bool:
+    """Whether a test passed; its finding is kept, an error becomes one."""
+    try:
+        finding = test()
+    except SmoothcruiserError as error:
+        finding = Finding(name, "wrong", str(error))
+    except Exception as error:  # legal, terminal or player of the user's own
+        finding = Finding(name, "wrong", f"A function of the problem raised {type(error).__name__}: {error}; mend it.")
+    findings.append(finding)
+    return finding.verdict != "wrong"
+
+
+# --- what follows from them ------------------------------------------------------------------------------------------------------
+
+
+def _speed(problem: Problem, state: Any) -> float | None:
+    from smoothcruiser.api import calibrate
+
+    try:
+        return calibrate(problem, state)
+    except SmoothcruiserError:
+        return None
+
+
+def _price(problem: Problem, epsilon: float | str, delta: float) -> int | None:
+    from smoothcruiser.api import explain
+
+    try:
+        return explain(problem, epsilon=epsilon, delta=delta).num_calls
+    except SmoothcruiserError:
+        return None
+
+
+def _price_finding(price: int | None, seconds: float | None, epsilon: float | str, delta: float) -> Finding:
+    promise = f"epsilon {epsilon}, delta {delta:g}"
+    if price is None:
+        return Finding("price", "warning", f"no schedule keeps {promise}; try a larger epsilon, or certified search.")
+    from smoothcruiser.schedule.text import short
+
+    took = "" if seconds is None else f", about {_duration(seconds)} on one core"
+    verdict: Verdict = "ok" if seconds is None or seconds < 3600.0 else "warning"
+    return Finding("price", verdict, f"a schedule for {promise} makes {short(price)} calls{took}.")
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((31_557_600.0, "years"), (86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
+        if seconds >= 2.0 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{max(seconds, 0.001):.2g} s"

@@ -1,0 +1,106 @@
+"""Tests of the contract of every step: it answers by its arguments alone and leaves states as they are."""
+
+from __future__ import annotations
+
+import copy
+import time
+from typing import Any
+
+from smoothcruiser.check.probe import DRAWS, ENOUGH_SECONDS, STEPS, WALKS, Finding, Probe
+from smoothcruiser.errors import InvalidInput, OracleError
+from smoothcruiser.problem.answers import same_mover
+from smoothcruiser.problem.states import unchanged
+
+
+def walks(probe: Probe, start: Any) -> Finding:
+    """Every action at the asked state, then random walks: next states are accepted again."""
+    problem = probe.problem
+    if problem.is_terminal(start):
+        raise InvalidInput(f"The asked state {start!r} is terminal; pass a state where something can be done.")
+    for action in problem.legal_actions(start):
+        probe.draw(start, action, probe.stream(0, action))
+        probe.pairs.append((start, action))
+    begin, longest = time.perf_counter(), 0
+    for walk in range(WALKS):
+        state, rng = start, probe.stream(1, walk)
+        for step in range(STEPS if problem.horizon is None else min(STEPS, problem.horizon)):
+            actions = problem.legal_actions(state)
+            if problem.profile(state) != problem.profile(state):
+                raise OracleError(
+                    f"legal, terminal or player answered differently when asked about state {state!r} again; "
+                    "let them depend on the state alone."
+                )
+            action = actions[int(rng.integers(len(actions)))]
+            probe.pairs.append((state, action))
+            _, after, ended = probe.draw(state, action, rng)
+            if not ended and getattr(problem, "alternating", False) and problem.mover(after) == problem.mover(state):
+                raise same_mover(state)
+            longest = max(longest, step + 1)
+            if ended or time.perf_counter() - begin > ENOUGH_SECONDS:
+                break
+            state = after
+    ends = f", {probe.ends} of {probe.calls} draws ended the episode" if problem.facts.terminals else ""
+    return Finding(
+        "walks", "ok", f"all {len(problem.legal_actions(start))} actions and walks of up to {longest} steps were accepted{ends}."
+    )
+
+
+def deterministic_stream(probe: Probe) -> Finding:
+    """Equal streams give equal answers."""
+    for i, (state, action) in enumerate(probe.some(40)):
+        first, second = (probe.draw(state, action, probe.stream(2, i)) for _ in range(2))
+        if not probe.alike(first, second, 2, i):
+            raise OracleError(
+                f"Two draws at state {state!r}, action {action} from equal streams differ: {first[:2]!r} and {second[:2]!r}. "
+                "The oracle takes randomness from elsewhere (a global generator, the clock) or remembers earlier calls; "
+                "draw every number from the rng that step is given."
+            )
+    return Finding("randomness", "ok", "equal streams gave equal answers: all randomness comes from rng.")
+
+
+def independent(probe: Probe) -> Finding:
+    """The same draws in another order give the same answers."""
+    for i, (state, action) in enumerate(probe.some(12)):
+        order = list(range(DRAWS))
+        there = [probe.draw(state, action, probe.stream(3, i, k)) for k in order]
+        back = [probe.draw(state, action, probe.stream(3, i, k)) for k in reversed(order)][::-1]
+        for k, (one, other) in enumerate(zip(there, back, strict=True)):
+            if not probe.alike(one, other, 3, i, k):
+                raise OracleError(
+                    f"Draws at state {state!r}, action {action} depend on the draws before them: {one[:2]!r} became {other[:2]!r} "
+                    "in another order. The oracle keeps something between calls; make each call start from its state alone."
+                )
+    return Finding("independence", "ok", "draws do not depend on earlier draws.")
+
+
+def untouched(probe: Probe) -> Finding:
+    """A step neither changes its state nor a state that it returned earlier."""
+    for i, (state, action) in enumerate(probe.some(20)):
+        try:
+            before = copy.deepcopy(state)
+        except Exception:
+            return Finding("states", "warning", f"states of type {type(state).__name__} cannot be copied, so changes to them go unseen.")
+        _, first, _ = probe.draw(state, action, probe.stream(4, i, 0))
+        if unchanged(before, state) is False:
+            raise OracleError(
+                f"The oracle changed the state it was given: {before!r} became {state!r} under action {action}. "
+                "A planner asks about one state many times; copy the state before changing it."
+            )
+        kept = copy.deepcopy(first)
+        probe.draw(state, action, probe.stream(4, i, 1))
+        if unchanged(kept, first) is False:
+            raise OracleError(
+                f"A next state changed when the oracle was called again: {kept!r} became {first!r} at state {state!r}, action {action}. "
+                "Draws share one object; return a fresh state from every call."
+            )
+    return Finding("states", "ok", "states are neither changed by a step nor shared between draws.")
+
+
+def reward_range(probe: Probe) -> Finding:
+    """Rewards lie in their range, which is not much wider than needed."""
+    low, high = probe.problem.facts.reward_range
+    seen = f"rewards seen in [{probe.rewards[0]:g}, {probe.rewards[1]:g}], declared [{low:g}, {high:g}]"
+    width = probe.rewards[1] - probe.rewards[0]
+    if high > low and width < 0.25 * (high - low):
+        return Finding("rewards", "warning", f"{seen}: if no state pays more, declare a narrower range; the price grows with its square.")
+    return Finding("rewards", "ok", f"{seen}.")

@@ -1,0 +1,95 @@
+"""The hands of ``check``: calls with named faults, states met by walks, and what two answers have in common."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from smoothcruiser.errors import Hung, SmoothcruiserError
+from smoothcruiser.problem.answers import Answer, at, hung, outside, raised, undeclared_end, unpacked
+from smoothcruiser.problem.futures import same_future
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import same_state
+
+WALKS, STEPS, DRAWS = 8, 10, 16  # random walks, steps of each, draws of a pair: some 700 calls in all, fewer for slow oracles
+ENOUGH_SECONDS = 5.0  # after which no further state is looked at
+CHECK = 104  # spawn key of the streams used here
+
+Verdict = Literal["ok", "warning", "wrong"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One question and its answer."""
+
+    name: str
+    verdict: Verdict
+    sentence: str
+
+
+@dataclass
+class Probe:
+    """Draws with named faults, and what was seen."""
+
+    problem: Problem
+    seed: int
+    call_seconds: float
+    calls: int = 0
+    rewards: tuple[float, float] = (math.inf, -math.inf)
+    ends: int = 0
+    pairs: list[tuple[Any, int]] = field(default_factory=list)  # (state, action) met by the walks
+    over: list[Any] = field(default_factory=list)  # states where an episode ended
+    spent: float = 0.0
+
+    def stream(self, *key: int) -> Any:
+        """A stream of its own for every use."""
+        from smoothcruiser.execute.streams import stream
+
+        return stream(self.seed, CHECK, *key)
+
+    def draw(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
+        """One checked call."""
+        self.calls += 1
+        begin = time.perf_counter()
+        try:
+            answer = self.problem.oracle(state, action, rng)
+        except SmoothcruiserError:
+            raise
+        except Exception as error:
+            if isinstance(error, Hung):
+                raise hung(self.call_seconds, at(state, action)) from error
+            raise raised(error, at(state, action)) from error
+        finally:
+            self.spent += time.perf_counter() - begin
+        reward, after, ended = unpacked(answer, state, action)
+        if not math.isnan(reward):
+            self.rewards = (min(self.rewards[0], reward), max(self.rewards[1], reward))
+        low, high = self.problem.facts.reward_range
+        if not low <= reward <= high:
+            raise outside(reward, at(state, action), low, high)
+        if ended and not self.problem.facts.terminals:
+            raise undeclared_end(at(state, action))
+        ended = ended or self.problem.is_terminal(after)
+        self.ends += ended
+        if ended and len(self.over) < WALKS:
+            self.over.append(after)
+        return reward, after, ended
+
+    def alike(self, one: Answer, other: Answer, *key: int) -> bool:
+        """Whether two answers are one: equal reward and end, and next states of equal value or equal future."""
+        if one[0] != other[0] or one[2] != other[2]:
+            return False
+        return one[2] or same_state(one[1], other[1]) is True or self.same_future(one[1], other[1], *key)
+
+    def same_future(self, x: Any, y: Any, *key: int) -> bool:
+        """Whether two states pay the same under equal streams."""
+        return same_future(self.problem, x, y, lambda state, action, i: self.draw(state, action, self.stream(*key, i)))
+
+    def some(self, most: int) -> list[tuple[Any, int]]:
+        """Pairs to look at: spread over those met, fewer if calls are slow."""
+        per_call = self.spent / max(1, self.calls)
+        affordable = max(2, int(ENOUGH_SECONDS / max(per_call * DRAWS * 2, 1e-9)))
+        count = min(most, affordable, len(self.pairs))
+        return [self.pairs[i * len(self.pairs) // count] for i in range(count)]

@@ -1,0 +1,142 @@
+"""Gymnasium environments whose copies forget, that are somewhere, or that draw from elsewhere."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import gymnasium
+from gymnasium.utils import EzPickle
+
+import smoothcruiser as sc
+
+from .cores import DISCOUNT, LADDER, TEMPERATURE, TOP, chance, ladder_outcomes, true_value
+from .law import COVERED, REFUSED, Ask, World
+
+SAYS = r"cop(y|ied|ies)|snapshot|differ|random|forget|fresh"
+ASKS = (Ask(epsilon=0.4),)  # copies are slow
+
+
+class Ladder(gymnasium.Env):  # type: ignore[misc,type-arg]
+    """The ladder as an environment; its rung is private."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+    observation_space = gymnasium.spaces.Discrete(TOP + 1)
+
+    def __init__(self) -> None:
+        self._rung = 0
+
+    def uniform(self) -> float:
+        return float(self.np_random.random())
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._rung = 0
+        return self._rung, {}
+
+    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        paid = self._rung / TOP
+        if self.uniform() < chance(int(action)):
+            self._rung = min(self._rung + 1, TOP)
+        return self._rung, paid, False, False, {}
+
+
+class Sprinter(Ladder):
+    """Climbs four rungs with every step, for sure."""
+
+    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        paid = self._rung / TOP
+        self._rung = min(self._rung + 4, TOP)
+        return self._rung, paid, False, False, {}
+
+
+class Forgetful(Sprinter, EzPickle):
+    """A copy is a new environment, made with the arguments of the old one: at rung 0."""
+
+    def __init__(self, first: int = 0) -> None:
+        Sprinter.__init__(self)
+        EzPickle.__init__(self, first)
+
+
+class Inverted(Ladder):
+    """Begins at the top and pays there, but a deep copy is at rung 0."""
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._rung = TOP
+        return self._rung, {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Inverted:
+        return type(self)()
+
+
+class Outsider(Ladder):
+    """Draws from Python's global generator."""
+
+    def uniform(self) -> float:
+        return random.random()
+
+
+def planned(env: Any) -> sc.Problem:
+    from smoothcruiser.adapters.gymnasium import problem
+
+    return problem(env, discount=DISCOUNT, operator=sc.KL(TEMPERATURE), reward_range=(0.0, 1.0))
+
+
+def climbed(env: Any, rung: int) -> Any:
+    """The environment, some way up."""
+    env.reset(seed=3)
+    while env._rung < rung:
+        env.step(1)
+    return env
+
+
+def sprint(rung: int, action: int) -> list[tuple[float, float, int]]:
+    return [(1.0, rung / TOP, min(rung + 4, TOP))]
+
+
+def outsider() -> sc.Problem:
+    random.seed(7)
+    return planned(Outsider())
+
+
+def world(name: str, lie: str, build: Any, truth: Any, **more: Any) -> World:
+    usual = {"kind": "copies", "says": SAYS, "asks": ASKS, "ends": (REFUSED, COVERED)}
+    return World(name, lie=lie, build=build, truth=truth, **{**usual, **more})
+
+
+WORLDS = (
+    world(
+        "copies that forget",
+        "EzPickle builds a new environment",
+        lambda: planned(Forgetful()),
+        true_value(sprint, 0),
+    ),
+    world(
+        "copies elsewhere",
+        "__deepcopy__ builds a new environment",
+        lambda: planned(Inverted()),
+        true_value(ladder_outcomes, TOP),
+    ),
+    world(
+        "a live environment",
+        "is at rung 4 when it is given",
+        lambda: planned(climbed(Ladder(), 4)),
+        true_value(ladder_outcomes, 4),
+    ),
+    world(
+        "a forgetful live one",
+        "is at rung 4, and copies forget",
+        lambda: planned(climbed(Forgetful(), 4)),
+        true_value(sprint, 4),
+    ),
+    world("an environment that draws elsewhere", "random.random in its step", outsider, LADDER),
+    world(
+        "an honest environment",
+        "copies are copies",
+        lambda: planned(Ladder()),
+        LADDER,
+        ends=(COVERED,),
+        kind="honest",
+    ),
+)

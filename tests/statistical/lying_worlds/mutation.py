@@ -1,0 +1,327 @@
+"""Steps that write into the state they are given, or hand out one that they write into later."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+
+import smoothcruiser as sc
+
+from .cores import LADDER, TOP, climb, ladder_outcomes, mdp, true_value
+from .law import BOTH, CERTIFIED, COVERED, EVALUATE, PROCESSES, REFUSED, TREE, Ask, Build, World
+from .truth import mellowmax
+
+KIND = "mutation"
+# A milder operator makes schedules query the states after the first, so that writes there count.
+DEEP: dict[str, Any] = {"discount": 0.4, "operator": sc.KL(1.0)}
+DEEP_LADDER = true_value(ladder_outcomes, 0, discount=0.4, smooth=mellowmax(1.0))
+DEEPER = (Ask(epsilon=0.15), CERTIFIED)
+SAYS = r"chang|wr(i|o)te|touch|same object|share"
+
+
+def always(rung: int, action: int, rng: Any) -> bool:
+    return True
+
+
+def under_action_1(rung: int, action: int, rng: Any) -> bool:
+    return action == 1
+
+
+def later(rung: int, action: int, rng: Any) -> bool:
+    return rung >= 1
+
+
+def much_later(rung: int, action: int, rng: Any) -> bool:
+    return rung >= 3
+
+
+def sometimes(rung: int, action: int, rng: Any) -> bool:
+    return rng.random() < 0.02
+
+
+class Climber:
+    """A state with a field and no equality."""
+
+    def __init__(self, rung: int) -> None:
+        self.rung = rung
+
+
+class SlottedClimber:
+    """The same without a dictionary."""
+
+    __slots__ = ("rung",)
+
+    def __init__(self, rung: int) -> None:
+        self.rung = rung
+
+
+def set_rung(state: Any, rung: int) -> None:
+    state.rung = rung
+
+
+def set_first(state: Any, rung: int) -> None:
+    state[0] = rung
+
+
+def set_set(state: set[int], rung: int) -> None:
+    state.clear()
+    state.add(rung)
+
+
+def writing(
+    fresh: Callable[[int], Any],
+    read: Callable[[Any], int],
+    write: Callable[[Any, int], None],
+    when: Any = always,
+    **more: Any,
+) -> Build:
+    """A ladder whose step writes into its state ``when`` it should not, and returns a fresh one."""
+
+    def step(state: Any, action: int, rng: Any) -> tuple[float, Any]:
+        rung = read(state)
+        after = climb(rung, action, rng)
+        if when(rung, action, rng):
+            write(state, after if when in (always, under_action_1) else TOP)
+        return rung / TOP, fresh(after)
+
+    return lambda: mdp(step, initial_state=fresh(0), key=read, **more)
+
+
+def as_list(when: Any, **more: Any) -> Build:
+    return writing(lambda rung: [rung], lambda state: int(state[0]), set_first, when, **more)
+
+
+def step_returns_its_state(state: list[int], action: int, rng: Any) -> tuple[float, list[int]]:
+    """At the top of a module, so that worker processes can import it."""
+    rung = state[0]
+    state[0] = climb(rung, action, rng)
+    return rung / TOP, state
+
+
+def step_writes_under_action_1(state: list[int], action: int, rng: Any) -> tuple[float, list[int]]:
+    rung = state[0]
+    after = climb(rung, action, rng)
+    if action == 1:
+        state[0] = after
+    return rung / TOP, [after]
+
+
+def first(state: Any) -> int:
+    return int(state[0])
+
+
+def returns_its_state() -> sc.Problem:
+    return mdp(step_returns_its_state, initial_state=[0], key=first)
+
+
+def writes_under_action_1() -> sc.Problem:
+    return mdp(step_writes_under_action_1, initial_state=[0], key=first)
+
+
+def sprint(place: int) -> tuple[float, int]:
+    """0, 1, 2, where it stays and pays: (reward, next place)."""
+    return float(place == 2), min(place + 1, 2)
+
+
+SPRINT = true_value(
+    lambda place, action: [(1.0, *sprint(place))],
+    0,
+    discount=DEEP["discount"],
+    smooth=mellowmax(1.0),
+)
+
+
+def shared_scratch() -> sc.Problem:
+    scratch = [0]
+
+    def step(state: list[int], action: int, rng: Any) -> tuple[float, list[int]]:
+        paid, scratch[0] = sprint(state[0])
+        return paid, scratch
+
+    return mdp(step, initial_state=[0], key=first, **DEEP)
+
+
+def default_buffer() -> sc.Problem:
+    def step(state: Any, action: int, rng: Any, out: Any = np.zeros(1)) -> tuple[float, Any]:
+        paid, out[0] = sprint(int(state[0]))
+        return paid, out
+
+    return mdp(step, initial_state=np.zeros(1), **DEEP)
+
+
+def array_view() -> sc.Problem:
+    """Next states are two rows of one buffer in turn: a draw writes over the last but one."""
+    rows = np.zeros((2, 1))
+    turn = [0]
+
+    def step(state: Any, action: int, rng: Any) -> tuple[float, Any]:
+        turn[0] = 1 - turn[0]
+        paid, rows[turn[0], 0] = sprint(int(state[0]))
+        return paid, rows[turn[0]]
+
+    return mdp(step, initial_state=np.zeros(1), **DEEP)
+
+
+@numba.njit
+def compiled_write(state, action, rng):
+    rung = state[0]
+    after = min(rung + 1.0, 8.0) if rng.random() < (0.5 if action == 1 else 0.25) else rung
+    state[0] = after
+    return rung / 8.0, state.copy()
+
+
+@numba.njit
+def compiled_write_later(state, action, rng):
+    rung = state[0]
+    after = min(rung + 1.0, 8.0) if rng.random() < (0.5 if action == 1 else 0.25) else rung
+    fresh = state.copy()
+    fresh[0] = after
+    if action == 1 and rung >= 1.0:
+        state[0] = 8.0
+    return rung / 8.0, fresh
+
+
+def batched_write() -> sc.Problem:
+    def step(states: Any, actions: Any, rng: Any) -> tuple[Any, Any]:
+        paid = states / TOP
+        states += rng.random(len(states)) < np.where(actions == 1, 0.5, 0.25)
+        np.minimum(states, TOP, out=states)
+        return paid, states
+
+    return mdp(sc.batched(step), initial_state=0.0)
+
+
+def world(name: str, lie: str, build: Build, **more: Any) -> World:
+    return World(name, KIND, lie, build, **{"truth": LADDER, "says": SAYS, **more})
+
+
+MAYBE = (REFUSED, COVERED)
+WORLDS = (
+    world("list", "step writes into its list", as_list(always), asks=(*BOTH, EVALUATE, TREE)),
+    world(
+        "list, action 1",
+        "writes under action 1 only",
+        writes_under_action_1,
+        asks=(*BOTH, PROCESSES),
+    ),
+    world(
+        "list, later states",
+        "writes at rung 1 and above only",
+        as_list(later, **DEEP),
+        truth=DEEP_LADDER,
+        asks=DEEPER,
+    ),
+    world(
+        "list, far states",
+        "writes at rung 3 and above only",
+        as_list(much_later, **DEEP),
+        truth=DEEP_LADDER,
+        asks=DEEPER,
+        ends=MAYBE,
+    ),
+    world(
+        "list, 1 call in 50",
+        "writes in one call of fifty",
+        as_list(sometimes),
+        asks=(*BOTH, EVALUATE),
+        ends=MAYBE,
+    ),
+    world(
+        "returns its state",
+        "writes, and returns the object it was given",
+        returns_its_state,
+        asks=(*BOTH, PROCESSES),
+    ),
+    world(
+        "dict in a tuple",
+        "writes into a dict that a tuple holds",
+        writing(
+            lambda rung: ({"rung": rung},),
+            lambda state: state[0]["rung"],
+            lambda state, rung: state[0].update(rung=rung),
+        ),
+        asks=BOTH,
+    ),
+    world(
+        "array",
+        "writes into its NumPy array",
+        writing(lambda rung: np.array([rung]), first, set_first, under_action_1),
+        asks=(*BOTH, TREE),
+    ),
+    world(
+        "fields",
+        "writes a field of an object",
+        writing(Climber, lambda state: state.rung, set_rung, under_action_1),
+        asks=BOTH,
+    ),
+    world(
+        "slots",
+        "writes a slot of an object",
+        writing(SlottedClimber, lambda state: state.rung, set_rung, under_action_1),
+        asks=BOTH,
+    ),
+    world(
+        "nested",
+        "writes three containers deep",
+        writing(
+            lambda rung: [{"at": [rung]}],
+            lambda state: state[0]["at"][0],
+            lambda state, rung: set_first(state[0]["at"], rung),
+        ),
+        asks=BOTH,
+    ),
+    world(
+        "set",
+        "writes into its set",
+        writing(lambda rung: {rung}, lambda state: max(state), set_set, under_action_1),
+        asks=BOTH,
+    ),
+    world(
+        "deque",
+        "appends to its deque",
+        writing(lambda rung: deque([rung], 1), first, lambda state, rung: state.append(rung)),
+    ),
+    world(
+        "shared next state",
+        "every draw returns one list",
+        shared_scratch,
+        truth=SPRINT,
+        asks=DEEPER,
+        ends=MAYBE,
+    ),
+    world(
+        "default argument",
+        "every draw returns the array of a default argument",
+        default_buffer,
+        truth=SPRINT,
+        asks=DEEPER,
+        ends=MAYBE,
+    ),
+    world(
+        "views of a buffer",
+        "two rows of one array in turn",
+        array_view,
+        truth=SPRINT,
+        asks=DEEPER,
+        ends=MAYBE,
+    ),
+    world(
+        "njit array",
+        "compiled step writes into its array",
+        lambda: mdp(compiled_write, initial_state=np.zeros(1)),
+        ends=MAYBE,
+    ),
+    world(
+        "njit array, later",
+        "compiled step writes under action 1 at later states",
+        lambda: mdp(compiled_write_later, initial_state=np.zeros(1), **DEEP),
+        truth=DEEP_LADDER,
+        asks=DEEPER,
+        ends=MAYBE,
+    ),
+    world("batched rows", "step over arrays writes into its batch", batched_write, ends=MAYBE),
+)

@@ -1,0 +1,99 @@
+"""Rewards that share a large offset lose no promise to rounding, and a promise that rounding forbids is refused.
+
+World: two actions pay ``offset`` + 0.2 + 0.3 a or ``offset`` + 0.9 with equal chance, for ever. Q = offset/(1-gamma) + the Q of
+offset 0, exactly, so the truth is known to the last digit of the offset.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+
+OFFSET, DISCOUNT, EPSILON = 1e9, 0.5, 0.1
+
+
+def truth(offset: float) -> float:
+    rewards, value = (0.55, 0.7), 0.0
+    for _ in range(200):
+        value = float(np.logaddexp.reduce([r + DISCOUNT * value for r in rewards]))
+    return value + offset / (1.0 - DISCOUNT)
+
+
+@numba.njit
+def step(state, action, rng):
+    return 1e9 + (0.2 + 0.3 * action if rng.random() < 0.5 else 0.9), state
+
+
+def rows(states, actions, rng):
+    return 1e9 + np.where(rng.random(len(states)) < 0.5, 0.2 + 0.3 * actions, 0.9), states
+
+
+def problem(oracle, offset: float = OFFSET, **more):
+    return sc.MDP(
+        oracle,
+        num_actions=2,
+        discount=DISCOUNT,
+        operator=sc.Entropy(1.0),
+        reward_range=(offset, offset + 1.0),
+        initial_state=0,
+        **more,
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_promise_at_a_billion_is_kept(seed: int) -> None:
+    """Before sums were taken around a centre, 20 of 20 runs were off by more than epsilon."""
+    estimate = sc.plan(problem(step), epsilon=EPSILON, delta=0.1, method="smoothcruiser", seed=seed)
+    low, high = estimate.interval
+    assert low <= truth(OFFSET) <= high
+    assert abs(estimate.value - truth(OFFSET)) <= EPSILON
+    assert 0.5 * (high - low) <= EPSILON * 1.01
+
+
+@pytest.mark.parametrize("executor", ["reference", "python", "batched"])
+def test_every_engine_sums_around_a_centre(executor: str) -> None:
+    oracle = sc.batched(rows) if executor == "batched" else step.py_func
+    estimate = sc.plan(problem(oracle), epsilon=0.5, delta=0.1, method="smoothcruiser", executor=executor)
+    assert estimate.interval[0] <= truth(OFFSET) <= estimate.interval[1]
+
+
+def test_a_horizon_has_a_centre_for_every_stage() -> None:
+    """Rewards of 1e9 for three steps at discount 1: the stages lie a billion apart."""
+    made = sc.MDP(
+        step,
+        num_actions=2,
+        discount=1.0,
+        operator=sc.Max(),
+        reward_range=(OFFSET, OFFSET + 1.0),
+        initial_state=0,
+        horizon=3,
+    )
+    estimate = sc.plan(made, epsilon=0.5, delta=0.1, method="smoothcruiser")
+    assert abs(estimate.value - (3 * OFFSET + 3 * 0.7)) <= 0.5
+
+
+def test_certified_search_keeps_it_too() -> None:
+    for seed in range(5):
+        estimate = sc.plan(problem(step), epsilon=EPSILON, delta=0.1, method="certified", seed=seed)
+        assert estimate.interval[0] <= truth(OFFSET) <= estimate.interval[1]
+
+
+def test_what_rounding_forbids_is_refused() -> None:
+    """At 1e16 neighbouring floats are 2 apart: no epsilon of 0.1 means anything."""
+
+    def huge(state, action, rng):
+        return 1e16 + 1.0, state
+
+    with pytest.raises(sc.InvalidInput, match=r"too fine for rewards.*subtract what all rewards share"):
+        sc.plan(problem(huge, 1e16, horizon=None), epsilon=EPSILON, delta=0.1, method="smoothcruiser")
+
+
+def test_the_allowance_is_small_where_rewards_are() -> None:
+    estimate = sc.plan(sc.make("chain:n=5", discount=0.5, temperature=1.0), epsilon=0.1, delta=0.1, method="smoothcruiser")
+    assert estimate.epsilon == 0.1
+    assert math.isclose(0.5 * (estimate.certificate.q_intervals[0][1] - estimate.certificate.q_intervals[0][0]), 0.1, rel_tol=1.0)

@@ -1,0 +1,160 @@
+"""What a run sees of the step: before it, while it lasts, and after it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.execute.inspection import look
+from smoothcruiser.problem.states import Guard, copied, same_state, unchanged
+
+COMMON: dict[str, Any] = {"num_actions": 2, "discount": 0.3, "operator": sc.Entropy(1.0)}
+PROMISE: dict[str, Any] = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
+
+
+class Cell:
+    """An object without ``==``."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+
+class Slotted:
+    __slots__ = ("place",)
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+
+def test_only_the_second_action_writes() -> None:
+    def step(state, action, rng):
+        if action == 1:
+            state[0] += 1
+        return 0.5, [state[0]]
+
+    with pytest.raises(sc.OracleError, match="changed the state it was given"):
+        sc.plan(sc.MDP(step, initial_state=[0], **COMMON), **PROMISE)
+
+
+@pytest.mark.parametrize("make", [Cell, Slotted])
+def test_objects_are_compared_by_what_they_hold(make) -> None:
+    def good(state, action, rng):
+        return rng.random(), make(state.place + rng.integers(2))
+
+    def bad(state, action, rng):
+        state.place += 1
+        return rng.random(), make(state.place)
+
+    assert sc.plan(sc.MDP(good, initial_state=make(0), **COMMON), **PROMISE).interval is not None
+    with pytest.raises(sc.OracleError, match="changed the state it was given"):
+        sc.plan(sc.MDP(bad, initial_state=make(0), **COMMON), **PROMISE)
+
+
+def test_a_write_in_one_of_fifty_calls_is_seen_while_the_run_lasts() -> None:
+    def step(state, action, rng):
+        after = [state[0] + 1]
+        if rng.random() < 0.02:
+            state[0] = 0
+        return rng.random(), after
+
+    with pytest.raises(sc.OracleError, match="changed the state it was given"):
+        sc.plan(sc.MDP(step, initial_state=[0], **COMMON), **PROMISE)
+
+
+def test_calls_that_share_one_next_state_are_refused() -> None:
+    shared = [0]
+
+    def step(state, action, rng):
+        shared[0] = state[0] + rng.integers(5)
+        return 0.5, shared
+
+    with pytest.raises(sc.OracleError, match=r"return a fresh state|changed the state"):
+        sc.plan(sc.MDP(step, initial_state=[0], **COMMON), **PROMISE)
+
+
+def test_randomness_from_elsewhere_is_refused() -> None:
+    source = random.Random(3)
+    with pytest.raises(sc.OracleError, match="draw every number from the rng"):
+        sc.plan(sc.MDP(lambda s, a, rng: (source.random(), s), initial_state=0, **COMMON), **PROMISE)
+
+
+def test_a_law_that_changes_late_is_seen_after_the_run() -> None:
+    """The first thousand calls pay one half, all later ones nothing: only asking again can tell."""
+    calls = itertools.count()
+
+    def step(state, action, rng):
+        return (0.5 if next(calls) < 1000 else 0.0), state
+
+    problem = sc.MDP(step, initial_state=0, **COMMON)
+    assert sc.explain(problem, epsilon="5%", delta=0.1).num_calls > 2000
+    with pytest.raises(sc.OracleError, match="before and after the run"):
+        sc.plan(problem, **(PROMISE | {"epsilon": "5%"}))
+
+
+@pytest.mark.parametrize("name", ["legal", "player"])
+def test_companions_that_change_their_mind_are_refused(name: str) -> None:
+    calls = itertools.count()
+    turns = {"legal": lambda s, a: a == 0 or next(calls) % 3 != 0, "player": lambda s: 1 + next(calls) % 2}
+    problem = sc.Game(lambda s, a, rng: (0.5, s), initial_state=0, **({"player": lambda s: 1} | {name: turns[name]}), **COMMON)
+    with pytest.raises(sc.OracleError, match="answered differently"):
+        sc.plan(problem, **PROMISE)
+
+
+def test_states_that_carry_a_stamp_are_no_fault() -> None:
+    """A fresh number in every state changes no future: next states that differ are followed."""
+    stamps = itertools.count()
+
+    def step(state, action, rng):
+        return 0.5 * rng.random() + 0.1 * (state[0] % 2), (state[0] + 1, next(stamps))
+
+    problem = sc.MDP(step, initial_state=(0, -1), **COMMON)
+    assert sc.plan(problem, **PROMISE).interval is not None
+    assert sc.check(problem).ok
+
+
+def test_what_is_looked_at_is_counted_and_named() -> None:
+    problem = sc.MDP(lambda s, a, rng: (rng.random(), [s[0] + 1]), initial_state=[0], **COMMON)
+    calls, looked = look(problem, [0], 0)
+    assert (calls, len(looked)) == (20, 10)
+    assert look(problem, [0], 0, looked)[0] == 10
+    estimate = sc.plan(problem, **PROMISE)
+    assert any("10 calls were repeated" in s and "looked at while it ran" in s for s in estimate.certificate.assumptions)
+    price = sc.explain(problem, epsilon="20%", delta=0.1).num_calls
+    assert estimate.price == price + problem.inspection_calls == price + 30
+    with pytest.raises(sc.Unpayable):
+        sc.plan(problem, budget=price + 29, **PROMISE)
+    assert sc.plan(problem, budget=price + 30, **PROMISE).num_calls <= price + 30
+
+
+def test_a_guard_gets_rarer_and_never_stops() -> None:
+    guard = Guard()
+    looks = []
+    for call in range(200_000):
+        if guard.due():
+            looks.append(call)
+            guard.compare(guard.copied([1]), [1], 0)
+    assert looks[:31] == list(range(31))
+    assert guard.looks == len(looks)
+    assert 1000 < len(looks) < 1500
+    assert looks[-1] > 195_000
+
+
+def test_same_and_unchanged() -> None:
+    a, b = Cell(1), Cell(1)
+    a.friend, b.friend = b, a  # type: ignore[attr-defined]  # a ring
+    assert same_state(a, b)
+    assert not same_state(Cell(1), Cell(2))
+    assert same_state({"x": [float("nan")]}, {"x": [float("nan")]})
+    assert same_state(object(), object()) is None
+    before, after = Cell(1), Cell(1)
+    after.cache = 3  # type: ignore[attr-defined]  # filled in by a cached property
+    assert unchanged(before, after)
+    assert not same_state(before, after)
+    after.place = 2
+    assert not unchanged(before, after)
+    assert copied((1, "a")) is None
+    assert copied([1]) == [1]
