@@ -1,9 +1,12 @@
 """The known model of a problem: its tables, or the graph explored from ``outcomes``.
 
-``outcomes(state, action) -> [(probability, reward, next_state)]`` with hashable states: walk from ``initial_state``, number the
-states in the order they are met, and write compressed rows. Illegal actions and terminal states get empty rows. With a horizon the
-walk ends after that many steps: a state met there has no step left, so its rows stay empty and it is marked terminal, worth 0. This
-file decides nothing about values, and leaves out graphs too large for Python loops.
+``outcomes(state, action) -> [(probability, reward, next_state)]``: walk from ``initial_state``,
+number the states in the order they are met, and write compressed rows. Illegal actions and terminal
+states get empty rows. States are one where their keys are equal (``Problem.key_of``); a state that
+comes back under the key of another must have its mover, legal actions and end. With a horizon the
+walk ends after that many steps: a state met there has no step left, so its rows stay empty and it is
+marked terminal, worth 0. This file decides nothing about values, and leaves out graphs too large for
+Python loops.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE, Bools, Ints, Tables
 
 MOST_STATES = 200_000  # about ten seconds of Python with a handful of outcomes a pair
@@ -51,9 +55,8 @@ def explore(problem: Problem) -> Known:
     """Tables of the states reachable from ``initial_state`` (within the horizon), and those states in row order."""
     if problem.terminal is True:
         raise InvalidInput("outcomes= cannot say where an episode ends; give terminal= as a function of the state instead of True.")
-    states = [problem.start()]
-    number = {_hashable(states[0]): 0}
-    depth = [0]
+    rows = _Rows(problem)
+    depth: list[int] = rows.depth
     cut = False
     counts: list[int] = []
     target: list[int] = []
@@ -62,27 +65,21 @@ def explore(problem: Problem) -> Known:
     player: list[int] = []
     terminal: list[bool] = []
     legal: list[list[bool]] = []
-    for row, state in enumerate(states):  # grows while we walk: first met, first expanded
-        over = problem.is_terminal(state)
-        if over:
+    for row, state in enumerate(rows.states):  # grows while we walk: first met, first expanded
+        profile = rows.profiles[row]
+        if profile is None:
             depth[row] = 0
         elif depth[row] == problem.horizon:
-            over = cut = True
-        allowed = set() if over else set(problem.legal_actions(state))
-        terminal.append(over)
-        player.append(1 if over else problem.mover(state))
-        legal.append([a in allowed for a in range(problem.num_actions)])
+            profile, cut = None, True
+        allowed = set() if profile is None else set(profile[1:])
+        terminal.append(profile is None)
+        player.append(1 if profile is None else profile[0])
+        legal.append([action in allowed for action in range(problem.num_actions)])
         for action in range(problem.num_actions):
             found = _outcomes(problem, state, action) if action in allowed else []
             counts.append(len(found))
             for p, reward, following in found:
-                if _hashable(following) not in number:
-                    if len(states) >= MOST_STATES:
-                        raise InvalidInput(f"More than {MOST_STATES} states can be reached: too many for exact; use a sampling method.")
-                    number[following] = len(states)
-                    states.append(following)
-                    depth.append(depth[row] + 1)
-                target.append(number[following])
+                target.append(rows.number_of(following, depth[row] + 1))
                 prob.append(p)
                 paid.append(reward)
     tables = Tables(
@@ -94,15 +91,37 @@ def explore(problem: Problem) -> Known:
         terminal=np.array(terminal, dtype=np.bool_),
         legal=np.array(legal, dtype=np.bool_),
     )
-    return Known(tables, tuple(states), np.array(depth, dtype=np.int64) if cut else None)
+    return Known(tables, tuple(rows.states), np.array(depth, dtype=np.int64) if cut else None)
 
 
-def _hashable(state: Any) -> Any:
-    try:
-        hash(state)
-    except TypeError:
-        raise InvalidInput(f"outcomes= needs hashable states to recognize them, got {type(state).__name__}; use a tuple.") from None
-    return state
+class _Rows:
+    """The states met so far, numbered by their keys, with the profile and depth of each."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.states: list[Any] = []
+        self.profiles: list[tuple[int, ...] | None] = []
+        self.depth: list[int] = []
+        self._number: dict[Any, int] = {}
+        start = problem.start()
+        check_recognizable(start, problem.key_of(start))
+        self.number_of(start, 0)
+
+    def number_of(self, state: Any, depth: int) -> int:
+        """The row of ``state``, met after ``depth`` steps; a new one where its key is new."""
+        key = self.problem.key_of(state)
+        row = self._number.get(key)
+        if row is not None:
+            self.problem.check_alike(state, self.states[row], self.profiles[row])
+            return row
+        if len(self.states) >= MOST_STATES:
+            many = f"More than {MOST_STATES} states can be reached"
+            raise InvalidInput(f"{many}: too many for exact; use a sampling method.")
+        row = self._number[key] = len(self.states)
+        self.states.append(state)
+        self.profiles.append(self.problem.profile(state))
+        self.depth.append(depth)
+        return row
 
 
 def _outcomes(problem: Problem, state: Any, action: int) -> list[tuple[float, float, Any]]:

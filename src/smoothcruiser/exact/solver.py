@@ -30,7 +30,8 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -43,6 +44,7 @@ from smoothcruiser.exact.reachable import Known, known_model
 from smoothcruiser.problem.operator_functions import CUSTOM
 from smoothcruiser.problem.operators import Operator
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.tabular import Floats
 
 METHODS = ("auto", "value-iteration", "policy-iteration", "modified-policy-iteration")
@@ -70,11 +72,12 @@ class Solution:
     compile_seconds: float = 0.0
     stages: Floats | None = None  # (horizon + 1, S): row h is the value with h steps left, NaN where that leads beyond what was explored
     states: tuple[Any, ...] | None = None  # what row i stands for, where the states were explored from ``outcomes``
+    key_of: Callable[[Any], Hashable] = field(default=state_key, repr=False)  # tells states apart
     note: str = ""  # why residual_bound is larger than the default aim, if it is
 
     @cached_property
     def _rows(self) -> dict[Any, int]:
-        return {} if self.states is None else {state: i for i, state in enumerate(self.states)}
+        return {self.key_of(state): i for i, state in enumerate(self.states or ())}
 
     def index(self, state: Any) -> int:
         """The row of ``state`` in the arrays."""
@@ -83,12 +86,13 @@ class Solution:
             if not whole or not 0 <= state < len(self.values):
                 raise InvalidInput(f"state must be a whole number from 0 to {len(self.values) - 1}, got {state!r}.")
             return int(state)
-        if state not in self._rows:
+        row = self._rows.get(self.key_of(state))
+        if row is None:
             raise InvalidInput(
                 f"State {state!r} is not among the {len(self.states):,} states that this solution explored, those that can follow "
                 f"{self.states[0]!r}; solve the problem with initial_state= set to it, or plan there with method 'exact'."
             )
-        return self._rows[state]
+        return row
 
 
 def solve(problem: Problem, *, tolerance: float | None = None, method: str = "auto", max_sweeps: int | None = None) -> Solution:
@@ -122,6 +126,7 @@ def solve(problem: Problem, *, tolerance: float | None = None, method: str = "au
         compile_seconds=compile_seconds,
         stages=found.stages,
         states=known.states,
+        key_of=state_key if known.states is None else problem.key_of,
         note=found.note,
     )
 

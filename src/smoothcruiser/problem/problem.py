@@ -151,9 +151,11 @@ class Problem:
     def check_alike(self, state: Any, known: Any, profile: tuple[int, ...] | None) -> None:
         """Refuse a state whose key is that of ``known`` although their profiles differ.
 
-        Plain values need no look: where they are equal, whatever is computed from them is too.
+        Plain values need no look: where they are equal, whatever is computed from them is too. Nor
+        does a key that says itself that it ``holds_profile``.
         """
-        if state is known or (self.key is None and is_fixed(state)):
+        told = is_fixed(state) if self.key is None else getattr(self.key, "holds_profile", False)
+        if state is known or told:
             return
         found = self.profile(state)
         if found != profile:

@@ -34,7 +34,6 @@ from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.operator_functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT
 from smoothcruiser.problem.operators import Operator
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.tabular import Tables
 from smoothcruiser.search.evaluate_bounds import HIGH, LOW, TOTAL, begin
 from smoothcruiser.search.evaluate_rollouts import CompiledRollouts, PlainRollouts, follow
@@ -290,7 +289,7 @@ def _rollouts(problem: Problem, policy: Any, state: Any, setting: Setting, seed:
     if isinstance(policy, Tree):
         if policy.problem is not problem:
             raise InvalidInput("The tree was grown on another problem object; evaluate it with the problem that it was grown on.")
-        if state_key(policy.state) != state_key(state):
+        if problem.key_of(policy.state) != problem.key_of(state):
             raise InvalidInput(f"The tree is rooted at {policy.state!r}, but {state!r} was asked for; advance the tree, or drop state=.")
         if policy._backend.name == "compiled" and not plain:
             return CompiledRollouts.of_tree(problem, policy, state, setting, seed)
@@ -364,8 +363,8 @@ def _one_state(problem: Problem, estimate: Estimate) -> Walk:
     """The estimate's policy at its own state, blind elsewhere."""
     if len(estimate.policy) != problem.num_actions:
         raise InvalidInput("The estimate has no policy to evaluate; plan with target='q_values'.")
-    asked = state_key(estimate.state)
-    return lambda state, action: estimate.policy if state_key(state) == asked else None
+    asked = problem.key_of(estimate.state)
+    return lambda state, action: estimate.policy if problem.key_of(state) == asked else None
 
 
 def _table(problem: Problem, table: Any) -> Any:

@@ -15,7 +15,6 @@ from typing import Any
 from smoothcruiser.execute.python_engine import watched
 from smoothcruiser.problem.answers import Answer, answered
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import state_key
 from smoothcruiser.search.methods import MEAN, PARENT_PRIOR, UPPER, VISITS_PRIOR, Rule
 from smoothcruiser.search.selection import descent_policy, drawn, entropy_below, passed_up, upper_pick, visit_shares
 from smoothcruiser.search.template import Selection, Step, search
@@ -130,8 +129,11 @@ class PlainTree:
 
     def _enter(self, state: Any, depth: int) -> bool:
         """Move to the child of the last action, made if there is room; whether the descent ends with it."""
-        parent, key = self.nodes[-1], (self.action, state_key(state))
+        parent, key = self.nodes[-1], (self.action, self.problem.key_of(state))
         child = parent.children.get(key)
+        if child is not None:
+            known = (1 if child.sign > 0 else 2, *child.actions)
+            self.problem.check_alike(state, child.state, known)
         if child is not None and id(child) not in self.unborn:
             self.nodes.append(child)
             return False
@@ -308,7 +310,7 @@ class PlainTree:
 
     def child(self, i: int, action: int, after: Any) -> int | None:
         """The node of next state ``after``, if there is one."""
-        found = self._listed()[i].children.get((action, state_key(after)))
+        found = self._listed()[i].children.get((action, self.problem.key_of(after)))
         return None if found is None else self._numbers[id(found)]
 
     def advance(self, child: int) -> None:
