@@ -3,6 +3,7 @@
 python benchmarks/certified.py              Frozen Lake at three promises, beside uniform sampling
 python benchmarks/certified.py --coverage   2,000 runs on random problems: every bound of every state seen against exact values
 python benchmarks/certified.py --scaling    calls and seconds against states and 1/epsilon; memory against what was seen (--plot FILE)
+python benchmarks/certified.py --reach      Bernoulli rewards: whether every run reaches epsilon, and within the price that explain states
 python benchmarks/certified.py --radii      the radii beside Hoeffding's and Bernstein's at the same confidence
 """
 
@@ -24,6 +25,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo import chain, garnet, gridworld, random_game
 from smoothcruiser.search.certified import Certified
+from smoothcruiser.search.certified_price import price_bound
 from smoothcruiser.search.certified_radii import best_bound, pair_cost
 
 LAKE_8 = ["SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG"]  # Gymnasium's map
@@ -236,6 +238,56 @@ def show_coverage(runs: int, most_calls: int, delta: float) -> None:
         for family in FAMILIES:
             own = [r for r in results if r[0] == family]
             print(f"  {family:14} {sum(r[1] for r in own):4} of {len(own)}", flush=True)
+
+
+# --- reaching epsilon ------------------------------------------------------------------------------------------------------------
+
+REACH_DISCOUNTS = (0.5, 0.9, 0.95, 0.99)
+REACH_SHARE = {0.5: 0.05, 0.9: 0.05, 0.95: 0.075, 0.99: 0.1}  # epsilon as a share of B
+
+
+def bernoulli(rng: np.random.Generator, discount: float) -> Problem:
+    """A random MDP or game of 2 to 10 states and 2 to 4 actions whose rewards are 0 or 1.
+
+    Half of them pay by where one arrives; in the others every state has a twin that pays, so that the reward is
+    a coin of its own. A third are games, a quarter have terminal states, a fifth a horizon.
+    """
+    actions, twins = int(rng.integers(2, 5)), bool(rng.integers(2))
+    places = int(rng.integers(1, 6) if twins else rng.integers(2, 11))
+    moves = rng.dirichlet(np.full(places, 0.5), size=(places, actions))
+    states = 2 * places if twins else places
+    if twins:
+        pays = rng.random((places, actions, 1))
+        rows = np.concatenate([moves * (1.0 - pays), moves * pays], axis=2)
+        P, R = np.concatenate([rows, rows]), np.zeros((states, actions, states))
+        R[:, :, places:] = 1.0
+    else:
+        P, R = moves, (rng.random((places, actions, places)) < 0.5).astype(float)
+    rest: dict[str, Any] = {"operator": some_operator(rng), "discount": discount}
+    if rng.random() < 1 / 3:
+        rest["players"] = rng.integers(1, 3, size=states)
+    if rng.random() < 1 / 4:
+        rest["terminal"] = np.arange(states) == states - 1
+    if rng.random() < 1 / 5:
+        rest["horizon"] = int(rng.integers(2, 5))
+    return tabular(P, R, reward_range=(0.0, 1.0), **rest)
+
+
+def one_reach(number: int, *, delta: float, budget: float = 1e9) -> tuple[float, bool, bool, int, float]:
+    """(discount, whether epsilon was reached, whether any bound missed, calls, share of the certain price)."""
+    rng = np.random.default_rng([7, number])
+    discount = REACH_DISCOUNTS[number % len(REACH_DISCOUNTS)]
+    problem = bernoulli(rng, discount)
+    epsilon = REACH_SHARE[discount] * problem.facts.value_span()
+    memory = Certified(problem, delta=delta, seed=number)
+    target: Any = ("q_values", "value")[number // 4 % 2]
+    try:
+        found = memory.query(epsilon=epsilon, budget=budget, target=target)
+    except OracleError:  # bounds that exclude each other: a miss
+        return discount, False, True, memory.num_calls, math.nan
+    price = price_bound(problem.facts, epsilon=epsilon, delta=delta, num_pairs=memory.memory.num_pairs)
+    reached = found.epsilon == epsilon and len(found.notes) == 1
+    return discount, reached, misses(memory, solve(problem), problem), found.num_calls, found.num_calls / max(1, price)
 
 
 # --- radii -----------------------------------------------------------------------------------------------------------------------

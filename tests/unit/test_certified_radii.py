@@ -10,7 +10,8 @@ import pytest
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.operators import Entropy
-from smoothcruiser.search.certified_radii import POLE_COSTS, POLE_OFFSETS, best_bound, pair_cost, price_bound, worst_radius
+from smoothcruiser.search.certified_price import EqualDraws, price_bound, worst_radius
+from smoothcruiser.search.certified_radii import POLE_COSTS, POLE_OFFSETS, best_bound, pair_cost
 
 
 def test_shares_of_poles_and_pairs_sum_to_at_most_one():

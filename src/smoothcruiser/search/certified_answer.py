@@ -152,7 +152,9 @@ def _notes(epsilon: float | None, reached: float, reason: str, num_calls: int) -
         "budget": f"the budget of {num_calls:,} calls was spent",
         "seconds": "the time was up",
         "callback": "the callback said stop",
-        "exhausted": "no further draw or sweep narrows it",
+        "states": "max_states states were met",
+        "rounding": "double precision holds no less where values are of this size (move rewards towards 0), so it ended",
+        "exhausted": "all that can be drawn was drawn and what is left is rounding, so it ended",
     }[reason]
     if epsilon is None:
         return (f"Stopped because {why}; the intervals hold as they are.",)

@@ -23,6 +23,7 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
+from smoothcruiser.search.certified_price import box
 
 END = 0  # the node of every terminal state
 END_RAW = -(2**63)  # what stands for the next state where the step said ``terminated``
@@ -262,15 +263,6 @@ class Memory:
             (found,) = self._add_nodes([key], [state], [remaining])
         return found
 
-    def _box(self, player: int, left: int) -> tuple[float, float, float, float]:
-        """Bounds on V, then on Q, of a state where ``player`` moves; where the next state may be the end, its value 0 is among them."""
-        facts = self.problem.facts
-        steps = None if self.problem.horizon is None else left
-        low, high = facts.q_bounds(player, steps)
-        if facts.terminals or steps == 1:
-            low, high = min(low, facts.reward_range[0]), max(high, facts.reward_range[1])
-        return (*facts.value_bounds(player, steps), low, high)
-
     def _add_nodes(self, keys: list[Any], states: list[Any], remaining: list[int]) -> list[int]:
         """The nodes of new states, the end for terminal ones; many at a time, because NumPy is slow one by one."""
         problem, facts = self.problem, self.problem.facts
@@ -290,7 +282,7 @@ class Memory:
                     f"State {state!r} has {len(actions)} legal actions, fewer than min_actions={facts.min_actions}; declare the fewest."
                 )
             if (player, left) not in self._boxes:
-                self._boxes[player, left] = self._box(player, left)
+                self._boxes[player, left] = box(facts, player, None if problem.horizon is None else left)
             i = first_node + len(rows)
             rows.append((*self._boxes[player, left], 1.0 if player == 1 else -1.0, 0.0, 0.0, first_pair + len(acts), len(actions), 0))
             owner += [i] * len(actions)

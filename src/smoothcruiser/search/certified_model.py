@@ -49,8 +49,8 @@ class KnownModel(Certified):
         self.exact = True
         self.max_states = max_states
 
-    def _round(self, root: int, limits: _Limits, left: int) -> bool:
-        return self.memory.num_nodes <= self.max_states and super()._round(root, limits, left)
+    def _round(self, root: int, limits: _Limits, left: int) -> str | None:
+        return "states" if self.memory.num_nodes > self.max_states else super()._round(root, limits, left)
 
     def _with_checks(self, counts: Ints, left: int) -> Ints:
         return counts

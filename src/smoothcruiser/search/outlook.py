@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.search.certified_radii import price_bound
+from smoothcruiser.search.certified_price import price_bound
 
 PAIRS = (10, 100, 1_000, 10_000, 100_000)
 
