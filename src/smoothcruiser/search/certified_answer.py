@@ -134,6 +134,8 @@ def assumptions(problem: Problem, *, sampled: bool) -> tuple[str, ...]:
     low, high = facts.reward_range
     found = [ONE_OUTCOME if problem.deterministic else SAME_LAW] if sampled else ["outcomes= is the model"]
     found.append(f"every reward lies in [{low:g}, {high:g}] (checked on every {'call' if sampled else 'outcome'})")
+    if problem.key is not None:
+        found.append("states with the same key= have the same future (mover, legal actions and end are compared when a key comes back)")
     if facts.given_bounds is not None:
         found.append(f"the value of every state lies in [{facts.given_bounds[0]:g}, {facts.given_bounds[1]:g}], as given")
     if facts.alternating:
