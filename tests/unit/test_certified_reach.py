@@ -18,6 +18,7 @@ from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo import chain, garnet, random_game
 from smoothcruiser.search import certified
 from smoothcruiser.search.certified import Certified
+from smoothcruiser.search.certified_limits import make_limits
 from smoothcruiser.search.certified_model import known_model
 from smoothcruiser.search.certified_price import price_bound, rounding_floor
 from smoothcruiser.search.certified_sweeps import SCAN
@@ -50,7 +51,7 @@ def test_the_walk_over_poles_ends_at_the_best():
     """After a query on coins, trying every pole narrows nothing that walking from pole to pole did not."""
     memory = Certified(coin(), delta=0.1, seed=1)
     memory.query(budget=3_000, callback=lambda told: told.num_calls < 2_000)
-    memory._settle(1, memory._limits(None, 1, None, None, "value", 0.0))
+    memory._settle(1, make_limits(None, 1, None, None, "value", 0.0))
     before = memory.memory.graph.pairs[: memory.memory.num_pairs].copy()
     memory._sweep(SCAN)
     after = memory.memory.graph.pairs[: memory.memory.num_pairs]
@@ -83,7 +84,7 @@ def test_where_steering_finds_nothing_draws_are_equal(target):
 
 @pytest.mark.parametrize("kind", [Certified, Idle, Wasteful])
 def test_the_price_suffices_whatever_the_steering(kind):
-    """With 2 N n(N) calls for the N pairs met, and one call less than that is not always enough for a bad rule."""
+    """2 N n(N) calls are enough for N pairs, also where all steered draws are wasted; for those half is not."""
     problem = coin(discount=0.3)
     epsilon = 0.05 * problem.facts.value_span()
     price = price_bound(problem.facts, epsilon=epsilon, delta=0.1, num_pairs=2)

@@ -11,9 +11,10 @@ legend   symbol      public name
   delta              ``delta``: belongs to the memory, not to a query
   epsilon            half the width that a query is to reach
 
-A query of ``epsilon`` steers its draws for as many calls as equal draws would certainly need; after that it brings every pair that it
-can reach to the equal share (``certified_price``), so that its price has a bound. It also falls back on equal draws where steering finds
-nothing to do. It gives up only where no pair in reach has a radius, and every sweep was made.
+A query of ``epsilon`` steers its draws for as many calls as equal draws would certainly need. After that
+it brings every pair that it can reach to the equal share (``certified_price``), so that its price has a bound.
+It also falls back on equal draws where steering finds nothing to do. It gives up only where no pair in reach
+has a radius and every sweep was made.
 
 Rounds: calls grow by a quarter each time, so that a problem that takes n calls takes about log(n)/log(1.25) rounds of sweeps and at most
 a quarter of the calls came too late to be steered. Nothing depends on the clock but a stop that ``seconds`` asks for.
@@ -26,8 +27,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -37,8 +37,9 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.search.certified_answer import answer, assumptions, crossed, terminal_answer
 from smoothcruiser.search.certified_kernels import Kernels, make_kernels, warmed
+from smoothcruiser.search.certified_limits import Limits, Progress, Target, estimated, make_limits
 from smoothcruiser.search.certified_memory import END, Memory
-from smoothcruiser.search.certified_price import SWEPT, EqualDraws, largest_value, rounding_floor
+from smoothcruiser.search.certified_price import SWEPT, EqualDraws, largest_value
 from smoothcruiser.search.certified_radii import POLE_COSTS, POLE_OFFSETS, pair_cost
 from smoothcruiser.search.certified_sampling import STREAM_KEY, Help, Sampler, make_sampler
 from smoothcruiser.search.certified_sweeps import FIRST_BATCH, KEEP, SCAN, WALK, Rules
@@ -57,33 +58,6 @@ MOST_SWEEPS = 400  # of a round; the rest is made up in the next one, or at the 
 SPREAD_PASSES = 6  # a round; masses are kept from round to round, so they converge over a few of them
 SPREAD_SHARE = 0.02  # of the width: flow that matters less in all is not passed on
 CHECKED_FIRST, CHECKED_EVERY = 8, 16  # with deterministic=True the first 8 pairs and every 16th are drawn twice and compared
-DEFAULT_BUDGET = 10**9
-
-Target = Literal["q_values", "value"]
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a callback is told after each round."""
-
-    num_calls: int
-    seconds: float
-    interval: tuple[float, float]
-    half_width: float  # what epsilon is compared with
-    num_states: int
-
-
-@dataclass(frozen=True)
-class _Limits:
-    """When a query ends."""
-
-    epsilon: float | None
-    goal: float | None  # epsilon, or what double precision can hold where that is more
-    equal: EqualDraws | None  # what equal draws would need for epsilon; None where there is nothing to estimate
-    budget: int
-    deadline: float
-    callback: Callable[[Progress], object] | None
-    target: Target
 
 
 class Certified:
@@ -148,7 +122,9 @@ class Certified:
         alone. ``budget`` counts the calls of this query. All estimates of one memory hold together with probability 1 - delta.
         """
         begin = time.perf_counter()
-        limits = self._limits(epsilon, budget, seconds, callback, target, begin)
+        limits = make_limits(epsilon, budget, seconds, callback, target, begin)
+        if not self.exact:
+            limits = estimated(limits, self.problem.facts, self.delta)
         if self._fault is not None:
             raise InvalidInput(f"This memory was left unfinished by an error ({self._fault}); start a new one.")
         state = self.problem.start(state)
@@ -167,34 +143,6 @@ class Certified:
             num_calls=self.num_calls - before, seconds=time.perf_counter() - begin - compile_seconds, compile_seconds=compile_seconds,
         )  # fmt: skip
 
-    def _limits(
-        self,
-        epsilon: float | None,
-        budget: float | None,
-        seconds: float | None,
-        callback: Callable[[Progress], object] | None,
-        target: str,
-        now: float,
-    ) -> _Limits:
-        for name, value in (("epsilon", epsilon), ("budget", budget), ("seconds", seconds)):
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and (not number or not 0.0 < float(value) < math.inf):
-                raise InvalidInput(f"{name} must be a finite number above 0, got {value!r}.")
-        if epsilon is None and budget is None and seconds is None and callback is None:
-            raise InvalidInput("Certified search has to know when to stop: give epsilon, budget, seconds or callback.")
-        if target not in ("q_values", "value"):
-            raise InvalidInput(f"target must be 'q_values' or 'value', got {target!r}.")
-        facts, estimated = self.problem.facts, epsilon is not None and not self.exact
-        return _Limits(
-            epsilon=epsilon,
-            goal=max(epsilon, rounding_floor(facts)) if epsilon is not None and estimated else epsilon,
-            equal=EqualDraws(facts, epsilon, self.delta) if epsilon is not None and estimated else None,
-            budget=DEFAULT_BUDGET if budget is None else int(budget),
-            deadline=math.inf if seconds is None else now + seconds,
-            callback=callback,
-            target=target,  # type: ignore[arg-type]
-        )
-
     def _prepare(self, state: Any) -> float:
         """Seconds spent on compiling what the first query needs."""
         if self._kernels is not None:
@@ -205,7 +153,7 @@ class Certified:
         warmed(self._kernels, self.memory.graph, self._rules)
         return time.perf_counter() - begin
 
-    def _search(self, root: int, limits: _Limits, begin: float) -> str:
+    def _search(self, root: int, limits: Limits, begin: float) -> str:
         """Rounds until the query may end; why it did."""
         self._start(root)
         first_call = self.num_calls
@@ -234,10 +182,10 @@ class Certified:
                     return self._reached(root, limits)
                 return "seconds" if time.perf_counter() > limits.deadline else nothing
 
-    def _narrow(self, root: int, limits: _Limits) -> bool:
+    def _narrow(self, root: int, limits: Limits) -> bool:
         return limits.goal is not None and self._half_width(root, limits.target) <= limits.goal
 
-    def _reached(self, root: int, limits: _Limits) -> str:
+    def _reached(self, root: int, limits: Limits) -> str:
         assert limits.epsilon is not None
         return "epsilon" if self._half_width(root, limits.target) <= limits.epsilon else "rounding"
 
@@ -262,7 +210,7 @@ class Certified:
             raise crossed(self.problem, self.memory.states[int(-closed)], self.delta, assumed)
         return closed
 
-    def _settle(self, root: int, limits: _Limits) -> None:
+    def _settle(self, root: int, limits: Limits) -> None:
         """Sweep until little moves, or the answer is narrow enough."""
         for i in range(MOST_SWEEPS):
             closed = self._sweep(WALK if i == 0 else KEEP)
@@ -270,7 +218,7 @@ class Certified:
             if self._narrow(root, limits) or closed <= little or time.perf_counter() > limits.deadline:
                 return
 
-    def _finish(self, root: int, limits: _Limits) -> None:
+    def _finish(self, root: int, limits: Limits) -> None:
         """Sweep all nodes in reach until trying every pole moves none of them: sweeps are cheap, use what was bought.
 
         The widest node then satisfies width <= gamma width + radii + what the last sweep moved, so that stopping
@@ -299,7 +247,7 @@ class Certified:
         self._order = _fitted(self._order, self.memory.num_nodes)
         self._count = int(self._kernels.reach(self.memory.graph, self._order, self._count))
 
-    def _round(self, root: int, limits: _Limits, left: int) -> str | None:
+    def _round(self, root: int, limits: Limits, left: int) -> str | None:
         """Choose pairs, draw and record; None, or why there was nothing to draw."""
         pairs, counts = self._jobs_uniform(left) if self._uniform else self._jobs(root, limits, left)
         if len(pairs) == 0:
@@ -318,20 +266,25 @@ class Certified:
                 break
         return None
 
-    def _jobs(self, root: int, limits: _Limits, left: int) -> tuple[Ints, Ints]:
+    def _jobs(self, root: int, limits: Limits, left: int) -> tuple[Ints, Ints]:
         """Which pairs to draw from, and how often each."""
         growth = self._growth(root, self._half_width(root, limits.target), limits.goal)
         new = max(LEAST_NEW, int(GROWTH * self._drawn_pairs))
         calls = min(left, new if self.exact else max(LEAST_CALLS, int(growth * self._query_draws())))
         steered = self._allowed(limits, calls)
-        if steered > 0:
-            pairs, counts = self._jobs_steered(root, limits, steered)
-            self._steered += int(counts.sum())
+        if steered <= 0:
+            pairs, counts = self._jobs_equal(limits.equal, left)
             if len(pairs):
-                return (pairs, self._with_checks(counts, left)) if self.exact else (pairs, counts)
-        return self._jobs_equal(limits, left, steered <= 0)
+                return pairs, counts
+            self._finish(root, limits)  # certainly narrow enough, unless rounding is in the way
+            steered = 0 if self._narrow(root, limits) else calls
+        pairs, counts = self._jobs_steered(root, limits, steered)
+        self._steered += int(counts.sum())
+        if len(pairs) == 0:
+            pairs, counts = self._jobs_equal(None, left)
+        return (pairs, self._with_checks(counts, left)) if self.exact else (pairs, counts)
 
-    def _jobs_steered(self, root: int, limits: _Limits, calls: int) -> tuple[Ints, Ints]:
+    def _jobs_steered(self, root: int, limits: Limits, calls: int) -> tuple[Ints, Ints]:
         """At most ``calls`` draws, where they narrow the answer most."""
         assert self._kernels is not None
         memory, g = self.memory, self.memory.graph
@@ -346,30 +299,26 @@ class Certified:
         jobs = self._kernels.allocate(g, self._order, self._count, calls, floor, first, pairs, counts)
         return pairs[:jobs], counts[:jobs]
 
-    def _allowed(self, limits: _Limits, calls: int) -> int:
+    def _allowed(self, limits: Limits, calls: int) -> int:
         """As many of the calls as may be steered: with those before, no more than equal draws would certainly need."""
         known = self.memory.num_pairs
         if limits.equal is None or not limits.equal.enough((self._steered + calls) / known, known):
             return calls
         return min(calls, known * limits.equal.draws(known) - self._steered)
 
-    def _jobs_equal(self, limits: _Limits, left: int, certain: bool) -> tuple[Ints, Ints]:
-        """Draws for the pairs in reach that have fewest, at most twice as many as those have.
+    def _jobs_equal(self, enough: EqualDraws | None, left: int) -> tuple[Ints, Ints]:
+        """Draws for the pairs in reach that have fewest, up to twice as many as those have.
 
-        With ``certain``, up to the number that is certainly enough; else for all that have a radius left.
+        They go on up to the number that is certainly enough, or, where that is None, for pairs that have a radius.
         """
         self._list_reach()
         g, size = self.memory.graph, self.memory.num_pairs
         known = g.pairs[:size]
         n, first = known["total"], 1 if self.exact else FIRST_BATCH
-        short = g.nodes["listed"][known["node"]] == 1
-        level = math.inf
-        if certain and limits.equal is not None:
-            level = limits.equal.draws(size)
-            short &= n < level
-        else:
-            span = g.nodes["q_high"][known["node"]] - g.nodes["q_low"][known["node"]]
-            short &= np.where(n == 0.0, span, known["slope_up"] + known["slope_down"]) > 0.0
+        level = math.inf if enough is None else float(enough.draws(size))
+        span = g.nodes["q_high"][known["node"]] - g.nodes["q_low"][known["node"]]
+        open_ended = np.where(n == 0.0, span, known["slope_up"] + known["slope_down"]) > 0.0
+        short = (g.nodes["listed"][known["node"]] == 1) & (open_ended if enough is None else n < level)
         if not short.any():
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         level = min(level, max(float(first), 2.0 * float(n[short].min())))
@@ -405,7 +354,7 @@ class Certified:
         nodes = g.pairs["node"][: self.memory.num_pairs]
         return float(g.pairs["total"][: self.memory.num_pairs][g.nodes["listed"][nodes] == 1].sum())
 
-    def _source(self, root: int, limits: _Limits) -> Floats:
+    def _source(self, root: int, limits: Limits) -> Floats:
         """With which weights the asked state's actions matter: as F weighs them, or those whose intervals are too wide."""
         pairs, player = self._root_pairs(root), 1 if self.memory.graph.nodes["sign"][root] > 0 else 2
         if limits.target == "value":

@@ -1,12 +1,14 @@
 """What equal draws certainly reach: the price of certified search as a function of the number of pairs it meets.
 
-With n draws or more at each of N pairs every radius is at most (M - m) rho(n) at the pole that serves the worst law best, and the
-half-width of the answer is at most the sum of radii and rounding along the discounted steps (docs/certified.md, section 7):
+With n draws or more at each of N pairs every radius is at most (M - m) rho(n) at the pole that serves the
+worst law best, and the half-width of the answer is at most the sum of radii and rounding along the discounted
+steps (docs/certified.md, section 7). So n(N) is the least n with
 
-    reach * rho(n) + steps * rounding <= (1 - SWEPT) epsilon,    reach = sum over t of gamma**t (M - m) with t steps gone.
+    reach * rho(n) + steps * rounding <= (1 - SWEPT) epsilon,
+    reach = sum over t of gamma**t (M - m) with t steps gone.
 
-The search steers its draws for the first N n(N) calls of a query; what these left short of n(N) is then drawn equally. So
-2 N n(N) calls suffice, whatever the steering did.
+The search steers its draws for the first N n(N) calls of a query; pairs that these left short of n(N) are then
+brought there. So 2 N n(N) calls suffice, whatever the steering did.
 
 legend   symbol      public name
   N                  ``num_pairs``: pairs of state and action in the memory when the search ends
@@ -112,8 +114,7 @@ class EqualDraws:
             low, high = high, 2 * high
             if high > 2**62:  # the poles end, or rounding is all that is left
                 raise InvalidInput(
-                    f"epsilon={self.epsilon:g} is below what any number of draws that can be counted "
-                    "reaches for certain; ask for more."
+                    f"epsilon={self.epsilon:g} is below what any number of draws that can be counted reaches for certain; ask for more."
                 )
         while high - low > 1:
             middle = (low + high) // 2
@@ -150,10 +151,7 @@ def price_bound(facts: Facts, *, epsilon: float, delta: float, num_pairs: int) -
     this is a function of it.
     """
     if num_pairs < 1 or not epsilon > 0.0 or not 0.0 < delta < 1.0:
-        raise InvalidInput(
-            "A price needs num_pairs >= 1, epsilon > 0 and 0 < delta < 1, "
-            f"got {num_pairs!r}, {epsilon!r}, {delta!r}."
-        )
+        raise InvalidInput(f"A price needs num_pairs >= 1, epsilon > 0 and 0 < delta < 1, got {num_pairs!r}, {epsilon!r}, {delta!r}.")
     backup = value_rounding(facts.num_actions, largest_value(facts), facts.operator.strength)
     if _widest(facts, facts.horizon) + 2.0 * backup <= 2.0 * epsilon:  # what is known before the first call
         return 0

@@ -5,7 +5,8 @@ nothing until they are drawn). The i-th draw of a pair does not depend on how ba
 radii need draws that are independent across pairs.
 
 Two samplers fill the same buffers (next state as a whole number, reward): ``CompiledSampler`` for tabular problems and for numba.njit
-steps over whole numbers, ``PythonSampler`` for any step over states that can be told apart. Neither reads tables or outcomes: they call the oracle.
+steps over whole numbers, ``PythonSampler`` for any step over states that can be told apart. Neither reads
+tables or outcomes: they call the oracle.
 """
 
 from __future__ import annotations

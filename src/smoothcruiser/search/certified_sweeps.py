@@ -42,8 +42,9 @@ from smoothcruiser.search.certified_radii import (
 FIRST_BATCH = 8  # draws of a new pair: with costs near 15 fewer say almost nothing, and more would be wasted on bad actions
 SOFTNESS = 0.1  # see set_policy
 MOST_GROWTH = 3.0  # a pair has at most four times as many draws after a round: enough to catch up, few enough to look again
-# A radius that falls like 1/sqrt(n) has n**2 times its derivative = radius * n/2, one that falls like 1/n twice that. Where the best
-# pole says far less than either (a draw at the edge of the range, too few draws for any pole), more draws still lead to one of the two.
+# The slope, n**2 times the derivative of the radius, is radius * n/2 where the radius falls like 1/sqrt(n), and
+# twice that where it falls like 1/n. Where the best pole says far less than either (a draw at the edge of the
+# range, too few draws for any pole), more draws still lead to one of the two.
 SLOWEST = 1.0 / 64.0
 KEEP, WALK, SCAN = 0, 1, 2  # what a sweep does about poles: keeps them, walks downhill from them, or tries them all
 LEAST_SHARE = 0.125  # a batch is at least an eighth of what the pair has: smaller ones cost more in bookkeeping than they tell
@@ -82,7 +83,8 @@ def far_pole(
 ) -> tuple[int, float]:
     """The pole beyond the end of the range that bounds best, and its bound.
 
-    WALK goes downhill from the last pole: the bound is convex in the pole but for the prices, which differ little. SCAN tries them all.
+    WALK goes downhill from the last pole: the bound is convex in the pole but for the prices, which differ little.
+    SCAN tries them all.
     """
     first = 1 if tune == SCAN else max(1, pair["pole_up"] if upper else pair["pole_down"])
     best, bound = first, one_bound(nodes, pair, entries, upper, poles[first, 0], poles[first, 1], discount, scale)
@@ -103,11 +105,11 @@ def far_pole(
 def tuned_bound(nodes: Any, pair: Any, entries: Any, upper: bool, tune: int, poles: Floats, discount: float, scale: float) -> float:
     """The bound of one side; WALK and SCAN look for the pole that bounds best, and note the slope there.
 
-    Pole 0, at the end of the range, is tried apart: a draw at that end makes its bound the end itself, below those of the next poles
-    while draws are few, so that a walk would never leave it.
+    Pole 0, at the end of the range, is tried apart: a draw at that end makes its bound the end itself, below those
+    of the next poles while draws are few, so that a walk would never leave it.
 
-    Slope: at a fixed pole the bound is pole -+ exp(. - cost/n), whose derivative by n is -+ cost/n**2 times |pole - bound|. It is 0 at
-    a pole that a draw hit, so it is not taken to be less than ``SLOWEST`` allows.
+    Slope: at a fixed pole the bound is pole -+ exp(. - cost/n), whose derivative by n is -+ cost/n**2 times
+    |pole - bound|. It is 0 at a pole that a draw hit, so it is not taken to be less than ``SLOWEST`` allows.
     """
     if tune == KEEP or pair["cost"] == 0.0:
         at = pair["pole_up"] if upper else pair["pole_down"]
