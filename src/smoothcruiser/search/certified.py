@@ -277,11 +277,13 @@ class Certified:
             if len(pairs):
                 return pairs, counts
             self._finish(root, limits)  # certainly narrow enough, unless rounding is in the way
-            steered = 0 if self._narrow(root, limits) else calls
+            if self._narrow(root, limits):
+                return pairs, counts
+            steered = calls
         pairs, counts = self._jobs_steered(root, limits, steered)
-        self._steered += int(counts.sum())
         if len(pairs) == 0:
-            pairs, counts = self._jobs_equal(None, left)
+            pairs, counts = self._jobs_equal(None, steered)
+        self._steered += int(counts.sum())
         return (pairs, self._with_checks(counts, left)) if self.exact else (pairs, counts)
 
     def _jobs_steered(self, root: int, limits: Limits, calls: int) -> tuple[Ints, Ints]:
