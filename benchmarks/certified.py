@@ -317,9 +317,9 @@ def one_certain(number: int, *, delta: float, kind: type[Certified] = Certified)
         price = price_bound(problem.facts, epsilon=epsilon, delta=delta, num_pairs=memory.memory.num_pairs)
         if budget is not None and price <= budget:
             break
-        budget = price
+        budget = max(1, price)  # 0 where what is known before the first call is enough
     missed = misses(memory, solve(problem), problem)
-    return discount, kept(found, epsilon), missed, found.num_calls, found.num_calls / price
+    return discount, kept(found, epsilon), missed, found.num_calls, found.num_calls / max(1, price)
 
 
 def show_reach(runs: int, delta: float) -> None:
