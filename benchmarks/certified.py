@@ -3,6 +3,7 @@
 python benchmarks/certified.py              Frozen Lake at three promises, beside uniform sampling
 python benchmarks/certified.py --coverage   2,000 runs on random problems: every bound of every state seen against exact values
 python benchmarks/certified.py --scaling    calls and seconds against states and 1/epsilon; memory against what was seen (--plot FILE)
+python benchmarks/certified.py --reach      Bernoulli rewards: whether every run reaches epsilon, and within the price that explain states
 python benchmarks/certified.py --radii      the radii beside Hoeffding's and Bernstein's at the same confidence
 """
 
@@ -24,6 +25,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo import chain, garnet, gridworld, random_game
 from smoothcruiser.search.certified import Certified
+from smoothcruiser.search.certified_price import price_bound
 from smoothcruiser.search.certified_radii import best_bound, pair_cost
 
 LAKE_8 = ["SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG"]  # Gymnasium's map
@@ -238,6 +240,115 @@ def show_coverage(runs: int, most_calls: int, delta: float) -> None:
             print(f"  {family:14} {sum(r[1] for r in own):4} of {len(own)}", flush=True)
 
 
+# --- reaching epsilon ------------------------------------------------------------------------------------------------------------
+
+REACH_DISCOUNTS = (0.5, 0.9, 0.95, 0.99)
+REACH_SHARE = {0.5: 0.02, 0.9: 0.02, 0.95: 0.03, 0.99: 0.05}  # epsilon as a share of B
+CERTAIN_DISCOUNTS = (0.0, 0.3, 0.6, 0.85)  # the certain price rises like 1/(1 - discount)**4: beyond, it takes minutes to draw
+
+
+def bernoulli(rng: np.random.Generator, discount: float) -> Problem:
+    """A random MDP or game of 2 to 10 states and 2 to 4 actions whose rewards are 0 or 1.
+
+    Half of them pay by where one arrives; in the others every state has a twin that pays, so that the reward is
+    a coin of its own. A third are games, a quarter have terminal states, a fifth a horizon.
+    """
+    actions, twins = int(rng.integers(2, 5)), bool(rng.integers(2))
+    places = int(rng.integers(1, 6) if twins else rng.integers(2, 11))
+    moves = rng.dirichlet(np.full(places, 0.5), size=(places, actions))
+    states = 2 * places if twins else places
+    if twins:
+        pays = rng.random((places, actions, 1))
+        rows = np.concatenate([moves * (1.0 - pays), moves * pays], axis=2)
+        P, R = np.concatenate([rows, rows]), np.zeros((states, actions, states))
+        R[:, :, places:] = 1.0
+    else:
+        P, R = moves, (rng.random((places, actions, places)) < 0.5).astype(float)
+    rest: dict[str, Any] = {"operator": some_operator(rng), "discount": discount}
+    if rng.random() < 1 / 3:
+        rest["players"] = rng.integers(1, 3, size=states)
+    if rng.random() < 1 / 4:
+        rest["terminal"] = np.arange(states) == states - 1
+    if rng.random() < 1 / 5:
+        rest["horizon"] = int(rng.integers(2, 5))
+    return tabular(P, R, reward_range=(0.0, 1.0), **rest)
+
+
+def one_reach(number: int, *, delta: float) -> tuple[float, bool, bool, int]:
+    """(discount, whether epsilon was reached, whether any bound missed, calls) of a run without a budget."""
+    rng = np.random.default_rng([7, number])
+    discount = REACH_DISCOUNTS[number % len(REACH_DISCOUNTS)]
+    problem = bernoulli(rng, discount)
+    epsilon = REACH_SHARE[discount] * problem.facts.value_span()
+    memory = Certified(problem, delta=delta, seed=number)
+    target: Any = ("q_values", "value")[number // 4 % 2]
+    try:
+        found = memory.query(epsilon=epsilon, target=target)
+    except OracleError:  # bounds that exclude each other: a miss
+        return discount, False, True, memory.num_calls
+    return discount, kept(found, epsilon), misses(memory, solve(problem), problem), found.num_calls
+
+
+def kept(found: Any, epsilon: float) -> bool:
+    """Whether the answer is as narrow as asked, and says so."""
+    return bool(found.epsilon == epsilon and 0.5 * (found.interval[1] - found.interval[0]) <= epsilon)
+
+
+class Wasteful(Certified):
+    """Certified search whose steered draws all go to the asked state's first action: the price must not rely on them."""
+
+    def _jobs_steered(self, root: int, limits: Any, calls: int) -> Any:
+        return np.array([self.memory.graph.nodes["first"][root]]), np.array([calls])
+
+
+def one_certain(number: int, *, delta: float, kind: type[Certified] = Certified) -> tuple[float, bool, bool, int, float]:
+    """(discount, reached, missed, calls, calls / price) with a budget of exactly the price that explain states.
+
+    The price depends on the pairs that are met, which a run without a budget tells first.
+    """
+    rng = np.random.default_rng([8, number])
+    discount = CERTAIN_DISCOUNTS[number % len(CERTAIN_DISCOUNTS)]
+    problem = bernoulli(rng, discount)
+    epsilon = float(rng.uniform(0.05, 0.2)) * problem.facts.value_span()
+    budget, price = None, 0
+    while True:  # a run that meets more pairs than the one before has a higher price
+        memory = kind(problem, delta=delta, seed=number)
+        found = memory.query(epsilon=epsilon, budget=budget)
+        price = price_bound(problem.facts, epsilon=epsilon, delta=delta, num_pairs=memory.memory.num_pairs)
+        if budget is not None and price <= budget:
+            break
+        budget = max(1, price)  # 0 where what is known before the first call is enough
+    missed = misses(memory, solve(problem), problem)
+    return discount, kept(found, epsilon), missed, found.num_calls, found.num_calls / max(1, price)
+
+
+def show_reach(runs: int, delta: float) -> None:
+    begin = time.perf_counter()
+    results = [one_reach(i, delta=delta) for i in range(runs)]
+    print(f"Random MDPs and games with rewards 0 and 1, delta = {delta:g}, no budget: runs that reached epsilon.")
+    print(f"{'discount':>9}{'epsilon':>9}{'reached':>14}{'missed':>8}{'calls (median)':>16}{'(most)':>14}")
+    for discount in REACH_DISCOUNTS:
+        own = [r for r in results if r[0] == discount]
+        calls = sorted(r[3] for r in own)
+        reached = f"{sum(r[1] for r in own)} of {len(own)}"
+        share = f"{REACH_SHARE[discount]:.0%}"
+        print(f"{discount:9}{share:>9}{reached:>14}{sum(r[2] for r in own):8}{calls[len(calls) // 2]:16,}{calls[-1]:14,}")
+    print(f"missed: any bound of any state seen excludes the exact value. {time.perf_counter() - begin:.0f} s.", flush=True)
+    print()
+    print("With a budget of exactly the calls that explain says suffice, for the pairs that were met:")
+    print(f"{'steering':>16}{'discount':>9}{'reached':>14}{'missed':>8}{'calls / price (median)':>24}{'(most)':>8}")
+    for name, kind in (("as it is", Certified), ("all to one pair", Wasteful)):
+        begin = time.perf_counter()
+        certain = [one_certain(i, delta=delta, kind=kind) for i in range(runs // 2)]
+        for discount in CERTAIN_DISCOUNTS:
+            mine = [r for r in certain if r[0] == discount]
+            shares = sorted(r[4] for r in mine)
+            reached = f"{sum(r[1] for r in mine)} of {len(mine)}"
+            middle = shares[len(shares) // 2]
+            print(f"{name:>16}{discount:9}{reached:>14}{sum(r[2] for r in mine):8}{middle:24.3f}{shares[-1]:8.3f}")
+        print(f"{time.perf_counter() - begin:.0f} s.", flush=True)
+
+
 # --- radii -----------------------------------------------------------------------------------------------------------------------
 
 
@@ -333,6 +444,7 @@ def draw_plot(path: str, by_states: list[tuple[int, int, float]], by_epsilon: li
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--coverage", action="store_true")
+    parser.add_argument("--reach", action="store_true")
     parser.add_argument("--runs", type=int, default=2_000)
     parser.add_argument("--calls", type=int, default=100_000)
     parser.add_argument("--delta", type=float, default=0.1)
@@ -342,6 +454,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.coverage:
         show_coverage(options.runs, options.calls, options.delta)
+    elif options.reach:
+        show_reach(options.runs, options.delta)
     elif options.scaling:
         show_scaling(options.plot)
     elif options.radii:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -18,6 +18,7 @@ from smoothcruiser.estimate import Certificate, Estimate, best_action
 from smoothcruiser.problem.arguments import check_seconds, check_seed, is_number
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.running import run
 from smoothcruiser.schedule.schedule import Schedule, Target
 from smoothcruiser.schedule.text import short
@@ -227,9 +228,18 @@ def choose(
         told = f"the sharp schedule would cost {short(price)} calls"
     except (InvalidInput, Unpayable) as error:
         told = f"no sharp schedule ({error})"
-    if isinstance(state, Hashable):
+    if _recognizable(problem, state):
         return "certified", (f"auto chose certified search: {told}, and states can be told apart.",)
     return "smoothcruiser", ()
+
+
+def _recognizable(problem: Problem, state: Any) -> bool:
+    """Whether certified search would know the state again."""
+    try:
+        check_recognizable(state, problem.key_of(state))
+    except InvalidInput:
+        return False
+    return True
 
 
 def check_method(method: str | Search) -> None:

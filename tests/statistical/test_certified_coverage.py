@@ -74,3 +74,20 @@ def test_one_pair_holds_for_all_n_at_once():
         assert not too_many(round(1_000 * share), 1_000, alpha)
     assert share_that_fails(*laws[0], alpha) > 0.01  # not vacuous: some sequences do reach the bound
     assert too_many(round(1_000 * share_that_fails(*laws[0], alpha, scale=0.25)), 1_000, alpha)
+
+
+def test_every_run_reaches_epsilon_on_bernoulli_rewards():
+    """Random MDPs and games with rewards 0 and 1, discounts to 0.99: no run stops short, and bounds miss at most delta."""
+    results = [benchmark.one_reach(i, delta=0.1) for i in range(48)]
+    assert all(r[1] for r in results)
+    assert {r[0] for r in results} == set(benchmark.REACH_DISCOUNTS)
+    assert not too_many(sum(r[2] for r in results), len(results), 0.1)
+
+
+def test_the_price_that_explain_states_suffices():
+    """A budget of exactly that price is enough, also where every steered draw is wasted on one pair."""
+    for kind in (benchmark.Certified, benchmark.Wasteful):
+        results = [benchmark.one_certain(i, delta=0.1, kind=kind) for i in range(24)]
+        assert all(r[1] for r in results)
+        assert all(r[4] <= 1.0 for r in results)
+        assert not too_many(sum(r[2] for r in results), len(results), 0.1)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.problem.operators import Entropy
-from smoothcruiser.problem.problem import MDP
+from smoothcruiser.problem.problem import MDP, Game
 from smoothcruiser.search.certified_kernels import make_kernels
 from smoothcruiser.search.certified_memory import END, GRID_CELLS, MANY_OUTCOMES, Memory, rounded_reward
 from smoothcruiser.search.certified_sampling import first_words
@@ -108,8 +109,92 @@ def test_states_without_a_hash_are_refused():
     """A list, or a tuple that holds one, cannot be recognized; the message says what to use."""
     memory, _ = a_memory()
     for state in ([1, 2], (1, [2])):
-        with pytest.raises(InvalidInput, match="tuples or numbers"):
+        with pytest.raises(InvalidInput, match="give key="):
             memory.node_of(state, 0)
+
+
+class Bare:
+    """A state without equality: every copy is another one."""
+
+    def __init__(self, place):
+        self.place = place
+
+
+class Board:
+    """A state whose equality leaves out who moves and what is allowed."""
+
+    def __init__(self, name, player=1, legal=(0, 1, 2), over=False):
+        self.name, self.player, self.legal, self.over = name, player, legal, over
+
+    def __eq__(self, other):
+        return isinstance(other, Board) and self.name == other.name
+
+    def __hash__(self):
+        return hash(self.name)
+
+
+def test_states_that_never_come_back_are_refused():
+    """Objects without ==, alone or in a tuple, and NaN; with key= the first are fine."""
+    memory, _ = a_memory()
+    for state in (Bare(1), ("at", Bare(1)), math.nan):
+        with pytest.raises(InvalidInput, match="give key="):
+            memory.node_of(state, 0)
+    memory, _ = a_memory(key=lambda s: s.place)
+    assert memory.node_of(Bare(1), 0) == memory.node_of(Bare(1), 0) != memory.node_of(Bare(2), 0)
+
+
+def test_looks_go_on_after_the_first_state():
+    """A tuple that holds an object is met after tuples that hold none: found when the node's number is a power of two."""
+    memory, _ = a_memory()
+    memory.node_of((0,), 0)
+    memory.node_of((1,), 0)
+    memory.node_of((Bare(2),), 0)  # node 3: not looked at
+    with pytest.raises(InvalidInput, match="give key="):
+        memory.node_of((Bare(3),), 0)
+
+
+def test_arrays_are_told_apart_by_their_numbers():
+    """Equal arrays are one node, others are not."""
+    memory, _ = a_memory()
+    nodes = [memory.node_of(np.array(x), 0) for x in ([1, 2], [1, 2], [2, 1], [[1, 2]])]
+    assert nodes == [1, 1, 2, 3]
+
+
+@pytest.mark.parametrize("horizon", [None, 3])
+def test_equal_keys_must_mean_equal_movers_moves_and_ends(horizon):
+    """A key that comes back with another mover, other legal actions or an end (or without one) is refused."""
+
+    def fresh(key):
+        board = {"player": lambda s: s.player, "legal": lambda s, a: a in s.legal, "terminal": lambda s: s.over}
+        problem = Game(lambda s, a, rng: (0.0, s), num_actions=3, discount=0.5, operator=Entropy(1.0), key=key, horizon=horizon, **board)
+        return Memory(problem)
+
+    first, over = Board("a"), Board("a", over=True)
+    for key in (None, lambda s: s.name):
+        for known, other in (
+            (first, Board("a", player=2)),
+            (first, Board("a", legal=(0, 2))),
+            (first, over),
+            (over, first),
+        ):
+            memory = fresh(key)
+            node = memory.node_of(known, 3)
+            assert memory.node_of(Board("a", known.player, known.legal, known.over), 3) == node
+            with pytest.raises(OracleError, match="same key"):
+                memory.node_of(other, 3)
+
+
+def test_whole_numbers_with_a_key_share_their_nodes():
+    """Bare numbers of a compiled oracle go by key= too: 7 and 17 are one node, and 27, which is over, contradicts them."""
+    memory, kernels = a_memory(key=lambda s: s % 10, terminal=lambda s: s == 27)
+    memory.node_of(5, 0)
+    record_all(memory, kernels, np.array([0]), np.array([3]), np.array([7, 17, 8]), np.zeros(3), resolved=False)
+    memory.resolve()
+    found = {int(e["raw"]): int(e["target"]) for e in entries_of(memory, 0)}
+    assert found[7] == found[17] != found[8]
+    record_all(memory, kernels, np.array([0]), np.array([1]), np.array([27]), np.zeros(1), resolved=False)
+    with pytest.raises(OracleError, match="same key"):
+        memory.resolve()
 
 
 def test_streams_of_pairs_are_positions():

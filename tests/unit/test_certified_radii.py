@@ -9,8 +9,9 @@ import pytest
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.operators import Entropy
-from smoothcruiser.search.certified_radii import POLE_COSTS, POLE_OFFSETS, best_bound, pair_cost, price_bound, worst_radius
+from smoothcruiser.problem.operators import Entropy, Max
+from smoothcruiser.search.certified_price import EqualDraws, box, price_bound, rounding_floor, worst_radius
+from smoothcruiser.search.certified_radii import POLE_COSTS, POLE_OFFSETS, best_bound, pair_cost
 
 
 def test_shares_of_poles_and_pairs_sum_to_at_most_one():
@@ -71,17 +72,42 @@ def test_worst_radius_is_attained_by_coins():
 
 
 def test_price_bound_pays_for_what_it_says():
-    """The n it implies makes radius * steps <= epsilon, one draw less does not; it falls with epsilon and rises with pairs."""
+    """Twice N n(N): n draws keep radius * steps within epsilon less the share of the sweeps, n - 1 do not."""
     facts = Facts(num_actions=2, min_actions=2, discount=0.9, operator=Entropy(0.1), reward_range=(0.0, 1.0))
     calls = price_bound(facts, epsilon=1.0, delta=0.05, num_pairs=50)
-    n, cost = calls // 50, float(pair_cost(50, 0.05))
+    n, cost = calls // (2 * 50), float(pair_cost(50, 0.05))
     low, high = facts.q_bounds()
-    assert (high - low) * worst_radius(n, cost) * 10.0 <= 1.0 < (high - low) * worst_radius(n - 1, cost) * 10.0
+    per_unit = (high - low) * 10.0
+    assert per_unit * worst_radius(n, cost) <= 0.995 < per_unit * worst_radius(n - 1, cost)
     assert price_bound(facts, epsilon=0.5, delta=0.05, num_pairs=50) > 3 * calls
     assert price_bound(facts, epsilon=1.0, delta=0.05, num_pairs=500) > 10 * calls
     assert price_bound(facts, epsilon=1000.0, delta=0.05, num_pairs=50) == 0
     with pytest.raises(InvalidInput, match="num_pairs"):
         price_bound(facts, epsilon=1.0, delta=0.05, num_pairs=0)
+
+
+def test_price_is_that_of_the_box_the_memory_uses():
+    """Bounds of (5, 6) on V beside an end worth 0: a draw spans r + gamma {0, 5..6}, not r + gamma (5, 6)."""
+    common = {"num_actions": 2, "min_actions": 2, "discount": 0.5, "operator": Max(), "reward_range": (0.0, 10.0)}
+    ends = Facts(**common, terminals=True, given_bounds=(5.0, 6.0))
+    assert box(ends, 1, None) == (5.0, 6.0, 0.0, 13.0)
+    price = EqualDraws(ends, 1.0, 0.05)
+    assert price.half_width(1_000, 4) == pytest.approx(2.0 * 13.0 * worst_radius(1_000, float(pair_cost(4, 0.05))))
+
+
+def test_price_of_a_horizon_adds_up_its_stages():
+    """Three steps of rewards in [0, 1], discount 1: boxes 3, 2 and 1 wide, six in all."""
+    facts = Facts(num_actions=2, min_actions=2, discount=1.0, operator=Max(), reward_range=(0.0, 1.0), horizon=3)
+    price = EqualDraws(facts, 0.1, 0.05)
+    assert price.half_width(500, 9) == pytest.approx(6.0 * worst_radius(500, float(pair_cost(9, 0.05))))
+
+
+def test_price_knows_rounding():
+    """Rewards at 1e12: a millionth is below what doubles hold there, whatever is drawn."""
+    facts = Facts(num_actions=2, min_actions=2, discount=0.5, operator=Max(), reward_range=(1e12, 1e12 + 1.0))
+    assert 1e-6 < rounding_floor(facts) < 1.0
+    with pytest.raises(InvalidInput, match="ask for more"):
+        price_bound(facts, epsilon=1e-6, delta=0.05, num_pairs=4)
 
 
 def test_poles_are_in_order():

@@ -11,6 +11,11 @@ legend   symbol      public name
   delta              ``delta``: belongs to the memory, not to a query
   epsilon            half the width that a query is to reach
 
+A query of ``epsilon`` steers its draws for as many calls as equal draws would certainly need. After that
+it brings every pair that it can reach to the equal share (``certified_price``), so that its price has a bound.
+It also falls back on equal draws where steering finds nothing to do. It gives up only where no pair in reach
+has a radius and every sweep was made.
+
 Rounds: calls grow by a quarter each time, so that a problem that takes n calls takes about log(n)/log(1.25) rounds of sweeps and at most
 a quarter of the calls came too late to be steered. Nothing depends on the clock but a stop that ``seconds`` asks for.
 
@@ -22,8 +27,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -33,10 +37,12 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.search.certified_answer import answer, assumptions, crossed, terminal_answer
 from smoothcruiser.search.certified_kernels import Kernels, make_kernels, warmed
+from smoothcruiser.search.certified_limits import Limits, Progress, Target, estimated, make_limits
 from smoothcruiser.search.certified_memory import END, Memory
+from smoothcruiser.search.certified_price import SWEPT, EqualDraws, largest_value
 from smoothcruiser.search.certified_radii import POLE_COSTS, POLE_OFFSETS, pair_cost
 from smoothcruiser.search.certified_sampling import STREAM_KEY, Help, Sampler, make_sampler
-from smoothcruiser.search.certified_sweeps import FIRST_BATCH, Rules
+from smoothcruiser.search.certified_sweeps import FIRST_BATCH, KEEP, SCAN, WALK, Rules
 
 GROWTH = 0.25  # calls of a round, as a share of those the query's pairs have
 LEAST_GROWTH = 0.04  # near the goal: widths fall at least like 1/n, so width/epsilon - 1 is a share that does not overshoot
@@ -48,35 +54,10 @@ LEAST_CALLS = 256  # of a round, so that the first levels are not met one by one
 LEAST_NEW = 32  # pairs that a round tries where one draw is exact
 CHUNK = 1 << 20  # draws held in buffers at a time: 16 MB
 SETTLED = 0.01  # sweeps end when one closes less than this share of the width (weighed by visits)
-MOST_SWEEPS = 400  # of a round; the rest is made up in the next one
+MOST_SWEEPS = 400  # of a round; the rest is made up in the next one, or at the end
 SPREAD_PASSES = 6  # a round; masses are kept from round to round, so they converge over a few of them
 SPREAD_SHARE = 0.02  # of the width: flow that matters less in all is not passed on
 CHECKED_FIRST, CHECKED_EVERY = 8, 16  # with deterministic=True the first 8 pairs and every 16th are drawn twice and compared
-DEFAULT_BUDGET = 10**9
-
-Target = Literal["q_values", "value"]
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a callback is told after each round."""
-
-    num_calls: int
-    seconds: float
-    interval: tuple[float, float]
-    half_width: float  # what epsilon is compared with
-    num_states: int
-
-
-@dataclass(frozen=True)
-class _Limits:
-    """When a query ends."""
-
-    epsilon: float | None
-    budget: int
-    deadline: float
-    callback: Callable[[Progress], object] | None
-    target: Target
 
 
 class Certified:
@@ -116,6 +97,7 @@ class Certified:
         self._sampler: Sampler | None = None
         self._order: Ints = np.zeros(0, dtype=np.int64)
         self._count = 0
+        self._steered = 0  # calls of the query at hand that went where they seemed to pay
 
     def close(self) -> None:
         """End the workers, if any were asked for; the memory can still be read."""
@@ -140,7 +122,9 @@ class Certified:
         alone. ``budget`` counts the calls of this query. All estimates of one memory hold together with probability 1 - delta.
         """
         begin = time.perf_counter()
-        limits = _checked(epsilon, budget, seconds, callback, target, begin)
+        limits = make_limits(epsilon, budget, seconds, callback, target, begin)
+        if not self.exact:
+            limits = estimated(limits, self.problem.facts, self.delta)
         if self._fault is not None:
             raise InvalidInput(f"This memory was left unfinished by an error ({self._fault}); start a new one.")
         state = self.problem.start(state)
@@ -169,15 +153,14 @@ class Certified:
         warmed(self._kernels, self.memory.graph, self._rules)
         return time.perf_counter() - begin
 
-    def _search(self, root: int, limits: _Limits, begin: float) -> str:
+    def _search(self, root: int, limits: Limits, begin: float) -> str:
         """Rounds until the query may end; why it did."""
         self._start(root)
         first_call = self.num_calls
         while True:
-            self._settle(root, limits, SETTLED)
-            width = self._half_width(root, limits.target)
-            if limits.epsilon is not None and width <= limits.epsilon:
-                return "epsilon"
+            self._settle(root, limits)
+            if self._narrow(root, limits):
+                return self._reached(root, limits)
             left = limits.budget - (self.num_calls - first_call)
             if limits.callback is not None:
                 node = self.memory.graph.nodes[root]
@@ -185,22 +168,26 @@ class Certified:
                     num_calls=self.num_calls - first_call,
                     seconds=time.perf_counter() - begin,
                     interval=(float(node["lower"]), float(node["upper"])),
-                    half_width=width,
+                    half_width=self._half_width(root, limits.target),
                     num_states=self.memory.num_nodes - 1,
                 )
                 if limits.callback(told) is False:
                     return "callback"
             if time.perf_counter() > limits.deadline:
                 return "seconds"
-            if left <= 0 or not self._round(root, limits, left):
-                while self._settle(root, limits, 0.0 if self.exact else SETTLED / 100.0):  # sweeps are cheap: use what was bought
-                    pass
-                width = self._half_width(root, limits.target)
-                if limits.epsilon is not None and width <= limits.epsilon:
-                    return "epsilon"
-                if time.perf_counter() > limits.deadline:
-                    return "seconds"
-                return "budget" if left <= 0 else "exhausted"
+            nothing = "budget" if left <= 0 else self._round(root, limits, left)
+            if nothing is not None:
+                self._finish(root, limits)
+                if self._narrow(root, limits):
+                    return self._reached(root, limits)
+                return "seconds" if time.perf_counter() > limits.deadline else nothing
+
+    def _narrow(self, root: int, limits: Limits) -> bool:
+        return limits.goal is not None and self._half_width(root, limits.target) <= limits.goal
+
+    def _reached(self, root: int, limits: Limits) -> str:
+        assert limits.epsilon is not None
+        return "epsilon" if self._half_width(root, limits.target) <= limits.epsilon else "rounding"
 
     # --- one round -------------------------------------------------------------------------------------------------------
 
@@ -212,27 +199,59 @@ class Certified:
         g.nodes["listed"][root] = 1
         self._order = np.zeros(max(64, 2 * n), dtype=np.int64)
         self._order[0], self._count = root, 1
+        self._steered = 0
 
-    def _settle(self, root: int, limits: _Limits, tolerance: float) -> bool:
-        """Sweep until little moves, or the answer is narrow enough; whether there would be more to do."""
+    def _sweep(self, tune: int) -> float:
+        """One sweep over the listed nodes; by how much, weighed by visits, they closed."""
         assert self._kernels is not None
-        g = self.memory.graph
-        for i in range(MOST_SWEEPS):
-            closed = self._kernels.sweep(g, self._order, self._count, i == 0, self._rules)
-            if closed < 0.0:
-                raise crossed(self.problem, self.memory.states[int(-closed)], self.delta, assumptions(self.problem, sampled=self.sampled))
-            width = self._half_width(root, limits.target)
-            if limits.epsilon is not None and width <= limits.epsilon:
-                return False
-            if closed <= tolerance * 2.0 * width or time.perf_counter() > limits.deadline:
-                return False
-        return True
+        closed = float(self._kernels.sweep(self.memory.graph, self._order, self._count, tune, self._rules))
+        if closed < 0.0:
+            assumed = assumptions(self.problem, sampled=self.sampled)
+            raise crossed(self.problem, self.memory.states[int(-closed)], self.delta, assumed)
+        return closed
 
-    def _round(self, root: int, limits: _Limits, left: int) -> bool:
-        """Choose pairs, draw and record; whether there was anything to draw."""
+    def _settle(self, root: int, limits: Limits) -> None:
+        """Sweep until little moves, or the answer is narrow enough."""
+        for i in range(MOST_SWEEPS):
+            closed = self._sweep(WALK if i == 0 else KEEP)
+            little = SETTLED * 2.0 * self._half_width(root, limits.target)
+            if self._narrow(root, limits) or closed <= little or time.perf_counter() > limits.deadline:
+                return
+
+    def _finish(self, root: int, limits: Limits) -> None:
+        """Sweep all nodes in reach until trying every pole moves none of them: sweeps are cheap, use what was bought.
+
+        The widest node then satisfies width <= gamma width + radii + what the last sweep moved, so that stopping
+        here adds ``SWEPT`` of the goal at the most.
+        """
+        self._list_reach()
+        listed, steps = self._order[: self._count], self.problem.facts.steps(self.problem.horizon)
+        tune = SCAN
+        while not self._narrow(root, limits) and time.perf_counter() <= limits.deadline:
+            before = self._widths(listed)
+            self._sweep(tune)
+            goal = self._half_width(root, limits.target) if limits.goal is None else limits.goal
+            still = float((before - self._widths(listed)).max()) <= (0.0 if self.exact else 2.0 * SWEPT * goal / steps)
+            if still and tune == SCAN:
+                return
+            tune = SCAN if still else KEEP
+
+    def _widths(self, listed: Ints) -> Floats:
+        nodes = self.memory.graph.nodes[listed]
+        widths: Floats = nodes["upper"] - nodes["lower"]
+        return widths
+
+    def _list_reach(self) -> None:
+        """Let the list hold every node that the asked state leads to, also those that no flow was passed on to."""
+        assert self._kernels is not None
+        self._order = _fitted(self._order, self.memory.num_nodes)
+        self._count = int(self._kernels.reach(self.memory.graph, self._order, self._count))
+
+    def _round(self, root: int, limits: Limits, left: int) -> str | None:
+        """Choose pairs, draw and record; None, or why there was nothing to draw."""
         pairs, counts = self._jobs_uniform(left) if self._uniform else self._jobs(root, limits, left)
         if len(pairs) == 0:
-            return False
+            return "exhausted"
         self._give_shares(pairs)
         done = 0
         while done < len(pairs):
@@ -245,33 +264,77 @@ class Certified:
             done += chunk
             if time.perf_counter() > limits.deadline:
                 break
-        return True
+        return None
 
-    def _jobs(self, root: int, limits: _Limits, left: int) -> tuple[Ints, Ints]:
-        """Where draws pay, and how many there."""
+    def _jobs(self, root: int, limits: Limits, left: int) -> tuple[Ints, Ints]:
+        """Which pairs to draw from, and how often each."""
+        growth = self._growth(root, self._half_width(root, limits.target), limits.goal)
+        new = max(LEAST_NEW, int(GROWTH * self._drawn_pairs))
+        calls = min(left, new if self.exact else max(LEAST_CALLS, int(growth * self._query_draws())))
+        steered = self._allowed(limits, calls)
+        if steered <= 0:
+            pairs, counts = self._jobs_equal(limits.equal, left)
+            if len(pairs):
+                return pairs, counts
+            self._finish(root, limits)  # certainly narrow enough, unless rounding is in the way
+            if self._narrow(root, limits):
+                return pairs, counts
+            steered = calls
+        pairs, counts = self._jobs_steered(root, limits, steered)
+        if len(pairs) == 0:
+            pairs, counts = self._jobs_equal(None, steered)
+        self._steered += int(counts.sum())
+        return (pairs, self._with_checks(counts, left)) if self.exact else (pairs, counts)
+
+    def _jobs_steered(self, root: int, limits: Limits, calls: int) -> tuple[Ints, Ints]:
+        """At most ``calls`` draws, where they narrow the answer most."""
         assert self._kernels is not None
         memory, g = self.memory, self.memory.graph
         self._order = _fitted(self._order, memory.num_nodes)
         source = self._source(root, limits)
-        half_width = self._half_width(root, limits.target)
-        growth = self._growth(root, half_width, limits.epsilon)
-        share = SPREAD_SHARE * 2.0 * half_width / self._count
+        width = 2.0 * self._half_width(root, limits.target)
+        share = SPREAD_SHARE * width / self._count
         self._count = int(self._kernels.spread(g, self._order, self._count, source, share, SPREAD_PASSES, self._rules))
         pairs, counts = np.zeros(memory.num_pairs, dtype=np.int64), np.zeros(memory.num_pairs, dtype=np.int64)
-        draws = self._query_draws()
-        calls = max(LEAST_NEW, int(GROWTH * self._drawn_pairs)) if self.exact else max(LEAST_CALLS, int(growth * draws))
-        floor = 0.0 if self.exact else WORTH * 2.0 * half_width / max(1.0, draws)
+        floor = 0.0 if self.exact else WORTH * width / max(1.0, self._query_draws())
         first = 1 if self.exact else FIRST_BATCH
-        jobs = self._kernels.allocate(g, self._order, self._count, min(calls, left), floor, first, pairs, counts)
-        pairs, counts = pairs[:jobs], counts[:jobs]
-        return (pairs, self._with_checks(counts, left)) if self.exact else (pairs, counts)
+        jobs = self._kernels.allocate(g, self._order, self._count, calls, floor, first, pairs, counts)
+        return pairs[:jobs], counts[:jobs]
 
-    def _growth(self, root: int, half_width: float, epsilon: float | None) -> float:
+    def _allowed(self, limits: Limits, calls: int) -> int:
+        """As many of the calls as may be steered: with those before, no more than equal draws would certainly need."""
+        known = self.memory.num_pairs
+        if limits.equal is None or not limits.equal.enough((self._steered + calls) / known, known):
+            return calls
+        return min(calls, known * limits.equal.draws(known) - self._steered)
+
+    def _jobs_equal(self, enough: EqualDraws | None, left: int) -> tuple[Ints, Ints]:
+        """Draws for the pairs in reach that have fewest, up to twice as many as those have.
+
+        They go on up to the number that is certainly enough, or, where that is None, for pairs that have a radius.
+        """
+        self._list_reach()
+        g, size = self.memory.graph, self.memory.num_pairs
+        known = g.pairs[:size]
+        n, first = known["total"], 1 if self.exact else FIRST_BATCH
+        level = math.inf if enough is None else float(enough.draws(size))
+        span = g.nodes["q_high"][known["node"]] - g.nodes["q_low"][known["node"]]
+        open_ended = np.where(n == 0.0, span, known["slope_up"] + known["slope_down"]) > 0.0
+        short = (g.nodes["listed"][known["node"]] == 1) & (open_ended if enough is None else n < level)
+        if not short.any():
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        level = min(level, max(float(first), 2.0 * float(n[short].min())))
+        pairs = np.flatnonzero(short & (n < level))
+        counts = (level - n[pairs]).astype(np.int64)
+        fit = max(1, int(np.searchsorted(np.cumsum(counts), left, side="right")))
+        return pairs[:fit], np.minimum(counts[:fit], left)
+
+    def _growth(self, root: int, half_width: float, goal: float | None) -> float:
         """Calls of the next round, as a share of those so far."""
         node = self.memory.graph.nodes[root]
         if half_width > UNTOLD * 0.5 * float(node["q_high"] - node["q_low"]):
             return 1.0
-        return GROWTH if epsilon is None else min(GROWTH, max(LEAST_GROWTH, half_width / epsilon - 1.0))
+        return GROWTH if goal is None else min(GROWTH, max(LEAST_GROWTH, half_width / goal - 1.0))
 
     def _jobs_uniform(self, left: int) -> tuple[Ints, Ints]:
         """Every pair seen, as many draws as the others: what certified search is compared with."""
@@ -293,14 +356,14 @@ class Certified:
         nodes = g.pairs["node"][: self.memory.num_pairs]
         return float(g.pairs["total"][: self.memory.num_pairs][g.nodes["listed"][nodes] == 1].sum())
 
-    def _source(self, root: int, limits: _Limits) -> Floats:
+    def _source(self, root: int, limits: Limits) -> Floats:
         """With which weights the asked state's actions matter: as F weighs them, or those whose intervals are too wide."""
         pairs, player = self._root_pairs(root), 1 if self.memory.graph.nodes["sign"][root] > 0 else 2
         if limits.target == "value":
             ends = pairs["q_upper"] if player == 1 else pairs["q_lower"]
             return np.array(self.problem.operator.gradient(ends.tolist(), player=player, weights=pairs["prior"].tolist()))
         widths = pairs["q_upper"] - pairs["q_lower"]
-        goal = 0.5 * float(widths.max()) if limits.epsilon is None else 2.0 * limits.epsilon
+        goal = 0.5 * float(widths.max()) if limits.goal is None else 2.0 * limits.goal
         wide = (widths > goal).astype(np.float64)
         share: Floats = wide / max(1.0, wide.sum())
         return share
@@ -364,15 +427,13 @@ class Certified:
 def _rules(problem: Problem, radius_scale: float) -> Rules:
     facts = problem.facts
     K = facts.num_actions
-    players = (1, 2) if facts.game else (1,)
-    ends = [abs(x) for player in players for x in (*facts.value_bounds(player), *facts.q_bounds(player))]
     return Rules(
         discount=facts.discount,
         operator=problem.operator.code,
         temperature=float(problem.operator.strength),
         poles=np.stack([POLE_OFFSETS, POLE_COSTS], axis=1),
         shrink=float(radius_scale),
-        scale=max(ends) + facts.reward_bound + facts.regularizer_bound,
+        scale=largest_value(facts),
         q=np.zeros(K),
         w=np.ones(K),
         out=np.zeros(K),
@@ -390,32 +451,3 @@ def _fitted(order: Ints, size: int) -> Ints:
     larger = np.zeros(max(size, 2 * len(order)), dtype=np.int64)
     larger[: len(order)] = order
     return larger
-
-
-def _checked(
-    epsilon: float | None,
-    budget: float | None,
-    seconds: float | None,
-    callback: Callable[[Progress], object] | None,
-    target: str,
-    now: float,
-) -> _Limits:
-    def positive(name: str, value: float | None) -> None:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and (not number or not 0.0 < float(value) < math.inf):
-            raise InvalidInput(f"{name} must be a finite number above 0, got {value!r}.")
-
-    positive("epsilon", epsilon)
-    positive("budget", budget)
-    positive("seconds", seconds)
-    if epsilon is None and budget is None and seconds is None and callback is None:
-        raise InvalidInput("Certified search has to know when to stop: give epsilon, budget, seconds or callback.")
-    if target not in ("q_values", "value"):
-        raise InvalidInput(f"target must be 'q_values' or 'value', got {target!r}.")
-    return _Limits(
-        epsilon=epsilon,
-        budget=DEFAULT_BUDGET if budget is None else int(budget),
-        deadline=math.inf if seconds is None else now + seconds,
-        callback=callback,
-        target=target,  # type: ignore[arg-type]
-    )

@@ -134,6 +134,8 @@ def assumptions(problem: Problem, *, sampled: bool) -> tuple[str, ...]:
     low, high = facts.reward_range
     found = [ONE_OUTCOME if problem.deterministic else SAME_LAW] if sampled else ["outcomes= is the model"]
     found.append(f"every reward lies in [{low:g}, {high:g}] (checked on every {'call' if sampled else 'outcome'})")
+    if problem.key is not None:
+        found.append("states with the same key= have the same future (mover, legal actions and end are compared when a key comes back)")
     if facts.given_bounds is not None:
         found.append(f"the value of every state lies in [{facts.given_bounds[0]:g}, {facts.given_bounds[1]:g}], as given")
     if facts.alternating:
@@ -152,7 +154,9 @@ def _notes(epsilon: float | None, reached: float, reason: str, num_calls: int) -
         "budget": f"the budget of {num_calls:,} calls was spent",
         "seconds": "the time was up",
         "callback": "the callback said stop",
-        "exhausted": "no further draw or sweep narrows it",
+        "states": "max_states states were met",
+        "rounding": "double precision holds no less where values are of this size (move rewards towards 0), so it ended",
+        "exhausted": "all that can be drawn was drawn and what is left is rounding, so it ended",
     }[reason]
     if epsilon is None:
         return (f"Stopped because {why}; the intervals hold as they are.",)

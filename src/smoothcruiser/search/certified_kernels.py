@@ -28,6 +28,7 @@ class Kernels(NamedTuple):
     rehash: Any
     sweep: Any
     spread: Any
+    reach: Any
     allocate: Any
     compile_seconds: float
 
@@ -85,6 +86,7 @@ def _builtin() -> Kernels:
         rehash=compiled(certified_memory.rehash),
         sweep=compiled(certified_sweeps.sweep, nogil=True),
         spread=compiled(certified_sweeps.spread, nogil=True),
+        reach=compiled(certified_sweeps.reach, nogil=True),
         allocate=compiled(certified_sweeps.allocate, nogil=True),
         compile_seconds=0.0,
     )
@@ -109,8 +111,8 @@ def warmed(kernels: Kernels, problem_graph: Any, rules: Any) -> float:
     empty, none = np.zeros(0, dtype=np.int64), np.zeros(0)
     kernels.record(problem_graph, empty, empty, empty, none, 0, False, 0.0, 1.0, np.uint64(0))
     kernels.rehash(problem_graph)
-    kernels.sweep(problem_graph, empty, 0, False, rules)
+    kernels.sweep(problem_graph, empty, 0, certified_sweeps.KEEP, rules)
+    kernels.reach(problem_graph, empty, 0)
     kernels.allocate(problem_graph, empty, 0, 0, 0.0, 1, empty, empty)
-    root = np.zeros(1, dtype=np.int64)  # node 0, the end, has no pairs
-    kernels.spread(problem_graph, root, 1, none, 0.0, 0, rules)
+    kernels.spread(problem_graph, empty, 0, none, 0.0, 0, rules)
     return time.perf_counter() - begin

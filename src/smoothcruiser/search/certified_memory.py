@@ -22,7 +22,9 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import check_recognizable, is_fixed
 from smoothcruiser.problem.tabular import Floats, Ints
+from smoothcruiser.search.certified_price import box
 
 END = 0  # the node of every terminal state
 END_RAW = -(2**63)  # what stands for the next state where the step said ``terminated``
@@ -90,6 +92,14 @@ class Graph(NamedTuple):
     slots: Any  # (2**b,) of PLACE: hash table of the entries of pairs with more than SHORT_SCAN of them; pair -1 is a free slot
     waiting: Any  # (W,) of PLACE: entries without a node yet
     sizes: Ints  # (3,): entries used, hash slots used, entries waiting
+
+
+class Seen(NamedTuple):
+    """A node whose state is no plain value, with what its like is compared with."""
+
+    node: int
+    state: Any
+    profile: tuple[int, ...] | None
 
 
 def mixed(x: Any) -> Any:
@@ -224,7 +234,9 @@ class Memory:
         self.problem = problem
         self.states: list[Any] = [None]  # what each node stands for; node 0 is the end
         self.remaining: list[int] = [0]  # steps left, 0 throughout where there is no horizon
-        self.nodes: dict[Any, int] = {}
+        self.nodes: dict[Any, int] = {}  # of plain values, which tell themselves apart
+        self.others: dict[Any, Seen] = {}  # of all others, by their keys
+        self._types: set[type] = set()  # of the states looked at
         self.num_pairs = 0
         self._boxes: dict[tuple[int, int], tuple[float, float, float, float]] = {}
         self._weights = problem.operator.weights(problem.num_actions)
@@ -248,30 +260,44 @@ class Memory:
         return sum(array.nbytes for array in self.graph)
 
     def node_of(self, state: Any, remaining: int) -> int:
-        """The node of a state with ``remaining`` steps left, made where it is new; 0 where the episode is over."""
-        if self.problem.horizon is not None and remaining == 0:
+        """The node of a state with ``remaining`` steps left, made where it is new; 0 where the episode is over.
+
+        A state that is no plain value may have the key of another without being the same: mover, legal actions and
+        end are compared whenever a key comes back.
+        """
+        problem = self.problem
+        if problem.horizon is not None and remaining == 0:
             return END
-        key = state if self.problem.horizon is None else (state, remaining)
-        try:
-            found = self.nodes.get(key)
-        except TypeError:
-            raise InvalidInput(
-                f"Certified search recognizes states by their hash, but {type(state).__name__} has none; let states be tuples or numbers."
-            ) from None
-        if found is None:
-            (found,) = self._add_nodes([key], [state], [remaining])
-        return found
+        key: Any = problem.key_of(state)
+        if problem.horizon is not None:
+            key = (key, remaining)
+        if problem.key is None and is_fixed(state):
+            if key not in self.nodes:
+                (self.nodes[key],) = self._add_nodes([state], [remaining])
+            return self.nodes[key]
+        if key not in self.others:
+            (node,) = self._add_nodes([state], [remaining])
+            self.others[key] = Seen(node, state, self._profile(node))
+            return node
+        seen = self.others[key]
+        problem.check_alike(state, seen.state, seen.profile)
+        return seen.node
 
-    def _box(self, player: int, left: int) -> tuple[float, float, float, float]:
-        """Bounds on V, then on Q, of a state where ``player`` moves; where the next state may be the end, its value 0 is among them."""
-        facts = self.problem.facts
-        steps = None if self.problem.horizon is None else left
-        low, high = facts.q_bounds(player, steps)
-        if facts.terminals or steps == 1:
-            low, high = min(low, facts.reward_range[0]), max(high, facts.reward_range[1])
-        return (*facts.value_bounds(player, steps), low, high)
+    def _profile(self, node: int) -> tuple[int, ...] | None:
+        """What ``Problem.profile`` says of the node's state, from what is stored."""
+        if node == END:
+            return None
+        first, size, sign = (self.graph.nodes[node][name] for name in ("first", "size", "sign"))
+        return (1 if sign > 0.0 else 2, *self.graph.pairs["action"][first : first + size].tolist())
 
-    def _add_nodes(self, keys: list[Any], states: list[Any], remaining: list[int]) -> list[int]:
+    def _check_recognizable(self, state: Any) -> None:
+        """Refuse states that would not be recognized: a look at the first of each type, then at every power of two."""
+        number = len(self.states)
+        if type(state) not in self._types or number & (number - 1) == 0:
+            self._types.add(type(state))
+            check_recognizable(state, self.problem.key_of(state))
+
+    def _add_nodes(self, states: list[Any], remaining: list[int]) -> list[int]:
         """The nodes of new states, the end for terminal ones; many at a time, because NumPy is slow one by one."""
         problem, facts = self.problem, self.problem.facts
         first_node, first_pair = len(self.states), self.num_pairs
@@ -279,9 +305,9 @@ class Memory:
         owner: list[int] = []
         acts: list[int] = []
         found: list[int] = []
-        for key, state, left in zip(keys, states, remaining, strict=True):
+        for state, left in zip(states, remaining, strict=True):
+            self._check_recognizable(state)
             if problem.is_terminal(state):
-                self.nodes[key] = END
                 found.append(END)
                 continue
             player, actions = problem.mover(state), problem.legal_actions(state)
@@ -290,14 +316,13 @@ class Memory:
                     f"State {state!r} has {len(actions)} legal actions, fewer than min_actions={facts.min_actions}; declare the fewest."
                 )
             if (player, left) not in self._boxes:
-                self._boxes[player, left] = self._box(player, left)
+                self._boxes[player, left] = box(facts, player, None if problem.horizon is None else left)
             i = first_node + len(rows)
             rows.append((*self._boxes[player, left], 1.0 if player == 1 else -1.0, 0.0, 0.0, first_pair + len(acts), len(actions), 0))
             owner += [i] * len(actions)
             acts += actions
             self.states.append(state)
             self.remaining.append(left)
-            self.nodes[key] = i
             found.append(i)
         self.num_pairs += len(acts)
         self._grow("nodes", first_node + len(rows))
@@ -326,11 +351,15 @@ class Memory:
 
     def _nodes_of(self, states: list[int], remaining: list[int]) -> list[int]:
         """The nodes of distinct whole numbers that came as next states."""
+        if self.problem.key is not None:
+            jobs = zip(states, remaining, strict=True)
+            return [END if state == END_RAW else self.node_of(state, left) for state, left in jobs]
         horizon = self.problem.horizon is not None
         keys: list[Any] = list(zip(states, remaining, strict=True)) if horizon else states
         over = [state == END_RAW or (horizon and left == 0) for state, left in zip(states, remaining, strict=True)]
         new = [i for i, key in enumerate(keys) if not over[i] and key not in self.nodes]
-        self._add_nodes([keys[i] for i in new], [states[i] for i in new], [remaining[i] for i in new])
+        made = self._add_nodes([states[i] for i in new], [remaining[i] for i in new])
+        self.nodes.update((keys[i], node) for i, node in zip(new, made, strict=True))
         return [END if over[i] else self.nodes[key] for i, key in enumerate(keys)]
 
     def check_turns(self, pairs: Ints, targets: Ints) -> None:

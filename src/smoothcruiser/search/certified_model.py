@@ -16,7 +16,8 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE, Ints
-from smoothcruiser.search.certified import Certified, Target, _Limits
+from smoothcruiser.search.certified import Certified
+from smoothcruiser.search.certified_limits import Limits, Target
 from smoothcruiser.search.certified_memory import ENTRIES, ENTRY
 
 MAX_STATES = 1_000_000  # about a minute of Python and a few hundred bytes a state and action
@@ -49,8 +50,8 @@ class KnownModel(Certified):
         self.exact = True
         self.max_states = max_states
 
-    def _round(self, root: int, limits: _Limits, left: int) -> bool:
-        return self.memory.num_nodes <= self.max_states and super()._round(root, limits, left)
+    def _round(self, root: int, limits: Limits, left: int) -> str | None:
+        return "states" if self.memory.num_nodes > self.max_states else super()._round(root, limits, left)
 
     def _with_checks(self, counts: Ints, left: int) -> Ints:
         return counts

@@ -19,8 +19,8 @@ legend   symbol      public name
   w_j                the share of pole j; ``POLE_COSTS[j]`` = log(1/w_j)
   p_k                the share of the k-th pair that was ever drawn; ``pair_cost`` = log(2 / (delta p_k)), the 2 for the two sides
 
-This file decides the shares and the poles, and what can be said of the price beforehand. It leaves out where to draw and how bounds
-travel (``certified_sweeps``). The proof is in docs/certified.md.
+This file decides the shares and the poles. It leaves out where to draw and how bounds travel (``certified_sweeps``), and what can be
+said of the price beforehand (``certified_price``). The proof is in docs/certified.md.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.tabular import Floats
 
 # t_0 = 0 (rates of 1/n), then t_j = 0.05 * 1.6**(j-1) up to 2.6e4. A pole that misses the best one by a factor f costs a factor
@@ -104,39 +102,11 @@ def best_bound(draws: Any, low: float, high: float, cost: float, *, side: float 
     return min(found) if side > 0.0 else max(found)
 
 
-def worst_radius(draws: float, cost: float) -> float:
-    """The largest that bound - mean can be after ``draws`` draws on [0, 1], at the best pole for the worst law.
-
-    At a fixed pole 1 + t and mean x the law on {0, 1} is the worst (the logarithm is concave), with radius
-    1 + t - x - A exp(-b x), A = (1 + t) exp(-cost/n), b = log((1 + t)/t): concave in x, largest at log(A b)/b or at an end.
-    """
-    best = 1.0
-    for t, price in zip(POLE_OFFSETS[1:].tolist(), POLE_COSTS[1:].tolist(), strict=True):
-        top, rate = (1.0 + t) * math.exp(-(cost + price) / draws), math.log((1.0 + t) / t)
-        x = min(1.0, max(0.0, math.log(top * rate) / rate))
-        best = min(best, 1.0 + t - x - top * math.exp(-rate * x))
-    return best
+def value_rounding(size: int, scale: float, temperature: float) -> float:
+    """What a backup adds to each side of V for the rounding of F over ``size`` actions, |Q| <= ``scale``."""
+    return UNIT * (16.0 * (size + 2) * scale + (2.0 * size * size + 16.0) * temperature)
 
 
-def price_bound(facts: Facts, *, epsilon: float, delta: float, num_pairs: int) -> int:
-    """Calls that certainly suffice for half-width ``epsilon`` at every state if ``num_pairs`` pairs are drawn equally often.
-
-    With n draws a pair every radius is at most (M - m) worst_radius(n), on both sides, and widths add up along the discounted steps:
-    half-width <= radius * sum of gamma**t. Adaptive draws and the variance at hand usually need far less; the number of pairs is not
-    known before, so this is a function of it.
-    """
-    if num_pairs < 1 or not epsilon > 0.0 or not 0.0 < delta < 1.0:
-        raise InvalidInput(f"A price needs num_pairs >= 1, epsilon > 0 and 0 < delta < 1, got {num_pairs!r}, {epsilon!r}, {delta!r}.")
-    spans = [high - low for low, high in (facts.q_bounds(player) for player in ((1, 2) if facts.game else (1,)))]
-    span, steps, cost = max(spans), facts.steps(facts.horizon), float(pair_cost(num_pairs, delta))
-    if span * steps <= epsilon:
-        return 0
-    low, high = 0, 1
-    while span * worst_radius(high, cost) * steps > epsilon:
-        low, high = high, 2 * high
-        if high > 2**62:  # the poles end: no n of this size closes it
-            raise InvalidInput(f"epsilon={epsilon:g} is below what any number of draws that can be counted reaches; ask for more.")
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if span * worst_radius(middle, cost) * steps <= epsilon else (middle, high)
-    return num_pairs * high
+def pole_guard(pole: float, scale: float) -> float:
+    """An absolute error that pole - Y stays below when |Y| <= ``scale``."""
+    return 4.0 * UNIT * (abs(pole) + scale)

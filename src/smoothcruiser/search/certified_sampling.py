@@ -5,7 +5,8 @@ nothing until they are drawn). The i-th draw of a pair does not depend on how ba
 radii need draws that are independent across pairs.
 
 Two samplers fill the same buffers (next state as a whole number, reward): ``CompiledSampler`` for tabular problems and for numba.njit
-steps over whole numbers, ``PythonSampler`` for any step over hashable states. Neither reads tables or outcomes: they call the oracle.
+steps over whole numbers, ``PythonSampler`` for any step over states that can be told apart. Neither reads
+tables or outcomes: they call the oracle.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ class CompiledSampler(Sampler):
 
 
 class PythonSampler(Sampler):
-    """Batches of a plain Python oracle over hashable states: next states become nodes at once."""
+    """Batches of a plain Python oracle over states of any kind: next states become nodes at once."""
 
     resolved = True
 
@@ -199,7 +200,7 @@ class PythonSampler(Sampler):
                     raise self._undeclared_end(pair)
                 raws[i] = END
                 continue
-            try:  # most states are known: this is the short way
+            try:  # most states are plain values and known: this is the short way
                 raws[i] = known[(after, after_steps) if horizon else after]
             except (KeyError, TypeError):
                 raws[i] = memory.node_of(after, after_steps)

@@ -31,11 +31,22 @@ from typing import Any, NamedTuple
 from smoothcruiser.problem.operator_functions import builtin_gradient, builtin_value
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.search.certified_memory import Graph
-from smoothcruiser.search.certified_radii import UNIT, plain_mean, tilted_bound
+from smoothcruiser.search.certified_radii import (
+    UNIT,
+    plain_mean,
+    pole_guard,
+    tilted_bound,
+    value_rounding,
+)
 
 FIRST_BATCH = 8  # draws of a new pair: with costs near 15 fewer say almost nothing, and more would be wasted on bad actions
 SOFTNESS = 0.1  # see set_policy
 MOST_GROWTH = 3.0  # a pair has at most four times as many draws after a round: enough to catch up, few enough to look again
+# The slope, n**2 times the derivative of the radius, is radius * n/2 where the radius falls like 1/sqrt(n), and
+# twice that where it falls like 1/n. Where the best pole says far less than either (a draw at the edge of the
+# range, too few draws for any pole), more draws still lead to one of the two.
+SLOWEST = 1.0 / 64.0
+KEEP, WALK, SCAN = 0, 1, 2  # what a sweep does about poles: keeps them, walks downhill from them, or tries them all
 LEAST_SHARE = 0.125  # a batch is at least an eighth of what the pair has: smaller ones cost more in bookkeeping than they tell
 
 
@@ -63,42 +74,64 @@ def one_bound(nodes: Any, pair: Any, entries: Any, upper: bool, place: float, pr
     node = nodes[pair["node"]]
     offset = place * (node["q_high"] - node["q_low"])
     pole = node["q_high"] + offset if upper else node["q_low"] - offset
-    guard = 4.0 * UNIT * (abs(pole) + scale)
+    guard = pole_guard(pole, scale)
     return tilted_bound(entries, nodes, start, stop, total, upper, discount, pole, pair["cost"] + price, guard)
 
 
-def tuned_bound(nodes: Any, pair: Any, entries: Any, upper: bool, tune: bool, poles: Floats, discount: float, scale: float) -> float:
-    """The bound of one side; ``tune`` walks downhill from the last pole to the one that bounds best, and notes the slope there.
+def far_pole(
+    nodes: Any, pair: Any, entries: Any, upper: bool, tune: int, poles: Floats, discount: float, scale: float
+) -> tuple[int, float]:
+    """The pole beyond the end of the range that bounds best, and its bound.
 
-    Slope: at a fixed pole the bound is pole -+ exp(. - cost/n), whose derivative by n is -+ cost/n**2 times |pole - bound|.
+    WALK goes downhill from the last pole: the bound is convex in the pole but for the prices, which differ little.
+    SCAN tries them all.
     """
-    at = pair["pole_up"] if upper else pair["pole_down"]
-    bound = one_bound(nodes, pair, entries, upper, poles[at, 0], poles[at, 1], discount, scale)
-    if not tune or pair["cost"] == 0.0:
-        return bound
-    step = 1
-    moved = False
-    while True:
-        better = False
-        if 0 <= at + step < len(poles):
-            other = one_bound(nodes, pair, entries, upper, poles[at + step, 0], poles[at + step, 1], discount, scale)
-            better = other < bound if upper else other > bound
-        if better:
-            at, bound, moved = at + step, other, True
-        elif step == -1 or moved:
+    first = 1 if tune == SCAN else max(1, pair["pole_up"] if upper else pair["pole_down"])
+    best, bound = first, one_bound(nodes, pair, entries, upper, poles[first, 0], poles[first, 1], discount, scale)
+    for step in (1, -1):
+        at = first + step
+        while 1 <= at < len(poles):
+            other = one_bound(nodes, pair, entries, upper, poles[at, 0], poles[at, 1], discount, scale)
+            if other < bound if upper else other > bound:
+                best, bound = at, other
+            elif tune == WALK:
+                break
+            at += step
+        if best != first:
             break
-        else:
-            step = -1
+    return best, bound
+
+
+def tuned_bound(nodes: Any, pair: Any, entries: Any, upper: bool, tune: int, poles: Floats, discount: float, scale: float) -> float:
+    """The bound of one side; WALK and SCAN look for the pole that bounds best, and note the slope there.
+
+    Pole 0, at the end of the range, is tried apart: a draw at that end makes its bound the end itself, below those
+    of the next poles while draws are few, so that a walk would never leave it.
+
+    Slope: at a fixed pole the bound is pole -+ exp(. - cost/n), whose derivative by n is -+ cost/n**2 times
+    |pole - bound|. It is 0 at a pole that a draw hit, so it is not taken to be less than ``SLOWEST`` allows.
+    """
+    if tune == KEEP or pair["cost"] == 0.0:
+        at = pair["pole_up"] if upper else pair["pole_down"]
+        return one_bound(nodes, pair, entries, upper, poles[at, 0], poles[at, 1], discount, scale)
+    at, bound = far_pole(nodes, pair, entries, upper, tune, poles, discount, scale)
+    nearest = one_bound(nodes, pair, entries, upper, poles[0, 0], poles[0, 1], discount, scale)
+    if nearest <= bound if upper else nearest >= bound:
+        at, bound = 0, nearest
     node = nodes[pair["node"]]
     reach = poles[at, 0] * (node["q_high"] - node["q_low"]) + (node["q_high"] - bound if upper else bound - node["q_low"])
+    start, stop = pair["start"], pair["start"] + pair["length"]
+    mean = plain_mean(entries, nodes, start, stop, pair["total"], upper, discount)
+    radius = abs(bound - mean) - 4.0 * (stop - start + 8) * UNIT * scale  # less what rounding may have added
+    slope = max((pair["cost"] + poles[at, 1]) * reach, SLOWEST * pair["total"] * max(0.0, radius))
     if upper:
-        pair["pole_up"], pair["slope_up"] = at, (pair["cost"] + poles[at, 1]) * reach
+        pair["pole_up"], pair["slope_up"] = at, slope
     else:
-        pair["pole_down"], pair["slope_down"] = at, (pair["cost"] + poles[at, 1]) * reach
+        pair["pole_down"], pair["slope_down"] = at, slope
     return bound
 
 
-def backup_side(nodes: Any, pairs: Any, entries: Any, i: int, upper: bool, tune: bool, rules: Rules) -> float:
+def backup_side(nodes: Any, pairs: Any, entries: Any, i: int, upper: bool, tune: int, rules: Rules) -> float:
     """Bring the upper (or lower) bounds of node ``i`` up to date; by how much its value's bound closed."""
     node = nodes[i]
     size, sign, first = node["size"], node["sign"], node["first"]
@@ -117,7 +150,7 @@ def backup_side(nodes: Any, pairs: Any, entries: Any, i: int, upper: bool, tune:
         rules.q[a] = sign * (pair["q_upper"] if upper else pair["q_lower"])
         rules.w[a] = pair["prior"]
     value = sign * builtin_value(rules.operator, rules.q[:size], rules.w[:size], rules.temperature)
-    rounding = UNIT * (16.0 * (size + 2) * rules.scale + (2.0 * size * size + 16.0) * rules.temperature)
+    rounding = value_rounding(size, rules.scale, rules.temperature)
     closed = 0.0
     if upper:
         closed = node["upper"] - (value + rounding)
@@ -130,7 +163,7 @@ def backup_side(nodes: Any, pairs: Any, entries: Any, i: int, upper: bool, tune:
     return float(max(0.0, closed))
 
 
-def sweep(g: Graph, order: Ints, count: int, tune: bool, rules: Rules) -> float:
+def sweep(g: Graph, order: Ints, count: int, tune: int, rules: Rules) -> float:
     """One pass over the listed nodes, last met first; by how much, weighed by visits, they closed. ``order[0]`` is the asked one.
 
     Where the bounds of a node or of one of its pairs exclude each other the pass ends with minus the node's number.
@@ -192,6 +225,22 @@ def pass_on(g: Graph, p: int, share: float, order: Ints, count: int, rules: Rule
             set_policy(g, target, rules)
             order[count] = target
             count += 1
+    return count
+
+
+def reach(g: Graph, order: Ints, count: int) -> int:
+    """List every node that outcomes seen so far lead to from the listed ones; the number of listed nodes."""
+    i = 0
+    while i < count:
+        node = g.nodes[order[i]]
+        for p in range(node["first"], node["first"] + node["size"]):
+            for e in range(g.pairs[p]["start"], g.pairs[p]["start"] + g.pairs[p]["length"]):
+                target = g.entries[e]["target"]
+                if g.nodes[target]["size"] > 0 and g.nodes[target]["listed"] == 0:
+                    g.nodes[target]["listed"] = 1
+                    order[count] = target
+                    count += 1
+        i += 1
     return count
 
 

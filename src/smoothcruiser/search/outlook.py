@@ -1,8 +1,9 @@
 """What can be known of certified search before it runs: no price, but bounds on it for given numbers of state-action pairs.
 
-Its price depends on the problem: how many pairs matter, how noisy they are, how early the bounds meet. For a number of pairs there is a
-number of calls that certainly suffices (``certified_radii.price_bound``: every pair drawn equally often, the worst law everywhere);
-adaptive draws usually need a small part of it.
+Its price depends on the problem: how many pairs matter, how noisy they are, how early the bounds meet. For a
+number of pairs there is a number of calls that certainly suffices (``certified_price``): twice what equal draws
+need under the worst law, because the search steers half of them and makes the other half equal. Steered draws
+usually need a small part of it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.schedule import counted
-from smoothcruiser.search.certified_radii import price_bound
+from smoothcruiser.search.certified_price import price_bound
 
 PAIRS = (10, 100, 1_000, 10_000, 100_000)
 
@@ -47,7 +48,7 @@ class Outlook:
         return (
             f"certified search: the value and every action value within ±{self.epsilon:g} with probability {1 - self.delta:g}\n\n"
             "Its price depends on the problem and is not known before the run: it draws where the bounds are wide and stops\n"
-            "when they meet. States must come back (hashable, or whole numbers). Calls that certainly suffice, by the number of\n"
-            "state-action pairs that it meets; what is needed is usually a small part of that:\n\n"
+            "when they meet. States must come back and be told apart (by ==, or by key=). Calls that certainly suffice, by\n"
+            "the number of state-action pairs that it meets; what is needed is usually a small part of that:\n\n"
             f"  {'pairs':>11}  {'calls at the most':>22}\n{rows}\n"
         )
