@@ -9,7 +9,7 @@ The problem: a planner asks "what if" from any state, an environment only goes f
   state      ``unwrapped.s`` or ``unwrapped.state`` is the state and can be set; tested against copies before it is believed
   snapshot   a deep copy of the environment is the state
 
-In every case the copy that the planner steps draws from the planner's own stream (``adapters.generator``): it cannot see what the real
+In every case the copy that the planner steps draws from the planner's own stream (``execute.generator``): it cannot see what the real
 environment will draw, and the real one is never stepped, reset or reseeded. Wrappers of Gymnasium's own that only watch or count
 (TimeLimit, …) are taken off; with any other wrapper access is by snapshot. A time limit is not part of the state: use ``horizon=``.
 
