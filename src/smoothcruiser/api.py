@@ -73,7 +73,7 @@ def explain(
         from smoothcruiser.search.outlook import Outlook
 
         _check_problem(problem)
-        return Outlook(problem.facts, parse_epsilon(epsilon, problem.facts), check_delta(delta))
+        return Outlook(problem.facts, parse_epsilon(epsilon, problem.facts), check_delta(delta), problem.inspection_calls)
     schedule = _schedule(problem, _scheduled_method(method), epsilon, delta, target, delta_prime)
     if budget is not None:
         _afford(problem, schedule, check_budget(budget))

@@ -7,6 +7,7 @@ sampler would have failed any one of them with that probability when its seed wa
 import itertools
 import math
 from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -214,6 +215,11 @@ def test_every_order_is_equally_likely():
 # --- both forms ------------------------------------------------------------------------------
 
 
+class Point(NamedTuple):
+    x: float
+    y: float
+
+
 @njit
 def every_form(rng, out, probabilities, matrix):
     """One number of every method in every form of its arguments."""
@@ -236,7 +242,8 @@ def every_form(rng, out, probabilities, matrix):
         rng.choice(4, probabilities), rng.choice(a=(1, 2), p=(0.3, 0.7)),
         rng.choice([3, 4, 5, 6], p=probabilities), rng.categorical((1, 2, 3)),
         rng.categorical([0.0, 2.5]), rng.categorical(weights=probabilities),
-        rng.choice(np.array([[5], [6]]))[0],
+        rng.choice(np.array([[5], [6]]))[0], rng.categorical(np.array([False, True, True])),
+        rng.choice(Point(5, 6)), rng.categorical(Point(0.0, 1.0)),
     ):  # fmt: skip
         out[n] = k
         n += 1

@@ -57,6 +57,7 @@ class Report:
 TESTS: tuple[tuple[str, Callable[[Probe], Finding]], ...] = (
     ("states", contract.untouched),
     ("randomness", contract.deterministic_stream),
+    ("rows", contract.separate_rows),
     ("independence", contract.independent),
     ("rewards", contract.reward_range),
     ("operator", claims.operator),

@@ -10,7 +10,7 @@ from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.problem.answers import two_in_one
 from smoothcruiser.problem.check_operator import check_operator
 from smoothcruiser.problem.operators import CustomOperator
-from smoothcruiser.problem.states import check_recognizable, same_state
+from smoothcruiser.problem.states import check_recognizable, identical, same_state
 
 FALSE_ALARM = 1e-6  # of each statistical test
 
@@ -76,7 +76,7 @@ def keys(probe: Probe) -> Finding:
             key = problem.key_of(state)
             check_recognizable(state, key)
             other = known.setdefault(key, state)
-            if other is state or same_state(other, state) is True:
+            if identical(other, state):
                 continue
             compared += 1
             if problem.profile(other) != problem.profile(state):

@@ -6,9 +6,12 @@ import copy
 import time
 from typing import Any
 
+import numpy as np
+
 from smoothcruiser.check.probe import DRAWS, ENOUGH_SECONDS, STEPS, WALKS, Finding, Probe
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.problem.answers import same_mover
+from smoothcruiser.problem.batching import Batched
 from smoothcruiser.problem.states import unchanged
 
 
@@ -46,16 +49,45 @@ def walks(probe: Probe, start: Any) -> Finding:
 
 
 def deterministic_stream(probe: Probe) -> Finding:
-    """Equal streams give equal answers."""
+    """Equal streams give equal answers, and so do different ones where a call takes nothing from its stream."""
     for i, (state, action) in enumerate(probe.some(40)):
-        first, second = (probe.draw(state, action, probe.stream(2, i)) for _ in range(2))
+        rng = probe.stream(2, i)
+        first = probe.draw(state, action, rng)
+        moved = rng.words.tolist() != probe.stream(2, i).words.tolist()
+        second = probe.draw(state, action, probe.stream(2, i) if moved else probe.stream(10, i))
         if not probe.alike(first, second, 2, i):
-            raise OracleError(
-                f"Two draws at state {state!r}, action {action} from equal streams differ: {first[:2]!r} and {second[:2]!r}. "
+            why = (
                 "The oracle takes randomness from elsewhere (a global generator, the clock) or remembers earlier calls; "
-                "draw every number from the rng that step is given."
+                if moved
+                else "The oracle takes randomness from elsewhere, or from a copy of rng; "
+            )
+            raise OracleError(
+                f"Two draws at state {state!r}, action {action} from {'equal' if moved else 'different'} streams differ: "
+                f"{first[:2]!r} and {second[:2]!r}. {why}draw every number from the rng that step is given."
             )
     return Finding("randomness", "ok", "equal streams gave equal answers: all randomness comes from rng.")
+
+
+def separate_rows(probe: Probe) -> Finding:
+    """Rows of one batch are drawn apart: where batches differ, so do the rows of some batch."""
+    oracle = probe.problem.oracle
+    if not isinstance(oracle, Batched):
+        return Finding("rows", "ok", "the step takes one state at a time.")
+    backend, rows = oracle.backend, np.arange(DRAWS) * 0
+    for i, (state, action) in enumerate(probe.some(6)):
+        batches = []
+        for k in range(DRAWS):
+            rng = backend.random(np.random.SeedSequence(probe.seed, spawn_key=(probe.KEY, 11, i, k)))
+            states = backend.take(backend.one(state), rows)
+            rewards, after, _ = backend.step(oracle.function, states, np.full(DRAWS, action), rng)
+            batches.append([(float(rewards[j]), repr(backend.row(after, j))) for j in range(DRAWS)])
+            probe.calls += DRAWS
+        if len({batch[0] for batch in batches}) > 1 and all(len(set(batch)) == 1 for batch in batches):
+            raise OracleError(
+                f"All rows of a batch get the same outcome at state {state!r}, action {action}, and another batch gets "
+                "another: draws are not independent. Draw one number per row, such as rng.random(len(states))."
+            )
+    return Finding("rows", "ok", "rows of one batch are drawn apart.")
 
 
 def independent(probe: Probe) -> Finding:

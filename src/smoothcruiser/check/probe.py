@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from smoothcruiser.errors import Hung, SmoothcruiserError
 from smoothcruiser.problem.answers import Answer, at, hung, outside, raised, undeclared_end, unpacked
@@ -33,6 +33,7 @@ class Finding:
 class Probe:
     """Draws with named faults, and what was seen."""
 
+    KEY: ClassVar[int] = CHECK
     problem: Problem
     seed: int
     call_seconds: float
@@ -47,7 +48,7 @@ class Probe:
         """A stream of its own for every use."""
         from smoothcruiser.execute.streams import stream
 
-        return stream(self.seed, CHECK, *key)
+        return stream(self.seed, self.KEY, *key)
 
     def draw(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
         """One checked call."""

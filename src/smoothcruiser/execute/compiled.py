@@ -21,6 +21,7 @@ from smoothcruiser.execute.streams import STREAM, Stream, from_words, missing_me
 from smoothcruiser.problem.jit import compiled, is_compiled
 from smoothcruiser.problem.operators import CustomOperator
 from smoothcruiser.problem.problem import Game, Problem
+from smoothcruiser.problem.states import Guard, is_fixed
 from smoothcruiser.schedule.schedule import Schedule
 
 REPLAYED_CALLS = 20_000  # about half a second in plain Python; a single root draw that costs more is replayed whole
@@ -47,7 +48,7 @@ class CompiledEngine:
         self._replaying: list[ReferenceEngine] = []
         begin = time.perf_counter()
         self.machine, self.data, self.state, state_words = _machine(problem, state)
-        self.plan, self.columns = plan_of(problem, schedule, state_words)
+        self.plan, self.columns = plan_of(problem, schedule, state_words, fragile=not is_fixed(state))
         self.room = kernel.scratch_words(problem.num_actions, state_words, schedule.depth)
         self.python_state = state
         self._warm_up()
@@ -98,6 +99,7 @@ class CompiledEngine:
     def _replay(self, shard: Shard, seed: int) -> None:
         """Raise with the state and action at fault: find the failed draws at full speed, run only those in plain Python."""
         reference = ReferenceEngine(self.problem, self.schedule, self.python_state, center=self.center)
+        reference.guard = Guard(always=True)
         rng = stream(seed, shard.action, shard.index)
         block = max(1, REPLAYED_CALLS // (1 + self.schedule.level_calls[self.schedule.root.child]))
         for first in range(0, shard.count, block):
@@ -122,7 +124,7 @@ COLUMNS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def plan_of(problem: Problem, schedule: Schedule, state_words: int) -> tuple[kernel.Plan, dict[str, Any]]:
+def plan_of(problem: Problem, schedule: Schedule, state_words: int, fragile: bool = False) -> tuple[kernel.Plan, dict[str, Any]]:
     """The schedule's table and the facts it needs in the machine's form, and the arrays that its addresses point to."""
     facts, operator = schedule.facts, problem.operator
     K = facts.num_actions
@@ -149,6 +151,7 @@ def plan_of(problem: Problem, schedule: Schedule, state_words: int) -> tuple[ker
         varies=problem.legal is not None,
         ends=facts.terminals,
         game=problem.is_game,
+        fragile=fragile,
     )
     return plan, columns
 

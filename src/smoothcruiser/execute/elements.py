@@ -25,12 +25,13 @@ SUM_IS_NOT_ONE = (
     "(rng.categorical(weights) takes any weights and returns an index)"
 )  # fmt: skip
 SUM_TOLERANCE = 1e-8  # as NumPy: how far the sum of probabilities may be from 1
-SEQUENCES = (types.UniTuple, types.List, types.ListType, types.Array)
+NUMBERS = (types.Number, types.Boolean)
+SEQUENCES = (types.UniTuple, types.NamedUniTuple, types.List, types.ListType, types.Array)
 
 
 @overload_method(StreamType, "categorical")
 def _categorical_method(self: Any, weights: Any) -> Any:
-    _require_sequence(weights, "rng.categorical(weights)", types.Number)
+    _require_sequence(weights, "rng.categorical(weights)", NUMBERS)
 
     def categorical(self: Any, weights: Any) -> Any:
         total = 0.0
@@ -77,7 +78,7 @@ def pick_by_probabilities(rng: Any, p: Any) -> Any:
 def _choice_method(self: Any, a: Any, p: Any = None) -> Any:
     index = _index_by_size if is_none(p) else _index_by_probabilities
     if not is_none(p):
-        _require_sequence(p, "rng.choice(a, p)", types.Number)
+        _require_sequence(p, "rng.choice(a, p)", NUMBERS)
     if isinstance(a, types.Integer):
 
         def choice(self: Any, a: Any, p: Any = None) -> Any:

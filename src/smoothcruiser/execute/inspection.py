@@ -5,8 +5,9 @@ nothing between calls, leaves the state it is given alone and hands out states t
 Here each of these is put to the test at a few pairs (state, action): every action of the asked state, then
 pairs met by a random walk.
 
-  before the run   each pair is called twice from equal streams: the answers must agree, and neither the
-                   state nor an answer given earlier may have changed
+  before the run   each pair is called twice from equal streams (from different ones if the first call took
+                   nothing from its stream, or ``deterministic`` is declared): the answers must agree, and
+                   neither the state nor an answer given earlier may have changed
   after the run    each pair is called once more from the same stream and must answer as it did
 
 Answers agree if reward and end are equal and the next states hold equal values. Where they do not, or show
@@ -34,6 +35,7 @@ from smoothcruiser.problem.problem import CALLS_PER_LOOK, LOOKED_ACTIONS, Proble
 from smoothcruiser.problem.states import copied, same_state, unchanged, written_into
 
 LOOK_SECONDS = 2.0  # after which no further pair is looked at: some simulators take seconds a call
+OTHER = 2**20  # added to the place of a stream for another one
 STREAM_KEY = 2**31  # of the streams used here: above every action, so that no shard shares one
 
 
@@ -109,7 +111,7 @@ class _Inspector:
             if not self._in_time():
                 return
             answer = self._call(found.state, found.action, self._stream(found.place))
-            self._compare(found, answer, "Calls before and after the run")
+            self._compare(found, answer, "Calls before and after the run from equal")
 
     def _pair(self, state: Any, action: int) -> Look:
         """One pair, called twice from equal streams."""
@@ -117,13 +119,16 @@ class _Inspector:
         profile = self.problem.profile(state)
         before = copied(state)
         given = state if before is None else copy.deepcopy(before)  # the caller's own stays as it is
-        first = self._call(given, action, self._stream(place))
+        rng = self._stream(place)
+        first = self._call(given, action, rng)
         kept = copied(first[1])
         _check_untouched(before, given, action)
-        second = self._call(given, action, self._stream(place))
+        # A step that took nothing from its stream, or is declared to, answers alike from any other.
+        certain = self.problem.deterministic or rng.words.tolist() == self._stream(place).words.tolist()
+        second = self._call(given, action, self._stream(OTHER + place if certain else place))
         _check_untouched(before, given, action)
         found = Look(given, action, place, first, kept, profile)
-        self._compare(found, second, "Two calls")
+        self._compare(found, second, "Calls from different" if certain else "Two calls from equal")
         self.looked.append(found)
         return found
 
@@ -153,11 +158,20 @@ class _Inspector:
         if alike and not ended and same_state(after, other[1]) is not True:
             alike = self._same_future(after, other[1], found.place)
         if not alike:
-            raise OracleError(
-                f"{when} from equal streams differ {where}: {found.answer[:2]!r} and {other[:2]!r}. The oracle takes "
-                "randomness from elsewhere (a global generator, the clock) or remembers earlier calls; draw every "
-                "number from the rng that step is given, and keep nothing between calls."
+            raise OracleError(f"{when} streams differ {where}: {found.answer[:2]!r} and {other[:2]!r}. {self._remedy(when)}")
+
+    def _remedy(self, when: str) -> str:
+        if "different" in when and self.problem.deterministic:
+            return "deterministic=True is declared, so one call should tell all; drop deterministic=."
+        if "different" in when:
+            return (
+                "The oracle uses rng without moving it on (a copy of it?) or takes randomness from elsewhere; "
+                "draw every number from the rng that step is given."
             )
+        return (
+            "The oracle takes randomness from elsewhere (a global generator, the clock) or remembers earlier "
+            "calls; draw every number from the rng that step is given, and keep nothing between calls."
+        )
 
     def _same_future(self, x: Any, y: Any, place: int) -> bool:
         return same_future(self.problem, x, y, lambda state, action, i: self._call(state, action, stream(self.seed, STREAM_KEY, place, i)))

@@ -47,9 +47,9 @@ from smoothcruiser.problem.tabular_kernel import tabular_legal, tabular_player, 
 
 CONSTANT, PLUGIN, ROLLOUT, BLIND = range(4)  # schedule.Kind, as plain numbers for the compiler
 ENTER, DRAW, FINISH, ACT, RETURN = range(5)
-DONE, BAD_REWARD, STOPPED, UNDECLARED_END, FEW_ACTIONS, BAD_PLAYER = range(6)  # how a shard ended
+DONE, BAD_REWARD, STOPPED, UNDECLARED_END, FEW_ACTIONS, BAD_PLAYER, WRITTEN = range(7)  # how a shard ended
 
-ROW, SIZE, SIGN, TOTAL, WEIGHT, SLOT, LEFT, REWARD, SUM, FIELDS = range(10)  # words of a frame, then 2 K words and the state
+ROW, SIZE, SIGN, TOTAL, WEIGHT, SLOT, LEFT, REWARD, SUM, MARK, FIELDS = range(11)  # words of a frame, then 2 K words and the state
 WORD = 8  # bytes
 POLL = 1 << 20  # draws of a leaf between two looks at the stop flag: at most some ten milliseconds
 
@@ -82,6 +82,7 @@ class Plan(NamedTuple):
     varies: bool  # legal actions vary
     ends: bool  # there are terminal states
     game: bool
+    fragile: bool  # states hold arrays, which a step could write into
 
 
 def frame_words(num_actions: int, state_words: int) -> int:
@@ -224,6 +225,14 @@ def clipped(mean: float, clips: bool, low: float, high: float) -> float:
     return mean
 
 
+def mark_of(address: int, size: int) -> int:
+    """A number that tells whether ``size`` words changed: they are the digits of it, modulo 2**64."""
+    mark = 0
+    for i in range(size):
+        mark = mark * 6_364_136_223_846_793_005 + int_at(address, i)
+    return mark
+
+
 def run_shard(
     plan: Plan, data: Any, root_state: Any, action: int, count: int, center: float, rng: Any, stop: int, scratch: int
 ) -> tuple[int, int, float, float]:
@@ -234,7 +243,8 @@ def run_shard(
     K, discount, unit, low, high = plan.num_actions, plan.discount, plan.unit, plan.low, plan.high
     clips, clip_low, clip_high = plan.clips, plan.clip_low, plan.clip_high
     operator, temperature, root_row = plan.operator, plan.temperature, plan.root_row
-    varies, ends, game = plan.varies, plan.ends, plan.game
+    varies, ends, game, fragile, words = plan.varies, plan.ends, plan.game, plan.fragile, plan.state_words
+    mark = 0  # of a node's state, where a step could write into it
     uniform_at_zero = operator in (ENTROPY, SPARSEMAX, SQUARE_ROOT, MAX)
 
     x_at, g_at, w_at = scratch, scratch + K * WORD, scratch + 2 * K * WORD
@@ -251,6 +261,8 @@ def run_shard(
     grand_square = 0.0
     STORE(bottom + state_at, root_state)
     put_int(bottom, LEFT, count)
+    if fragile:
+        put_int(bottom, MARK, mark_of(bottom + state_at, words))
     frame = bottom
     state = LOAD(bottom + state_at)
     row = root_row
@@ -310,6 +322,8 @@ def run_shard(
                 continue
             child = int_at(query, row)
             number = int_at(samples, row)
+            if fragile:
+                mark = mark_of(frame + state_at, words)
             if int_at(kinds, child) == CONSTANT:
                 constant, shift = float_at(constants, child), float_at(shifts, child)
                 simple = not ends and not (game and shift != 0.0)
@@ -327,10 +341,14 @@ def run_shard(
                         return status, calls, grand_total, grand_square
                     calls += number
                     put_float(x_at, j, sign * clipped(middle + subtotal / number, clips, clip_low, clip_high))
+                if fragile and mark_of(frame + state_at, words) != mark:
+                    return WRITTEN, calls, grand_total, grand_square
                 put_int(frame, SIZE, size)
                 phase = FINISH
                 continue
             STORE(frame + state_at, state)
+            if fragile:
+                put_int(frame, MARK, mark_of(frame + state_at, words))
             put_int(frame, ROW, row)
             put_int(frame, SIZE, size)
             put_float(frame, SIGN, sign)
@@ -342,6 +360,8 @@ def run_shard(
             phase = DRAW
         elif phase == DRAW:
             left = int_at(frame, LEFT)
+            if fragile and mark_of(frame + state_at, words) != int_at(frame, MARK):
+                return WRITTEN, calls, grand_total, grand_square
             if frame == bottom:
                 if left == 0:
                     return DONE, calls, grand_total, grand_square

@@ -28,7 +28,7 @@ from smoothcruiser.execute.streams import Stream, stream
 from smoothcruiser.problem.answers import at, companion_hung, hung, outside, raised, undeclared_end, unpacked
 from smoothcruiser.problem.operator_functions import CUSTOM, builtin_both, builtin_value, proportional
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import Guard
+from smoothcruiser.problem.states import Guard, copied
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
 
 Draw = Callable[[Any], float]
@@ -70,6 +70,7 @@ class PythonEngine:
         self.calls = 0
         total, square, state = 0.0, 0.0, self.state
         root = self.schedule.root
+        before = copied(state)
         draw = self._centred(self.draws[root.child])
         if root.target != "value":
             draw = self._backup(root.child, shard.action)
@@ -83,6 +84,7 @@ class PythonEngine:
                     raise companion_hung(self.problem.call_seconds) from error
                 total += distance
                 square += distance * distance
+        self.guard.compare(before, state, shard.action)
         return Partial(shard.count, total, square, self.calls)
 
     # --- one call --------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.jit import is_compiled
 from smoothcruiser.problem.operator_functions import ENTROPY, MAX, SPARSEMAX, SQUARE_ROOT
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import Guard
+from smoothcruiser.problem.states import Guard, copied
 from smoothcruiser.schedule.schedule import Kind, Schedule
 
 UNIFORM_AT_ZERO = (ENTROPY, SPARSEMAX, SQUARE_ROOT, MAX)  # operators with the uniform policy at Q = 0 (for Max: among its subgradients)
@@ -59,6 +59,7 @@ class ReferenceEngine:
         """The sums of ``count`` root draws that take their numbers from ``rng``."""
         self.rng = rng
         self.calls = 0
+        before = copied(self.state)
         total = 0.0
         square = 0.0
         root = self.schedule.root
@@ -69,6 +70,7 @@ class ReferenceEngine:
                 distance = self.backup(self.state, action, root.child, self.center)
             total += distance
             square += distance * distance
+        self.guard.compare(before, self.state, action)
         return Partial(count, total, square, self.calls)
 
     def oracle(self, state: Any, action: int) -> tuple[float, Any, bool]:

@@ -24,6 +24,9 @@ def assumptions(problem: Problem, law: str, looked: str, checked: str = "call") 
         found.append("a terminal state is worth 0, whatever a step from it would pay")
     if problem.legal is not None and facts.min_actions > 1:
         found.append(f"every state has at least {facts.min_actions} legal actions, as declared (checked where it was met)")
+    merged = getattr(problem.key, "assumption", "")  # an adapter's own words on the keys it chose
+    if merged:
+        found.append(merged)
     if isinstance(problem.operator, CustomOperator):
         found.append(
             "the operator is monotone, moves with its argument as declared, and its gradient is its own, "

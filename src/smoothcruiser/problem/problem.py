@@ -19,7 +19,7 @@ from smoothcruiser.problem.batching import Batched
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.jit import is_compiled
 from smoothcruiser.problem.operators import KL, Operator
-from smoothcruiser.problem.states import is_fixed, state_key
+from smoothcruiser.problem.states import identical, is_fixed, state_key
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.tabular import Tables
@@ -151,11 +151,12 @@ class Problem:
     def check_alike(self, state: Any, known: Any, profile: tuple[int, ...] | None) -> None:
         """Refuse a state whose key is that of ``known`` although their profiles differ.
 
-        Plain values need no look: where they are equal, whatever is computed from them is too. Nor
-        does a key that says itself that it ``holds_profile``.
+        Plain values that are the same to the bit need no look (equal ones do: 1 and True, 0.0 and -0.0).
+        Nor does a key that says itself that it ``holds_profile``.
         """
-        told = is_fixed(state) if self.key is None else getattr(self.key, "holds_profile", False)
-        if state is known or told:
+        if state is known or getattr(self.key, "holds_profile", False):
+            return
+        if self.key is None and is_fixed(state) and identical(state, known):
             return
         found = self.profile(state)
         if found != profile:

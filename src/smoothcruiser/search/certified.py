@@ -33,9 +33,11 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.execute.inspection import Looks, seen
+from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
-from smoothcruiser.search.certified_answer import answer, assumptions, crossed, terminal_answer
+from smoothcruiser.search.certified_answer import answer, assumptions, terminal_answer
 from smoothcruiser.search.certified_kernels import Kernels, make_kernels, warmed
 from smoothcruiser.search.certified_limits import Limits, Progress, Target, estimated, make_limits
 from smoothcruiser.search.certified_memory import END, Memory
@@ -44,6 +46,7 @@ from smoothcruiser.search.certified_radii import POLE_COSTS, POLE_OFFSETS, pair_
 from smoothcruiser.search.certified_sampling import STREAM_KEY, Help, Sampler, make_sampler
 from smoothcruiser.search.certified_sweeps import FIRST_BATCH, KEEP, SCAN, WALK, Rules
 
+INSPECTED_SHARE = 8  # at most an eighth of the budget goes into looking at the step
 GROWTH = 0.25  # calls of a round, as a share of those the query's pairs have
 LEAST_GROWTH = 0.04  # near the goal: widths fall at least like 1/n, so width/epsilon - 1 is a share that does not overshoot
 UNTOLD = 0.8  # above this share of the widest interval there is nothing to steer by yet: calls double
@@ -97,6 +100,8 @@ class Certified:
         self._sampler: Sampler | None = None
         self._order: Ints = np.zeros(0, dtype=np.int64)
         self._count = 0
+        self._looked: Looks | None = None  # what the look before the first draw saw
+        self._asked_again = False
         self._steered = 0  # calls of the query at hand that went where they seemed to pay
 
     def close(self) -> None:
@@ -135,6 +140,7 @@ class Certified:
         before = self.num_calls
         try:
             reason = self._search(root, limits, begin)
+            self._look_again(state)
         except BaseException as error:
             self._fault = f"{type(error).__name__}: {error}"
             raise
@@ -175,12 +181,36 @@ class Certified:
                     return "callback"
             if time.perf_counter() > limits.deadline:
                 return "seconds"
+            if self._looked is None and left > 0:
+                left -= self._look(self.memory.states[root], left)
             nothing = "budget" if left <= 0 else self._round(root, limits, left)
             if nothing is not None:
                 self._finish(root, limits)
                 if self._narrow(root, limits):
                     return self._reached(root, limits)
                 return "seconds" if time.perf_counter() > limits.deadline else nothing
+
+    def _look(self, state: Any, left: int) -> int:
+        """Look at the step before its first draw; calls counted, those after the query among them."""
+        assert self._sampler is not None
+        calls, self._looked = self._sampler.look(state, None, left // INSPECTED_SHARE)
+        self.num_calls += calls + len(self._looked)
+        return calls + len(self._looked)
+
+    def _look_again(self, state: Any) -> None:
+        """Ask the same questions after each query, and see that no state was written into."""
+        self.memory.check_untouched()
+        if self._looked:
+            assert self._sampler is not None
+            calls, _ = self._sampler.look(state, self._looked, 0)
+            self.num_calls += calls - (0 if self._asked_again else len(self._looked))
+            self._asked_again = True
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What the certificates of this memory take on trust."""
+        looks = 0 if self._sampler is None else self._sampler.looks
+        return assumptions(self.problem, sampled=self.sampled, looked=seen(len(self._looked or ()), looks))
 
     def _narrow(self, root: int, limits: Limits) -> bool:
         return limits.goal is not None and self._half_width(root, limits.target) <= limits.goal
@@ -206,8 +236,7 @@ class Certified:
         assert self._kernels is not None
         closed = float(self._kernels.sweep(self.memory.graph, self._order, self._count, tune, self._rules))
         if closed < 0.0:
-            assumed = assumptions(self.problem, sampled=self.sampled)
-            raise crossed(self.problem, self.memory.states[int(-closed)], self.delta, assumed)
+            raise contradiction(self.memory.states[int(-closed)], self.delta, self.assumed)
         return closed
 
     def _settle(self, root: int, limits: Limits) -> None:

@@ -14,8 +14,8 @@ import math
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.errors import OracleError
 from smoothcruiser.estimate import Certificate, Estimate, Interval, best_action
+from smoothcruiser.problem.assumptions import assumptions as assumed
 from smoothcruiser.problem.operators import CustomOperator, Operator
 from smoothcruiser.problem.problem import Problem
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 CORNERS = 10  # actions: 1,024 corners take a few milliseconds
 NOWHERE = (math.nan, math.nan)
 SAME_LAW = "draws of the oracle are independent, and follow one law for each state and action: a state's hash tells all that matters"
+SAME_KEY = "states with one key have one future (mover, legal actions and end are compared when a key comes back)"
 ONE_OUTCOME = "deterministic=True: every state and action has one outcome (spot-checked: the first 8 pairs and every 16th are drawn twice)"
 
 
@@ -40,7 +41,7 @@ def answer(
     notes = (*_notes(epsilon, reached, reason, num_calls), f"{seen} seen; {search.num_calls:,} calls in this memory so far.")
     return describe(
         problem, memory.graph, root, state, confidence=1.0 if exact else 1.0 - search.delta,
-        bound="interval iteration" if exact else "betting", assumptions=assumptions(problem, sampled=search.sampled),
+        bound="interval iteration" if exact else "betting", assumptions=search.assumed,
         epsilon=reached if epsilon is None or reason != "epsilon" else epsilon, delta=0.0 if exact else search.delta,
         num_calls=num_calls, seconds=seconds, compile_seconds=compile_seconds, seed=search.seed if search.sampled else None, notes=notes,
     )  # fmt: skip
@@ -72,14 +73,6 @@ def describe(
         action=best_action(policy, q_values, player), method="certified", certificate=certificate, problem=problem.name, state=state,
         **rest,
     )  # fmt: skip
-
-
-def crossed(problem: Problem, state: Any, delta: float, assumed: tuple[str, ...]) -> OracleError:
-    """The error for bounds that exclude each other."""
-    return OracleError(
-        f"The bounds at state {state!r} exclude each other. With probability at most {delta:g} this is chance (try another seed); "
-        f"otherwise something that was assumed is false: {'; '.join(assumed)}."
-    )
 
 
 def terminal_answer(problem: Problem, state: Any, *, delta: float, seed: int, seconds: float) -> Estimate:
@@ -128,23 +121,11 @@ def not_excluded(boxes: list[Interval], player: int) -> list[int]:
     return [i for i, (low, _) in enumerate(boxes) if low <= ceiling]
 
 
-def assumptions(problem: Problem, *, sampled: bool) -> tuple[str, ...]:
+def assumptions(problem: Problem, *, sampled: bool, looked: str) -> tuple[str, ...]:
     """What the promise takes on trust."""
-    facts = problem.facts
-    low, high = facts.reward_range
-    found = [ONE_OUTCOME if problem.deterministic else SAME_LAW] if sampled else ["outcomes= is the model"]
-    found.append(f"every reward lies in [{low:g}, {high:g}] (checked on every {'call' if sampled else 'outcome'})")
-    if problem.key is not None:
-        found.append("states with the same key= have the same future (mover, legal actions and end are compared when a key comes back)")
-    if facts.given_bounds is not None:
-        found.append(f"the value of every state lies in [{facts.given_bounds[0]:g}, {facts.given_bounds[1]:g}], as given")
-    if facts.alternating:
-        found.append("turns alternate strictly, as declared (checked on every move seen)")
-    if problem.min_actions is not None and problem.legal is not None:
-        found.append(f"every state has at least {problem.min_actions} legal actions, as declared (checked on every state seen)")
-    if isinstance(problem.operator, CustomOperator):
-        found.append("the operator is monotone and 1-Lipschitz, as a CustomOperator has to be")
-    return tuple(found)
+    law = (ONE_OUTCOME if problem.deterministic else SAME_LAW) if sampled else "outcomes= is the model"
+    found = assumed(problem, law, looked, "call" if sampled else "outcome")
+    return (*found, SAME_KEY) if problem.key is not None else found
 
 
 def _notes(epsilon: float | None, reached: float, reason: str, num_calls: int) -> tuple[str, ...]:

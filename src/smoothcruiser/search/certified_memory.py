@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, OracleError
+from smoothcruiser.errors import OracleError
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import check_recognizable, is_fixed
+from smoothcruiser.problem.states import check_recognizable, identical, is_fixed
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.search.certified_price import box
 
@@ -236,6 +236,7 @@ class Memory:
         self.remaining: list[int] = [0]  # steps left, 0 throughout where there is no horizon
         self.nodes: dict[Any, int] = {}  # of plain values, which tell themselves apart
         self.others: dict[Any, Seen] = {}  # of all others, by their keys
+        self.over: dict[Any, Any] = {}  # plain values that are terminal, by their keys
         self._types: set[type] = set()  # of the states looked at
         self.num_pairs = 0
         self._boxes: dict[tuple[int, int], tuple[float, float, float, float]] = {}
@@ -272,9 +273,17 @@ class Memory:
         if problem.horizon is not None:
             key = (key, remaining)
         if problem.key is None and is_fixed(state):
-            if key not in self.nodes:
-                (self.nodes[key],) = self._add_nodes([state], [remaining])
-            return self.nodes[key]
+            found = self.nodes.get(key)
+            if found is None:
+                (found,) = self._add_nodes([state], [remaining])
+                self.nodes[key] = found
+                if found == END:
+                    self.over[key] = state
+            else:
+                known = self.over.get(key, state) if found == END else self.states[found]
+                if not identical(state, known):
+                    problem.check_alike(state, known, self._profile(found))
+            return found
         if key not in self.others:
             (node,) = self._add_nodes([state], [remaining])
             self.others[key] = Seen(node, state, self._profile(node))
@@ -282,6 +291,21 @@ class Memory:
         seen = self.others[key]
         problem.check_alike(state, seen.state, seen.profile)
         return seen.node
+
+    def check_untouched(self) -> None:
+        """Refuse a state whose key is another one now: a step wrote into it."""
+        problem = self.problem
+        for key, seen in self.others.items():
+            left = self.remaining[seen.node] if seen.node != END else None
+            if left is None:
+                continue
+            now = problem.key_of(seen.state)
+            if self.others.get(now if problem.horizon is None else (now, left)) is not seen:
+                old = key if problem.horizon is None else key[0]
+                raise OracleError(
+                    f"The oracle changed the state it was given: a state with key {old!r} has become {seen.state!r}. "
+                    "Copy the state in step, change the copy and return it: other samples start from the same state."
+                )
 
     def _profile(self, node: int) -> tuple[int, ...] | None:
         """What ``Problem.profile`` says of the node's state, from what is stored."""
@@ -311,10 +335,6 @@ class Memory:
                 found.append(END)
                 continue
             player, actions = problem.mover(state), problem.legal_actions(state)
-            if len(actions) < facts.min_actions:
-                raise InvalidInput(
-                    f"State {state!r} has {len(actions)} legal actions, fewer than min_actions={facts.min_actions}; declare the fewest."
-                )
             if (player, left) not in self._boxes:
                 self._boxes[player, left] = box(facts, player, None if problem.horizon is None else left)
             i = first_node + len(rows)

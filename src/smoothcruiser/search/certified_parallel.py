@@ -12,10 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from smoothcruiser.errors import OracleError
+from smoothcruiser.execute.inspection import Looks, look, sendable
 from smoothcruiser.execute.processes import Recipe, SpawnedPool, check_begun, rebuilt, recipe_of
 from smoothcruiser.execute.workers import check_workers
 from smoothcruiser.problem.answers import raised
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import Guard
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.search.certified_memory import END, Memory
 from smoothcruiser.search.certified_sampling import Sampler
@@ -40,6 +43,7 @@ class Drawn(NamedTuple):
     ended: list[bool]
     words: tuple[int, ...]
     error: str | None = None
+    told: bool = False  # whether the error is a whole sentence already
 
 
 def draw_jobs(oracle: Any, jobs: list[Job]) -> list[Drawn]:
@@ -47,15 +51,20 @@ def draw_jobs(oracle: Any, jobs: list[Job]) -> list[Drawn]:
     from smoothcruiser.execute.streams import from_words
 
     found: list[Drawn] = []
+    guard = Guard()
     for job in jobs:
         rng = from_words(job.words)
         drawn = Drawn([], [], [], ())
         try:
+            before = guard.copied(job.state) if guard.due(job.draws) else None
             for _ in range(job.draws):
                 reward, after, *rest = oracle(job.state, job.action, rng)
                 drawn.rewards.append(float(reward))
                 drawn.states.append(after)
                 drawn.ended.append(bool(rest[0]) if rest else False)
+            guard.compare(before, job.state, job.action)
+        except OracleError as error:
+            return [*found, drawn._replace(error=str(error), told=True)]
         except Exception as error:
             return [*found, drawn._replace(error=f"{type(error).__name__}: {error}")]
         found.append(drawn._replace(words=tuple(int(word) for word in rng.words)))
@@ -68,6 +77,18 @@ _problem: Problem | None = None  # this process's own, rebuilt once
 def _begin(recipe: Recipe) -> None:
     global _problem
     _problem = rebuilt(recipe)
+
+
+def _look_here(state: Any, seed: int, looked: Looks | None, most_calls: int) -> tuple[int, Looks]:
+    check_begun()
+    assert _problem is not None
+    return look_remote(_problem, state, seed, looked, most_calls)
+
+
+def look_remote(problem: Problem, state: Any, seed: int, looked: Looks | None, most_calls: int) -> tuple[int, Looks]:
+    """A look at the step, on a worker."""
+    calls, found = look(problem, state, seed, looked, most_calls)
+    return calls, sendable(found)
 
 
 def _draw_here(jobs: list[Job]) -> list[Drawn]:
@@ -94,6 +115,23 @@ class ParallelSampler(Sampler):
             self.payload = self.client.scatter(problem.oracle, broadcast=True, hash=False)
         else:
             self.pool = SpawnedPool(self.size, _begin, recipe_of(problem))
+
+    @property
+    def looks(self) -> None:
+        """Workers look, each for itself."""
+
+    def look(self, state: Any, looked: Looks | None, most_calls: int) -> tuple[int, Looks]:
+        """Look in a worker: a simulator that crashes must not take this process with it."""
+        found: tuple[int, Looks]
+        if self.pool is None:
+            task = (self.problem, state, self.seed, looked, most_calls)
+            found = self.client.submit(look_remote, *task, pure=False).result()
+            return found
+        try:
+            found = self.pool.submit(_look_here, state, self.seed, looked, most_calls).result()
+        except BrokenProcessPool as error:
+            raise self.pool.death() from error
+        return found
 
     def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
         """(next nodes, rewards) of the jobs, one after the other."""
@@ -134,7 +172,7 @@ class ParallelSampler(Sampler):
             raws[at] = END if ended else memory.node_of(after, after_steps)
             at += 1
         if drawn.error is not None:
-            raise raised(drawn.error, self._where(pair))
+            raise OracleError(drawn.error) if drawn.told else raised(drawn.error, self._where(pair))
         return at
 
     def close(self) -> None:

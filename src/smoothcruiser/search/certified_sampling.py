@@ -15,16 +15,20 @@ import itertools
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
-from smoothcruiser.problem.answers import at, outside, raised, undeclared_end
+from smoothcruiser.problem.answers import at, outside, raised, undeclared_end, unpacked
 from smoothcruiser.problem.jit import compiled, is_compiled
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import Guard
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.search.certified_memory import END, Memory, mixed
+
+if TYPE_CHECKING:
+    from smoothcruiser.execute.inspection import Looks
 
 GOLDEN = 0x9E3779B97F4A7C15  # the odd step of SplitMix64
 LEAST_SHARED = 20_000  # draws of a round below which handing it to threads costs more than it saves
@@ -47,6 +51,18 @@ class Sampler:
         self.problem, self.memory, self.seed = problem, memory, seed
         self.words: Any = np.zeros((0, 4), dtype=np.uint64)
         self.compile_seconds = 0.0
+        self.guard = Guard()
+
+    @property
+    def looks(self) -> int | None:
+        """How often it was looked whether the step leaves its state alone; None: workers do, each for itself."""
+        return self.guard.looks
+
+    def look(self, state: Any, looked: Looks | None, most_calls: int) -> tuple[int, Looks]:
+        """``inspection.look``, where the step runs."""
+        from smoothcruiser.execute.inspection import look
+
+        return look(self.problem, state, self.seed, looked, most_calls)
 
     def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
         """(next states as numbers, rewards) of the jobs, one after the other."""
@@ -183,15 +199,20 @@ class PythonSampler(Sampler):
         node, action = int(memory.graph.pairs[pair]["node"]), int(memory.graph.pairs[pair]["action"])
         state, after_steps = memory.states[node], memory.remaining[node] - 1
         low, high = facts.reward_range
-        horizon, known = self.problem.horizon is not None, memory.nodes
+        horizon, known, states = self.problem.horizon is not None, memory.nodes, memory.states
+        before = self.guard.copied(state) if self.guard.due(count) else None
         for i in range(at, at + count):
             try:
-                reward, after, *rest = step(state, action, rng)
-                reward, ended = float(reward), bool(rest[0]) if rest else False
+                answer = step(state, action, rng)
             except SmoothcruiserError:
                 raise
             except Exception as error:
                 raise self._raised(error, pair) from error
+            try:
+                reward, after, *rest = answer
+                reward, ended = float(reward), bool(rest[0]) if rest else False
+            except (TypeError, ValueError):
+                reward, after, ended = unpacked(answer, state, action)
             if not low <= reward <= high:
                 raise self._bad_reward(reward, pair)
             rewards[i] = reward
@@ -201,9 +222,14 @@ class PythonSampler(Sampler):
                 raws[i] = END
                 continue
             try:  # most states are plain values and known: this is the short way
-                raws[i] = known[(after, after_steps) if horizon else after]
+                found = known[(after, after_steps) if horizon else after]
+                if type(after) is not int or type(states[found]) is not int:
+                    found = memory.node_of(after, after_steps)
             except (KeyError, TypeError):
-                raws[i] = memory.node_of(after, after_steps)
+                found = memory.node_of(after, after_steps)
+            raws[i] = found
+        if before is not None:
+            self.guard.compare(before, state, action)
         return at + count
 
 

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.estimate import Certificate, Estimate, Interval
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.execute.answer import terminal_answer
@@ -45,6 +45,7 @@ DEFAULT_DELTA = 0.05
 FIRST_LOOK = 16  # rollouts before the first question whether epsilon is reached
 RATIO = 1.1  # between two such questions: at most 10% more draws than needed
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into looking at the step
+CERTAIN_ROLLOUTS = 16  # of a world that is declared deterministic
 CUT_SHARE = 0.1  # of epsilon that the cut at H may take: H grows by log(1/share)/log(1/gamma) only
 
 
@@ -133,6 +134,8 @@ def evaluate(
     rollouts.spend(calls - len(looked))
     assumed = assumptions(problem, ONE_LAW, seen(len(looked), rollouts.looks))
     assumed = (*assumed, "the policy is one fixed function; the rollouts are fresh draws")
+    if certain:
+        assumed = (*assumed, f"deterministic=True: every state and action has one outcome ({made} rollouts agreed)")
     if interval[0] > interval[1]:
         raise contradiction(state, delta, assumed)
     answer = _answer(problem, state, rollouts, made, mean, interval, certain, delta, seed, ran, limit, bounds, assumed)
@@ -148,11 +151,28 @@ def evaluate(
 
 
 def _certain(rollouts: Rollouts, bounds: Bounds, most_calls: int) -> tuple[int, float, Interval | None]:
-    """One rollout of a certain policy in a certain world is the answer; None for the interval where lots were drawn."""
-    made = rollouts.run(1, most_calls, bounds.least, bounds.spread, begin(0.5, 0.0))
-    if made == 0 or rollouts.random:
+    """Rollouts of a certain policy in a certain world all give the answer; None for the interval where lots were drawn.
+
+    One would do if ``deterministic`` is true; a few from different numbers tell where it is not.
+    """
+    found: set[float] = set()
+    made = 0
+    for _ in range(CERTAIN_ROLLOUTS):
+        if rollouts.run(1, most_calls, bounds.least, bounds.spread, begin(0.5, 0.0)) == 0:
+            break
+        if rollouts.random:
+            return 0, 0.0, None
+        found.add(rollouts.last)
+        made += 1
+    if made == 0:
         return 0, 0.0, None
-    return 1, rollouts.last, (max(bounds.low, rollouts.last - bounds.cut), min(bounds.high, rollouts.last + bounds.cut))
+    if len(found) > 1:
+        raise OracleError(
+            f"deterministic=True, but rollouts of one policy that draws no lots paid {min(found):g} and {max(found):g}; "
+            "drop deterministic=."
+        )
+    value = rollouts.last
+    return made, value, (max(bounds.low, value - bounds.cut), min(bounds.high, value + bounds.cut))
 
 
 def _sample(
@@ -192,7 +212,7 @@ def _answer(
     how = (
         f"empirical Bernstein sequence over {made:,} rollouts"
         if not certain
-        else "one rollout, deterministic=True and a policy without lots,"
+        else f"{made} equal rollouts, deterministic=True and a policy without lots,"
     )
     certificate = Certificate(
         kind="policy",

@@ -19,7 +19,7 @@ from smoothcruiser.execute.streams import stream
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.jit import compiled
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import Guard
+from smoothcruiser.problem.states import Guard, copied
 from smoothcruiser.search import evaluate_kernel
 from smoothcruiser.search import tree_kernel as kernel
 from smoothcruiser.search.evaluate_bounds import take
@@ -174,8 +174,11 @@ class PlainRollouts:
 
     def run(self, count: int, most_calls: int, low: float, spread: float, sequence: Any) -> int:
         """Rollouts made, each taken into ``sequence``; fewer than ``count`` where the calls were used up."""
+        before = copied(self.state)
         with watched(self, self.problem.call_seconds):
-            return self._run(count, most_calls, low, spread, sequence)
+            made = self._run(count, most_calls, low, spread, sequence)
+        self.guard.compare(before, self.state, 0)
+        return made
 
     def _run(self, count: int, most_calls: int, low: float, spread: float, sequence: Any) -> int:
         for made in range(count):

@@ -26,13 +26,14 @@ class Outlook:
     facts: Facts
     epsilon: float
     delta: float
+    looks: int = 0  # calls for a look at the step before and after the search
     method: str = "certified"
     num_calls: None = None  # not known before the run
     levels: tuple[()] = ()  # it follows no schedule
 
     def most_calls(self, num_pairs: int) -> int:
         """Calls that certainly suffice if the search meets ``num_pairs`` pairs of state and action."""
-        return price_bound(self.facts, epsilon=self.epsilon, delta=self.delta, num_pairs=num_pairs)
+        return self.looks + price_bound(self.facts, epsilon=self.epsilon, delta=self.delta, num_pairs=num_pairs)
 
     def to_dict(self) -> dict[str, Any]:
         """The outlook as plain data."""

@@ -15,6 +15,7 @@ from typing import Any
 from smoothcruiser.execute.python_engine import watched
 from smoothcruiser.problem.answers import Answer, answered
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import Guard
 from smoothcruiser.search.methods import MEAN, PARENT_PRIOR, UPPER, VISITS_PRIOR, Rule
 from smoothcruiser.search.selection import descent_policy, drawn, entropy_below, passed_up, upper_pick, visit_shares
 from smoothcruiser.search.template import Selection, Step, search
@@ -55,6 +56,7 @@ class PlainTree:
         self.problem, self.rule, self.setting, self.rng = problem, rule, setting, rng
         self.head, self.weights = [float(f) for f in head], [float(w) for w in weights]
         self.num_nodes, self.simulations, self.calls, self.deepest, self.most_calls = 0, 0, 0, 0, 0
+        self.guard = Guard()
         self.root = self._new(state)
         self._order: list[PlainNode] | None = None
         # A simulation that the calls cut short: the stream when it began, the oracle's answers so far with the stream after each, how many
@@ -105,7 +107,7 @@ class PlainTree:
             return answer
         self.calls += 1
         setting = self.setting
-        reward, after, over = answered(self.problem, state, action, self.rng, setting.low, setting.high, setting.ends)
+        reward, after, over = answered(self.problem, state, action, self.rng, setting.low, setting.high, setting.ends, self.guard)
         answer = reward, after, over or (setting.ends and self.problem.is_terminal(after))
         if self.begun is not None:
             self.answers.append((answer, self.rng.words.copy()))
