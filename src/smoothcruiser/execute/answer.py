@@ -25,7 +25,7 @@ def assemble(problem: Problem, state: Any, rule: Rule, outcome: Outcome, engine:
     """The Estimate of a finished (or honestly stopped) run; ``looked`` says what was seen of the step."""
     schedule = rule.schedule
     assumed = assumptions(problem, ONE_LAW, looked)
-    value, interval, q_values, q_intervals, policy = _pieces(problem, state, rule, outcome.tallies)
+    value, interval, q_values, q_intervals, policy = pieces(problem, state, rule, outcome.tallies)
     if any(low > high for low, high in (interval, *q_intervals)):
         raise contradiction(state, schedule.delta, assumed)
     promised = schedule.delta < 1.0
@@ -68,7 +68,7 @@ def interval_of(problem: Problem, state: Any, rule: Rule) -> Callable[[dict[int,
     """The interval that tallies at a look certify, for a progress display."""
 
     def interval(tallies: dict[int, Tally]) -> Interval | None:
-        return _pieces(problem, state, rule, tallies)[1] if rule.schedule.delta < 1.0 else None
+        return pieces(problem, state, rule, tallies)[1] if rule.schedule.delta < 1.0 else None
 
     return interval
 
@@ -76,7 +76,8 @@ def interval_of(problem: Problem, state: Any, rule: Rule) -> Callable[[dict[int,
 Pieces = tuple[float, Interval, tuple[float, ...], tuple[Interval, ...], tuple[float, ...]]
 
 
-def _pieces(problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]) -> Pieces:
+def pieces(problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]) -> Pieces:
+    """(value, interval, action values, their intervals, policy) of root sums."""
     make = _from_draws_of_v if rule.schedule.root.target == "value" else _from_q
     return make(problem, state, rule, tallies)
 

@@ -196,14 +196,14 @@ def repeat(problem: Problem, schedule: Schedule, state: Any, runs: int) -> Repea
     begin = time.perf_counter()
     for seed in range(runs):
         for action in actions:
-            tally, spent = _draws_of(engine, rule, segments, action, seed)
+            tally, spent = draws_of(engine, rule, segments, action, seed)
             calls[seed] += spent
             q_values[seed, action] = min(max(rule.mean(tally), low), high)
         values[seed] = problem.operator.value([float(q_values[seed, a]) for a in actions], player=problem.mover(state))
     return Repeats(values, q_values, calls, time.perf_counter() - begin)
 
 
-def _draws_of(engine: Engine, rule: Rule, segments: tuple[tuple[Shard, ...], ...], action: int, seed: int) -> tuple[Tally, int]:
+def draws_of(engine: Engine, rule: Rule, segments: tuple[tuple[Shard, ...], ...], action: int, seed: int) -> tuple[Tally, int]:
     """The root sums of one action up to the look at which it may stop, and the calls they took."""
     tally, calls = Tally(), 0
     for look, segment in enumerate(segments):

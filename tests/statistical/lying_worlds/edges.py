@@ -35,6 +35,7 @@ from .law import (
     COVERED,
     EVALUATE,
     EXACT,
+    REFUSED,
     SCHEDULE,
     TREE,
     VALUE,
@@ -208,6 +209,8 @@ WORLDS = (
         offset_coin(TRILLIONS, num_actions=1, discount=0.0),
         Truth(TRILLIONS + 0.5, (TRILLIONS + 0.5,)),
         asks=(Ask(epsilon=0.015), CERTIFIED, EVALUATE),
+        ends=(COVERED, REFUSED),
+        says="too fine for rewards",  # neighbouring doubles are 0.002 apart there
     ),
     form("an operator of one's own", lambda n: n, int, operator=CUSTOM, asks=(*BOTH, AUTO)),
     world(
