@@ -51,7 +51,9 @@ bench: $(READY) ## ratios against C and against other libraries; writes docs/evi
 
 evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writes docs/evidence
 	@mkdir -p docs/evidence
-	@$(BIN)/python benchmarks/sharp_coverage.py --runs 32 --out docs/evidence/coverage.md
+	@$(BIN)/python benchmarks/sharp_coverage.py --runs 130 --out docs/evidence/coverage.md
+	@$(BIN)/python tests/statistical/test_lying_worlds.py --runs 20 --out docs/evidence/lying-worlds.md
+	@$(BIN)/python benchmarks/scan_openspiel.py --out docs/evidence/scan-openspiel.md
 	@$(BIN)/python benchmarks/survival.py --out docs/evidence/survival.md
 	@$(BIN)/python benchmarks/certified.py --coverage > docs/evidence/certified.txt
 	@$(BIN)/smoothcruiser reproduce all --out docs/evidence/reproduce
