@@ -251,14 +251,14 @@ def bernoulli(rng: np.random.Generator, discount: float) -> Problem:
     """A random MDP or game of 2 to 10 states and 2 to 4 actions whose rewards are 0 or 1.
 
     Half of them pay by where one arrives; in the others every state has a twin that pays, so that the reward is
-    a coin of its own. A third are games, a quarter have terminal states, a fifth a horizon.
+    a coin of its own, in half of them nearly fair. A third are games, a quarter have terminal states, a fifth a horizon.
     """
     actions, twins = int(rng.integers(2, 5)), bool(rng.integers(2))
     places = int(rng.integers(1, 6) if twins else rng.integers(2, 11))
-    moves = rng.dirichlet(np.full(places, 0.5), size=(places, actions))
+    moves = rng.dirichlet(np.full(places, rng.choice([0.5, 10.0])), size=(places, actions))
     states = 2 * places if twins else places
     if twins:
-        pays = rng.random((places, actions, 1))
+        pays = 0.5 + rng.choice([0.02, 0.98]) * (rng.random((places, actions, 1)) - 0.5)
         rows = np.concatenate([moves * (1.0 - pays), moves * pays], axis=2)
         P, R = np.concatenate([rows, rows]), np.zeros((states, actions, states))
         R[:, :, places:] = 1.0
