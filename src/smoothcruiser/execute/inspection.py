@@ -23,6 +23,7 @@ import copy
 import pickle
 import time
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from smoothcruiser.errors import Hung, OracleError
@@ -37,6 +38,14 @@ from smoothcruiser.problem.states import copied, same_state, unchanged, written_
 LOOK_SECONDS = 2.0  # after which no further pair is looked at: some simulators take seconds a call
 OTHER = 2**20  # added to the place of a stream for another one
 STREAM_KEY = 2**31  # of the streams used here: above every action, so that no shard shares one
+
+
+class Asked(Enum):
+    """How a pair was called for the second time; the value begins a sentence."""
+
+    TWICE = "Two calls from equal"
+    ELSEWHERE = "Calls from different"
+    AGAIN = "Calls before and after the run from equal"
 
 
 @dataclass(frozen=True)
@@ -111,7 +120,7 @@ class _Inspector:
             if not self._in_time():
                 return
             answer = self._call(found.state, found.action, self._stream(found.place))
-            self._compare(found, answer, "Calls before and after the run from equal")
+            self._compare(found, answer, Asked.AGAIN)
 
     def _pair(self, state: Any, action: int) -> Look:
         """One pair, called twice from equal streams."""
@@ -128,7 +137,7 @@ class _Inspector:
         second = self._call(given, action, self._stream(OTHER + place if certain else place))
         _check_untouched(before, given, action)
         found = Look(given, action, place, first, kept, profile)
-        self._compare(found, second, "Calls from different" if certain else "Two calls from equal")
+        self._compare(found, second, Asked.ELSEWHERE if certain else Asked.TWICE)
         self.looked.append(found)
         return found
 
@@ -141,7 +150,7 @@ class _Inspector:
         reward, after, ended = answered(self.problem, state, action, rng, *facts.reward_range, facts.terminals)
         return reward, after if self.retype is None else self.retype(after), ended
 
-    def _compare(self, found: Look, other: Answer, when: str) -> None:
+    def _compare(self, found: Look, other: Answer, asked: Asked) -> None:
         reward, after, ended = found.answer
         where = f"at state {found.state!r}, action {found.action}"
         if self.problem.profile(found.state) != found.profile:
@@ -158,12 +167,13 @@ class _Inspector:
         if alike and not ended and same_state(after, other[1]) is not True:
             alike = self._same_future(after, other[1], found.place)
         if not alike:
-            raise OracleError(f"{when} streams differ {where}: {found.answer[:2]!r} and {other[:2]!r}. {self._remedy(when)}")
+            answers = f"{found.answer[:2]!r} and {other[:2]!r}"
+            raise OracleError(f"{asked.value} streams differ {where}: {answers}. {self._remedy(asked)}")
 
-    def _remedy(self, when: str) -> str:
-        if "different" in when and self.problem.deterministic:
+    def _remedy(self, asked: Asked) -> str:
+        if asked is Asked.ELSEWHERE and self.problem.deterministic:
             return "deterministic=True is declared, so one call should tell all; drop deterministic=."
-        if "different" in when:
+        if asked is Asked.ELSEWHERE:
             return (
                 "The oracle uses rng without moving it on (a copy of it?) or takes randomness from elsewhere; "
                 "draw every number from the rng that step is given."
@@ -180,7 +190,7 @@ class _Inspector:
 def seen(pairs: int, looks: int | None) -> str:
     """What was seen of the step, for a certificate: pairs, and calls watched while it ran (None: by workers)."""
     if pairs == 0:
-        return ""
+        return "not looked at: the budget is too small for it"
     found = f"{pairs} calls were repeated before the run and asked again after it"
     if looks is None:
         return f"{found}, and workers looked at random calls"

@@ -13,7 +13,7 @@ def assumptions(problem: Problem, law: str, looked: str, checked: str = "call") 
     facts = problem.facts
     low, high = facts.reward_range
     found = [law, f"every reward lies in [{low:g}, {high:g}] (checked on every {checked})"]
-    if looked:
+    if problem.tables is None and looked:
         found.append(f"step returns a new state, leaves the one it was given as it was and remembers nothing ({looked})")
     if facts.given_bounds is not None:
         bounds = f"[{facts.given_bounds[0]:g}, {facts.given_bounds[1]:g}]"

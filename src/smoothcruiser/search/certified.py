@@ -210,7 +210,8 @@ class Certified:
     def assumed(self) -> tuple[str, ...]:
         """What the certificates of this memory take on trust."""
         looks = 0 if self._sampler is None else self._sampler.looks
-        return assumptions(self.problem, sampled=self.sampled, looked=seen(len(self._looked or ()), looks))
+        looked = "" if self._looked is None else seen(len(self._looked), looks)
+        return assumptions(self.problem, sampled=self.sampled, looked=looked)
 
     def _narrow(self, root: int, limits: Limits) -> bool:
         return limits.goal is not None and self._half_width(root, limits.target) <= limits.goal
