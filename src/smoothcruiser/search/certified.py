@@ -181,7 +181,7 @@ class Certified:
                     return "callback"
             if time.perf_counter() > limits.deadline:
                 return "seconds"
-            if self._looked is None and left > 0:
+            if self._looked is None and left > 0:  # nothing was drawn so far
                 left -= self._look(self.memory.states[root], left)
             nothing = "budget" if left <= 0 else self._round(root, limits, left)
             if nothing is not None:

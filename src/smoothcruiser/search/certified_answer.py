@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CORNERS = 10  # actions: 1,024 corners take a few milliseconds
 NOWHERE = (math.nan, math.nan)
 SAME_LAW = "draws of the oracle are independent, and follow one law for each state and action: a state's hash tells all that matters"
-SAME_KEY = "states with one key have one future (mover, legal actions and end are compared when a key comes back)"
+SAME_KEY = "states with one key= have one future (mover, legal actions and end are compared when a key comes back)"
 ONE_OUTCOME = "deterministic=True: every state and action has one outcome (spot-checked: the first 8 pairs and every 16th are drawn twice)"
 
 

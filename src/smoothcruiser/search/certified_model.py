@@ -53,6 +53,9 @@ class KnownModel(Certified):
     def _round(self, root: int, limits: Limits, left: int) -> str | None:
         return "states" if self.memory.num_nodes > self.max_states else super()._round(root, limits, left)
 
+    def _look(self, state: Any, left: int) -> int:
+        return 0
+
     def _with_checks(self, counts: Ints, left: int) -> Ints:
         return counts
 
