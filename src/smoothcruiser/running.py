@@ -126,7 +126,6 @@ def _run(
 ) -> Estimate:
     from smoothcruiser.execute.answer import assemble, interval_of
     from smoothcruiser.execute.engines import make_workers
-    from smoothcruiser.execute.inspection import seen
     from smoothcruiser.execute.run import Listener
     from smoothcruiser.execute.run import run as run_shards
     from smoothcruiser.execute.shards import cut
@@ -144,7 +143,7 @@ def _run(
         outcome = run_shards(
             pool, schedule, segments, actions, seed=seed, enough=rule.enough, listener=listener, known=known, seconds=how.seconds
         )
-        looked_calls, pairs = pool.inspect(seed)
+        looked_calls, asked = pool.inspect(seed)
     except (Interrupted, KeyboardInterrupt) as error:
         kept = "Nothing is kept: --store FILE keeps finished shards."
         if keeper is not None:
@@ -153,7 +152,7 @@ def _run(
         raise Interrupted(f"{told} {kept}", calls=getattr(error, "calls", 0)) from error
     finally:
         pool.close()
-    estimate = assemble(problem, state, rule, outcome, pool, seed=seed, looked=seen(pairs, pool.looks))
+    estimate = assemble(problem, state, rule, outcome, pool, seed=seed, looked=pool.seen(asked))
     estimate = replace(
         estimate,
         notes=(*notes, *estimate.notes),

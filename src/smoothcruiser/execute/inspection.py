@@ -187,11 +187,16 @@ class _Inspector:
         return same_future(self.problem, x, y, lambda state, action, i: self._call(state, action, stream(self.seed, STREAM_KEY, place, i)))
 
 
-def seen(pairs: int, looks: int | None) -> str:
-    """What was seen of the step, for a certificate: pairs, and calls watched while it ran (None: by workers)."""
+def seen(pairs: int, asked: int, looks: int | None) -> str:
+    """What was seen of the step, for a certificate.
+
+    ``pairs`` were looked at before the run, ``asked`` calls made after it, ``looks`` calls watched while it
+    ran (None: by workers, which do not count).
+    """
     if pairs == 0:
         return "not looked at: the budget is too small for it"
-    found = f"{pairs} calls were repeated before the run and asked again after it"
+    after = "again after it" if asked >= pairs else f"{asked} of them again after it"
+    found = f"{pairs} calls were repeated before the run, {after}"
     if looks is None:
         return f"{found}, and workers looked at random calls"
     return f"{found}, and {looks:,} were looked at while it ran" if looks else found

@@ -85,12 +85,16 @@ class ProcessWorkers(Pool):
     def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float, workers: int | None = None) -> None:
         self.size = check_workers(workers)
         pickled = _pickled(schedule, "The schedule"), _pickled(state, "The asked state")
-        self.pool = SpawnedPool(self.size, _make_engine, recipe_of(problem), *pickled, center)
+        self.task = (_make_engine, recipe_of(problem), *pickled, center)
+        self.pool = SpawnedPool(self.size, *self.task)
+        self.gone = False  # whether its processes were ended in the middle of shards that nobody needs
 
     def look(self, seed: int, looked: Looks | None) -> tuple[int, Looks]:
         """Look in a worker: a simulator that crashes must not take this process with it."""
-        if self.stopped:  # its processes are gone
+        if self.stopped:  # there is no time to look
             return 0, looked or ()
+        if self.gone:
+            self.pool, self.gone = SpawnedPool(1, *self.task), False
         try:
             future: Any = self.pool.submit(_look, seed, looked)
         except BrokenProcessPool as error:
@@ -128,6 +132,7 @@ class ProcessWorkers(Pool):
 
     def abandon(self, futures: list[Answer]) -> None:
         """End processes in the middle of a shard: a simulator may take a minute a call, and nobody waits for it."""
+        self.gone = True
         processes = list((getattr(self.pool, "_processes", None) or {}).values())
         self.pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:

@@ -54,10 +54,13 @@ class Workers(Protocol):
     unfinished: int  # calls counted in shards that were cut short
 
     def inspect(self, seed: int) -> tuple[int, int]:
-        """Look at the step where it runs (``execute.inspection``): (oracle calls made, pairs looked at).
+        """Look at the step where it runs (``execute.inspection``): (calls made in all, those of this time).
 
-        The first time before the run, the second time after it; both numbers are those of both together.
+        The first time before the run, the second time after it.
         """
+
+    def seen(self, asked: int) -> str:
+        """What was seen of the step, where ``asked`` calls were made after the run."""
 
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
         """Run what the source hands out, pulling a shard only when a worker is free, until it ends or ``report`` is True.

@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from smoothcruiser.errors import Interrupted, InvalidInput
-from smoothcruiser.execute.inspection import Looks, look
+from smoothcruiser.execute.inspection import Looks, look, seen
 from smoothcruiser.execute.run import Engine, Report
 from smoothcruiser.execute.shards import Partial, Shard
 from smoothcruiser.problem.problem import Problem
@@ -50,10 +50,14 @@ class Pool(ABC):
         """``inspection.look``, where the step runs."""
 
     def inspect(self, seed: int) -> tuple[int, int]:
-        """Look at the step before the run, and again after it: (oracle calls made, pairs looked at)."""
+        """Look at the step before the run, and again after it: (calls made in all, those of this time)."""
         calls, self.looked = self.look(seed, self.looked)
         self.look_calls += calls
-        return self.look_calls, len(self.looked)
+        return self.look_calls, calls
+
+    def seen(self, asked: int) -> str:
+        """What was seen of the step, where ``asked`` calls were made after the run."""
+        return seen(len(self.looked or ()), asked, self.looks)
 
     @abstractmethod
     def window(self) -> int:

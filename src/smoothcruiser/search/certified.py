@@ -101,7 +101,7 @@ class Certified:
         self._order: Ints = np.zeros(0, dtype=np.int64)
         self._count = 0
         self._looked: Looks | None = None  # what the look before the first draw saw
-        self._asked_again = False
+        self._asked = 0  # calls of the last look after a query
         self._steered = 0  # calls of the query at hand that went where they seemed to pay
 
     def close(self) -> None:
@@ -203,14 +203,14 @@ class Certified:
         if self._looked:
             assert self._sampler is not None
             calls, _ = self._sampler.look(state, self._looked, 0)
-            self.num_calls += calls - (0 if self._asked_again else len(self._looked))
-            self._asked_again = True
+            self.num_calls += calls - (0 if self._asked else len(self._looked))
+            self._asked = calls
 
     @property
     def assumed(self) -> tuple[str, ...]:
         """What the certificates of this memory take on trust."""
         looks = 0 if self._sampler is None else self._sampler.looks
-        looked = "" if self._looked is None else seen(len(self._looked), looks)
+        looked = "" if self._looked is None else seen(len(self._looked), self._asked, looks)
         return assumptions(self.problem, sampled=self.sampled, looked=looked)
 
     def _narrow(self, root: int, limits: Limits) -> bool:

@@ -130,9 +130,9 @@ def evaluate(
     if interval is None:
         made, mean, interval = _sample(rollouts, bounds, epsilon, delta, most_calls, deadline, limit)
     ran = time.perf_counter() - started
-    calls, _ = look(problem, state, seed, looked)
-    rollouts.spend(calls - len(looked))
-    assumed = assumptions(problem, ONE_LAW, seen(len(looked), rollouts.looks))
+    asked, _ = look(problem, state, seed, looked)
+    rollouts.spend(asked - len(looked))
+    assumed = assumptions(problem, ONE_LAW, seen(len(looked), asked, rollouts.looks))
     assumed = (*assumed, "the policy is one fixed function; the rollouts are fresh draws")
     if certain:
         assumed = (*assumed, f"deterministic=True: every state and action has one outcome ({made} rollouts agreed)")
