@@ -41,6 +41,7 @@ class SpielState:
     """A position where a player moves, or a finished game; equal if the histories are."""
 
     __slots__ = ("_actions", "_history", "moves", "state")
+    adapter_state = True  # steps clone it
 
     def __init__(self, state: Any, moves: int) -> None:
         self.state = state  # never changed: steps clone it

@@ -10,8 +10,8 @@ import numpy as np
 
 from smoothcruiser.check.probe import DRAWS, ENOUGH_SECONDS, STEPS, WALKS, Finding, Probe
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.problem.answers import same_mover
-from smoothcruiser.problem.batching import Batched
+from smoothcruiser.problem.answers import flickering, remembered, rows_together, same_mover
+from smoothcruiser.problem.batching import Batched, rows_apart
 from smoothcruiser.problem.states import unchanged
 
 
@@ -21,21 +21,16 @@ def walks(probe: Probe, start: Any) -> Finding:
     if problem.is_terminal(start):
         raise InvalidInput(f"The asked state {start!r} is terminal; pass a state where something can be done.")
     for action in problem.legal_actions(start):
-        probe.draw(start, action, probe.stream(0, action))
-        probe.pairs.append((start, action))
+        probe.met(start, action, probe.stream(0, action))
     begin, longest = time.perf_counter(), 0
     for walk in range(WALKS):
         state, rng = start, probe.stream(1, walk)
         for step in range(STEPS if problem.horizon is None else min(STEPS, problem.horizon)):
             actions = problem.legal_actions(state)
             if problem.profile(state) != problem.profile(state):
-                raise OracleError(
-                    f"legal, terminal or player answered differently when asked about state {state!r} again; "
-                    "let them depend on the state alone."
-                )
+                raise flickering(state)
             action = actions[int(rng.integers(len(actions)))]
-            probe.pairs.append((state, action))
-            _, after, ended = probe.draw(state, action, rng)
+            _, after, ended = probe.met(state, action, rng)
             if not ended and getattr(problem, "alternating", False) and problem.mover(after) == problem.mover(state):
                 raise same_mover(state)
             longest = max(longest, step + 1)
@@ -50,11 +45,15 @@ def walks(probe: Probe, start: Any) -> Finding:
 
 def deterministic_stream(probe: Probe) -> Finding:
     """Equal streams give equal answers, and so do different ones where a call takes nothing from its stream."""
-    for i, (state, action) in enumerate(probe.some(40)):
+    for i, place in enumerate(probe.places(40)):
+        state, action = probe.pairs[place]
         rng = probe.stream(2, i)
+        begun = rng.words.copy()
         first = probe.draw(state, action, rng)
-        moved = rng.words.tolist() != probe.stream(2, i).words.tolist()
-        second = probe.draw(state, action, probe.stream(2, i) if moved else probe.stream(10, i))
+        taken = rng.words.tolist()
+        moved = taken != begun.tolist()
+        rng.words[:] = begun if moved else probe.stream(10, i).words  # the same object: caches may go by it
+        second = probe.draw(state, action, rng)
         if not probe.alike(first, second, 2, i):
             why = (
                 "The oracle takes randomness from elsewhere (a global generator, the clock) or remembers earlier calls; "
@@ -65,6 +64,8 @@ def deterministic_stream(probe: Probe) -> Finding:
                 f"Two draws at state {state!r}, action {action} from {'equal' if moved else 'different'} streams differ: "
                 f"{first[:2]!r} and {second[:2]!r}. {why}draw every number from the rng that step is given."
             )
+        if (moved and rng.words.tolist() != taken) or (probe.took[place] and not moved):
+            raise remembered(state, action)
     return Finding("randomness", "ok", "equal streams gave equal answers: all randomness comes from rng.")
 
 
@@ -73,20 +74,11 @@ def separate_rows(probe: Probe) -> Finding:
     oracle = probe.problem.oracle
     if not isinstance(oracle, Batched):
         return Finding("rows", "ok", "the step takes one state at a time.")
-    backend, rows = oracle.backend, np.arange(DRAWS) * 0
     for i, (state, action) in enumerate(probe.some(6)):
-        batches = []
-        for k in range(DRAWS):
-            rng = backend.random(np.random.SeedSequence(probe.seed, spawn_key=(probe.KEY, 11, i, k)))
-            states = backend.take(backend.one(state), rows)
-            rewards, after, _ = backend.step(oracle.function, states, np.full(DRAWS, action), rng)
-            batches.append([(float(rewards[j]), repr(backend.row(after, j))) for j in range(DRAWS)])
-            probe.calls += DRAWS
-        if len({batch[0] for batch in batches}) > 1 and all(len(set(batch)) == 1 for batch in batches):
-            raise OracleError(
-                f"All rows of a batch get the same outcome at state {state!r}, action {action}, and another batch gets "
-                "another: draws are not independent. Draw one number per row, such as rng.random(len(states))."
-            )
+        seeds = [np.random.SeedSequence(probe.seed, spawn_key=(probe.KEY, 11, i, k)) for k in range(DRAWS)]
+        probe.calls += DRAWS * DRAWS
+        if not rows_apart(oracle, state, action, seeds, DRAWS):
+            raise rows_together(state, action)
     return Finding("rows", "ok", "rows of one batch are drawn apart.")
 
 

@@ -41,6 +41,7 @@ class Probe:
     rewards: tuple[float, float] = (math.inf, -math.inf)
     ends: int = 0
     pairs: list[tuple[Any, int]] = field(default_factory=list)  # (state, action) met by the walks
+    took: list[bool] = field(default_factory=list)  # whether the call at that pair took numbers from its stream
     over: list[Any] = field(default_factory=list)  # states where an episode ended
     spent: float = 0.0
 
@@ -88,9 +89,21 @@ class Probe:
         """Whether two states pay the same under equal streams."""
         return same_future(self.problem, x, y, lambda state, action, i: self.draw(state, action, self.stream(*key, i)))
 
-    def some(self, most: int) -> list[tuple[Any, int]]:
-        """Pairs to look at: spread over those met, fewer if calls are slow."""
+    def met(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
+        """One checked call of a walk, whose pair is kept, with whether it took anything from its stream."""
+        before = rng.words.tolist()
+        answer = self.draw(state, action, rng)
+        self.pairs.append((state, action))
+        self.took.append(rng.words.tolist() != before)
+        return answer
+
+    def places(self, most: int) -> list[int]:
+        """Where in ``pairs`` to look: spread over those met, fewer if calls are slow."""
         per_call = self.spent / max(1, self.calls)
         affordable = max(2, int(ENOUGH_SECONDS / max(per_call * DRAWS * 2, 1e-9)))
         count = min(most, affordable, len(self.pairs))
-        return [self.pairs[i * len(self.pairs) // count] for i in range(count)]
+        return [i * len(self.pairs) // count for i in range(count)]
+
+    def some(self, most: int) -> list[tuple[Any, int]]:
+        """Pairs to look at."""
+        return [self.pairs[i] for i in self.places(most)]

@@ -26,13 +26,22 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import numpy as np
+
 from smoothcruiser.errors import Hung, OracleError
 from smoothcruiser.execute.python_engine import watched
 from smoothcruiser.execute.reference import retyped_by
 from smoothcruiser.execute.streams import Stream, stream
-from smoothcruiser.problem.answers import Answer, answered, companion_hung, same_mover
+from smoothcruiser.problem.answers import Answer, answered, companion_hung, flickering, remembered, rows_together, same_mover
+from smoothcruiser.problem.batching import Batched, rows_apart
 from smoothcruiser.problem.futures import same_future
-from smoothcruiser.problem.problem import CALLS_PER_LOOK, LOOKED_ACTIONS, Problem
+from smoothcruiser.problem.problem import (
+    CALLS_PER_LOOK,
+    LOOKED_ACTIONS,
+    LOOKED_BATCHES,
+    LOOKED_ROWS,
+    Problem,
+)
 from smoothcruiser.problem.states import copied, same_state, unchanged, written_into
 
 LOOK_SECONDS = 2.0  # after which no further pair is looked at: some simulators take seconds a call
@@ -58,6 +67,7 @@ class Look:
     answer: Answer
     kept: Any  # a copy of the next state; None where it cannot change or be copied
     profile: tuple[int, ...] | None  # who moves, and what is legal
+    taken: tuple[int, ...]  # the stream's words after the call
 
 
 Looks = tuple[Look, ...]
@@ -70,12 +80,14 @@ def look(problem: Problem, state: Any, seed: int, looked: Looks | None = None, m
     """
     if problem.tables is not None or problem.is_terminal(state):
         return 0, ()
-    most = (problem.inspection_calls if most_calls is None else most_calls) // CALLS_PER_LOOK
+    most = problem.inspected_pairs
+    if most_calls is not None:
+        most = min(most, most_calls // CALLS_PER_LOOK)
     inspector = _Inspector(problem, state, seed)
     try:
         with watched(inspector, problem.call_seconds):
             if looked is None:
-                inspector.begin(state, min(most, problem.inspection_calls // CALLS_PER_LOOK))
+                inspector.begin(state, most)
             else:
                 inspector.again(looked)
     except Hung as error:
@@ -101,6 +113,8 @@ class _Inspector:
         problem = self.problem
         actions = problem.legal_actions(start)
         shown = min(len(actions), LOOKED_ACTIONS)
+        if isinstance(problem.oracle, Batched) and most > 0:
+            self._rows(problem.oracle, start, actions[0])
         for i in range(min(shown, most)):
             if self._in_time():
                 self._pair(start, actions[i * len(actions) // shown])
@@ -114,13 +128,25 @@ class _Inspector:
                 raise same_mover(state)
             state, steps = (start, 0) if over else (after, steps)
 
+    def _rows(self, oracle: Batched, state: Any, action: int) -> None:
+        """Rows of one batch are drawn apart."""
+        seeds = [np.random.SeedSequence(self.seed, spawn_key=(STREAM_KEY, 0, k)) for k in range(LOOKED_BATCHES)]
+        try:
+            apart = rows_apart(oracle, state, action, seeds, LOOKED_ROWS)
+        except Exception:
+            return  # the engine tells what is wrong with it
+        self.calls += LOOKED_BATCHES * LOOKED_ROWS
+        if not apart:
+            raise rows_together(state, action)
+
     def again(self, looked: Looks) -> None:
         """The same questions, which must get the same answers."""
         for found in looked:
             if not self._in_time():
                 return
-            answer = self._call(found.state, found.action, self._stream(found.place))
-            self._compare(found, answer, Asked.AGAIN)
+            rng = self._stream(found.place)
+            self._compare(found, self._call(found.state, found.action, rng), Asked.AGAIN)
+            self._check_taken(found, rng)
 
     def _pair(self, state: Any, action: int) -> Look:
         """One pair, called twice from equal streams."""
@@ -129,17 +155,35 @@ class _Inspector:
         before = copied(state)
         given = state if before is None else copy.deepcopy(before)  # the caller's own stays as it is
         rng = self._stream(place)
+        begun = rng.words.copy()
         first = self._call(given, action, rng)
+        taken = tuple(rng.words.tolist())
         kept = copied(first[1])
-        _check_untouched(before, given, action)
+        self._check_untouched(before, given, action)
+        found = Look(given, action, place, first, kept, profile, taken)
         # A step that took nothing from its stream, or is declared to, answers alike from any other.
-        certain = self.problem.deterministic or rng.words.tolist() == self._stream(place).words.tolist()
-        second = self._call(given, action, self._stream(OTHER + place if certain else place))
-        _check_untouched(before, given, action)
-        found = Look(given, action, place, first, kept, profile)
+        certain = self.problem.deterministic or taken == tuple(begun.tolist())
+        rng.words[:] = self._stream(OTHER + place).words if certain else begun  # the same object: caches may go by it
+        second = self._call(given, action, rng)
+        self._check_untouched(before, given, action)
         self._compare(found, second, Asked.ELSEWHERE if certain else Asked.TWICE)
+        if not certain:
+            self._check_taken(found, rng)
         self.looked.append(found)
         return found
+
+    def _check_taken(self, found: Look, rng: Stream) -> None:
+        """Equal streams end at the same place: a call that takes less gives an answer of before."""
+        if tuple(rng.words.tolist()) != found.taken:
+            raise remembered(found.state, found.action)
+
+    def _check_untouched(self, before: Any, state: Any, action: int) -> None:
+        """Refuse a state that was written into; what was only filled in is a cache if futures stay equal."""
+        same = True if before is None else unchanged(before, state)
+        if same is None:
+            same = self._same_future(copy.deepcopy(before), state, OTHER + len(self.looked))
+        if not same:
+            raise written_into(before, state, action)
 
     def _stream(self, place: int) -> Stream:
         return stream(self.seed, STREAM_KEY, place)
@@ -154,10 +198,7 @@ class _Inspector:
         reward, after, ended = found.answer
         where = f"at state {found.state!r}, action {found.action}"
         if self.problem.profile(found.state) != found.profile:
-            raise OracleError(
-                f"legal, terminal or player answered differently when asked about state {found.state!r} again; "
-                "let them depend on the state alone."
-            )
+            raise flickering(found.state)
         if found.kept is not None and unchanged(found.kept, after) is False:
             raise OracleError(
                 f"A next state changed when the oracle was called again: {found.kept!r} became {after!r} {where}. "
@@ -187,19 +228,19 @@ class _Inspector:
         return same_future(self.problem, x, y, lambda state, action, i: self._call(state, action, stream(self.seed, STREAM_KEY, place, i)))
 
 
-def seen(pairs: int, asked: int, looks: int | None) -> str:
+def seen(pairs: int, asked: int, looks: int | None, doubts: str = "") -> str:
     """What was seen of the step, for a certificate.
 
     ``pairs`` were looked at before the run, ``asked`` calls made after it, ``looks`` calls watched while it
-    ran (None: by workers, which do not count).
+    ran (None: by workers, which do not count); ``doubts`` is what these could not tell.
     """
     if pairs == 0:
-        return "not looked at: the budget is too small for it"
+        return f"not looked at{doubts}"
     after = "again after it" if asked >= pairs else f"{asked} of them again after it"
     found = f"{pairs} calls were repeated before the run, {after}"
     if looks is None:
-        return f"{found}, and workers looked at random calls"
-    return f"{found}, and {looks:,} were looked at while it ran" if looks else found
+        return f"{found}; workers, which import the problem's module anew, looked at random calls"
+    return (f"{found}, and {looks:,} were looked at while it ran" if looks else found) + doubts
 
 
 def sendable(looked: Looks) -> Looks:
@@ -218,10 +259,6 @@ def look_once(problem: Problem, state: Any, seed: int) -> int:
         return 0
     action, facts = problem.legal_actions(state)[0], problem.facts
     answered(problem, given, action, stream(seed, STREAM_KEY, 0), *facts.reward_range, facts.terminals)
-    _check_untouched(before, given, action)
+    if unchanged(before, given) is False:
+        raise written_into(before, given, action)
     return 1
-
-
-def _check_untouched(before: Any, state: Any, action: int) -> None:
-    if before is not None and unchanged(before, state) is False:
-        raise written_into(before, state, action)

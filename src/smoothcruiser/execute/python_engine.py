@@ -229,7 +229,12 @@ class PythonEngine:
                     if not ends:
                         raise undeclared_end(at(state, action))
                 elif terminal is not None:
-                    ended = terminal(after)
+                    try:
+                        ended = terminal(after)
+                    except Hung:
+                        raise
+                    except Exception:
+                        ended = problem.is_terminal(after)  # raises with a sentence
                 total += reward - center if ended else reward + later
             if before is not None:
                 guard.compare(before, state, action)

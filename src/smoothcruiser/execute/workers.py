@@ -57,7 +57,12 @@ class Pool(ABC):
 
     def seen(self, asked: int) -> str:
         """What was seen of the step, where ``asked`` calls were made after the run."""
-        return seen(len(self.looked or ()), asked, self.looks)
+        return seen(len(self.looked or ()), asked, self.looks, self.doubts)
+
+    @property
+    def doubts(self) -> str:
+        """What the looks during the run could not tell."""
+        return ""
 
     @abstractmethod
     def window(self) -> int:
@@ -134,6 +139,11 @@ class LocalWorkers(Pool):
     @property
     def looks(self) -> int:  # noqa: D102
         return self.engine.looks
+
+    @property
+    def doubts(self) -> str:  # noqa: D102
+        guard = getattr(self.engine, "guard", None)
+        return "" if guard is None else str(guard.doubts)
 
     def look(self, seed: int, looked: Looks | None) -> tuple[int, Looks]:  # noqa: D102
         return (0, ()) if self.inspected is None else look(*self.inspected, seed, looked)

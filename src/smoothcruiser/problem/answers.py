@@ -60,6 +60,29 @@ def same_mover(state: Any) -> OracleError:
     return OracleError(f"alternating=True, but state {state!r} led to a state of the same player; drop alternating=.")
 
 
+def flickering(state: Any) -> OracleError:
+    """A function of the state that does not answer by it alone."""
+    return OracleError(
+        f"legal, terminal or player answered differently when asked about state {state!r} again; let them depend on the state alone."
+    )
+
+
+def rows_together(state: Any, action: int) -> OracleError:
+    """A batched step that draws once for all its rows."""
+    return OracleError(
+        f"All rows of a batch get the same outcome {at(state, action)}, and another batch gets another: draws are not "
+        "independent. Draw one number per row, such as rng.random(len(states))."
+    )
+
+
+def remembered(state: Any, action: int) -> OracleError:
+    """A call that took other numbers from an equal stream than the call before it."""
+    return OracleError(
+        f"Two calls {at(state, action)} took different numbers from equal streams: the oracle remembers earlier answers "
+        "(a cache of random outcomes?) or calls; let every call draw for itself."
+    )
+
+
 def too_few_legal(state: Any, found: int, declared: int) -> InvalidInput:
     """A state with no legal action, or with fewer than ``min_actions`` declares."""
     if found == 0:

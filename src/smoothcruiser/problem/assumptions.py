@@ -15,6 +15,9 @@ def assumptions(problem: Problem, law: str, looked: str, checked: str = "call") 
     found = [law, f"every reward lies in [{low:g}, {high:g}] (checked on every {checked})"]
     if problem.tables is None and looked:
         found.append(f"step returns a new state, leaves the one it was given as it was and remembers nothing ({looked})")
+    named = [name for name in ("legal", "terminal", "player") if callable(getattr(problem, name, None))]
+    if problem.tables is None and named:
+        found.append(f"{', '.join(named)} answer by the state alone (asked twice of some)")
     if facts.given_bounds is not None:
         bounds = f"[{facts.given_bounds[0]:g}, {facts.given_bounds[1]:g}]"
         found.append(f"the value of every state that is not terminal lies in {bounds}, as given in value_bounds")

@@ -206,6 +206,20 @@ class Batched:
         return BatchedFunction(function, self.backend) if callable(function) and not isinstance(function, BatchedFunction) else function
 
 
+def rows_apart(oracle: Batched, state: Any, action: int, seeds: list[np.random.SeedSequence], rows: int) -> bool:
+    """Whether rows of one batch are drawn apart, as far as one batch of ``rows`` equal rows per seed tells.
+
+    They are not if the batches differ although all rows of each are alike. With 8 rows and 4 batches a fair coin
+    looks so with probability 4e-9.
+    """
+    backend, batches = oracle.backend, []
+    for seed in seeds:
+        states = backend.take(backend.one(state), np.zeros(rows, dtype=np.int64))
+        rewards, after, _ = backend.step(oracle.function, states, np.full(rows, action), backend.random(seed))
+        batches.append([(float(rewards[j]), repr(backend.row(after, j))) for j in range(rows)])
+    return len({batch[0] for batch in batches}) == 1 or any(len(set(batch)) > 1 for batch in batches)
+
+
 def batched(
     step: Callable[..., Any], *, backend: Literal["numpy", "jax"] = "numpy", each: bool = False, max_batch: int = MAX_BATCH
 ) -> Batched:

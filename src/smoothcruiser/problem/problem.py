@@ -28,6 +28,7 @@ Step = Callable[[Any, int, Any], tuple[Any, ...]]
 Outcomes = Callable[[Any, int], Sequence[tuple[float, float, Any]]]
 LOOKED_ACTIONS, LOOKED_STEPS = 16, 8  # pairs that ``execute.inspection`` looks at: of the asked state, of a walk
 CALLS_PER_LOOK = 3  # twice before a run, once after it
+LOOKED_BATCHES, LOOKED_ROWS = 4, 8  # of a step over arrays: are its rows drawn apart?
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,8 +99,13 @@ class Problem:
     @property
     def inspection_calls(self) -> int:
         """Oracle calls for a look at the step before and after a run; none for a model known as tables."""
-        pairs = min(self.num_actions, LOOKED_ACTIONS) + LOOKED_STEPS
-        return 0 if self.tables is not None else CALLS_PER_LOOK * pairs
+        rows = LOOKED_BATCHES * LOOKED_ROWS if isinstance(self.oracle, Batched) else 0
+        return CALLS_PER_LOOK * self.inspected_pairs + rows
+
+    @property
+    def inspected_pairs(self) -> int:
+        """Pairs (state, action) that are looked at."""
+        return 0 if self.tables is not None else min(self.num_actions, LOOKED_ACTIONS) + LOOKED_STEPS
 
     def legal_actions(self, state: Any) -> list[int]:
         """The actions allowed in ``state``, in order; never empty, and at least ``min_actions``."""

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import deque
+from enum import Enum
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, OracleError
 
-_FIXED = (int, float, complex, bool, str, bytes, type(None), np.generic)
+_FIXED = (int, float, complex, bool, str, bytes, type(None), np.generic, Enum)
 
 
 def is_fixed(state: Any) -> bool:
     """Whether a state is made of things that cannot be changed in place."""
     if isinstance(state, tuple | frozenset):
-        return all(is_fixed(part) for part in state)
-    return isinstance(state, _FIXED)
+        return not hasattr(state, "__dict__") and all(is_fixed(part) for part in state)
+    return isinstance(state, _FIXED) and not isinstance(state, np.void)  # a row of a structured array can be
 
 
 def same_state(x: Any, y: Any) -> bool | None:
@@ -34,7 +37,11 @@ def same_state(x: Any, y: Any) -> bool | None:
 
 
 def unchanged(before: Any, after: Any) -> bool | None:
-    """Whether a state still holds what its copy ``before`` does; attributes filled in later (caches) do not count."""
+    """Whether a state still holds what its copy ``before`` does.
+
+    None where it shows nothing to compare, or only filled in what was missing: an attribute that was not
+    there, or a private one that was None. That may be a cache.
+    """
     try:
         return _same(before, after, True, set())
     except Exception:
@@ -78,14 +85,21 @@ def _same(x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]) -> bool | N
         if left.dtype == object:
             return left.shape == right.shape and _same_all(left.flat, right.flat, lazily, pairs)
         return bool(np.array_equal(left, right, equal_nan=left.dtype.kind in "fc"))
-    if isinstance(x, tuple | list) and isinstance(y, tuple | list):
-        return len(x) == len(y) and _same_all(x, y, lazily, pairs)
+    if isinstance(x, tuple | list | deque) and isinstance(y, tuple | list | deque):
+        return len(x) == len(y) and _both(_same_all(x, y, lazily, pairs), _same_beside(x, y, lazily, pairs))
     if isinstance(x, dict) and isinstance(y, dict):
         names = list(x)
-        return x.keys() == y.keys() and _same_all([x[n] for n in names], [y[n] for n in names], lazily, pairs)
+        inside = x.keys() == y.keys() and _same_all([x[n] for n in names], [y[n] for n in names], lazily, pairs)
+        return _both(inside, _same_beside(x, y, lazily, pairs))
     if isinstance(x, float) and isinstance(y, float) and x != x and y != y:
         return True
     return _same_objects(x, y, lazily, pairs)
+
+
+def _both(one: bool | None, other: bool | None) -> bool | None:
+    if one is False or other is False:
+        return False
+    return None if one is None or other is None else True
 
 
 def _same_all(xs: Any, ys: Any, lazily: bool, pairs: set[tuple[int, int]]) -> bool | None:
@@ -95,20 +109,33 @@ def _same_all(xs: Any, ys: Any, lazily: bool, pairs: set[tuple[int, int]]) -> bo
     return None if None in found else True
 
 
+def _same_beside(x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]) -> bool | None:
+    """What a subclass of a container holds beside its elements."""
+    mine, theirs = getattr(x, "__dict__", None), getattr(y, "__dict__", None)
+    return True if not mine and not theirs else _same_fields(mine or {}, theirs or {}, lazily, pairs)
+
+
 def _same_objects(x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]) -> bool | None:
-    """By their own ``==`` if it says yes, otherwise by what they hold."""
-    if not by_identity(x):
+    """By what they hold; two values, not one that was copied, also by an ``==`` of their own that says yes."""
+    mine, theirs = _held(x), _held(y)
+    seen = type(x) is type(y) and mine is not None and theirs is not None
+    if not by_identity(x) and not (lazily and seen):  # a write into a field that == leaves out is a write
         try:
             if bool(x == y):
                 return True
         except Exception:
             pass  # a dataclass of arrays, say
-    mine, theirs = _held(x), _held(y)
-    if type(x) is not type(y) or mine is None or theirs is None:
+    if mine is None or theirs is None or not seen:
         return None if by_identity(x) and type(x) is type(y) else False
-    if lazily:
-        theirs = {n: v for n, v in theirs.items() if n in mine and not (n[:1] == "_" and mine[n] is None)}
-        mine = {n: v for n, v in mine.items() if n in theirs or not (n[:1] == "_" and v is None)}
+    return _same_fields(mine, theirs, lazily, pairs)
+
+
+def _same_fields(mine: dict[str, Any], theirs: dict[str, Any], lazily: bool, pairs: set[tuple[int, int]]) -> bool | None:
+    filled = [n for n in theirs if n not in mine or (n[:1] == "_" and mine[n] is None and theirs[n] is not None)]
+    if lazily and filled:
+        shared = {n: v for n, v in mine.items() if n not in filled}
+        rest = {n: v for n, v in theirs.items() if n not in filled}
+        return _both(_same_fields(shared, rest, lazily, pairs), None)
     if mine.keys() != theirs.keys():
         return False
     return _same_all(mine.values(), [theirs[n] for n in mine], lazily, pairs)
@@ -132,9 +159,24 @@ def copied(state: Any) -> Any:
         return None
     try:
         twin = copy.deepcopy(state)
+        return twin if same_state(twin, state) and not _shares(twin, state, set()) else None
     except Exception:
         return None
-    return twin if same_state(twin, state) else None
+
+
+def _shares(x: Any, y: Any, met: set[int]) -> bool:
+    """Whether a copy holds a part of the original that can be changed (a ``__deepcopy__`` that returns itself)."""
+    if is_fixed(x) or callable(x) or isinstance(x, ModuleType) or id(x) in met:
+        return False
+    if x is y:
+        return True
+    met.add(id(x))
+    if isinstance(x, tuple | list | deque):
+        return any(_shares(a, b, met) for a, b in zip(x, y, strict=False))
+    if isinstance(x, dict):
+        return any(_shares(x[n], y.get(n), met) for n in x)
+    mine, theirs = _held(x) or {}, _held(y) or {}
+    return any(_shares(mine[n], theirs.get(n), met) for n in mine)
 
 
 class Guard:
@@ -147,6 +189,8 @@ class Guard:
     def __init__(self, always: bool = False) -> None:
         self.always = always  # at every call, to find one that is known to be at fault
         self.looks = 0  # those that there was something to compare at
+        self.filled = False  # whether states were seen to fill in attributes: caches, or not
+        self.blind = False  # whether there were states that can be changed and not copied
         self.tried = 0
         self.left = 0  # calls until the next look
         self._word = 1
@@ -162,15 +206,25 @@ class Guard:
         self.tried += 1
         gap = 1 if self.tried < 32 else 64 if self.tried < 1000 else 2048
         self.left = (self._word >> 33) % gap
-        return copied(state)
+        twin = copied(state)
+        self.blind = self.blind or (twin is None and not is_fixed(state) and not is_opaque(state))
+        return twin
 
     def compare(self, before: Any, state: Any, action: int) -> None:
         """Refuse a state that no longer holds what ``before`` does."""
         if before is None:
             return
         self.looks += 1
-        if unchanged(before, state) is False:
+        same = unchanged(before, state)
+        if same is False:
             raise written_into(before, state, action)
+        self.filled = self.filled or same is None
+
+    @property
+    def doubts(self) -> str:
+        """What the looks could not tell, as the end of a sentence."""
+        told = "; attributes that states fill in while it runs are taken for caches" if self.filled else ""
+        return told + ("; some states cannot be copied, so writes into them go unseen" if self.blind else "")
 
 
 def written_into(before: Any, after: Any, action: int) -> OracleError:
@@ -187,8 +241,8 @@ def by_identity(state: Any) -> bool:
 
 
 def is_opaque(state: Any) -> bool:
-    """A state that has no equality and shows nothing to compare, such as a snapshot of a simulator."""
-    return type(state).__hash__ is not None and getattr(state, "key", 0) is None
+    """A state of an adapter of ours, which steps a copy of it: nothing to look for, and nothing to compare."""
+    return bool(getattr(type(state), "adapter_state", False))
 
 
 def shaped(state: Any, example: Any) -> Any:
@@ -236,12 +290,12 @@ def check_recognizable(state: Any, key: Any) -> None:
             twin = copy.deepcopy(key)
         except Exception:
             twin = None if by_identity(key) else key
+        why = f"{type(state).__name__} objects are equal to themselves only"
         try:
             if twin == key and hash(twin) == hash(key):
                 return
-        except Exception:
-            pass
-        why = f"{type(state).__name__} objects are equal to themselves only"
+        except Exception as error:
+            why = f"== of {type(state).__name__} objects raises {type(error).__name__}"
     raise InvalidInput(
         f"States have to be recognized when they come back, but {why} (at state {state!r:.60}); give key=, a function from "
         "a state to a number, a string or a tuple that tells all its future depends on, or let states be tuples or numbers."

@@ -36,8 +36,9 @@ from smoothcruiser.estimate import Estimate
 from smoothcruiser.execute.inspection import Looks, seen
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.tabular import Floats, Ints
-from smoothcruiser.search.certified_answer import answer, assumptions, terminal_answer
+from smoothcruiser.search.certified_answer import KNOWN, SAME_LAW, answer, assumptions, one_outcome, terminal_answer
 from smoothcruiser.search.certified_kernels import Kernels, make_kernels, warmed
 from smoothcruiser.search.certified_limits import Limits, Progress, Target, estimated, make_limits
 from smoothcruiser.search.certified_memory import END, Memory
@@ -101,6 +102,7 @@ class Certified:
         self._order: Ints = np.zeros(0, dtype=np.int64)
         self._count = 0
         self._looked: Looks | None = None  # what the look before the first draw saw
+        self._twice = 0  # pairs of a deterministic problem that were drawn twice
         self._asked = 0  # calls of the last look after a query
         self._steered = 0  # calls of the query at hand that went where they seemed to pay
 
@@ -133,6 +135,8 @@ class Certified:
         if self._fault is not None:
             raise InvalidInput(f"This memory was left unfinished by an error ({self._fault}); start a new one.")
         state = self.problem.start(state)
+        kept = copied(state)  # the caller may write into its own
+        state = state if kept is None else kept
         compile_seconds = self._prepare(state)
         root = self.memory.node_of(state, self.problem.horizon or 0)
         if root == END:
@@ -209,9 +213,10 @@ class Certified:
     @property
     def assumed(self) -> tuple[str, ...]:
         """What the certificates of this memory take on trust."""
-        looks = 0 if self._sampler is None else self._sampler.looks
-        looked = "" if self._looked is None else seen(len(self._looked), self._asked, looks)
-        return assumptions(self.problem, sampled=self.sampled, looked=looked)
+        looks, doubts = (0, "") if self._sampler is None else (self._sampler.looks, self._sampler.guard.doubts)
+        looked = "" if self._looked is None else seen(len(self._looked), self._asked, looks, doubts)
+        law = one_outcome(self._twice) if self.problem.deterministic else SAME_LAW
+        return assumptions(self.problem, law if self.sampled else KNOWN, sampled=self.sampled, looked=looked)
 
     def _narrow(self, root: int, limits: Limits) -> bool:
         return limits.goal is not None and self._half_width(root, limits.target) <= limits.goal
@@ -430,7 +435,10 @@ class Certified:
         k = self._drawn_pairs + 1 + np.arange(len(counts))
         twice = (k <= CHECKED_FIRST) | (k % CHECKED_EVERY == 0)
         more: Ints = counts + twice
-        return more if more.sum() <= left else counts
+        if more.sum() > left:
+            return counts
+        self._twice += int(twice.sum())
+        return more
 
     def _compare(self, pairs: Ints) -> None:
         g = self.memory.graph

@@ -26,7 +26,7 @@ CORNERS = 10  # actions: 1,024 corners take a few milliseconds
 NOWHERE = (math.nan, math.nan)
 SAME_LAW = "draws of the oracle are independent, and follow one law for each state and action: a state's hash tells all that matters"
 SAME_KEY = "states with one key= have one future (mover, legal actions and end are compared when a key comes back)"
-ONE_OUTCOME = "deterministic=True: every state and action has one outcome (spot-checked: the first 8 pairs and every 16th are drawn twice)"
+KNOWN = "outcomes= is the model"
 
 
 def answer(
@@ -121,9 +121,14 @@ def not_excluded(boxes: list[Interval], player: int) -> list[int]:
     return [i for i, (low, _) in enumerate(boxes) if low <= ceiling]
 
 
-def assumptions(problem: Problem, *, sampled: bool, looked: str) -> tuple[str, ...]:
-    """What the promise takes on trust."""
-    law = (ONE_OUTCOME if problem.deterministic else SAME_LAW) if sampled else "outcomes= is the model"
+def one_outcome(twice: int) -> str:
+    """The law of a problem that is declared deterministic, ``twice`` pairs of which were drawn twice."""
+    checked = f"spot-checked: {twice} pairs were drawn twice" if twice else "not checked"
+    return f"deterministic=True: every state and action has one outcome ({checked})"
+
+
+def assumptions(problem: Problem, law: str, *, sampled: bool, looked: str) -> tuple[str, ...]:
+    """What the promise takes on trust; ``law`` is what the outcomes follow."""
     found = assumed(problem, law, looked, "call" if sampled else "outcome")
     return (*found, SAME_KEY) if problem.key is not None else found
 

@@ -9,7 +9,7 @@ from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.problem.tabular_kernel import tabular_step
 from smoothcruiser.search.certified_memory import END_RAW
 
-FINE, BAD_REWARD, ENDED = 0, 1, 2  # what a batch reports
+FINE, BAD_REWARD, ENDED, RESERVED = 0, 1, 2, 3  # what a batch reports
 STREAM_BYTES = 32  # four words of 64 bits
 
 
@@ -61,5 +61,7 @@ def draw_jobs(
                 return BAD_REWARD
             if ended and not ends:
                 return ENDED
+            if after == END_RAW and not ended:
+                return RESERVED
             at += 1
     return FINE

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smoothcruiser.errors import OracleError
+from smoothcruiser.problem.answers import flickering
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable, identical, is_fixed
 from smoothcruiser.problem.tabular import Floats, Ints
@@ -30,6 +31,7 @@ END = 0  # the node of every terminal state
 END_RAW = -(2**63)  # what stands for the next state where the step said ``terminated``
 UNRESOLVED = -1  # the node of an entry whose state was not looked up yet
 MANY_OUTCOMES = 64
+ASKED_AGAIN = 512  # states whose mover and legal actions are asked for again after a query
 GRID_CELLS = 32
 SHORT_SCAN = 16  # a scan of 16 entries costs as much as one look-up in the hash table (about 10 ns)
 ENTRIES, HASHED, WAITING = 0, 1, 2  # places in ``sizes``
@@ -293,8 +295,12 @@ class Memory:
         return seen.node
 
     def check_untouched(self) -> None:
-        """Refuse a state whose key is another one now: a step wrote into it."""
+        """Refuse a state whose key is another one now, since a step wrote into it; and companions that changed their mind."""
         problem = self.problem
+        if problem.tables is None:
+            for node in range(1, self.num_nodes, 1 + self.num_nodes // ASKED_AGAIN):
+                if problem.profile(self.states[node]) != self._profile(node):
+                    raise flickering(self.states[node])
         for key, seen in self.others.items():
             left = self.remaining[seen.node] if seen.node != END else None
             if left is None:

@@ -30,6 +30,7 @@ from smoothcruiser.search.certified_memory import END, Memory, mixed
 if TYPE_CHECKING:
     from smoothcruiser.execute.inspection import Looks
 
+ALWAYS_COMPARED, COMPARED_EVERY = 8, 64  # arrivals of plain values at a node that are compared with the first
 GOLDEN = 0x9E3779B97F4A7C15  # the odd step of SplitMix64
 LEAST_SHARED = 20_000  # draws of a round below which handing it to threads costs more than it saves
 STREAM_KEY = 6  # spawn key of certified search's streams under the user's seed
@@ -52,6 +53,7 @@ class Sampler:
         self.words: Any = np.zeros((0, 4), dtype=np.uint64)
         self.compile_seconds = 0.0
         self.guard = Guard()
+        self.arrivals: dict[int, int] = {}  # how often a node was met by a plain value that is no int
 
     @property
     def looks(self) -> int | None:
@@ -144,6 +146,11 @@ class CompiledSampler(Sampler):
             raise self._bad_reward(float(rewards[fault[1]]), int(pairs[fault[0]]))
         if status == self.draws.ENDED:
             raise self._undeclared_end(int(pairs[fault[0]]))
+        if status == self.draws.RESERVED:
+            raise InvalidInput(
+                f"The oracle returned the state -2**63 {self._where(int(pairs[fault[0]]))}, which compiled certified search "
+                "keeps for ends; number states otherwise, or drop numba.njit from the step."
+            )
         self.words[pairs] = words
         return raws, rewards
 
@@ -200,7 +207,7 @@ class PythonSampler(Sampler):
         state, after_steps = memory.states[node], memory.remaining[node] - 1
         low, high = facts.reward_range
         horizon, known, states = self.problem.horizon is not None, memory.nodes, memory.states
-        before = self.guard.copied(state) if self.guard.due(count) else None
+        before, arrivals = self.guard.copied(state) if self.guard.due(count) else None, self.arrivals
         for i in range(at, at + count):
             try:
                 answer = step(state, action, rng)
@@ -224,7 +231,9 @@ class PythonSampler(Sampler):
             try:  # most states are plain values and known: this is the short way
                 found = known[(after, after_steps) if horizon else after]
                 if type(after) is not int or type(states[found]) is not int:
-                    found = memory.node_of(after, after_steps)
+                    met = arrivals[found] = arrivals.get(found, -1) + 1
+                    if met < ALWAYS_COMPARED or met % COMPARED_EVERY == 0:  # equal is not yet the same: 1 and True
+                        found = memory.node_of(after, after_steps)
             except (KeyError, TypeError):
                 found = memory.node_of(after, after_steps)
             raws[i] = found
@@ -244,7 +253,7 @@ class Help:
 
 def make_sampler(problem: Problem, memory: Memory, state: Any, seed: int, help: Help) -> Sampler:
     """The sampler that fits: compiled where the step is and states are whole numbers, Python elsewhere, on workers if asked for."""
-    whole = isinstance(state, int | np.integer) and not isinstance(state, bool)
+    whole = isinstance(state, int | np.integer) and not isinstance(state, bool) and -(2**63) < int(state) < 2**63
     if problem.tables is not None or (whole and is_compiled(problem.oracle) and _whole_states(problem.oracle)):
         return CompiledSampler(problem, memory, seed, workers=help.workers or 1)
     if help.executor in ("processes", "dask") or help.scheduler is not None:
@@ -283,4 +292,9 @@ def _whole_states(oracle: Any) -> bool:
     import numba
 
     returned = _signature(oracle)
-    return isinstance(returned, numba.types.BaseTuple) and len(returned) > 1 and isinstance(returned[1], numba.types.Integer)
+    return (
+        isinstance(returned, numba.types.BaseTuple)
+        and len(returned) > 1
+        and isinstance(returned[1], numba.types.Integer)
+        and returned[1].signed
+    )

@@ -45,6 +45,7 @@ DEFAULT_DELTA = 0.05
 FIRST_LOOK = 16  # rollouts before the first question whether epsilon is reached
 RATIO = 1.1  # between two such questions: at most 10% more draws than needed
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into looking at the step
+UNIT = 2.0**-53  # of double precision
 CERTAIN_ROLLOUTS = 16  # of a world that is declared deterministic
 CUT_SHARE = 0.1  # of epsilon that the cut at H may take: H grows by log(1/share)/log(1/gamma) only
 
@@ -58,6 +59,10 @@ class Rollouts(Protocol):
     @property
     def looks(self) -> int:
         """How often it was looked whether the step leaves its state alone."""
+
+    @property
+    def doubts(self) -> str:
+        """What these looks could not tell."""
 
     @property
     def random(self) -> bool:
@@ -132,8 +137,10 @@ def evaluate(
     ran = time.perf_counter() - started
     asked, _ = look(problem, state, seed, looked)
     rollouts.spend(asked - len(looked))
-    assumed = assumptions(problem, ONE_LAW, seen(len(looked), asked, rollouts.looks))
+    assumed = assumptions(problem, ONE_LAW, seen(len(looked), asked, rollouts.looks, rollouts.doubts))
     assumed = (*assumed, "the policy is one fixed function; the rollouts are fresh draws")
+    rounding = 4.0 * UNIT * limit * max(abs(bounds.low), abs(bounds.high))  # of sums of so many terms
+    interval = (max(bounds.low, interval[0] - rounding), min(bounds.high, interval[1] + rounding))
     if certain:
         assumed = (*assumed, f"deterministic=True: every state and action has one outcome ({made} rollouts agreed)")
     if interval[0] > interval[1]:

@@ -43,7 +43,7 @@ class CompiledRollouts:
     """Rollouts in compiled code."""
 
     name = "compiled"
-    looks = 0  # machine code is not looked at while it runs
+    looks, doubts = 0, ""  # machine code is not looked at while it runs
 
     def __init__(
         self, problem: Problem, setting: Setting, machine: Any, data: Any, state: Any, table: Any, follows: bool, nodes: Any, states: Any,
@@ -167,6 +167,11 @@ class PlainRollouts:
     def looks(self) -> int:
         """How often it was looked whether the step leaves its state alone."""
         return self.guard.looks
+
+    @property
+    def doubts(self) -> str:
+        """What these looks could not tell."""
+        return self.guard.doubts
 
     def spend(self, calls: int) -> None:
         """Count calls that were made elsewhere."""

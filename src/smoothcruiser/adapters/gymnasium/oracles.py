@@ -326,6 +326,7 @@ class Snapshot:
     """A copy of an environment as a state; equal to another if their keys are, or if it is the same object where there is no key."""
 
     __slots__ = ("env", "key")
+    adapter_state = True  # steps copy it
 
     def __init__(self, env: Any, key: Any) -> None:
         self.env, self.key = env, key
