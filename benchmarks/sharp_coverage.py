@@ -103,7 +103,15 @@ def scheduled(problem: sc.Problem, schedule: Schedule) -> Callable[[int], Answer
 
 
 def study(
-    problem: sc.Problem, *, method: str, target: str, delta: float, adaptive: bool, runs: int, budget: int, first_seed: int
+    problem: sc.Problem,
+    *,
+    target: str,
+    delta: float,
+    adaptive: bool,
+    runs: int,
+    budget: int,
+    first_seed: int,
+    method: str = "smoothcruiser",
 ) -> Result:
     exact = sc.solve(problem)
     state = problem.start()
