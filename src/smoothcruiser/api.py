@@ -74,9 +74,14 @@ def explain(
 
         _check_problem(problem)
         return Outlook(problem.facts, parse_epsilon(epsilon, problem.facts), check_delta(delta), problem.inspection_calls)
-    schedule = _schedule(problem, _scheduled_method(method), epsilon, delta, target, delta_prime)
-    if budget is not None:
-        _afford(problem, schedule, check_budget(budget))
+    try:
+        schedule = _schedule(problem, _scheduled_method(method), epsilon, delta, target, delta_prime)
+        if budget is not None:
+            _afford(problem, schedule, check_budget(budget))
+    except Unpayable:
+        if method != "auto" or problem.initial_state is None or not _recognizable(problem, problem.initial_state):
+            raise
+        return explain(problem, epsilon=epsilon, delta=delta, method="certified")  # what plan would run
     return schedule
 
 

@@ -16,6 +16,7 @@ their absence. ``plan`` itself looks at a few of these things on every run (``ex
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -92,7 +93,7 @@ def check(
                     break  # a later test would only fail for the same reason
     good = all(finding.verdict != "wrong" for finding in findings)
     speed, price = (_speed(problem, start), _price(problem, epsilon, delta)) if good else (None, None)
-    seconds = None if speed is None or price is None else price / speed
+    seconds = None if speed is None or price is None else _seconds(price, speed)
     if speed is not None:
         findings.append(Finding("speed", "ok", f"{speed:,.0f} calls a second on one core."))
     if good:
@@ -148,13 +149,19 @@ def _price_finding(price: int | None, seconds: float | None, epsilon: float | st
         return Finding("price", "warning", f"no schedule keeps {promise}; try a larger epsilon, or certified search.")
     from smoothcruiser.schedule.text import short
 
-    took = "" if seconds is None else f", about {_duration(seconds)} on one core"
+    took = "" if seconds is None else f", {_duration(seconds)} on one core"
     verdict: Verdict = "ok" if seconds is None or seconds < 3600.0 else "warning"
     return Finding("price", verdict, f"a schedule for {promise} makes {short(price)} calls{took}.")
 
 
+def _seconds(price: int, speed: float) -> float:
+    return price / speed if price < 10**300 else math.inf
+
+
 def _duration(seconds: float) -> str:
+    if seconds > 1e20:
+        return "longer than anybody can wait"
     for size, unit in ((31_557_600.0, "years"), (86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
         if seconds >= 2.0 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{max(seconds, 0.001):.2g} s"
+            return f"about {seconds / size:.3g} {unit}"
+    return f"about {max(seconds, 0.001):.2g} s"

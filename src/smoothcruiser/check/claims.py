@@ -126,8 +126,8 @@ def value_bounds(probe: Probe) -> Finding:
 def ends(probe: Probe) -> Finding:
     """A terminal state is worth 0; a step from it that pays tells that it may not have been meant as an end."""
     problem = probe.problem
-    if not callable(problem.terminal):
-        return Finding("ends", "ok", "no state is declared terminal by a function.")
+    if not callable(problem.terminal) or problem.tables is not None:
+        return Finding("ends", "ok", "no state is declared terminal by a function of the user's.")
     for i, state in enumerate(probe.over):
         try:
             reward = float(problem.oracle(state, problem.legal_actions(state)[0], probe.stream(9, i))[0])

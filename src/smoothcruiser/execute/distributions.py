@@ -77,7 +77,7 @@ def _listed(signature: Any) -> str:
 @law()
 def uniform(self: Any, low: float = 0.0, high: float = 1.0) -> Any:
     """A uniform number in [low, high)."""
-    width = float(high) - float(low)
+    width = np.float64(high) - np.float64(low)  # float() keeps a float32 in compiled code
     if not 0.0 <= width < math.inf:
         raise ValueError("rng.uniform(low, high) needs finite numbers with low <= high")
     return low + width * self.random()

@@ -83,7 +83,7 @@ def look(problem: Problem, state: Any, seed: int, looked: Looks | None = None, m
     most = problem.inspected_pairs
     if most_calls is not None:
         most = min(most, most_calls // CALLS_PER_LOOK)
-    inspector = _Inspector(problem, state, seed)
+    inspector = _Inspector(problem, state, seed, most)
     try:
         with watched(inspector, problem.call_seconds):
             if looked is None:
@@ -98,10 +98,12 @@ def look(problem: Problem, state: Any, seed: int, looked: Looks | None = None, m
 class _Inspector:
     """Calls a problem's step and compares its answers; counts the calls."""
 
-    def __init__(self, problem: Problem, state: Any, seed: int) -> None:
+    def __init__(self, problem: Problem, state: Any, seed: int, most: int) -> None:
         self.problem, self.seed = problem, seed
         self.retype = retyped_by(problem, state)
         self.calls = 0
+        self.room = CALLS_PER_LOOK * most  # calls for the looks before and after the run
+        self.last = CALLS_PER_LOOK  # what the last pair took of it
         self.looked: list[Look] = []
         self.began = time.perf_counter()
 
@@ -116,10 +118,10 @@ class _Inspector:
         if isinstance(problem.oracle, Batched) and most > 0:
             self._rows(problem.oracle, start, actions[0])
         for i in range(min(shown, most)):
-            if self._in_time():
+            if self._in_time() and self.last <= self.room:
                 self._pair(start, actions[i * len(actions) // shown])
         state, steps, walk = start, 0, stream(self.seed, STREAM_KEY, 0)
-        while len(self.looked) < most and self._in_time():
+        while len(self.looked) < most and self._in_time() and self.last <= self.room:
             actions = problem.legal_actions(state)
             _, after, ended = self._pair(state, actions[walk.integers(len(actions))]).answer
             steps += 1
@@ -150,7 +152,7 @@ class _Inspector:
 
     def _pair(self, state: Any, action: int) -> Look:
         """One pair, called twice from equal streams."""
-        place = len(self.looked) + 1
+        place, calls = len(self.looked) + 1, self.calls
         profile = self.problem.profile(state)
         before = copied(state)
         given = state if before is None else copy.deepcopy(before)  # the caller's own stays as it is
@@ -169,6 +171,8 @@ class _Inspector:
         self._compare(found, second, Asked.ELSEWHERE if certain else Asked.TWICE)
         if not certain:
             self._check_taken(found, rng)
+        self.last = 2 * (self.calls - calls) - 1  # asked again, it takes one call less: states that show nothing take more
+        self.room -= self.last
         self.looked.append(found)
         return found
 

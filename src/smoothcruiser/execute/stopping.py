@@ -80,7 +80,9 @@ def stopping_rule(schedule: Schedule, shards: int | None = None) -> Rule:
     promise = root_promise(schedule)
     parts = [shard for segment in cut(schedule, shards=shards) for shard in segment]
     sums = max(shard.count for shard in parts) + len(parts)  # a shard is summed by itself, then the shards
-    rounding = promise.rounding + UNIT * sums * promise.spread
+    center = Rule(schedule, promise).center
+    farthest = max(abs(x - center) for x in (*promise.low, *promise.high))
+    rounding = promise.rounding + UNIT * sums * farthest
     if rounding > ROUNDING_SHARE * schedule.epsilon:
         low, high = schedule.facts.reward_range
         raise InvalidInput(

@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 
 from smoothcruiser.problem.operators import KL, CustomOperator, Operator
 
+BOUNDS_ROUNDING = 1e-12  # relative: what sums of discounted rewards may be off by
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -111,7 +113,11 @@ class Facts:
         if self.terminals:
             bottom, top = min(bottom, 0.0), max(top, 0.0)
         if self.given_bounds is not None and remaining != 0:  # with no step left V is 0, whatever the user knows of the rest
-            bottom, top = max(bottom, self.given_bounds[0]), min(top, self.given_bounds[1])
+            inside = max(bottom, self.given_bounds[0]), min(top, self.given_bounds[1])
+            scale = max(abs(bottom), abs(top))
+            if 0.0 < inside[0] - inside[1] <= BOUNDS_ROUNDING * scale:  # bounds that are tight to the last digit
+                inside = inside[1], inside[0]
+            bottom, top = inside
         return bottom, top
 
     def value_range(self, remaining: int | None = None) -> tuple[float, float]:

@@ -28,6 +28,7 @@ Step = Callable[[Any, int, Any], tuple[Any, ...]]
 Outcomes = Callable[[Any, int], Sequence[tuple[float, float, Any]]]
 LOOKED_ACTIONS, LOOKED_STEPS = 16, 8  # pairs that ``execute.inspection`` looks at: of the asked state, of a walk
 CALLS_PER_LOOK = 3  # twice before a run, once after it
+MOST_STAGES = 10_000  # of a horizon that given bounds are checked at
 LOOKED_BATCHES, LOOKED_ROWS = 4, 8  # of a step over arrays: are its rows drawn apart?
 
 
@@ -271,8 +272,20 @@ def _check(p: Problem) -> None:
     if isinstance(p.operator, KL):
         p.operator.weights(p.num_actions)
     if p.value_bounds is not None:
-        low, high = p.facts._plain_range(p.horizon)
-        _require(low <= high, f"value_bounds {p.value_bounds!r} exclude every value that the rewards allow; widen them.")
+        _check_bounds(p)
+
+
+def _check_bounds(p: Problem) -> None:
+    """Given bounds must leave room for some value at every stage: they hold for every number of steps left."""
+    stages: list[int | None] = [None] if p.horizon is None else list(range(1, min(p.horizon, MOST_STAGES) + 1))
+    for left in stages:
+        low, high = p.facts._plain_range(left)
+        where = "" if left is None else f" with {left} of {p.horizon} steps left"
+        _require(
+            low <= high,
+            f"value_bounds {p.value_bounds!r} exclude every value that the rewards allow{where}; they have to hold "
+            "in every state that is not terminal, for every number of steps left: widen them.",
+        )
 
 
 def _check_discount(p: Problem) -> None:

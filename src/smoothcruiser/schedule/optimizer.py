@@ -23,7 +23,7 @@ from itertools import count
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, Unpayable
+from smoothcruiser.errors import BrokenPromise, InvalidInput, Unpayable
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.frontier import LOG_HOPELESS, SAMPLE_GRID, Choice, Frontier, Kinds, Table
 from smoothcruiser.schedule.plan import Plan, Row, polish, priced, root_log_draws, tighten
@@ -37,6 +37,7 @@ ALL_KINDS: Kinds = frozenset(Kind)
 SPARSE_SAMPLING_KINDS: Kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN})
 
 _ADAPTIVE_SHARE = 0.1  # of delta: raises log(2K/delta) by log(1/0.9) = 0.105, some 2-3% of the price, within the 10% below
+LARGEST_EXACT = 2**53  # beyond, a count is no longer a float, and rounding alone may break a promise by a draw
 _ADAPTIVE_PERCENT = 110  # the worst-case price with looks, at the most, in percent of that without (prices are integers beyond 10^1000)
 _MARGIN = 0.02  # in log price: the range of a draw may still grow or shrink a little along the walk
 _NARROWEST = 1.0 / 50.0  # of epsilon: there the bias takes 1% of epsilon, 2% of the root's draws
@@ -300,7 +301,16 @@ def _hopeless(plan: Plan) -> bool:
 def _schedule(closed: Closed, delta: float, method: str) -> Schedule:
     plan = closed.plan
     levels = [_level(plan, row, float(m.shift[0])) for row, m in zip(plan.rows, plan.made, strict=True)]
-    return Schedule(method=method, facts=plan.base.facts, levels=tuple(levels), root=closed.root, epsilon=plan.epsilon, delta=delta)
+    facts = plan.base.facts
+    try:
+        return Schedule(method=method, facts=facts, levels=tuple(levels), root=closed.root, epsilon=plan.epsilon, delta=delta)
+    except BrokenPromise as error:
+        if closed.num_calls <= LARGEST_EXACT:
+            raise
+        raise Unpayable(
+            f"epsilon={plan.epsilon:g} asks for about {closed.num_calls:.2e} oracle calls, more than can be counted "
+            "exactly; ask for a larger epsilon."
+        ) from error
 
 
 def _level(plan: Plan, row: Row, shift: float) -> Level:

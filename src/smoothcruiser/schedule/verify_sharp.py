@@ -93,7 +93,8 @@ def _rounding(schedule: Schedule, known: Known) -> float:
             low, high = (r + facts.discount * x for r, x in zip(facts.reward_range, ends[level.query], strict=True))
             terms = level.samples * max(abs(low - center), abs(high - center))
             mean = facts.discount * worst[level.query] + few + UNIT * terms
-            worst[row] += 2.0 * mean if level.continuation >= 0 else mean
+            bend = facts.curvature * (high - low) / 2.0  # of D by Q-hat, where F has a curvature
+            worst[row] += (2.0 + (bend if bend < math.inf else 0.0)) * mean if level.continuation >= 0 else mean
         if level.continuation >= 0:
             worst[row] += facts.discount * worst[level.continuation]
     return worst[schedule.root.child] + few

@@ -43,6 +43,7 @@ from smoothcruiser.theory.sharp_noise import (
 
 Array = Any  # float64 array, shape (P, M) unless said otherwise
 
+GIVEN_ROUNDING = 1e-9  # relative: by how much given bounds may contradict a backup
 _BELLMAN_STEPS = 64  # the bounds below only tighten; they are valid after any number of steps, and 64 reach the fixed point in practice
 
 
@@ -142,6 +143,12 @@ class Ground:
         high = facts.reward_range[1] + facts.discount * high + self.offset_high
         if facts.given_bounds is not None:
             low, high = np.maximum(low, facts.given_bounds[0]), np.minimum(high, facts.given_bounds[1])
+            size = max(abs(x) for x in (*facts.given_bounds, *facts.reward_range))
+            if np.any(low - high > GIVEN_ROUNDING * size):
+                raise InvalidInput(
+                    f"value_bounds {facts.given_bounds!r} contradict the rewards: one backup of values inside them leads "
+                    f"to [{float(np.max(low)):g}, {float(np.min(high)):g}]; widen them."
+                )
         return low, np.maximum(low, high)
 
     def q_box(self, remaining: int | None) -> Array:

@@ -26,15 +26,15 @@ import math
 _TOLERANCE = 1e-12  # relative; bisection on rates stops there, far below the 1e-9 that a verifier forgives
 
 
-def _kl(q: float, p: float) -> float:
-    """KL(q | p) of two Bernoulli laws, 0 <= p <= q <= 1."""
-    if q <= p:
+def _kl(p: float, t: float) -> float:
+    """KL(p + t | p) of two Bernoulli laws, 0 <= p <= p + t <= 1; t itself, since p + t - p loses a small one's digits."""
+    if t <= 0.0:
         return 0.0
+    q = p + t
     if q >= 1.0:
         return math.inf if p <= 0.0 else -math.log(p)
     if p <= 0.0:
         return math.inf
-    t = q - p
     if t < 1e-4 * min(p, 1.0 - p):  # the two logarithms would cancel: Taylor from below, t^2/(2p(1-p)) (1 - t (1-2p)/(3p(1-p)))
         v = p * (1.0 - p)
         return t * t / (2.0 * v) * (1.0 - t * abs(1.0 - 2.0 * p) / (3.0 * v) - t * t / (v * v))
@@ -50,14 +50,14 @@ def bennett_rate(t: float, spread: float, variance: float) -> float:
         return math.inf
     low, high = 0.0, min(top, 1.0 - tau)
     if _kl_slope(high, tau) <= 0.0:  # KL(p + tau | p) falls in p up to its only minimum
-        return _kl(high + tau, high)
+        return _kl(high, tau)
     for _ in range(60):
         middle = 0.5 * (low + high)
         if _kl_slope(middle, tau) <= 0.0:
             low = middle
         else:
             high = middle
-    return min(_kl(low + tau, low), _kl(high + tau, high)) * (1.0 - _TOLERANCE)
+    return min(_kl(low, tau), _kl(high, tau)) * (1.0 - _TOLERANCE)
 
 
 def _kl_slope(p: float, tau: float) -> float:

@@ -41,6 +41,8 @@ class GymTables(TabularOracle):
         inner = env.unwrapped
         if _digest(getattr(inner, "P", None)) != self.digest:
             raise InvalidInput(f"The problem was made of other tables than those of {env}; make a problem of this one.")
+        if getattr(inner, "s", None) is None:
+            raise InvalidInput(f"{env} is in no state yet; reset it, then plan.")
         return int(inner.s)
 
     def parse(self, state: Any) -> Any:
