@@ -79,7 +79,8 @@ def explain(
         if budget is not None:
             _afford(problem, schedule, check_budget(budget))
     except Unpayable:
-        if method != "auto" or problem.initial_state is None or not _recognizable(problem, problem.initial_state):
+        known = problem.tables is not None or problem.initial_state is None  # plan solves it, or has to be told where
+        if method != "auto" or known or not _recognizable(problem, problem.initial_state):
             raise
         return explain(problem, epsilon=epsilon, delta=delta, method="certified")  # what plan would run
     return schedule
