@@ -48,7 +48,7 @@ class CompiledEngine:
         self._replaying: list[ReferenceEngine] = []
         begin = time.perf_counter()
         self.machine, self.data, self.state, state_words = _machine(problem, state)
-        self.plan, self.columns = plan_of(problem, schedule, state_words, fragile=not is_fixed(state))
+        self.plan, self.columns = plan_of(problem, schedule, state_words)
         self.room = kernel.scratch_words(problem.num_actions, state_words, schedule.depth)
         self.python_state = state
         self._warm_up()
@@ -124,7 +124,7 @@ COLUMNS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def plan_of(problem: Problem, schedule: Schedule, state_words: int, fragile: bool = False) -> tuple[kernel.Plan, dict[str, Any]]:
+def plan_of(problem: Problem, schedule: Schedule, state_words: int) -> tuple[kernel.Plan, dict[str, Any]]:
     """The schedule's table and the facts it needs in the machine's form, and the arrays that its addresses point to."""
     facts, operator = schedule.facts, problem.operator
     K = facts.num_actions
@@ -151,7 +151,6 @@ def plan_of(problem: Problem, schedule: Schedule, state_words: int, fragile: boo
         varies=problem.legal is not None,
         ends=facts.terminals,
         game=problem.is_game,
-        fragile=fragile,
     )
     return plan, columns
 
@@ -174,7 +173,7 @@ def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
 
         form = words(next_state_type(problem.oracle, kind), state)
         parts |= _oracle_parts(problem.oracle, problem.legal, terminal, player, kind, state)
-        parts |= {"LOAD": form.load, "STORE": form.store, "KEEP": form.keep}
+        parts |= {"FRAGILE": not is_fixed(state), "LOAD": form.load, "STORE": form.store, "KEEP": form.keep}
         _machines[key] = compiled(kernel.run_shard, nogil=True, **parts), form.size
     machine, size = _machines[key]
     return machine, (), state, size

@@ -82,7 +82,6 @@ class Plan(NamedTuple):
     varies: bool  # legal actions vary
     ends: bool  # there are terminal states
     game: bool
-    fragile: bool  # states hold arrays, which a step could write into
 
 
 def frame_words(num_actions: int, state_words: int) -> int:
@@ -139,6 +138,7 @@ def keep_word(address: int, state: Any) -> Any:
 STEP, LEGAL, TERMINAL, PLAYER = transition, tabular_legal, tabular_terminal, tabular_player
 LOAD, STORE, KEEP = load_word, store_word, keep_word
 VALUE: Any = builtin_value
+FRAGILE = False  # whether states hold arrays, which a step could write into; a constant, so that others pay nothing
 BOTH: Any = builtin_both
 
 
@@ -243,7 +243,7 @@ def run_shard(
     K, discount, unit, low, high = plan.num_actions, plan.discount, plan.unit, plan.low, plan.high
     clips, clip_low, clip_high = plan.clips, plan.clip_low, plan.clip_high
     operator, temperature, root_row = plan.operator, plan.temperature, plan.root_row
-    varies, ends, game, fragile, words = plan.varies, plan.ends, plan.game, plan.fragile, plan.state_words
+    varies, ends, game, words = plan.varies, plan.ends, plan.game, plan.state_words
     mark = 0  # of a node's state, where a step could write into it
     uniform_at_zero = operator in (ENTROPY, SPARSEMAX, SQUARE_ROOT, MAX)
 
@@ -261,7 +261,7 @@ def run_shard(
     grand_square = 0.0
     STORE(bottom + state_at, root_state)
     put_int(bottom, LEFT, count)
-    if fragile:
+    if FRAGILE:
         put_int(bottom, MARK, mark_of(bottom + state_at, words))
     frame = bottom
     state = LOAD(bottom + state_at)
@@ -322,7 +322,7 @@ def run_shard(
                 continue
             child = int_at(query, row)
             number = int_at(samples, row)
-            if fragile:
+            if FRAGILE:
                 mark = mark_of(frame + state_at, words)
             if int_at(kinds, child) == CONSTANT:
                 constant, shift = float_at(constants, child), float_at(shifts, child)
@@ -341,13 +341,13 @@ def run_shard(
                         return status, calls, grand_total, grand_square
                     calls += number
                     put_float(x_at, j, sign * clipped(middle + subtotal / number, clips, clip_low, clip_high))
-                if fragile and mark_of(frame + state_at, words) != mark:
+                if FRAGILE and mark_of(frame + state_at, words) != mark:
                     return WRITTEN, calls, grand_total, grand_square
                 put_int(frame, SIZE, size)
                 phase = FINISH
                 continue
             STORE(frame + state_at, state)
-            if fragile:
+            if FRAGILE:
                 put_int(frame, MARK, mark_of(frame + state_at, words))
             put_int(frame, ROW, row)
             put_int(frame, SIZE, size)
@@ -360,7 +360,7 @@ def run_shard(
             phase = DRAW
         elif phase == DRAW:
             left = int_at(frame, LEFT)
-            if fragile and mark_of(frame + state_at, words) != int_at(frame, MARK):
+            if FRAGILE and mark_of(frame + state_at, words) != int_at(frame, MARK):
                 return WRITTEN, calls, grand_total, grand_square
             if frame == bottom:
                 if left == 0:
