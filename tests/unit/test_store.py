@@ -63,6 +63,17 @@ def test_floats_and_large_seeds_survive_exactly(tmp_path: Path) -> None:
         assert schedule_from(store.get(run).schedule, problem()) == schedule
 
 
+def test_an_older_store_is_refused_and_left_alone(tmp_path: Path) -> None:
+    """Its sums were of the draws, not of their distances to a centre: resumed, they would certify another value."""
+    path = tmp_path / "old.db"
+    with Store(path) as store:
+        store.connection.execute("PRAGMA user_version = 1")
+    before = path.read_bytes()
+    with pytest.raises(sc.InvalidInput, match="older smoothcruiser"):
+        sc.plan(problem(), store=path, **PROMISE)
+    assert path.read_bytes() == before
+
+
 def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "future.db"
     with sqlite3.connect(path) as connection:

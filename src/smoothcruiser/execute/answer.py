@@ -26,7 +26,7 @@ def assemble(problem: Problem, state: Any, rule: Rule, outcome: Outcome, engine:
     schedule = rule.schedule
     assumed = assumptions(problem, ONE_LAW, looked)
     value, interval, q_values, q_intervals, policy = pieces(problem, state, rule, outcome.tallies)
-    if any(low > high for low, high in (interval, *q_intervals)):
+    if schedule.delta < 1.0 and any(low > high for low, high in (interval, *q_intervals)):
         raise contradiction(state, schedule.delta, assumed)
     promised = schedule.delta < 1.0
     mover = problem.mover(state)

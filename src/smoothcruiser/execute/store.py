@@ -28,7 +28,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 
 APPLICATION = 0x53435231  # "SCR1" in the file's header
-VERSION = 1
+VERSION = 2  # 1 kept sums of the draws themselves; since 2 they are of distances to the schedule's centre
 WAIT_SECONDS = 30.0  # for another writer's transaction
 
 _SCHEMA = """
@@ -271,6 +271,11 @@ def _refuse_foreign(path: Path) -> None:
         ) from error
     if application != APPLICATION and (application, version, tables) != (0, 0, 0):
         raise InvalidInput(f"{path} is a database of another program; it was left untouched: give another file to --store.")
+    if 0 < version < VERSION:
+        raise InvalidInput(
+            f"{path} was written by an older smoothcruiser (store version {version}, this one reads {VERSION}), whose sums mean "
+            "something else, and left untouched; give another file to --store, and start its runs anew."
+        )
     if version > VERSION:
         raise InvalidInput(
             f"{path} was written by a newer smoothcruiser (store version {version}, this one reads {VERSION}) and left untouched; "
