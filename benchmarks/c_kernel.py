@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.execute.kernel import Plan
-from smoothcruiser.problem.operator_functions import MAX
+from smoothcruiser.engines.compiled.kernel import Plan
+from smoothcruiser.operators.functions import MAX
 
 HERE = Path(__file__).parent
 FLAGS = ["-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC"]

@@ -16,7 +16,7 @@ import random
 from pathlib import Path
 
 import smoothcruiser as sc
-from smoothcruiser.execute.shards import cut
+from smoothcruiser.engines.shards import cut
 
 SPEED = 50e6  # calls a second of one core, the compiled engine on a tabular problem (benchmarks/engine.py)
 SCHEDULER_RATE = 2000.0

@@ -18,15 +18,15 @@ from typing import Any
 
 import numpy as np
 
+from smoothcruiser.certified.bounds.betting import best_bound, pair_cost
+from smoothcruiser.certified.price import price_bound
+from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import OracleError
 from smoothcruiser.exact import solve
-from smoothcruiser.problem.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo import chain, garnet, gridworld, random_game
-from smoothcruiser.search.certified import Certified
-from smoothcruiser.search.certified_price import price_bound
-from smoothcruiser.search.certified_radii import best_bound, pair_cost
 
 LAKE_8 = ["SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG"]  # Gymnasium's map
 LAKE_4 = ["SFFF", "FHFH", "FFFH", "HFFG"]

@@ -29,9 +29,9 @@ from timing import best, load, machine, signed
 from walk import START, problems
 
 import smoothcruiser as sc
-from smoothcruiser.execute.compiled import CompiledEngine
-from smoothcruiser.execute.reference import ReferenceEngine
-from smoothcruiser.execute.shards import Shard
+from smoothcruiser.engines.compiled.engine import CompiledEngine
+from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.shards import Shard
 
 GEOMETRIC_BAR, MINIMUM_BAR, CACHE_BAR = 0.9, 0.75, 0.5
 CENTER = 0.5
@@ -181,7 +181,7 @@ import smoothcruiser as sc
 {problem}
 schedule = sc.explain(problem, epsilon=0.9, delta_prime=0.1, method="paper")
 ready, spent = time.perf_counter(), time.process_time()
-from smoothcruiser.execute.compiled import CompiledEngine
+from smoothcruiser.engines.compiled.engine import CompiledEngine
 engine = CompiledEngine(problem, schedule, state)
 built, used = time.perf_counter() - ready, time.process_time() - spent
 sc.run(problem, schedule, state, workers=1)

@@ -23,10 +23,10 @@ import matplotlib
 import numpy as np
 
 import smoothcruiser as sc
-from smoothcruiser.search.evaluate import _setting
-from smoothcruiser.search.evaluate_bounds import TOTAL, begin
-from smoothcruiser.search.evaluate_rollouts import CompiledRollouts
-from smoothcruiser.search.tree import Tree
+from smoothcruiser.evaluation.confidence import TOTAL, begin
+from smoothcruiser.evaluation.evaluate import _setting
+from smoothcruiser.evaluation.rollouts import CompiledRollouts
+from smoothcruiser.tree.tree import Tree
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -13,8 +13,8 @@ import time
 import numpy as np
 
 import smoothcruiser as sc
-from smoothcruiser.execute.engines import make_engine
-from smoothcruiser.execute.shards import Shard
+from smoothcruiser.engines.registry import make_engine
+from smoothcruiser.engines.shards import Shard
 
 PYTHON_CALLS, FAST_CALLS, REPEATS = 30_000, 3_000_000, 5
 COMMON = {"num_actions": 4, "discount": 0.5, "operator": sc.Entropy(1.0)}
@@ -73,7 +73,7 @@ def seconds_a_call(problem, state, executor, calls, epsilon="6%"):
 
 def own_seconds(step, state):
     """Seconds of the oracle alone, called in a loop."""
-    from smoothcruiser.execute.streams import stream
+    from smoothcruiser.jit.streams import stream
 
     rng, best = stream(0), float("inf")
     for _ in range(REPEATS):

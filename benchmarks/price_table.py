@@ -15,9 +15,9 @@ import sys
 import time
 
 from smoothcruiser.errors import SmoothcruiserError
+from smoothcruiser.operators.base import Entropy
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.operators import Entropy
-from smoothcruiser.schedule.optimizer import compile_schedule
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Target
 
 SHARES = (0.20, 0.10, 0.05, 0.02, 0.01)

@@ -21,7 +21,7 @@ import gymnasium as gym
 
 import smoothcruiser as sc
 from smoothcruiser.adapters import gymnasium as adapter
-from smoothcruiser.execute.streams import stream
+from smoothcruiser.jit.streams import stream
 
 COMPARED = 100  # steps of the environment itself that are compared with the adapter's
 DETERMINISTIC = ("classic_control", "mujoco", "atari")

@@ -23,8 +23,8 @@ import pyspiel
 
 import smoothcruiser as sc
 from smoothcruiser.adapters import openspiel
-from smoothcruiser.adapters.openspiel_keys import SpielKey, compared
-from smoothcruiser.execute.streams import stream
+from smoothcruiser.adapters.openspiel.keys import SpielKey, compared
+from smoothcruiser.jit.streams import stream
 
 PLAYOUT_SECONDS = 2.0
 HEAD = (

@@ -13,7 +13,7 @@ import numpy as np
 
 import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.optimizer import compile_schedule
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.paper import paper_schedule
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 

@@ -34,13 +34,13 @@ import numpy as np
 from adversarial import cases
 
 import smoothcruiser as sc
+from smoothcruiser.engines.answer import pieces
+from smoothcruiser.engines.registry import make_engine
+from smoothcruiser.engines.shards import cut
+from smoothcruiser.engines.stopping import stopping_rule
 from smoothcruiser.exact.policy_value import policy_value
-from smoothcruiser.execute.answer import pieces
-from smoothcruiser.execute.engines import make_engine
-from smoothcruiser.execute.shards import cut
-from smoothcruiser.execute.stopping import stopping_rule
 from smoothcruiser.reproduce.full import draws_of
-from smoothcruiser.schedule.optimizer import compile_schedule, smallest_epsilon, sparse_sampling
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule, smallest_epsilon, sparse_sampling
 from smoothcruiser.schedule.schedule import Schedule
 
 FALSE_ALARM = 1e-3

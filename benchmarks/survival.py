@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import smoothcruiser as sc
-from smoothcruiser.execute.store import Store
+from smoothcruiser.engines.store import Store
 
 PROBLEM = "garnet:states=10,actions=2"
 LINES: list[str] = []
@@ -43,7 +43,7 @@ def same(a: sc.Estimate, b: sc.Estimate) -> bool:
 
 def fixed_schedule(calls: int) -> sc.Schedule:
     """A schedule without looks of about ``calls`` oracle calls."""
-    from smoothcruiser.schedule.optimizer import compile_schedule, smallest_epsilon
+    from smoothcruiser.schedule.compiler.optimizer import compile_schedule, smallest_epsilon
 
     facts = problem().facts
     return compile_schedule(facts, epsilon=smallest_epsilon(facts, budget=calls, delta=0.1), delta=0.1, adaptive=False)

@@ -23,9 +23,9 @@ from pathlib import Path
 from board_games import cart_pole, connect_four, tic_tac_toe
 
 import smoothcruiser as sc
-from smoothcruiser.agent import wilson
 from smoothcruiser.compare import compare, truth_of
-from smoothcruiser.search.tree import Tree
+from smoothcruiser.play.agent import wilson
+from smoothcruiser.tree.tree import Tree
 
 HAS_SPIEL = importlib.util.find_spec("pyspiel") is not None
 HAS_MCTX = importlib.util.find_spec("mctx") is not None and importlib.util.find_spec("jax") is not None

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import time
 
+from smoothcruiser.certified.search import Certified
 from smoothcruiser.exact import solve
-from smoothcruiser.problem.operators import Entropy
+from smoothcruiser.operators.base import Entropy
 from smoothcruiser.problem.problem import MDP
-from smoothcruiser.search.certified import Certified
 
 CAPACITY = (34, 30)  # places for A and for B: 35 * 31 = 1,085 states
 LOADS = [(0, 0), (10, 0), (0, 10), (5, 5)]

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from smoothcruiser.problem.operators import Entropy
+from smoothcruiser.certified.search import Certified
+from smoothcruiser.operators.base import Entropy
 from smoothcruiser.problem.problem import Game
-from smoothcruiser.search.certified import Certified
 
 LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
 OPERATOR = Entropy(0.1)

@@ -9,20 +9,20 @@ True
 from typing import Any
 
 from smoothcruiser import adapters
-from smoothcruiser.agent import Agent, play
 from smoothcruiser.api import calibrate, evaluate, explain, plan, solve
 from smoothcruiser.check import check
 from smoothcruiser.errors import BrokenPromise, InvalidInput, MissingExtra, OracleError, SmoothcruiserError, Unpayable
 from smoothcruiser.estimate import Certificate, Estimate
-from smoothcruiser.problem.batching import batched
-from smoothcruiser.problem.check_operator import check_operator
+from smoothcruiser.methods.scheduled import resume, run
+from smoothcruiser.operators.base import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators.check import check_operator
+from smoothcruiser.play.agent import Agent, play
+from smoothcruiser.problem.batched import batched
 from smoothcruiser.problem.make import make
-from smoothcruiser.problem.operators import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.problem.problem import MDP, Game, Problem
 from smoothcruiser.problem.tabular import tabular
-from smoothcruiser.running import resume, run
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
-from smoothcruiser.search.methods import BTS, DENTS, MENTS, RENTS, TENTS, UCT
+from smoothcruiser.tree.searches import BTS, DENTS, MENTS, RENTS, TENTS, UCT
 
 __version__ = "0.1.0"
 
@@ -72,7 +72,7 @@ __all__ = [
     "tabular",
 ]
 
-_LATE = {"Certified": "smoothcruiser.search.certified", "Tree": "smoothcruiser.search.tree"}  # searches to hold on to between queries
+_LATE = {"Certified": "smoothcruiser.certified.search", "Tree": "smoothcruiser.tree.tree"}  # searches to hold on to between queries
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,6 @@
 """``python -m smoothcruiser`` is the command line."""
 
-from smoothcruiser.cli import main
+from smoothcruiser.cli.app import main
 
 if __name__ == "__main__":
     main()

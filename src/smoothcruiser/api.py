@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.estimate import Certificate, Estimate, best_action
+from smoothcruiser.methods.scheduled import run
 from smoothcruiser.problem.arguments import check_seconds, check_seed, is_number
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
-from smoothcruiser.running import run
 from smoothcruiser.schedule.schedule import Schedule, Target
 from smoothcruiser.schedule.text import short
-from smoothcruiser.search.methods import TREE_SEARCHES, Search, is_tree_search, tree_search
+from smoothcruiser.tree.searches import TREE_SEARCHES, Search, is_tree_search, tree_search
 
 if TYPE_CHECKING:
-    from smoothcruiser.search.outlook import Outlook
+    from smoothcruiser.certified.explain import Outlook
 
 DEFAULT_BUDGET = 10**9  # calls; minutes at the speed of the compiled engine
 SCHEDULED = ("smoothcruiser", "paper", "sparse-sampling")
@@ -70,7 +70,7 @@ def explain(
     problem, an ``Outlook``: what is known before the run.
     """
     if method == "certified":
-        from smoothcruiser.search.outlook import Outlook
+        from smoothcruiser.certified.explain import Outlook
 
         _check_problem(problem)
         return Outlook(problem.facts, parse_epsilon(epsilon, problem.facts), check_delta(delta), problem.inspection_calls)
@@ -131,11 +131,11 @@ def plan(
     state = problem.start(state)
     paid = check_budget(DEFAULT_BUDGET if budget is None else budget)
     if problem.is_terminal(state):
-        from smoothcruiser.execute.answer import terminal_answer
+        from smoothcruiser.engines.answer import terminal_answer
 
         return terminal_answer(problem, state, method.name if isinstance(method, Search) else method)
     if is_tree_search(method):
-        from smoothcruiser.search.tree_plan import plan_tree
+        from smoothcruiser.methods.tree import plan_tree
 
         answer = plan_tree(
             problem, state, tree_search(method, options), seed=seed, executor=executor, budget=None if budget is None else paid,
@@ -197,7 +197,7 @@ def evaluate(
     ``policy`` is a function state -> probabilities, an array (S, A), a Solution, a search Tree, an Estimate, or
     an agent's ``policy``. Without ``delta`` it is 0.05; without any limit a million calls are made.
     """
-    from smoothcruiser.search.evaluate import evaluate as evaluate_policy
+    from smoothcruiser.evaluation.evaluate import evaluate as evaluate_policy
 
     _check_problem(problem)
     width = None if epsilon is None else parse_epsilon(epsilon, problem.facts)
@@ -208,7 +208,7 @@ def evaluate(
 
 def calibrate(problem: Problem, state: Any = None, *, executor: str | None = None) -> float:
     """Oracle calls a second of one core on this problem, measured for about 0.3 s (compiling not counted)."""
-    from smoothcruiser.execute.calibrate import calls_per_second
+    from smoothcruiser.engines.calibrate import calls_per_second
 
     _check_problem(problem)
     return calls_per_second(problem, problem.start(state), executor)
@@ -284,7 +284,7 @@ def _schedule(
         return paper_schedule(facts, epsilon=width, delta=None if delta is None else check_delta(delta), delta_prime=delta_prime)
     if delta_prime is not None:
         raise InvalidInput("delta_prime (--delta-prime) belongs to method 'paper'; for others give delta (--delta).")
-    from smoothcruiser.schedule import optimizer
+    from smoothcruiser.schedule.compiler import optimizer
 
     make = optimizer.sparse_sampling if method == "sparse-sampling" else optimizer.compile_schedule
     return make(facts, epsilon=width, delta=check_delta(delta), target=target)
@@ -321,7 +321,7 @@ def _check_problem(problem: object) -> None:
 
 def _check_workers(executor: str | None, workers: int | None, shards: int | None) -> None:
     """Refuse before anything is planned or announced what would only fail when workers start."""
-    from smoothcruiser.execute.engines import EXECUTORS
+    from smoothcruiser.engines.registry import EXECUTORS
 
     if executor is not None and executor not in EXECUTORS:
         raise InvalidInput(f"Unknown executor {executor!r}; choose one of {', '.join(EXECUTORS)}.")
@@ -342,7 +342,7 @@ def _afford(problem: Problem, schedule: Schedule, budget: int) -> None:
     looks = problem.inspection_calls
     if schedule.num_calls + looks <= budget:
         return
-    from smoothcruiser.schedule.offers import offers
+    from smoothcruiser.schedule.alternatives import offers
 
     choices = offers(problem.facts, schedule, max(1, budget - looks))
     listed = "".join(f"\n  - {offer}" for offer in choices)
@@ -401,7 +401,7 @@ def _certified(
     workers: int | None,
     scheduler: str | None,
 ) -> Estimate:
-    from smoothcruiser.search.certified import Certified
+    from smoothcruiser.certified.search import Certified
 
     width = None if epsilon is None else parse_epsilon(epsilon, problem.facts)
     if width is None and budget is None and seconds is None:

@@ -25,11 +25,11 @@ from typing import Any
 from smoothcruiser import api
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.operators.base import has_prior
+from smoothcruiser.operators.functions import CUSTOM
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.operator_functions import CUSTOM
-from smoothcruiser.problem.operators import has_prior
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.search.methods import TREE_SEARCHES, Search, is_tree_search, tree_search
+from smoothcruiser.tree.searches import TREE_SEARCHES, Search, is_tree_search, tree_search
 
 PLANNERS = ("smoothcruiser", "certified", *TREE_SEARCHES)
 DELTA = 0.1  # of the planners that promise
@@ -81,7 +81,7 @@ class Truth:
 
     def policy_regret(self, policy: Sequence[float]) -> float | None:
         """What one step of the policy loses; None for operators without Omega."""
-        from smoothcruiser.search.evaluate_kernel import omega
+        from smoothcruiser.evaluation.kernel import omega
 
         operator = self.problem.operator
         if operator.code == CUSTOM:
@@ -181,7 +181,7 @@ def affordable(problem: Problem, budget: int) -> float:
 
 @cache
 def _affordable(facts: Facts, budget: int) -> float:
-    from smoothcruiser.schedule.optimizer import compile_schedule
+    from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 
     span = facts.value_span()
 

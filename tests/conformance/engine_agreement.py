@@ -7,13 +7,13 @@ kinds of estimator (random ones too, with clipping), the paper's, and the optimi
 import math
 import random
 
+from smoothcruiser.engines.compiled.engine import CompiledEngine
+from smoothcruiser.engines.pools.threads import LocalWorkers
+from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.run import run
+from smoothcruiser.engines.shards import Shard, cut
 from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.execute.compiled import CompiledEngine
-from smoothcruiser.execute.reference import ReferenceEngine
-from smoothcruiser.execute.run import run
-from smoothcruiser.execute.shards import Shard, cut
-from smoothcruiser.execute.workers import LocalWorkers
-from smoothcruiser.schedule.optimizer import compile_schedule, sparse_sampling
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.paper import paper_schedule, paper_sparse_sampling
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 from smoothcruiser.theory.paper import Setting, value_bound

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.execute.streams import stream
+from smoothcruiser.jit.streams import stream
 
 gym = pytest.importorskip("gymnasium")
 from smoothcruiser.adapters import gymnasium as adapter  # noqa: E402
-from smoothcruiser.execute.generator import stream_generator  # noqa: E402
+from smoothcruiser.jit.generator import stream_generator  # noqa: E402
 
 TABLES = {
     "gym:FrozenLake-v1": {"discount": 0.9, "temperature": 0.1, "epsilon": 0.3},

@@ -12,15 +12,15 @@ from engine_agreement import CENTER, bits, hand_made, random_table
 from test_engines import FAMILIES, OPERATORS, build
 
 import smoothcruiser as sc
-from smoothcruiser.execute.batched import BatchedEngine
-from smoothcruiser.execute.batched_operators import both, drawn
-from smoothcruiser.execute.compiled import CompiledEngine
-from smoothcruiser.execute.processes import ProcessWorkers
-from smoothcruiser.execute.python_engine import PythonEngine
-from smoothcruiser.execute.reference import ReferenceEngine
-from smoothcruiser.execute.run import run
-from smoothcruiser.execute.shards import Shard, cut
-from smoothcruiser.execute.workers import LocalWorkers
+from smoothcruiser.engines.batched import BatchedEngine
+from smoothcruiser.engines.batched_operators import both, drawn
+from smoothcruiser.engines.compiled.engine import CompiledEngine
+from smoothcruiser.engines.pools.processes import ProcessWorkers
+from smoothcruiser.engines.pools.threads import LocalWorkers
+from smoothcruiser.engines.python import PythonEngine
+from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.run import run
+from smoothcruiser.engines.shards import Shard, cut
 
 Z = 4.5
 DRAWS = 1500
@@ -121,7 +121,7 @@ def test_a_problem_that_cannot_travel_is_refused_before_anything_runs():
 
 def test_a_spec_that_gives_other_facts_is_not_trusted():
     """The prior of KL is not part of a spec: the pickle is what travels."""
-    from smoothcruiser.execute.processes import rebuilt, recipe_of
+    from smoothcruiser.engines.pools.processes import rebuilt, recipe_of
 
     problem = sc.make("garnet:states=6,actions=2", discount=0.4, operator=sc.KL(0.5, prior=(1, 3)), temperature=0.5)
     spec, pickled, facts = recipe_of(problem)

@@ -16,11 +16,11 @@ import pytest
 from numba import njit
 
 import smoothcruiser as sc
+from smoothcruiser.engines.compiled import engine as compiled_module
+from smoothcruiser.engines.compiled.engine import CompiledEngine
+from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import Interrupted, InvalidInput, OracleError
-from smoothcruiser.execute import compiled as compiled_module
-from smoothcruiser.execute.compiled import CompiledEngine
-from smoothcruiser.execute.reference import ReferenceEngine
-from smoothcruiser.execute.shards import Shard
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 
 HUGE = 10**13  # root draws: days of work, so a run that ends was stopped
@@ -87,7 +87,7 @@ def test_an_error_names_the_state_and_action_at_fault(monkeypatch):
         ReferenceEngine, "run_draws", lambda self, action, count, rng: replayed.append(count) or original(self, action, count, rng)
     )
     monkeypatch.setattr(compiled_module, "REPLAYED_CALLS", 100)
-    monkeypatch.setattr("smoothcruiser.execute.workers.look", lambda *_: (0, ()))  # it would find the faults first
+    monkeypatch.setattr("smoothcruiser.engines.pools.threads.look", lambda *_: (0, ()))  # it would find the faults first
     for mood, (error, message) in FAULTS.items():
         problem = moody_problem(mood)
         for workers in (1, 2):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from smoothcruiser import cli
+from smoothcruiser.cli.app import app as cli
 
 OWN = '''
 import os, signal

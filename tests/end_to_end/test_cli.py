@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.execute.store import Store, schedule_from
+from smoothcruiser.engines.store import Store, schedule_from
 from smoothcruiser.report.page import render_page
 from smoothcruiser.schedule.text import plan_lines
 
@@ -364,7 +364,7 @@ def test_help_and_explain_do_not_load_numba(arguments: list[str]) -> None:
     program = (
         "import sys\n"
         f"sys.argv = ['smoothcruiser', *{arguments!r}]\n"
-        "from smoothcruiser.cli import main\n"
+        "from smoothcruiser.cli.app import main\n"
         "try:\n    main()\nfinally:\n    assert 'numba' not in sys.modules, 'numba was loaded'\n"
     )
     done = shell("-c", program)
@@ -373,7 +373,7 @@ def test_help_and_explain_do_not_load_numba(arguments: list[str]) -> None:
 
 
 def test_a_terminal_without_unicode_is_served_too() -> None:
-    done = shell("-m", "smoothcruiser.cli", "exact", *CHAIN, PYTHONIOENCODING="ascii")
+    done = shell("-m", "smoothcruiser.cli.app", "exact", *CHAIN, PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert "recommended" in done.stdout
 

@@ -14,7 +14,7 @@ GARNET = ["garnet:states=8,actions=2", "--discount", "0.5", "--temperature", "0.
 
 
 def run(*arguments):
-    command = [sys.executable, "-c", "from smoothcruiser.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from smoothcruiser.cli.app import main; main()", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 

@@ -11,7 +11,7 @@ pytest.importorskip("gymnasium")
 
 def command(*arguments, cwd=None):
     return subprocess.run(
-        [sys.executable, "-m", "smoothcruiser.cli", *arguments], capture_output=True, text=True, cwd=cwd, timeout=120, check=False
+        [sys.executable, "-m", "smoothcruiser.cli.app", *arguments], capture_output=True, text=True, cwd=cwd, timeout=120, check=False
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.execute.store import Store
+from smoothcruiser.engines.store import Store
 
 PROBLEM = "garnet:states=5,actions=2"
 CHILD = """

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from smoothcruiser.errors import BrokenPromise, InvalidInput, Unpayable
+from smoothcruiser.operators.base import KL, CustomOperator, Entropy, Max, Sparsemax, SquareRoot
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.operators import KL, CustomOperator, Entropy, Max, Sparsemax, SquareRoot
 from smoothcruiser.schedule.paper import paper_schedule, paper_sparse_sampling
 from smoothcruiser.schedule.schedule import Kind, Level
 from smoothcruiser.theory import paper

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smoothcruiser.exact import METHODS, policy_value, solve
-from smoothcruiser.problem.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
 

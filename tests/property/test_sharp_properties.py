@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smoothcruiser.errors import BrokenPromise
+from smoothcruiser.operators.base import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
-from smoothcruiser.schedule.optimizer import compile_schedule, sparse_sampling
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.schedule import Kind
-from smoothcruiser.schedule.verify_sharp import root_promise
-from smoothcruiser.theory.sharp import backup, blind, constant, ground, plug_in, rollout
-from smoothcruiser.theory.sharp_noise import Rule, bregman_cap, bregman_noise, plug_in_noise, plug_in_variance
+from smoothcruiser.schedule.verify.sharp import root_promise
+from smoothcruiser.theory.moments import backup, blind, constant, ground, plug_in, rollout
+from smoothcruiser.theory.noise import Rule, bregman_cap, bregman_noise, plug_in_noise, plug_in_variance
 
 temperatures = st.floats(0.05, 50.0)
 

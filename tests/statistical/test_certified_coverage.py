@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import binom
 
-from smoothcruiser.search.certified_radii import POLE_COSTS, POLE_OFFSETS
+from smoothcruiser.certified.bounds.betting import POLE_COSTS, POLE_OFFSETS
 
 _spec = importlib.util.spec_from_file_location("certified_benchmark", Path(__file__).parents[2] / "benchmarks" / "certified.py")
 assert _spec is not None

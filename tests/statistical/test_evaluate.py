@@ -13,7 +13,7 @@ from scipy.stats import binom
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact import policy_value
-from smoothcruiser.search.tree import Tree
+from smoothcruiser.tree.tree import Tree
 
 RUNS_A_CASE = 100
 CASES = [

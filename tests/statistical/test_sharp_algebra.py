@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from smoothcruiser.operators.base import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
-from smoothcruiser.schedule.optimizer import compile_schedule
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
-from smoothcruiser.theory.sharp import Moments, backup, blind, constant, ground, plug_in, rollout
-from smoothcruiser.theory.sharp_noise import Rule, blind_loss, bregman_noise, plug_in_noise, plug_in_variance
+from smoothcruiser.theory.moments import Moments, backup, blind, constant, ground, plug_in, rollout
+from smoothcruiser.theory.noise import Rule, blind_loss, bregman_noise, plug_in_noise, plug_in_variance
 
 # --- the lemmas, exactly ------------------------------------------------------------------------------------------------------
 

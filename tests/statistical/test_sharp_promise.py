@@ -16,7 +16,7 @@ from sharp_coverage import binomial_tail, study
 
 import smoothcruiser as sc
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
-from smoothcruiser.theory.sharp import backup, constant, ground, plug_in
+from smoothcruiser.theory.moments import backup, constant, ground, plug_in
 
 CASES = adversarial.cases()
 CHOSEN = [CASES[i] for i in range(0, len(CASES), 17)]
@@ -43,8 +43,8 @@ def coin_then_nothing(*, game: bool = False, operator: sc.Operator | None = None
 
 def mean_of_level(problem: sc.Problem, levels: tuple[Level, ...], *, draws: int = 200_000, clip=None) -> tuple[float, float]:
     """(mean, standard error) of draws of the last level at the initial state."""
-    from smoothcruiser.execute.compiled import CompiledEngine
-    from smoothcruiser.execute.shards import Shard
+    from smoothcruiser.engines.compiled.engine import CompiledEngine
+    from smoothcruiser.engines.shards import Shard
 
     schedule = Schedule("hand-made", problem.facts, levels, Root("value", draws, len(levels) - 1, "none"), math.inf, 1.0, clip=clip)
     part = CompiledEngine(problem, schedule, problem.start()).run_shard(Shard(0, 0, 0, draws), 5)

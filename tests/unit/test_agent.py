@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.agent import _normal, random_player, wilson
 from smoothcruiser.exact import policy_value
+from smoothcruiser.play.agent import _normal, random_player, wilson
 
 
 def chain():

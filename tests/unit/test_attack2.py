@@ -11,7 +11,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.adapters.gymnasium import problem as gym_problem
-from smoothcruiser.execute.streams import stream
+from smoothcruiser.jit.streams import stream
 
 
 def pays(state, action, rng):

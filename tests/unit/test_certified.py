@@ -10,15 +10,15 @@ import numba
 import numpy as np
 import pytest
 
+from smoothcruiser.certified.estimate import not_excluded, policy_loss
+from smoothcruiser.certified.model import known_model
+from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.exact import solve
-from smoothcruiser.problem.operators import KL, CustomOperator, Entropy, Max, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import KL, CustomOperator, Entropy, Max, Sparsemax, SquareRoot
 from smoothcruiser.problem.problem import MDP, Game
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo import chain, garnet, random_game
-from smoothcruiser.search.certified import Certified
-from smoothcruiser.search.certified_answer import not_excluded, policy_loss
-from smoothcruiser.search.certified_model import known_model
 
 OPERATORS = [Entropy(0.2), KL(0.2, prior=(0.5, 0.3, 0.2)), Sparsemax(0.5), SquareRoot(0.3), Max()]
 

@@ -8,12 +8,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from smoothcruiser.certified.kernels import make_kernels
+from smoothcruiser.certified.memory import END, GRID_CELLS, MANY_OUTCOMES, Memory, rounded_reward
+from smoothcruiser.certified.sampling import first_words
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.problem.operators import Entropy
+from smoothcruiser.operators.base import Entropy
 from smoothcruiser.problem.problem import MDP, Game
-from smoothcruiser.search.certified_kernels import make_kernels
-from smoothcruiser.search.certified_memory import END, GRID_CELLS, MANY_OUTCOMES, Memory, rounded_reward
-from smoothcruiser.search.certified_sampling import first_words
 
 
 def a_memory(**rest):

@@ -6,7 +6,7 @@ import pytest
 import slow_oracle
 
 import smoothcruiser as sc
-from smoothcruiser.search import certified_sampling
+from smoothcruiser.certified import sampling as certified_sampling
 
 PROMISE = {"delta": 0.1, "method": "certified", "seed": 3}
 

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from smoothcruiser.certified.bounds.betting import POLE_COSTS, POLE_OFFSETS, best_bound, pair_cost
+from smoothcruiser.certified.price import EqualDraws, box, price_bound, rounding_floor, worst_radius
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.operators.base import Entropy, Max
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.operators import Entropy, Max
-from smoothcruiser.search.certified_price import EqualDraws, box, price_bound, rounding_floor, worst_radius
-from smoothcruiser.search.certified_radii import POLE_COSTS, POLE_OFFSETS, best_bound, pair_cost
 
 
 def test_shares_of_poles_and_pairs_sum_to_at_most_one():

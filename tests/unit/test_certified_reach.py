@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.certified import search as certified
+from smoothcruiser.certified.limits import make_limits
+from smoothcruiser.certified.model import known_model
+from smoothcruiser.certified.price import price_bound, rounding_floor
+from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.sweeps import SCAN
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact import solve
-from smoothcruiser.problem.operators import CustomOperator, Entropy, Max
+from smoothcruiser.operators.base import CustomOperator, Entropy, Max
 from smoothcruiser.problem.problem import MDP
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo import chain, garnet, random_game
-from smoothcruiser.search import certified
-from smoothcruiser.search.certified import Certified
-from smoothcruiser.search.certified_limits import make_limits
-from smoothcruiser.search.certified_model import known_model
-from smoothcruiser.search.certified_price import price_bound, rounding_floor
-from smoothcruiser.search.certified_sweeps import SCAN
 
 
 def coin(discount=0.9, edge=0.0):

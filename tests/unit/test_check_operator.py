@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.check_operator import check_operator
-from smoothcruiser.problem.operators import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators.check import check_operator
 
 Array = np.ndarray
 

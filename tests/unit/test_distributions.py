@@ -16,8 +16,8 @@ from scipy import stats
 
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.execute import distributions
-from smoothcruiser.execute.streams import METHODS, Stream, stream
+from smoothcruiser.jit import distributions
+from smoothcruiser.jit.streams import METHODS, Stream, stream
 
 FALSE_ALARM = 1e-4
 SHAPES = (0.05, 0.5, 0.999, 1.0, 1.5, 10.0, 1e4, 1e9)

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import BrokenPromise
-from smoothcruiser.execute.reference import ReferenceEngine
-from smoothcruiser.execute.shards import Shard
-from smoothcruiser.execute.streams import stream
+from smoothcruiser.jit.streams import stream
+from smoothcruiser.operators.functions import square_root_level
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.operator_functions import square_root_level
 from smoothcruiser.reproduce import published
 from smoothcruiser.reproduce.table1 import ENVIRONMENTS, EPSILON, GAMMA, TEMPERATURE
 from smoothcruiser.schedule.paper import paper_schedule

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy.stats import binom
 
-from smoothcruiser.search.evaluate_bounds import COST, HIGH, LOW, TOTAL, WEIGHT, WEIGHTED, T, begin, take
+from smoothcruiser.evaluation.confidence import COST, HIGH, LOW, TOTAL, WEIGHT, WEIGHTED, T, begin, take
 
 
 def test_two_draws_by_hand():

@@ -16,8 +16,8 @@ from quantecon.markov import DiscreteDP
 from smoothcruiser.api import evaluate, plan
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.exact import METHODS, policy_value, reachable, solve
+from smoothcruiser.operators.base import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.problem.make import make
-from smoothcruiser.problem.operators import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.problem.problem import MDP, Game
 from smoothcruiser.problem.tabular import tabular
 

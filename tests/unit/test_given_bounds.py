@@ -6,7 +6,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.offers import payable_temperature
+from smoothcruiser.schedule.alternatives import payable_temperature
 from smoothcruiser.schedule.paper import paper_schedule
 from smoothcruiser.schedule.relaxation import relax
 
@@ -83,6 +83,6 @@ def test_bounds_given_for_one_operator_are_dropped_for_another() -> None:
     assert warmer is not None
     temperature, calls, _ = warmer
     plain = sc.MDP(ends_at_once, num_actions=2, discount=0.5, operator=sc.Entropy(temperature), terminal=True, initial_state=0)
-    from smoothcruiser.schedule.optimizer import compile_schedule
+    from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 
     assert calls == compile_schedule(plain.facts, epsilon=0.2, delta=0.1, adaptive=False).num_calls

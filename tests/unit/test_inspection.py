@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.execute.inspection import look
+from smoothcruiser.engines.inspection import look
 from smoothcruiser.problem.states import Guard, copied, same_state, unchanged
 
 COMMON: dict[str, Any] = {"num_actions": 2, "discount": 0.3, "operator": sc.Entropy(1.0)}

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numba import njit
 
-from smoothcruiser.execute import kernel
-from smoothcruiser.problem import jit
-from smoothcruiser.problem import operator_functions as operators
-from smoothcruiser.problem.jit import compiled, is_compiled, source_fingerprint
+from smoothcruiser.engines.compiled import kernel
+from smoothcruiser.jit import build as jit
+from smoothcruiser.jit.build import compiled, is_compiled, source_fingerprint
+from smoothcruiser.operators import functions as operators
 
 
 def test_is_compiled_tells_dispatchers_from_functions():
@@ -60,7 +60,7 @@ def eight(data, state, action, rng):
 
 def test_a_replacement_reaches_inner_calls_and_is_not_confused_with_another():
     """``leaf_total`` calls STEP: each replacement gets its own machine, and neither is cached on disk."""
-    from smoothcruiser.execute.streams import stream
+    from smoothcruiser.jit.streams import stream
 
     flag = np.zeros(1, np.int64)
     for step, reward in ((seven, 7.0), (eight, 8.0), (seven, 7.0)):
@@ -91,18 +91,20 @@ def test_every_compiled_module_the_kernel_reaches_is_in_its_fingerprint():
     root = Path(jit.__file__).parent.parent
     covered = {Path(f.__code__.co_filename).resolve() for f in jit._reachable(kernel.run_shard)} | {root / name for name in jit._SHARED}
     for name in (
-        "execute/kernel.py",
-        "execute/stream_type.py",
-        "execute/distributions.py",
-        "execute/elements.py",
-        "problem/pointers.py",
+        "engines/compiled/kernel.py",
+        "jit/stream_type.py",
+        "jit/distributions.py",
+        "jit/elements.py",
+        "jit/memory.py",
         "problem/tabular_kernel.py",
-        "problem/operator_functions.py",
+        "operators/functions.py",
     ):
         assert root / name in covered
 
 
 def test_importing_the_package_does_not_import_numba():
-    code = "import sys, smoothcruiser, smoothcruiser.schedule.optimizer, smoothcruiser.theory.sharp; print('numba' in sys.modules)"
+    code = (
+        "import sys, smoothcruiser, smoothcruiser.schedule.compiler.optimizer, smoothcruiser.theory.moments; print('numba' in sys.modules)"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=True)
     assert result.stdout == "False\n"

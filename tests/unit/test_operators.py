@@ -10,9 +10,9 @@ from scipy.optimize import brentq, minimize
 from scipy.special import logsumexp, softmax
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.jit import compiled
-from smoothcruiser.problem.operator_functions import builtin_gradient, builtin_value
-from smoothcruiser.problem.operators import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot, make_operator
+from smoothcruiser.jit.build import compiled
+from smoothcruiser.operators.base import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot, make_operator
+from smoothcruiser.operators.functions import builtin_gradient, builtin_value
 
 BUILT_IN: list[Operator] = [Entropy(0.7), KL(0.7), KL(0.7, (0.2, 0.5, 0.3)), Sparsemax(0.7), SquareRoot(0.7), Max()]
 SMOOTH = BUILT_IN[:-1]

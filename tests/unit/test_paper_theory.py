@@ -11,8 +11,8 @@ from itertools import product
 import pytest
 
 from smoothcruiser.errors import InvalidInput, Unpayable
+from smoothcruiser.operators.base import Entropy, Max
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.operators import Entropy, Max
 from smoothcruiser.theory import paper
 from smoothcruiser.theory.paper import Setting
 from smoothcruiser.theory.paper_ladder import MAX_LEVELS, ladder

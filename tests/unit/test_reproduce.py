@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 import smoothcruiser as sc
+from smoothcruiser.cli.reproduce import QUICK, reproduce, reproduce_into
 from smoothcruiser.errors import MissingExtra
 from smoothcruiser.reproduce import figures, full, published, table1
-from smoothcruiser.reproduce.command import QUICK, reproduce, reproduce_into
 from smoothcruiser.reproduce.results import Results, write_csv
-from smoothcruiser.schedule.optimizer import compile_schedule
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.theory import paper
 from smoothcruiser.theory.paper import Setting
 

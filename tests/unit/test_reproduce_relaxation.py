@@ -11,7 +11,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.reproduce.full import repeat
 from smoothcruiser.reproduce.relaxing import moving_temperature, printed_scheme, studies
-from smoothcruiser.schedule.optimizer import compile_schedule
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.relaxation import relax, relaxed, step_band, value_band
 
 OPERATORS = [sc.Entropy(0.4), sc.KL(0.4), sc.KL(0.4, (0.5, 0.3, 0.2)), sc.Sparsemax(0.4), sc.SquareRoot(0.4), sc.Max()]

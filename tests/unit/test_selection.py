@@ -7,9 +7,9 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.execute.streams import stream
-from smoothcruiser.search import selection
-from smoothcruiser.search.methods import TREE_SEARCHES, tree_search
+from smoothcruiser.jit.streams import stream
+from smoothcruiser.tree import selection
+from smoothcruiser.tree.searches import TREE_SEARCHES, tree_search
 
 
 def rule(method, operator=None):

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smoothcruiser as sc
+from smoothcruiser.engines.shards import CALLS_PER_SHARD, MOST_SHARDS, cut
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.execute.shards import CALLS_PER_SHARD, MOST_SHARDS, cut
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 

@@ -9,11 +9,11 @@ from functools import lru_cache
 import pytest
 
 from smoothcruiser.errors import BrokenPromise, InvalidInput, Unpayable
+from smoothcruiser.operators.base import Entropy, Max, Sparsemax
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.operators import Entropy, Max, Sparsemax
-from smoothcruiser.schedule.optimizer import compile_schedule, smallest_epsilon, sparse_sampling
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule, smallest_epsilon, sparse_sampling
 from smoothcruiser.schedule.schedule import Kind, Schedule
-from smoothcruiser.schedule.verify_sharp import root_promise
+from smoothcruiser.schedule.verify.sharp import root_promise
 
 E1 = Entropy(1.0)
 FACTS = {
@@ -205,7 +205,7 @@ def test_bad_promises_are_refused(bad: dict[str, object]) -> None:
 
 def test_a_schedule_does_not_depend_on_what_was_asked_before() -> None:
     """The frontier is kept and grows between calls; the table for a promise is the same with a fresh one and with a long one."""
-    from smoothcruiser.schedule.optimizer import _frontier
+    from smoothcruiser.schedule.compiler.optimizer import _frontier
 
     _frontier.cache_clear()
     facts, _ = FACTS["plain"]

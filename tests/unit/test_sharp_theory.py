@@ -9,10 +9,10 @@ import pytest
 from scipy.stats import binom
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.operators.base import CustomOperator, Entropy, Max
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.operators import CustomOperator, Entropy, Max
-from smoothcruiser.theory.sharp import backup, blind, constant, ground, plug_in, rollout
-from smoothcruiser.theory.sharp_noise import Rule, bregman_cap, log_mgf, plug_in_noise, skew_probability
+from smoothcruiser.theory.moments import backup, blind, constant, ground, plug_in, rollout
+from smoothcruiser.theory.noise import Rule, bregman_cap, log_mgf, plug_in_noise, skew_probability
 from smoothcruiser.theory.stopping import (
     bennett_rate,
     best_rate,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.execute.shards import Partial, Shard
-from smoothcruiser.execute.store import APPLICATION, VERSION, Store, fingerprint, schedule_from
+from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.engines.store import APPLICATION, VERSION, Store, fingerprint, schedule_from
 
 PROMISE = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
 
@@ -151,7 +151,7 @@ def test_a_problem_made_in_python_is_passed_again(tmp_path: Path) -> None:
 
 def test_nothing_is_unpickled() -> None:
     """A store from a stranger cannot run code: the module never imports pickle."""
-    import smoothcruiser.execute.store as module
+    import smoothcruiser.engines.store as module
 
     source = Path(module.__file__).read_text()
     assert "import pickle" not in source

@@ -13,7 +13,7 @@ import pytest
 from numba import njit
 from scipy import stats
 
-from smoothcruiser.execute.streams import from_words, stream
+from smoothcruiser.jit.streams import from_words, stream
 
 FALSE_ALARM = 1e-4
 

@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.execute.streams import stream
-from smoothcruiser.problem.operators import Entropy, Max
+from smoothcruiser.jit.streams import stream
+from smoothcruiser.operators.base import Entropy, Max
 from smoothcruiser.problem.problem import MDP, Game
 from smoothcruiser.problem.tabular import Tables, fill_alias, tabular
 

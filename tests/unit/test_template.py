@@ -5,12 +5,12 @@ import math
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.execute.reference import ReferenceEngine
-from smoothcruiser.execute.streams import stream
+from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.paper import paper_schedule
-from smoothcruiser.search.template import SampleV, Selection, generic_search, search
+from smoothcruiser.tree.template import SampleV, Selection, generic_search, search
 
 
 class Line:

@@ -12,7 +12,7 @@ from smoothcruiser.report.price import duration, rate, rivals, time_sentence
 from smoothcruiser.schedule.paper import paper_schedule
 from smoothcruiser.schedule.schedule import Kind
 from smoothcruiser.schedule.text import compact, level_moments, own_calls, percent, picture, plan_lines, root_calls, short
-from smoothcruiser.schedule.verify_sharp import root_promise
+from smoothcruiser.schedule.verify.sharp import root_promise
 
 
 def explained(name: str, discount: float, temperature: float, **promise: Any) -> sc.Schedule:
@@ -158,7 +158,7 @@ def test_rivals_say_why_they_have_no_price() -> None:
 def test_progress_shows_what_is_certified_so_far() -> None:
     """After the first look a report carries an interval, and the bar's line names it."""
     import smoothcruiser as sc
-    from smoothcruiser.report.progress import describe
+    from smoothcruiser.report.bar import describe
 
     problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)
     reports = []

@@ -11,7 +11,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.search.tree import Tree
+from smoothcruiser.tree.tree import Tree
 
 GARNET = sc.make("garnet:states=20,actions=3,seed=1", discount=0.8, temperature=0.3)
 CHAIN = sc.make("d-chain", discount=1.0, operator="max")

@@ -9,7 +9,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.errors import OracleError
-from smoothcruiser.search.tree import Tree
+from smoothcruiser.tree.tree import Tree
 
 METHODS = [sc.UCT, sc.MENTS, sc.RENTS, sc.TENTS, sc.BTS, sc.DENTS]
 VARIANTS = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.search.tree import Tree
+from smoothcruiser.tree.tree import Tree
 
 WHOLE = {"expansion": None, "initial_q": 0.0}  # as in Painter et al.: whole paths are added, untried actions are worth 0
 

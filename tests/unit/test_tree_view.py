@@ -7,8 +7,8 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.search import view
-from smoothcruiser.search.tree import Tree
+from smoothcruiser.tree import view
+from smoothcruiser.tree.tree import Tree
 
 GAME = Tree(sc.make("random-game:states=9,actions=3,seed=2", discount=0.7, temperature=0.2), method="ments").grow(simulations=500)
 

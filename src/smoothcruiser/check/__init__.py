@@ -11,7 +11,7 @@ all randomness comes from ``rng``, a state is a value that nobody changes afterw
 
 Next states are compared by value, and by their futures under equal streams where their values differ or cannot be seen. Each test is exact
 but for ``outcomes`` and ``value_bounds``, which use Hoeffding's bound at ``claims.FALSE_ALARM``. A check can find faults and never proves
-their absence. ``plan`` itself looks at a few of these things on every run (``execute.inspection``).
+their absence. ``plan`` itself looks at a few of these things on every run (``engines.inspection``).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def check(
 @contextmanager
 def _limited(probe: Probe) -> Iterator[None]:
     """The watch over a call that hangs, as the engines have it."""
-    from smoothcruiser.execute.python_engine import watched
+    from smoothcruiser.engines.python import watched
 
     with watched(probe, probe.call_seconds):
         yield

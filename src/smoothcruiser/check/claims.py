@@ -7,9 +7,9 @@ from typing import Any
 
 from smoothcruiser.check.probe import DRAWS, Finding, Probe
 from smoothcruiser.errors import InvalidInput, OracleError
+from smoothcruiser.operators.base import CustomOperator
+from smoothcruiser.operators.check import check_operator
 from smoothcruiser.problem.answers import two_in_one
-from smoothcruiser.problem.check_operator import check_operator
-from smoothcruiser.problem.operators import CustomOperator
 from smoothcruiser.problem.states import check_recognizable, identical, same_state
 
 FALSE_ALARM = 1e-6  # of each statistical test

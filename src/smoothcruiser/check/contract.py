@@ -11,7 +11,7 @@ import numpy as np
 from smoothcruiser.check.probe import DRAWS, ENOUGH_SECONDS, STEPS, WALKS, Finding, Probe
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.problem.answers import flickering, remembered, rows_together, same_mover
-from smoothcruiser.problem.batching import Batched, rows_apart
+from smoothcruiser.problem.batched import Batched, rows_apart
 from smoothcruiser.problem.states import unchanged
 
 

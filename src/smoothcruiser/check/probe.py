@@ -47,7 +47,7 @@ class Probe:
 
     def stream(self, *key: int) -> Any:
         """A stream of its own for every use."""
-        from smoothcruiser.execute.streams import stream
+        from smoothcruiser.jit.streams import stream
 
         return stream(self.seed, self.KEY, *key)
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.problem.operator_functions import MAX, builtin_gradient, builtin_value
+from smoothcruiser.operators.functions import MAX, builtin_gradient, builtin_value
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
 
 # Indices are unsigned: compiled code then need not look for negative ones, and a sweep is twice as fast.

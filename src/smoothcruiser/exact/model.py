@@ -18,8 +18,8 @@ import numpy as np
 
 from smoothcruiser.exact import loops
 from smoothcruiser.exact.loops import Indices, Model, Packed, Starts
-from smoothcruiser.problem.jit import compiled, is_compiled
-from smoothcruiser.problem.operators import CustomOperator, Max, Operator
+from smoothcruiser.jit.build import compiled, is_compiled
+from smoothcruiser.operators.base import CustomOperator, Max, Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Bools, Floats, Tables
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact.reachable import known_model
-from smoothcruiser.problem.operator_functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT
-from smoothcruiser.problem.operators import Operator
+from smoothcruiser.operators.base import Operator
+from smoothcruiser.operators.functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Bools, Floats
 

@@ -41,8 +41,8 @@ from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.exact.loops import Model
 from smoothcruiser.exact.model import Kernels, evaluator, prepare, room_for_policy
 from smoothcruiser.exact.reachable import Known, known_model
-from smoothcruiser.problem.operator_functions import CUSTOM
-from smoothcruiser.problem.operators import Operator
+from smoothcruiser.operators.base import Operator
+from smoothcruiser.operators.functions import CUSTOM
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.tabular import Floats

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smoothcruiser.problem.operators import CustomOperator
+from smoothcruiser.operators.base import CustomOperator
 from smoothcruiser.problem.problem import Problem
 
 ONE_LAW = "draws of the oracle are independent, and follow one law for each state and action"

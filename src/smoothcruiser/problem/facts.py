@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from smoothcruiser.problem.operators import KL, CustomOperator, Operator
+from smoothcruiser.operators.base import KL, CustomOperator, Operator
 
 BOUNDS_ROUNDING = 1e-12  # relative: what sums of discounted rewards may be off by
 

@@ -14,11 +14,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import Hung, InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.jit.build import is_compiled
+from smoothcruiser.operators.base import KL, Operator
 from smoothcruiser.problem.answers import bad_player, too_few_legal, two_in_one
-from smoothcruiser.problem.batching import Batched
+from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.jit import is_compiled
-from smoothcruiser.problem.operators import KL, Operator
 from smoothcruiser.problem.states import identical, is_fixed, state_key
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Step = Callable[[Any, int, Any], tuple[Any, ...]]
 Outcomes = Callable[[Any, int], Sequence[tuple[float, float, Any]]]
-LOOKED_ACTIONS, LOOKED_STEPS = 16, 8  # pairs that ``execute.inspection`` looks at: of the asked state, of a walk
+LOOKED_ACTIONS, LOOKED_STEPS = 16, 8  # pairs that ``engines.inspection`` looks at: of the asked state, of a walk
 CALLS_PER_LOOK = 3  # twice before a run, once after it
 MOST_STAGES = 10_000  # of a horizon that given bounds are checked at
 LOOKED_BATCHES, LOOKED_ROWS = 4, 8  # of a step over arrays: are its rows drawn apart?

@@ -1,7 +1,7 @@
 """States as values: when two are the same, when one was written into, and what tells one from another.
 
 A state may be any object. A step must not write into the one it is given: other samples start from the
-same state, and no interval survives that. ``Guard`` looks for it while a run lasts; ``execute.inspection``
+same state, and no interval survives that. ``Guard`` looks for it while a run lasts; ``engines.inspection``
 looks before and after.
 """
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.jit import compiled
-from smoothcruiser.problem.operators import Operator
+from smoothcruiser.jit.build import compiled
+from smoothcruiser.operators.base import Operator
 from smoothcruiser.problem.problem import MDP, Game, Problem, check_range
 
 Ints = NDArray[np.int64]

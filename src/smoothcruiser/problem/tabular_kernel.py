@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from smoothcruiser.problem.pointers import byte_at, float_at, int_at
+from smoothcruiser.jit.memory import byte_at, float_at, int_at
 
 START, NEXT_STATE, REWARD, ACCEPT, ALIAS, PLAYER, TERMINAL, LEGAL, NUM_ACTIONS = range(9)
 

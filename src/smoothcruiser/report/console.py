@@ -36,7 +36,7 @@ from smoothcruiser.schedule.text import (
 
 LABEL = 9  # width of the names on the left: the longest is 'recommend'
 BAR = 20  # characters of a policy bar that stand for probability 1
-EARLY = "The data allowed an early stop"  # begins a note of ``execute.answer`` that the line of the calls says already
+EARLY = "The data allowed an early stop"  # begins a note of ``engines.answer`` that the line of the calls says already
 WIDEST = 110  # lines longer than this are hard to read; a wide terminal does not change that
 
 

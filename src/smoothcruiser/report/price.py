@@ -16,8 +16,8 @@ from typing import Any
 
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.offers import offers
-from smoothcruiser.schedule.optimizer import compile_schedule, sparse_sampling
+from smoothcruiser.schedule.alternatives import offers
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.paper import MAX_DIGITS
 from smoothcruiser.schedule.schedule import Schedule, counted
 from smoothcruiser.schedule.text import level_moments, own_calls, short

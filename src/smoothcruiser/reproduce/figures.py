@@ -23,10 +23,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from smoothcruiser.errors import SmoothcruiserError
+from smoothcruiser.operators.base import Entropy
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.operators import Entropy
 from smoothcruiser.reproduce import published
-from smoothcruiser.schedule.optimizer import compile_schedule
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.theory import paper
 from smoothcruiser.theory.paper import Setting
 

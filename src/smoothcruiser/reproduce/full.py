@@ -30,16 +30,16 @@ from typing import Any
 
 import numpy as np
 
+from smoothcruiser.engines.registry import make_engine
+from smoothcruiser.engines.run import Engine, Tally
+from smoothcruiser.engines.shards import Shard, cut
+from smoothcruiser.engines.stopping import Rule, stopping_rule
 from smoothcruiser.exact import solve
-from smoothcruiser.execute.engines import make_engine
-from smoothcruiser.execute.run import Engine, Tally
-from smoothcruiser.execute.shards import Shard, cut
-from smoothcruiser.execute.stopping import Rule, stopping_rule
-from smoothcruiser.problem.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.reproduce.table1 import ENVIRONMENTS, GAMMA, TEMPERATURE, Environment
-from smoothcruiser.schedule.optimizer import compile_schedule
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.theory.paper import Setting, log_delta_prime
 

@@ -24,12 +24,12 @@ import numpy as np
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.exact import solve
 from smoothcruiser.exact.policy_value import policy_value
-from smoothcruiser.problem.operators import Entropy, Max
+from smoothcruiser.operators.base import Entropy, Max
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import garnet
 from smoothcruiser.reproduce.full import before_reward, repeat, variant
 from smoothcruiser.reproduce.table1 import ENVIRONMENTS
-from smoothcruiser.schedule.optimizer import compile_schedule
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.relaxation import Relaxation, relax, relaxed, value_band
 from smoothcruiser.theory.paper import Setting, log_delta_prime
 

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.exact import solve
-from smoothcruiser.problem.operators import Entropy
+from smoothcruiser.operators.base import Entropy
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import chain, gridworld
 from smoothcruiser.theory.paper import Setting, consistency_simulations, kappa, value_bound, zeta

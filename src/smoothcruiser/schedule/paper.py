@@ -15,7 +15,7 @@ negative: games, negative rewards, terminal states), and the count that delta' i
 its steps left; at 0 steps left the constant 0 is exact, so there are at most ``horizon`` levels. ``delta = 1.0`` on a schedule means: no
 probabilistic promise, because the given delta' times the number of calls exceeds 1.
 
-This file decides which tables are too large to make. It leaves out the check of what it makes (``schedule.verify_paper``).
+This file decides which tables are too large to make. It leaves out the check of what it makes (``schedule.verify.paper``).
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ import math
 from dataclasses import dataclass, replace
 
 from smoothcruiser.errors import InvalidInput, Unpayable
+from smoothcruiser.operators.base import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
-from smoothcruiser.schedule.optimizer import compile_schedule
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Schedule, Target
 
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)  # of epsilon; the price is flat enough in between (a factor of 2 at most)

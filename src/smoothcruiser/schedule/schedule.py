@@ -81,7 +81,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         self._check_shape()
-        from smoothcruiser.schedule.verifier import verify
+        from smoothcruiser.schedule.verify import verify
 
         verify(self)
 

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smoothcruiser.schedule.schedule import Kind, Level
-from smoothcruiser.schedule.verify_sharp import root_promise
+from smoothcruiser.schedule.verify.sharp import root_promise
+from smoothcruiser.theory.moments import Backup, Moments, backup, blind, constant, ground, moved, plug_in, rollout
 from smoothcruiser.theory.paper import Setting, c_gamma, value_bound
-from smoothcruiser.theory.sharp import Backup, Moments, backup, blind, constant, ground, moved, plug_in, rollout
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.facts import Facts
@@ -81,7 +81,7 @@ class LevelMoments:
 
 
 def level_moments(schedule: Schedule) -> tuple[LevelMoments, ...]:
-    """Bias and range of every level, recomputed from the table: by ``theory.sharp``, or by Lemma 2 for the paper's tables."""
+    """Bias and range of every level, recomputed from the table: by ``theory.moments``, or by Lemma 2 for the paper's tables."""
     nodes = sorted(_nodes(schedule), key=lambda node: node[0])  # children stand before their parents
     pairs = _paper_moments(schedule, nodes) if schedule.delta_prime is not None else _sharp_moments(schedule, nodes)
     worst = [LevelMoments(0.0, 0.0)] * len(schedule.levels)

@@ -16,7 +16,7 @@ None is believed before it passed its trial (``trial``, ``tables.check_tables``)
 into a state has to go on as one that was never touched.
 
 In every case the copy that the planner steps draws from the planner's own stream
-(``execute.generator``): it cannot see what the real environment will draw, and the real one is never
+(``jit.generator``): it cannot see what the real environment will draw, and the real one is never
 stepped, reset or reseeded. The problem starts where the environment is; one that was never reset is
 reset in a copy. Wrappers of Gymnasium's own that only watch or count (TimeLimit, …) are taken off the
 copy; with any other wrapper access is by snapshot. A time limit is not part of the state: use
@@ -38,8 +38,8 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, MissingExtra
-from smoothcruiser.execute.streams import stream
-from smoothcruiser.problem.operators import Operator
+from smoothcruiser.jit.streams import stream
+from smoothcruiser.operators.base import Operator
 from smoothcruiser.problem.problem import MDP, Problem
 
 try:

@@ -32,7 +32,7 @@ from smoothcruiser.adapters.gymnasium.copies import (
     unwatched,
 )
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.execute.generator import stream_generator
+from smoothcruiser.jit.generator import stream_generator
 from smoothcruiser.problem.states import is_fixed
 
 Reward = Callable[[float], float]

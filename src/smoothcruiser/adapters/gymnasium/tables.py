@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.execute.streams import stream
-from smoothcruiser.problem.operators import Operator
+from smoothcruiser.jit.streams import stream
+from smoothcruiser.operators.base import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import TabularOracle, tabular
 

@@ -22,7 +22,7 @@ import numpy as np
 from smoothcruiser.adapters.gymnasium.copies import contents, different, spelled, surroundings
 from smoothcruiser.adapters.gymnasium.oracles import EnvOracle
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
-from smoothcruiser.execute.streams import stream
+from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.states import is_opaque, same_state
 
 WALK, MARKS, AHEAD = 12, (0, 1, 3, 7), 4  # steps walked, those marked, steps compared after each

@@ -1,0 +1,1 @@
+"""Certified search: bounds on every state met, closed where the answer needs it."""

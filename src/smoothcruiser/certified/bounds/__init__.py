@@ -1,0 +1,1 @@
+"""Confidence bounds on a pair of state and action."""

@@ -1,0 +1,76 @@
+"""When a query of certified search ends: what was asked for, checked, and what that comes to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from smoothcruiser.certified.price import EqualDraws, rounding_floor
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.facts import Facts
+
+DEFAULT_BUDGET = 10**9
+
+Target = Literal["q_values", "value"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is told after each round."""
+
+    num_calls: int
+    seconds: float
+    interval: tuple[float, float]
+    half_width: float  # what epsilon is compared with
+    num_states: int
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a query ends."""
+
+    epsilon: float | None
+    goal: float | None  # epsilon, or what double precision can hold where that is more
+    equal: EqualDraws | None  # what equal draws would need for epsilon; None where nothing is estimated
+    budget: int
+    deadline: float
+    callback: Callable[[Progress], object] | None
+    target: Target
+
+
+def make_limits(
+    epsilon: float | None,
+    budget: float | None,
+    seconds: float | None,
+    callback: Callable[[Progress], object] | None,
+    target: str,
+    now: float,
+) -> Limits:
+    """The limits of a query that begins at ``now``, where outcomes are exact."""
+    for name, value in (("epsilon", epsilon), ("budget", budget), ("seconds", seconds)):
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and (not number or not 0.0 < float(value) < math.inf):
+            raise InvalidInput(f"{name} must be a finite number above 0, got {value!r}.")
+    if epsilon is None and budget is None and seconds is None and callback is None:
+        raise InvalidInput("Certified search has to know when to stop: give epsilon, budget, seconds or callback.")
+    if target not in ("q_values", "value"):
+        raise InvalidInput(f"target must be 'q_values' or 'value', got {target!r}.")
+    return Limits(
+        epsilon=epsilon,
+        goal=epsilon,
+        equal=None,
+        budget=DEFAULT_BUDGET if budget is None else int(budget),
+        deadline=math.inf if seconds is None else now + seconds,
+        callback=callback,
+        target=target,  # type: ignore[arg-type]
+    )
+
+
+def estimated(limits: Limits, facts: Facts, delta: float) -> Limits:
+    """The limits where outcomes are estimated from draws: no goal below rounding, and a price at the most."""
+    if limits.epsilon is None:
+        return limits
+    goal = max(limits.epsilon, rounding_floor(facts))
+    return replace(limits, goal=goal, equal=EqualDraws(facts, limits.epsilon, delta))

@@ -1,0 +1,300 @@
+"""Where outcomes come from: draws of the oracle in batches, each pair with a stream of its own that goes on where it stopped.
+
+The tape of pair k is the stream whose four words are outputs 4k..4k+3 of SplitMix64 under the seed (random access, so that pairs cost
+nothing until they are drawn). The i-th draw of a pair does not depend on how batches were cut, and no two pairs share a stream: the
+radii need draws that are independent across pairs.
+
+Two samplers fill the same buffers (next state as a whole number, reward): ``CompiledSampler`` for tabular problems and for numba.njit
+steps over whole numbers, ``PythonSampler`` for any step over states that can be told apart. Neither reads
+tables or outcomes: they call the oracle.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smoothcruiser.certified.memory import END, Memory, mixed
+from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.jit.build import compiled, is_compiled
+from smoothcruiser.problem.answers import at, outside, raised, undeclared_end, unpacked
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import Guard
+from smoothcruiser.problem.tabular import Floats, Ints
+
+if TYPE_CHECKING:
+    from smoothcruiser.engines.inspection import Looks
+
+ALWAYS_COMPARED, COMPARED_EVERY = 8, 64  # arrivals of plain values at a node that are compared with the first
+GOLDEN = 0x9E3779B97F4A7C15  # the odd step of SplitMix64
+LEAST_SHARED = 20_000  # draws of a round below which handing it to threads costs more than it saves
+STREAM_KEY = 6  # spawn key of certified search's streams under the user's seed
+
+
+def first_words(seed: int, pairs: Ints) -> Any:
+    """The streams of pairs nothing was drawn from, as rows of four words."""
+    base = np.random.SeedSequence(seed, spawn_key=(STREAM_KEY,)).generate_state(1, np.uint64)[0]
+    places = np.asarray(pairs, dtype=np.uint64)[:, None] * np.uint64(4) + np.arange(1, 5, dtype=np.uint64)[None, :]
+    return mixed(base + places * np.uint64(GOLDEN))
+
+
+class Sampler:
+    """Draws batches; keeps the streams of the pairs."""
+
+    resolved: bool  # whether ``raws`` are nodes already
+
+    def __init__(self, problem: Problem, memory: Memory, seed: int) -> None:
+        self.problem, self.memory, self.seed = problem, memory, seed
+        self.words: Any = np.zeros((0, 4), dtype=np.uint64)
+        self.compile_seconds = 0.0
+        self.guard = Guard()
+        self.arrivals: dict[int, int] = {}  # how often a node was met by a plain value that is no int
+
+    @property
+    def looks(self) -> int | None:
+        """How often it was looked whether the step leaves its state alone; None: workers do, each for itself."""
+        return self.guard.looks
+
+    def look(self, state: Any, looked: Looks | None, most_calls: int) -> tuple[int, Looks]:
+        """``inspection.look``, where the step runs."""
+        from smoothcruiser.engines.inspection import look
+
+        return look(self.problem, state, self.seed, looked, most_calls)
+
+    def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
+        """(next states as numbers, rewards) of the jobs, one after the other."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release workers, where there are any."""
+
+    def _streams(self, pairs: Ints) -> Any:
+        """The words of the pairs' streams."""
+        have = len(self.words)
+        if have < self.memory.num_pairs:
+            fresh = first_words(self.seed, np.arange(have, max(self.memory.num_pairs, 2 * have, 256)))
+            self.words = np.concatenate([self.words, fresh])
+        return self.words[pairs]
+
+    def _where(self, pair: int) -> str:
+        found = self.memory.graph.pairs[pair]
+        return at(self.memory.states[found["node"]], int(found["action"]))
+
+    def _bad_reward(self, reward: Any, pair: int) -> OracleError:
+        low, high = self.problem.facts.reward_range
+        return outside(reward, self._where(pair), low, high)
+
+    def _undeclared_end(self, pair: int) -> OracleError:
+        return undeclared_end(self._where(pair))
+
+    def _raised(self, error: Exception, pair: int) -> OracleError:
+        return raised(error, self._where(pair))
+
+
+class CompiledSampler(Sampler):
+    """Batches of a compiled oracle over whole numbers."""
+
+    resolved = False
+
+    def __init__(self, problem: Problem, memory: Memory, seed: int, *, workers: int = 1) -> None:
+        super().__init__(problem, memory, seed)
+        self.threads = ThreadPoolExecutor(workers) if workers > 1 else None
+        self.parts = workers
+        begin = time.perf_counter()
+        from smoothcruiser.certified import draws
+
+        self.draws = draws
+        if problem.tables is not None:
+            self.data: Any = problem.tables.sampling
+            self.kernel = compiled(draws.draw_jobs, nogil=True)
+        else:
+            self.data = ()
+            adapter = draws.step_three if _values_returned(problem.oracle) == 3 else draws.step_two
+            self.kernel = compiled(draws.draw_jobs, nogil=True, STEP=compiled(adapter, USER_STEP=problem.oracle))
+        empty = np.zeros(0, dtype=np.int64)
+        self._run(empty, empty, empty, np.zeros((0, 4), dtype=np.uint64), empty, np.zeros(0), np.zeros(2, dtype=np.int64))
+        self.compile_seconds = time.perf_counter() - begin
+
+    def _run(self, states: Ints, actions: Ints, counts: Ints, words: Any, raws: Ints, rewards: Floats, fault: Ints) -> int:
+        facts = self.problem.facts
+        low, high = facts.reward_range
+        streams = int(words.ctypes.data)
+        return int(self.kernel(self.data, states, actions, counts, streams, raws, rewards, low, high, facts.terminals, fault))
+
+    def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
+        """(next states, rewards) of the jobs, one after the other."""
+        memory = self.memory
+        chosen = memory.graph.pairs[pairs]
+        states = np.array([memory.states[node] for node in chosen["node"].tolist()], dtype=np.int64)
+        actions = chosen["action"].astype(np.int64)
+        size = int(counts.sum())
+        raws, rewards, fault = np.empty(size, dtype=np.int64), np.empty(size), np.zeros(2, dtype=np.int64)
+        words = self._streams(pairs)
+        try:
+            if self.threads is None or size < LEAST_SHARED:
+                status = self._run(states, actions, counts, words, raws, rewards, fault)
+            else:
+                status = self._run_shared(states, actions, counts, words, raws, rewards, fault)
+        except Exception as error:
+            raise self._raised(error, int(pairs[fault[0]])) from error
+        if status == self.draws.BAD_REWARD:
+            raise self._bad_reward(float(rewards[fault[1]]), int(pairs[fault[0]]))
+        if status == self.draws.ENDED:
+            raise self._undeclared_end(int(pairs[fault[0]]))
+        if status == self.draws.RESERVED:
+            raise InvalidInput(
+                f"The oracle returned the state -2**63 {self._where(int(pairs[fault[0]]))}, which compiled certified search "
+                "keeps for ends; number states otherwise, or drop numba.njit from the step."
+            )
+        self.words[pairs] = words
+        return raws, rewards
+
+    def _run_shared(self, states: Ints, actions: Ints, counts: Ints, words: Any, raws: Ints, rewards: Floats, fault: Ints) -> int:
+        """The same on several threads: jobs in contiguous parts of about the same number of draws, each with its streams and buffers."""
+        assert self.threads is not None
+        ends = np.cumsum(counts)
+        cuts = [0, *(int(np.searchsorted(ends, ends[-1] * part / self.parts)) + 1 for part in range(1, self.parts)), len(counts)]
+        cuts = sorted({min(cut, len(counts)) for cut in cuts})
+        found = []
+        for first, last in itertools.pairwise(cuts):
+            low, high = int(ends[first] - counts[first]), int(ends[last - 1])
+            part = (states[first:last], actions[first:last], counts[first:last], words[first:last], raws[low:high], rewards[low:high])
+            wrong = np.zeros(2, dtype=np.int64)
+            found.append((first, low, wrong, self.threads.submit(self._run, *part, wrong)))
+        for first, low, wrong, future in found:
+            fault[0], fault[1] = first + wrong[0], low + wrong[1]
+            status = future.result()
+            fault[0], fault[1] = first + wrong[0], low + wrong[1]
+            if status != self.draws.FINE:
+                return status
+        return int(self.draws.FINE)
+
+    def close(self) -> None:
+        """End the threads."""
+        if self.threads is not None:
+            self.threads.shutdown()
+
+
+class PythonSampler(Sampler):
+    """Batches of a plain Python oracle over states of any kind: next states become nodes at once."""
+
+    resolved = True
+
+    def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
+        """(next nodes, rewards) of the jobs, one after the other."""
+        from smoothcruiser.jit.streams import from_words
+
+        size = int(counts.sum())
+        raws, rewards = np.empty(size, dtype=np.int64), np.empty(size)
+        words = self._streams(pairs)
+        at = 0
+        for job, (pair, count) in enumerate(zip(pairs.tolist(), counts.tolist(), strict=True)):
+            rng = from_words(words[job])
+            at = self._draw_pair(pair, count, rng, raws, rewards, at)
+            words[job] = rng.words
+        self.words[pairs] = words
+        self.memory.check_turns(np.repeat(pairs, counts), raws)
+        return raws, rewards
+
+    def _draw_pair(self, pair: int, count: int, rng: Any, raws: Ints, rewards: Floats, at: int) -> int:
+        memory, facts, step = self.memory, self.problem.facts, self.problem.oracle
+        node, action = int(memory.graph.pairs[pair]["node"]), int(memory.graph.pairs[pair]["action"])
+        state, after_steps = memory.states[node], memory.remaining[node] - 1
+        low, high = facts.reward_range
+        horizon, known, states = self.problem.horizon is not None, memory.nodes, memory.states
+        before, arrivals = self.guard.copied(state) if self.guard.due(count) else None, self.arrivals
+        for i in range(at, at + count):
+            try:
+                answer = step(state, action, rng)
+            except SmoothcruiserError:
+                raise
+            except Exception as error:
+                raise self._raised(error, pair) from error
+            try:
+                reward, after, *rest = answer
+                reward, ended = float(reward), bool(rest[0]) if rest else False
+            except (TypeError, ValueError):
+                reward, after, ended = unpacked(answer, state, action)
+            if not low <= reward <= high:
+                raise self._bad_reward(reward, pair)
+            rewards[i] = reward
+            if ended:
+                if not facts.terminals:
+                    raise self._undeclared_end(pair)
+                raws[i] = END
+                continue
+            try:  # most states are plain values and known: this is the short way
+                found = known[(after, after_steps) if horizon else after]
+                if type(after) is not int or type(states[found]) is not int:
+                    met = arrivals[found] = arrivals.get(found, -1) + 1
+                    if met < ALWAYS_COMPARED or met % COMPARED_EVERY == 0:  # equal is not yet the same: 1 and True
+                        found = memory.node_of(after, after_steps)
+            except (KeyError, TypeError):
+                found = memory.node_of(after, after_steps)
+            raws[i] = found
+        if before is not None:
+            self.guard.compare(before, state, action)
+        return at + count
+
+
+@dataclass(frozen=True)
+class Help:
+    """Who draws: nothing here changes a bit of the result."""
+
+    executor: str | None = None  # "processes" or "dask" for plain Python oracles
+    workers: int | None = None
+    scheduler: str | None = None
+
+
+def make_sampler(problem: Problem, memory: Memory, state: Any, seed: int, help: Help) -> Sampler:
+    """The sampler that fits: compiled where the step is and states are whole numbers, Python elsewhere, on workers if asked for."""
+    whole = isinstance(state, int | np.integer) and not isinstance(state, bool) and -(2**63) < int(state) < 2**63
+    if problem.tables is not None or (whole and is_compiled(problem.oracle) and _whole_states(problem.oracle)):
+        return CompiledSampler(problem, memory, seed, workers=help.workers or 1)
+    if help.executor in ("processes", "dask") or help.scheduler is not None:
+        from smoothcruiser.certified.parallel import ParallelSampler
+
+        executor = "dask" if help.scheduler is not None else str(help.executor)
+        return ParallelSampler(problem, memory, seed, workers=help.workers, executor=executor, scheduler=help.scheduler)
+    return PythonSampler(problem, memory, seed)
+
+
+def _signature(oracle: Any) -> Any:
+    """What Numba infers that the step returns for a whole-number state."""
+    import numba
+
+    from smoothcruiser.engines.compiled.engine import _first_line
+    from smoothcruiser.jit.streams import STREAM
+
+    types = (numba.types.int64, numba.types.int64, STREAM)
+    try:
+        oracle.compile(types)
+    except Exception as error:
+        told = "The oracle could not be compiled for whole-number states: " + _first_line(error)
+        raise InvalidInput(told) from error
+    return oracle.overloads[types].signature.return_type
+
+
+def _values_returned(oracle: Any) -> int:
+    count = len(_signature(oracle))
+    if count not in (2, 3):
+        raise InvalidInput(f"The oracle must return (reward, next_state) or (reward, next_state, terminated), got {count} values.")
+    return count
+
+
+def _whole_states(oracle: Any) -> bool:
+    """Whether the step maps whole numbers to whole numbers."""
+    import numba
+
+    returned = _signature(oracle)
+    return (
+        isinstance(returned, numba.types.BaseTuple)
+        and len(returned) > 1
+        and isinstance(returned[1], numba.types.Integer)
+        and returned[1].signed
+    )

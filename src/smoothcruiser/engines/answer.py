@@ -1,0 +1,149 @@
+"""From root sums to an Estimate: clip to what is possible, apply the operator, write the certificate.
+
+Only here may Q-hat be clipped (to the box that holds every Q): inside the tree it would break the sharp analysis. The promise is for
+all action values at once, |Q-hat - Q| <= radius, so V lies between F at the lower and at the upper ends (F is monotone).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from smoothcruiser.engines.run import Outcome, Tally, Workers
+from smoothcruiser.engines.stopping import Rule
+from smoothcruiser.estimate import Certificate, Estimate, Interval, best_action
+from smoothcruiser.problem.answers import contradiction
+from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.schedule.schedule import Schedule
+
+NOWHERE = (math.nan, math.nan)
+
+
+def assemble(problem: Problem, state: Any, rule: Rule, outcome: Outcome, engine: Workers, *, seed: int, looked: str) -> Estimate:
+    """The Estimate of a finished (or honestly stopped) run; ``looked`` says what was seen of the step."""
+    schedule = rule.schedule
+    assumed = assumptions(problem, ONE_LAW, looked)
+    value, interval, q_values, q_intervals, policy = pieces(problem, state, rule, outcome.tallies)
+    if schedule.delta < 1.0 and any(low > high for low, high in (interval, *q_intervals)):
+        raise contradiction(state, schedule.delta, assumed)
+    promised = schedule.delta < 1.0
+    mover = problem.mover(state)
+    notes = _notes(schedule, outcome)
+    achieved = max(rule.half_width(tally) for tally in outcome.tallies.values())
+    certificate = Certificate(
+        kind="schedule",
+        interval=interval,
+        q_intervals=q_intervals,
+        confidence=1.0 - schedule.delta,
+        bound=rule.bound(outcome),
+        assumptions=assumed,
+        best_actions=_not_excluded(q_intervals, mover) if q_intervals else None,
+    )
+    return Estimate(
+        value=value,
+        interval=interval if promised else None,
+        q_values=q_values,
+        policy=policy,
+        action=best_action(policy, q_values, mover) if q_values else None,
+        num_calls=outcome.num_calls,
+        epsilon=schedule.epsilon if outcome.finished else achieved,
+        delta=schedule.delta,
+        method=schedule.method,
+        certificate=certificate if promised else None,
+        seconds=outcome.seconds,
+        compile_seconds=engine.compile_seconds,
+        problem=problem.name,
+        state=state,
+        seed=seed,
+        executor=engine.name,
+        calls_spent=outcome.calls_spent,
+        price=schedule.num_calls,
+        notes=notes,
+    )
+
+
+def interval_of(problem: Problem, state: Any, rule: Rule) -> Callable[[dict[int, Tally]], Interval | None]:
+    """The interval that tallies at a look certify, for a progress display."""
+
+    def interval(tallies: dict[int, Tally]) -> Interval | None:
+        return pieces(problem, state, rule, tallies)[1] if rule.schedule.delta < 1.0 else None
+
+    return interval
+
+
+Pieces = tuple[float, Interval, tuple[float, ...], tuple[Interval, ...], tuple[float, ...]]
+
+
+def pieces(problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]) -> Pieces:
+    """(value, interval, action values, their intervals, policy) of root sums."""
+    make = _from_draws_of_v if rule.schedule.root.target == "value" else _from_q
+    return make(problem, state, rule, tallies)
+
+
+def _from_q(problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]) -> Pieces:
+    mover = problem.mover(state)
+    low, high = problem.facts.q_bounds(mover)
+    weights = problem.operator.weights(problem.num_actions)
+    actions = sorted(tallies)
+    w = [weights[a] for a in actions]
+    means = {a: rule.mean(tallies[a]) for a in actions}
+    clipped = [min(max(means[a], low), high) for a in actions]
+    radii = {a: rule.half_width(tallies[a]) for a in actions}
+    boxes = [(max(means[a] - radii[a], low), min(means[a] + radii[a], high)) for a in actions]
+    operator = problem.operator
+    value = operator.value(clipped, player=mover, weights=w)
+    interval = (
+        operator.value([box[0] for box in boxes], player=mover, weights=w),
+        operator.value([box[1] for box in boxes], player=mover, weights=w),
+    )
+    gradient = operator.gradient(clipped, player=mover, weights=w)
+    total = sum(gradient)
+    q_values, intervals, policy = [math.nan] * problem.num_actions, [NOWHERE] * problem.num_actions, [0.0] * problem.num_actions
+    for i, a in enumerate(actions):
+        q_values[a], intervals[a], policy[a] = clipped[i], boxes[i], gradient[i] / total
+    return value, interval, tuple(q_values), tuple(intervals), tuple(policy)
+
+
+def _from_draws_of_v(problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]) -> Pieces:
+    (tally,) = tallies.values()
+    low, high = problem.facts.value_bounds(problem.mover(state))
+    mean, width = rule.mean(tally), rule.half_width(tally)
+    value = min(max(mean, low), high)
+    return value, (max(mean - width, low), min(mean + width, high)), (), (), ()
+
+
+def _not_excluded(boxes: tuple[Interval, ...], mover: int) -> tuple[int, ...]:
+    """Actions whose best case reaches the surest worst case of another."""
+    usable = [a for a, box in enumerate(boxes) if not math.isnan(box[0])]
+    if mover == 1:
+        floor = max(boxes[a][0] for a in usable)
+        return tuple(a for a in usable if boxes[a][1] >= floor)
+    ceiling = min(boxes[a][1] for a in usable)
+    return tuple(a for a in usable if boxes[a][0] <= ceiling)
+
+
+def _notes(schedule: Schedule, outcome: Outcome) -> tuple[str, ...]:
+    notes = []
+    if schedule.epsilon == math.inf:
+        notes.append("The schedule was made by hand and promises nothing.")
+    elif schedule.delta >= 1.0:
+        notes.append("delta' was given and is too large for a promise: the printed analysis allows the answer to fail with probability 1.")
+    early = [tally.look for tally in outcome.tallies.values() if tally.look is not None]
+    if early and outcome.finished:
+        notes.append(f"The data allowed an early stop: {outcome.num_calls:,} of {schedule.num_calls:,} calls were needed.")
+    if not outcome.finished:
+        notes.append("The run was stopped before its end; the interval is what the finished part allows.")
+    return tuple(notes)
+
+
+def terminal_answer(problem: Problem, state: Any, method: str) -> Estimate:
+    """A terminal state is worth 0, exactly."""
+    nothing = tuple([math.nan] * problem.num_actions)
+    certificate = Certificate("exact", (0.0, 0.0), tuple([NOWHERE] * problem.num_actions), 1.0, "terminal state")
+    return Estimate(
+        value=0.0, interval=(0.0, 0.0), q_values=nothing, policy=tuple([0.0] * problem.num_actions), action=None, num_calls=0,
+        epsilon=0.0, delta=0.0, method=method, certificate=certificate, seconds=0.0, compile_seconds=0.0, problem=problem.name,
+        state=state, notes=("The state is terminal: its value is 0 by definition.",),
+    )  # fmt: skip

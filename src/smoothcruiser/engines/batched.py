@@ -1,0 +1,339 @@
+"""Executor ``batched``: whole levels of a schedule as array operations, for simulators that step many states at once.
+
+The recursion tree of a schedule is the same for every draw, so the draws of a level are rows of a batch: a query of m states is m*K*N
+rows that are stepped together and valued together by the query's own level. Rows are taken in slices of at most ``max_batch`` at every
+level (depth first), so memory is about depth * max_batch rows whatever the price of the plan. Rows whose episode is over drop out.
+
+The simulator may live anywhere (NumPy, JAX on an accelerator): states stay with it, actions go in, rewards and flags come out, and the
+sums, operators and checks are done here in float64.
+
+  stream   SeedSequence(seed, spawn_key=(action, shard)) for the whole shard, shared by the simulator and by action draws
+
+Same schedule, same shards, same counts as the other executors; the estimates agree in law, not in bits (other streams, other order of
+sums). A run's bits depend on ``max_batch``, which belongs to the oracle. What this file decides: slices and order of calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcruiser.engines.batched_operators import both, drawn
+from smoothcruiser.engines.reference import UNIFORM_AT_ZERO
+from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.errors import Interrupted, InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.problem.answers import at, outside, raised, too_few_legal, undeclared_end
+from smoothcruiser.problem.batched import MAX_BATCH, Backend, Batched, BatchedFunction, NumpyBackend, WrongShape
+from smoothcruiser.problem.problem import Game, Problem
+from smoothcruiser.problem.tabular import Tables
+from smoothcruiser.schedule.schedule import Kind, Schedule
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+MOST_BYTES = 1 << 26  # of one batch of states: rows of a kilobyte and more make batches smaller than max_batch
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The functions of a problem over rows, and how rows are held."""
+
+    backend: Backend
+    step: Any
+    legal: Any
+    terminal: Any
+    player: Any
+    max_batch: int
+
+
+def parts_of(problem: Problem, max_batch: int | None = None) -> Parts:
+    """A problem's functions over rows: the user's own, or those of its tables."""
+    if problem.tables is not None:
+        return _tabular_parts(problem, problem.tables, max_batch or MAX_BATCH)
+    if not isinstance(problem.oracle, Batched):
+        raise InvalidInput(
+            "The batched executor needs a step over arrays, marked as batched(step), or a tabular problem; "
+            "use executor='python' for a step of one state."
+        )
+
+    def inner(function: Any) -> Any:
+        return function.function if isinstance(function, BatchedFunction) else None
+
+    player = inner(problem.player) if isinstance(problem, Game) else None
+    oracle = problem.oracle
+    return Parts(oracle.backend, oracle.function, inner(problem.legal), inner(problem.terminal), player, max_batch or oracle.max_batch)
+
+
+def _tabular_parts(problem: Problem, tables: Tables, max_batch: int) -> Parts:
+    accept, alias = tables.alias_form
+    start, size, K = tables.start[:-1], np.diff(tables.start), tables.num_actions
+    reward, next_state = tables.reward, tables.next_state
+
+    def step(states: Ints, actions: Ints, rng: np.random.Generator) -> tuple[Floats, Ints]:
+        """Alias sampling as in ``tabular_kernel``, one uniform a row."""
+        row = states * K + actions
+        u = rng.random(len(row)) * size.take(row)
+        i = u.astype(np.int64)
+        slot = start.take(row) + i
+        u -= i
+        slot = np.where(u >= accept.take(slot), alias.take(slot), slot)
+        return reward.take(slot), next_state.take(slot)
+
+    return Parts(
+        backend=NumpyBackend(),
+        step=step,
+        legal=None if problem.legal is None else lambda states, actions: tables.legal[states, actions],
+        terminal=None if problem.terminal is None else lambda states: tables.terminal.take(states),
+        player=(lambda states: tables.player.take(states)) if problem.is_game else None,
+        max_batch=max_batch,
+    )
+
+
+class BatchedEngine:
+    """Runs shards of one (problem, schedule, state) in batches."""
+
+    name = "batched"
+    looks = 0  # a step gets rows of its own, which it may write into
+
+    def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0, max_batch: int | None = None) -> None:
+        self.problem, self.schedule, self.center = problem, schedule, center
+        self.parts = parts_of(problem, max_batch)
+        self.backend = self.parts.backend
+        try:
+            self.root = self.backend.one(state)
+        except Exception as error:
+            raise InvalidInput(f"The asked state {state!r} is not a row of numbers ({error}); give one row of what step takes.") from error
+        self._warm_up()
+        self.rows = max(1, min(self.parts.max_batch, MOST_BYTES // max(1, self.backend.bytes_per_row(self.root))))
+        self.weights = np.array(problem.operator.weights(problem.num_actions))
+        K = problem.num_actions
+        self.offsets = np.array([0.0] + [problem.operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, K + 1)])
+        self.unit = problem.operator.shift_invariant
+        self.calls = 0
+        self.rng: Any = None
+        self.own: np.random.Generator
+        self.stopped = False
+
+    def _warm_up(self) -> None:
+        """Compile what the backend compiles; what goes wrong here goes wrong again, and is named, in the first batch."""
+        begin, parts = time.perf_counter(), self.parts
+        companions = [(f, extra) for f, extra in ((parts.legal, 1), (parts.terminal, 0), (parts.player, 0)) if f is not None]
+        with contextlib.suppress(Exception):
+            self.backend.warm(parts.step, companions, self.root)
+        self.compile_seconds = time.perf_counter() - begin
+
+    def stop(self) -> None:
+        """Ask a running shard to end."""
+        self.stopped = True
+
+    def run_shard(self, shard: Shard, seed: int) -> Partial:
+        """The sums of one shard (Alg. 1, over its part of the draws)."""
+        sequence = np.random.SeedSequence(seed, spawn_key=(shard.action, shard.index))
+        self.rng = self.backend.random(sequence)
+        self.own = self.rng if isinstance(self.rng, np.random.Generator) else np.random.default_rng(sequence.spawn(1)[0])
+        self.calls = 0
+        total, square = 0.0, 0.0
+        root = self.schedule.root
+        for first in range(0, shard.count, self.rows):
+            n = min(self.rows, shard.count - first)
+            states = self.backend.take(self.root, np.zeros(n, dtype=np.int64))
+            if root.target == "value":
+                x = self.draw(root.child, states, n)
+            else:
+                x = self.backup(states, np.full(n, shard.action, dtype=np.int64), root.child)
+            distance = x - self.center
+            total += float(distance.sum())
+            square += float((distance * distance).sum())
+        return Partial(shard.count, total, square, self.calls)
+
+    # --- one batch -------------------------------------------------------------------------------------------------------
+
+    def step(self, states: Any, actions: Ints) -> tuple[Floats, Any, Ints | None]:
+        """Step the rows, counted and checked: (rewards, next states of the rows that go on, those rows or None for all)."""
+        if self.stopped:
+            raise Interrupted("The run was stopped before this shard was finished.")
+        n = len(actions)
+        self.calls += n
+        try:
+            rewards, after, ended = self.backend.step(self.parts.step, states, actions, self.rng)
+        except WrongShape as error:
+            raise OracleError(
+                f"The batched oracle must return {error}, at {n} rows of which the first is {self._at(states, actions, 0)}."
+            ) from error
+        except (SmoothcruiserError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            raise self._raised(error, states, actions) from error
+        low, high = self.schedule.facts.reward_range
+        if not (low <= rewards.min() and rewards.max() <= high):
+            bad = int(np.flatnonzero(~((rewards >= low) & (rewards <= high)))[0])
+            raise outside(float(rewards[bad]), self._at(states, actions, bad), low, high)
+        if ended is not None and not self.schedule.facts.terminals and ended.any():
+            bad = int(np.flatnonzero(ended)[0])
+            raise undeclared_end(self._at(states, actions, bad))
+        return rewards, *self._going_on(after, ended, n)
+
+    def _going_on(self, after: Any, ended: Bools | None, n: int) -> tuple[Any, Ints | None]:
+        """The rows that are not over, and which they are (None: all of them)."""
+        if self.parts.terminal is not None:
+            over = self._ask("terminal", after, n).astype(bool)
+            ended = over if ended is None else ended | over
+        if ended is None or not ended.any():
+            return after, None
+        alive = np.flatnonzero(~ended)
+        return self.backend.take(after, alive), alive
+
+    def _ask(self, name: str, states: Any, n: int, *arguments: Any) -> NDArray[Any]:
+        try:
+            return self.backend.ask(getattr(self.parts, name), states, n, *arguments)
+        except WrongShape as error:
+            raise OracleError(f"The batched {name} must return {error}.") from error
+
+    def backup(self, states: Any, actions: Ints, child: int) -> Floats:
+        """One draw of r + gamma X(z) for every row (Alg. 3, lines 6-8)."""
+        x, after, alive = self.step(states, actions)
+        level = self.schedule.levels[child]
+        gamma = self.problem.discount
+        if level.kind == Kind.CONSTANT and level.shift == 0.0:
+            if alive is None:
+                return x + gamma * level.constant
+            x = x.copy()
+            x[alive] += gamma * level.constant
+            return x
+        if alive is None:
+            return x + gamma * self.draw(child, after, len(x))
+        x = x.copy()
+        if len(alive):
+            x[alive] += gamma * self.draw(child, after, len(alive))
+        return x
+
+    def estimate_q(self, states: Any, n: int, legal: Bools | None, row: int) -> Floats:
+        """Alg. 3 for n states: means (K, n) of N backups, -inf where illegal; pairs (state, action) in slices of ``rows``."""
+        level, center = self.schedule.levels[row], self.schedule.centers[row]
+        K, N = self.problem.num_actions, level.samples
+        pairs = np.arange(K * n) if legal is None else np.flatnonzero(legal.reshape(-1))
+        q = np.full(K * n, -np.inf)
+        together = max(1, self.rows // N)
+        for first in range(0, len(pairs), together):
+            part = pairs[first : first + together]
+            index, action = part % n, part // n
+            total = np.zeros(len(part))
+            most = max(1, self.rows // len(part))
+            for done in range(0, N, most):
+                times = min(most, N - done)
+                x = self.backup(self.backend.take(states, np.tile(index, times)), np.tile(action, times), level.query)
+                total += (x - center).reshape(times, len(part)).sum(axis=0)
+            q[part] = center + total / N
+        if self.schedule.clip is not None:
+            q[pairs] = np.clip(q[pairs], *self.schedule.clip)
+        return q.reshape(K, n)
+
+    def draw(self, row: int, states: Any, n: int) -> Floats:
+        """Alg. 2: one draw of level ``row`` for every row of ``states``, none of them terminal."""
+        out = np.zeros(n)
+        where: Ints | None = None  # the rows of ``out`` that ``states`` stand for; None: all of them
+        weight: Any = 1.0
+        while True:
+            level = self.schedule.levels[row]
+            sign = self._signs(states, n) if level.kind != Kind.CONSTANT or level.shift != 0.0 else 1.0
+            if level.kind == Kind.CONSTANT:
+                return _added(out, where, weight * (level.constant + (sign * level.shift if level.shift != 0.0 else 0.0)))
+            legal = self._legal(states, n)
+            if level.kind == Kind.BLIND:
+                head, action, norm = self._blind(n, legal)
+            else:
+                q = self.estimate_q(states, n, legal, row)
+                if isinstance(sign, np.ndarray):
+                    q = np.where(q > -np.inf, sign * q, -np.inf)
+                value, g = both(self.problem.operator, q, self.weights)
+                if level.kind == Kind.PLUGIN:
+                    return _added(out, where, weight * (sign * (value + level.shift)))
+                head = value - np.where(g > 0.0, q * g if legal is None else np.where(legal, q, 0.0) * g, 0.0).sum(axis=0)
+                action, norm = drawn(g, self.own)
+            rewards, states, alive = self.step(states, action)
+            scale = 1.0 if self.unit else norm
+            out = _added(out, where, weight * (sign * (head + level.shift) + scale * rewards))
+            weight = weight * (self.problem.discount * scale)
+            if alive is not None:
+                if len(alive) == 0:
+                    return out
+                where = alive if where is None else where[alive]
+                weight = weight[alive] if isinstance(weight, np.ndarray) else weight
+                n = len(alive)
+            row = level.continuation
+
+    def _blind(self, n: int, legal: Bools | None) -> tuple[Any, Ints, Any]:
+        """A ~ grad F(0) for n states: (F(0), actions, |g|_1)."""
+        K, operator = self.problem.num_actions, self.problem.operator
+        if legal is None and operator.code in UNIFORM_AT_ZERO:
+            return self.offsets[K], self.own.integers(K, size=n), 1.0
+        g = np.ones((K, n)) if legal is None else legal.astype(np.float64)
+        head = self.offsets[K] if legal is None else self.offsets.take(legal.sum(axis=0))
+        if operator.code not in UNIFORM_AT_ZERO:
+            _, g = both(operator, np.where(g > 0.0, 0.0, -np.inf), self.weights)
+        action, norm = drawn(g, self.own)
+        return head, action, norm
+
+    def _legal(self, states: Any, n: int) -> Bools | None:
+        """The mask (K, n) of legal actions; None where all are."""
+        if self.parts.legal is None:
+            return None
+        K = self.problem.num_actions
+        mask = np.array([self._ask("legal", states, n, np.full(n, a, dtype=np.int64)) for a in range(K)], dtype=bool)
+        number = mask.sum(axis=0)
+        stuck = np.flatnonzero(number < self.schedule.facts.min_actions)
+        if len(stuck):
+            first = int(stuck[0])
+            state = self.backend.row(states, first)
+            raise too_few_legal(state, int(number[first]), self.schedule.facts.min_actions)
+        return mask
+
+    def _signs(self, states: Any, n: int) -> Any:
+        """+1 where max moves, -1 where min does."""
+        if self.parts.player is None:
+            return 1.0
+        player = self._ask("player", states, n)
+        if not np.all((player == 1) | (player == 2)):
+            bad = int(np.flatnonzero((player != 1) & (player != 2))[0])
+            raise InvalidInput(f"player({self.backend.row(states, bad)!r}) must be 1 (max) or 2 (min), got {player[bad]}.")
+        return np.where(player == 1, 1.0, -1.0)
+
+    # --- naming the row at fault -------------------------------------------------------------------------------------------
+
+    def _at(self, states: Any, actions: Ints, i: int) -> str:
+        return at(self.backend.row(states, i), int(actions[i]))
+
+    def _raised(self, error: Exception, states: Any, actions: Ints) -> OracleError:
+        """The error with the row that causes it, found by halving the batch: log2(rows) more calls."""
+        low, high = 0, len(actions)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._fails(states, actions, low, middle):
+                high = middle
+            elif self._fails(states, actions, middle, high):
+                low = middle
+            else:
+                break
+        rows = "" if high - low == 1 else f" (one of {high - low} rows; none of them fails alone)"
+        return raised(error, self._at(states, actions, low) + rows)
+
+    def _fails(self, states: Any, actions: Ints, low: int, high: int) -> bool:
+        try:
+            self.backend.step(self.parts.step, self.backend.take(states, np.arange(low, high)), actions[low:high], self.rng)
+        except Exception:
+            return True
+        return False
+
+
+def _added(out: Floats, where: Ints | None, x: Any) -> Floats:
+    """``out`` with ``x`` added to the rows ``where``."""
+    if where is None:
+        out += x
+    else:
+        out[where] += x
+    return out

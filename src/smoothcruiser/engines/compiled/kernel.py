@@ -1,0 +1,467 @@
+"""The inner machine of the ``compiled`` executor: one shard of any schedule table, on an explicit stack.
+
+This file is plain Python that ``problem.jit.compiled`` turns into machine code. The names STEP ... BOTH are the problem's parts: here
+the tabular ones, replaced by a user's functions when theirs are compiled. Nothing recurses: a frame of the stack is a node that is
+collecting its Q-hat (the bottom frame is the root); a rollout is a loop at one depth; an action whose draws end in a constant is a tight
+loop (``leaf_total``).
+
+The machine moves between five phases:
+
+  ENTER    a level is drawn at ``state``: constants and leaf nodes are finished on the spot, others open a frame
+  DRAW     the frame makes its next draw, which enters its child one frame higher
+  FINISH   its Q-hat is complete: a plug-in returns F(Q-hat), a rollout draws an action
+  ACT      that action is taken and the rollout goes on at the same depth
+  RETURN   a value ``v`` arrives at the frame below
+
+Frames and vectors are plain memory, read and written by address (``jit.memory`` says why). A frame is a row of 8-byte words:
+
+  ROW, SIZE, SIGN                  level of the schedule, number of legal actions, +1 where max moves and -1 where min does
+  TOTAL, WEIGHT                    what the rollout through this node has collected, and gamma**t for what follows
+  SLOT, LEFT, REWARD, SUM          the legal action being drawn, its draws left, the reward of the draw that is out, the sum so far
+  K actions, K means, the state    legal actions in order; Q-hat of those that are complete
+
+Arithmetic is scalar and in the order of ``reference``: the two return the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from smoothcruiser.jit.memory import flag_at, float_at, floats_at, int_at, put_float, put_int
+from smoothcruiser.operators.functions import (
+    ENTROPY,
+    KL_PRIOR,
+    MAX,
+    SPARSEMAX,
+    SQUARE_ROOT,
+    builtin_both,
+    builtin_value,
+    entropy_both,
+    entropy_value,
+)
+from smoothcruiser.problem.tabular_kernel import tabular_legal, tabular_player, tabular_step, tabular_terminal
+
+CONSTANT, PLUGIN, ROLLOUT, BLIND = range(4)  # schedule.Kind, as plain numbers for the compiler
+ENTER, DRAW, FINISH, ACT, RETURN = range(5)
+DONE, BAD_REWARD, STOPPED, UNDECLARED_END, FEW_ACTIONS, BAD_PLAYER, WRITTEN = range(7)  # how a shard ended
+
+ROW, SIZE, SIGN, TOTAL, WEIGHT, SLOT, LEFT, REWARD, SUM, MARK, FIELDS = range(11)  # words of a frame, then 2 K words and the state
+WORD = 8  # bytes
+POLL = 1 << 20  # draws of a leaf between two looks at the stop flag: at most some ten milliseconds
+
+
+class Plan(NamedTuple):
+    """A schedule and the facts it needs: addresses of its columns, and numbers."""
+
+    kind: int  # addresses of one number a level ...
+    samples: int
+    query: int
+    continuation: int
+    constant: int
+    shift: int
+    center: int
+    weights: int  # ... of the prior weights of the K actions, and of F(0) over k actions, k = 0..K
+    blind_head: int
+    num_actions: int
+    fewest: int  # legal actions that every state has at least
+    root_row: int
+    state_words: int
+    discount: float
+    low: float  # reward range
+    high: float
+    clips: bool
+    clip_low: float
+    clip_high: float
+    operator: int
+    temperature: float
+    unit: bool  # gradients sum to one
+    varies: bool  # legal actions vary
+    ends: bool  # there are terminal states
+    game: bool
+
+
+def frame_words(num_actions: int, state_words: int) -> int:
+    """Words of a frame."""
+    return FIELDS + 2 * num_actions + state_words
+
+
+def scratch_words(num_actions: int, state_words: int, depth: int) -> int:
+    """Words of memory that ``run_shard`` needs: three vectors (x, g, w), then a frame for the root and each level of depth."""
+    return 3 * num_actions + (depth + 2) * frame_words(num_actions, state_words)
+
+
+def transition(data: Any, state: int, action: int, rng: Any) -> Any:
+    """The tabular step with the flag every step has inside the engine."""
+    reward, after = tabular_step(data, state, action, rng)
+    return reward, after, False
+
+
+def allocate(depth: int) -> NDArray[np.int64]:
+    """Room for integer states, as ``jit.state_columns`` makes it for others (the tree engine keeps its states so)."""
+    return np.empty(depth, np.int64)
+
+
+def load(stack: Any, i: int) -> Any:
+    """The state at ``i``."""
+    return stack[i]
+
+
+def store(stack: Any, i: int, state: Any) -> None:
+    """Keep a state at ``i``."""
+    stack[i] = state
+
+
+def keep(stack: Any, i: int, state: Any) -> Any:
+    """Hand a next state on."""
+    return state
+
+
+def load_word(address: int) -> Any:
+    """An integer state."""
+    return int_at(address, 0)
+
+
+def store_word(address: int, state: Any) -> None:
+    """Keep an integer state."""
+    put_int(address, 0, state)
+
+
+def keep_word(address: int, state: Any) -> Any:
+    """Hand an integer state on."""
+    return state
+
+
+STEP, LEGAL, TERMINAL, PLAYER = transition, tabular_legal, tabular_terminal, tabular_player
+LOAD, STORE, KEEP = load_word, store_word, keep_word
+VALUE: Any = builtin_value
+FRAGILE = False  # whether states hold arrays, which a step could write into; a constant, so that others pay nothing
+BOTH: Any = builtin_both
+
+
+def pick(g: Any, size: int, rng: Any) -> tuple[int, float]:
+    """A slot drawn in proportion to the gradient by one uniform and a running sum, and the gradient's norm."""
+    norm = 0.0
+    for j in range(size):
+        norm += g[j]
+    u = rng.random() * norm
+    running = 0.0
+    slot = 0
+    for j in range(size):
+        if g[j] > 0.0:
+            slot = j
+            running += g[j]
+            if u < running:
+                break
+    return slot, norm
+
+
+# Called once a node, with vectors that a call would spell out in seven words each: the compiler has to be told to inline them.
+PICK = njit(pick, forceinline=True, error_model="numpy")
+SOFT = njit(entropy_value, forceinline=True, error_model="numpy")
+SOFT_BOTH = njit(entropy_both, forceinline=True, error_model="numpy")
+
+
+def leaf_total(
+    data: Any, state: Any, action: int, count: int, tail: float, low: float, high: float, rng: Any, stop: int
+) -> tuple[float, int]:  # fmt: skip
+    """Sum of reward + ``tail`` over ``count`` backups, and how it ended: the loop that most calls are made in."""
+    total = 0.0
+    while True:
+        for _ in range(min(count, POLL)):
+            reward, _after, over = STEP(data, state, action, rng)
+            if not (low <= reward <= high):
+                return total, BAD_REWARD
+            if over:
+                return total, UNDECLARED_END
+            total += reward + tail
+        count -= POLL
+        if count <= 0:
+            return total, DONE
+        if flag_at(stop) != 0:
+            return total, STOPPED
+
+
+def careful_leaf_total(
+    data: Any, state: Any, action: int, count: int, constant: float, shift: float, center: float, discount: float, low: float,
+    high: float, ends: bool, game: bool, rng: Any, stop: int,
+) -> tuple[float, int]:  # fmt: skip
+    """The same where the next state matters: it may be terminal, or its mover may set the sign of the shift."""
+    total = 0.0
+    while True:
+        for _ in range(min(count, POLL)):
+            reward, after, over = STEP(data, state, action, rng)
+            if not (low <= reward <= high):
+                return total, BAD_REWARD
+            if over and not ends:
+                return total, UNDECLARED_END
+            if ends and (over or TERMINAL(data, after)):
+                total += reward - center
+            else:
+                value = constant
+                if shift != 0.0:
+                    mover = PLAYER(data, after) if game else 1
+                    if mover != 1 and mover != 2:
+                        return total, BAD_PLAYER
+                    value += (1.0 if mover == 1 else -1.0) * shift
+                total += reward + (discount * value - center)
+        count -= POLL
+        if count <= 0:
+            return total, DONE
+        if flag_at(stop) != 0:
+            return total, STOPPED
+
+
+def clipped(mean: float, clips: bool, low: float, high: float) -> float:
+    """A mean of Q-hat, inside the box where the schedule has one (Alg. 3, line 9)."""
+    if clips:
+        if mean < low:
+            mean = low
+        if mean > high:
+            mean = high
+    return mean
+
+
+def mark_of(address: int, size: int) -> int:
+    """A number that tells whether ``size`` words changed: they are the digits of it, modulo 2**64."""
+    mark = 0
+    for i in range(size):
+        mark = mark * 6_364_136_223_846_793_005 + int_at(address, i)
+    return mark
+
+
+def run_shard(
+    plan: Plan, data: Any, root_state: Any, action: int, count: int, center: float, rng: Any, stop: int, scratch: int
+) -> tuple[int, int, float, float]:
+    """(how it ended, oracle calls, sums of the root draws' distances to ``center`` and of their squares); action -1 draws X itself."""
+    kinds, samples, query, continuation = plan.kind, plan.samples, plan.query, plan.continuation
+    constants, shifts, weights, blind_head = plan.constant, plan.shift, plan.weights, plan.blind_head
+    centers, fewest = plan.center, plan.fewest
+    K, discount, unit, low, high = plan.num_actions, plan.discount, plan.unit, plan.low, plan.high
+    clips, clip_low, clip_high = plan.clips, plan.clip_low, plan.clip_high
+    operator, temperature, root_row = plan.operator, plan.temperature, plan.root_row
+    varies, ends, game, words = plan.varies, plan.ends, plan.game, plan.state_words
+    mark = 0  # of a node's state, where a step could write into it
+    uniform_at_zero = operator in (ENTROPY, SPARSEMAX, SQUARE_ROOT, MAX)
+
+    x_at, g_at, w_at = scratch, scratch + K * WORD, scratch + 2 * K * WORD
+    bottom = scratch + 3 * K * WORD
+    actions_at = FIELDS * WORD  # offsets inside a frame
+    means_at = actions_at + K * WORD
+    state_at = means_at + K * WORD
+    stride = state_at + plan.state_words * WORD
+    for j in range(K):
+        put_float(w_at, j, float_at(weights, j))
+
+    calls = 0
+    grand_total = 0.0
+    grand_square = 0.0
+    STORE(bottom + state_at, root_state)
+    put_int(bottom, LEFT, count)
+    if FRAGILE:
+        put_int(bottom, MARK, mark_of(bottom + state_at, words))
+    frame = bottom
+    state = LOAD(bottom + state_at)
+    row = root_row
+    kind = CONSTANT
+    size = K
+    slot = 0
+    sign = 1.0
+    total = 0.0
+    weight = 1.0
+    head = 0.0
+    norm = 1.0
+    v = 0.0
+    phase = DRAW
+    while True:
+        if phase == ENTER:
+            kind = int_at(kinds, row)
+            if kind == CONSTANT:
+                v = float_at(constants, row)
+                shift = float_at(shifts, row)
+                if shift != 0.0:
+                    mover = PLAYER(data, state) if game else 1
+                    if mover != 1 and mover != 2:
+                        return BAD_PLAYER, calls, grand_total, grand_square
+                    v += (1.0 if mover == 1 else -1.0) * shift
+                v = total + weight * v
+                phase = RETURN
+                continue
+            if game:
+                mover = PLAYER(data, state)
+                if mover != 1 and mover != 2:
+                    return BAD_PLAYER, calls, grand_total, grand_square
+                sign = 1.0 if mover == 1 else -1.0
+            if varies:
+                size = 0
+                for a in range(K):
+                    if LEGAL(data, state, a):
+                        put_int(frame + actions_at, size, a)
+                        size += 1
+                if size < fewest:
+                    return FEW_ACTIONS, calls, grand_total, grand_square
+            if kind == BLIND:
+                norm = 1.0
+                if uniform_at_zero:
+                    slot = rng.integers(size)
+                else:
+                    for j in range(size):
+                        put_float(x_at, j, 0.0)
+                        if varies:
+                            put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
+                    g = floats_at(g_at, (size,))
+                    BOTH(operator, floats_at(x_at, (size,)), floats_at(w_at, (size,)), temperature, g)
+                    slot, norm = PICK(g, size, rng)
+                    if unit:
+                        norm = 1.0
+                head = sign * float_at(blind_head, size) + sign * float_at(shifts, row)
+                phase = ACT
+                continue
+            child = int_at(query, row)
+            number = int_at(samples, row)
+            if FRAGILE:
+                mark = mark_of(frame + state_at, words)
+            if int_at(kinds, child) == CONSTANT:
+                constant, shift = float_at(constants, child), float_at(shifts, child)
+                simple = not ends and not (game and shift != 0.0)
+                middle = float_at(centers, row)
+                tail = discount * (constant + shift if shift != 0.0 else constant) - middle
+                for j in range(size):
+                    a = int_at(frame + actions_at, j) if varies else j
+                    if simple:
+                        subtotal, status = leaf_total(data, state, a, number, tail, low, high, rng, stop)
+                    else:
+                        subtotal, status = careful_leaf_total(
+                            data, state, a, number, constant, shift, middle, discount, low, high, ends, game, rng, stop
+                        )
+                    if status != DONE:
+                        return status, calls, grand_total, grand_square
+                    calls += number
+                    put_float(x_at, j, sign * clipped(middle + subtotal / number, clips, clip_low, clip_high))
+                if FRAGILE and mark_of(frame + state_at, words) != mark:
+                    return WRITTEN, calls, grand_total, grand_square
+                put_int(frame, SIZE, size)
+                phase = FINISH
+                continue
+            STORE(frame + state_at, state)
+            if FRAGILE:
+                put_int(frame, MARK, mark_of(frame + state_at, words))
+            put_int(frame, ROW, row)
+            put_int(frame, SIZE, size)
+            put_float(frame, SIGN, sign)
+            put_float(frame, TOTAL, total)
+            put_float(frame, WEIGHT, weight)
+            put_int(frame, SLOT, 0)
+            put_int(frame, LEFT, number)
+            put_float(frame, SUM, 0.0)
+            phase = DRAW
+        elif phase == DRAW:
+            left = int_at(frame, LEFT)
+            if FRAGILE and mark_of(frame + state_at, words) != int_at(frame, MARK):
+                return WRITTEN, calls, grand_total, grand_square
+            if frame == bottom:
+                if left == 0:
+                    return DONE, calls, grand_total, grand_square
+                if flag_at(stop) != 0:
+                    return STOPPED, calls, grand_total, grand_square
+                state = LOAD(bottom + state_at)
+                row = root_row
+                a = action
+            else:
+                row = int_at(frame, ROW)
+                slot = int_at(frame, SLOT)
+                if left == 0:
+                    left = int_at(samples, row)
+                    mean = clipped(float_at(centers, row) + float_at(frame, SUM) / left, clips, clip_low, clip_high)
+                    put_float(frame + means_at, slot, mean)
+                    slot += 1
+                    size = int_at(frame, SIZE)
+                    if slot == size:
+                        sign = float_at(frame, SIGN)
+                        total, weight = float_at(frame, TOTAL), float_at(frame, WEIGHT)
+                        state = LOAD(frame + state_at)
+                        for j in range(size):
+                            put_float(x_at, j, sign * float_at(frame + means_at, j))
+                        kind = int_at(kinds, row)
+                        phase = FINISH
+                        continue
+                    put_int(frame, SLOT, slot)
+                    put_float(frame, SUM, 0.0)
+                state = LOAD(frame + state_at)
+                a = int_at(frame + actions_at, slot) if varies else slot
+                row = int_at(query, row)
+            put_int(frame, LEFT, left - 1)
+            total = 0.0
+            weight = 1.0
+            size = K
+            phase = ENTER
+            if a < 0:  # the root draws X at its own state
+                frame += stride
+                continue
+            reward, after, over = STEP(data, state, a, rng)
+            calls += 1
+            if not (low <= reward <= high):
+                return BAD_REWARD, calls, grand_total, grand_square
+            if over and not ends:
+                return UNDECLARED_END, calls, grand_total, grand_square
+            put_float(frame, REWARD, reward)
+            frame += stride
+            state = KEEP(frame + state_at, after)
+            if ends and (over or TERMINAL(data, after)):
+                v = 0.0
+                phase = RETURN
+        elif phase == FINISH:  # row, kind, state, size, sign, total, weight and x = sign * Q-hat are those of the node
+            # Read anew: with a size that it can follow, the compiler moves the set-up of every loop over it into each turn of this machine.
+            size = flag_at(frame + SIZE * WORD)
+            if varies and operator == KL_PRIOR:
+                for j in range(size):
+                    put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
+            x, w = floats_at(x_at, (size,)), floats_at(w_at, (size,))
+            if kind == PLUGIN:
+                value = SOFT(x, w, temperature) if operator == ENTROPY else VALUE(operator, x, w, temperature)
+                v = total + weight * (sign * value + sign * float_at(shifts, row))
+                phase = RETURN
+                continue
+            g = floats_at(g_at, (size,))
+            value = SOFT_BOTH(x, w, temperature, g) if operator == ENTROPY else BOTH(operator, x, w, temperature, g)
+            inner = 0.0
+            for j in range(size):
+                inner += x[j] * g[j]
+            slot, norm = PICK(g, size, rng)
+            if unit:
+                norm = 1.0
+            head = sign * (value - inner) + sign * float_at(shifts, row)
+            phase = ACT
+        elif phase == ACT:  # the drawn slot, head and norm are set
+            a = int_at(frame + actions_at, slot) if varies else slot
+            reward, after, over = STEP(data, state, a, rng)
+            calls += 1
+            if not (low <= reward <= high):
+                return BAD_REWARD, calls, grand_total, grand_square
+            if over and not ends:
+                return UNDECLARED_END, calls, grand_total, grand_square
+            total += weight * (head + norm * reward)
+            if ends and (over or TERMINAL(data, after)):
+                v = total
+                phase = RETURN
+            else:
+                weight *= discount * norm
+                row = int_at(continuation, row)
+                state = KEEP(frame + state_at, after)
+                size = K
+                phase = ENTER
+        else:  # RETURN
+            frame -= stride
+            if frame == bottom:
+                distance = v - center if action < 0 else float_at(frame, REWARD) + (discount * v - center)
+                grand_total += distance
+                grand_square += distance * distance
+            else:
+                if flag_at(stop) != 0:
+                    return STOPPED, calls, grand_total, grand_square
+                middle = float_at(centers, int_at(frame, ROW))
+                put_float(frame, SUM, float_at(frame, SUM) + (float_at(frame, REWARD) + (discount * v - middle)))
+            phase = DRAW

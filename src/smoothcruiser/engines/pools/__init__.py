@@ -1,0 +1,1 @@
+"""Tasks over threads, processes and clusters."""

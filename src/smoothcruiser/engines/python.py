@@ -1,0 +1,382 @@
+"""Executor ``python``: the bits of ``reference`` for plain Python oracles, with as little between two calls as Python allows.
+
+The schedule's table becomes functions, one a level, ``draw(state) -> float``: what a level needs is bound when it is made (children, N,
+the discount, which checks can apply at all), and a query whose draws end in a constant is one tight loop around the user's step. Order
+of calls, order of sums and every check are those of ``reference``; a test holds the two to the same bits.
+
+An oracle that hangs: the problem's ``call_seconds`` limits one call. A watching thread sees that no call has been finished for that long
+and raises inside the call, so that the error names the state and action at hand. (In the main thread by a signal, which also ends a
+sleep or a blocking read; elsewhere by an exception set on the thread, which ends Python loops. Native code that neither returns nor
+releases the interpreter's lock can be ended by neither: run such a simulator with executor ``processes`` and ``seconds``.)
+
+What this file decides: nothing about values. It leaves out batches and processes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from smoothcruiser.engines.reference import UNIFORM_AT_ZERO
+from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
+from smoothcruiser.jit.streams import Stream, stream
+from smoothcruiser.operators.functions import CUSTOM, builtin_both, builtin_value, proportional
+from smoothcruiser.problem.answers import at, companion_hung, hung, outside, raised, undeclared_end, unpacked
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import Guard, copied
+from smoothcruiser.schedule.schedule import Kind, Level, Schedule
+
+Draw = Callable[[Any], float]
+Query = Callable[[Any, list[int]], list[float]]
+WATCH_SHARE = 0.25  # of ``call_seconds`` between two looks of the watching thread: an overlong call is ended at most 25% late
+
+
+class PythonEngine:
+    """Runs shards of one (problem, schedule, state); same bits as ``ReferenceEngine``."""
+
+    name = "python"
+    compile_seconds = 0.0
+
+    def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0) -> None:
+        self.problem, self.schedule, self.state, self.center = problem, schedule, state, center
+        self.calls = 0
+        self.guard = Guard()
+        self.rng: Stream = stream(0)
+        self.stopped = False
+        self.low, self.high = schedule.facts.reward_range
+        self.weights = problem.operator.weights(problem.num_actions)
+        self.all_actions = list(range(problem.num_actions)) if problem.legal is None else None
+        self.draws: list[Draw] = []
+        for row, level in enumerate(schedule.levels):
+            self.draws.append(self._drawer(row, level))
+
+    @property
+    def looks(self) -> int:
+        """How often it was looked whether the step leaves its state alone."""
+        return self.guard.looks
+
+    def stop(self) -> None:
+        """Ask a running shard to end."""
+        self.stopped = True
+
+    def run_shard(self, shard: Shard, seed: int) -> Partial:
+        """The sums of one shard (Alg. 1, over its part of the draws)."""
+        self.rng = stream(seed, shard.action, shard.index)
+        self.calls = 0
+        total, square, state = 0.0, 0.0, self.state
+        root = self.schedule.root
+        before = copied(state)
+        draw = self._centred(self.draws[root.child])
+        if root.target != "value":
+            draw = self._backup(root.child, shard.action)
+        with watched(self, self.problem.call_seconds):
+            for _ in range(shard.count):
+                if self.stopped:
+                    raise Interrupted("The run was stopped before this shard was finished.")
+                try:
+                    distance = draw(state)
+                except Hung as error:
+                    raise companion_hung(self.problem.call_seconds) from error
+                total += distance
+                square += distance * distance
+        self.guard.compare(before, state, shard.action)
+        return Partial(shard.count, total, square, self.calls)
+
+    # --- one call --------------------------------------------------------------------------------------------------------
+
+    def oracle(self, state: Any, action: int) -> tuple[float, Any, bool]:
+        """One call of the user's simulator, counted and checked: (reward, next state, whether the episode is over)."""
+        self.calls += 1
+        guard = self.guard
+        before = guard.copied(state) if guard.due() else None
+        try:
+            answer = self.problem.oracle(state, action, self.rng)
+        except (SmoothcruiserError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            raise self._raised(error, state, action) from error
+        try:
+            if len(answer) == 2:
+                reward, after = answer
+                ended = False
+            else:
+                reward, after, ended = answer
+            reward = float(reward)
+        except (TypeError, ValueError):
+            reward, after, ended = unpacked(answer, state, action)
+        if before is not None:
+            guard.compare(before, state, action)
+        if not self.low <= reward <= self.high:
+            raise outside(reward, at(state, action), self.low, self.high)
+        if ended:
+            if not self.schedule.facts.terminals:
+                raise undeclared_end(at(state, action))
+            return reward, after, True
+        return reward, after, self.problem.is_terminal(after)
+
+    def _raised(self, error: Exception, state: Any, action: int) -> OracleError:
+        if isinstance(error, Hung):
+            return hung(self.problem.call_seconds, at(state, action))
+        return raised(error, at(state, action))
+
+    # --- levels as functions -----------------------------------------------------------------------------------------------
+
+    def _drawer(self, row: int, level: Level) -> Draw:
+        """One draw of a level at a state that is not terminal (Alg. 2)."""
+        if level.kind == Kind.CONSTANT:
+            return self._constant(level)
+        if level.kind == Kind.PLUGIN:
+            return self._plugin(row, level)
+        return self._rollout(row)
+
+    def _constant(self, level: Level) -> Draw:
+        if level.shift == 0.0:
+            value = 0.0 + 1.0 * level.constant  # reference adds to a sum of nothing: -0.0 becomes 0.0
+            return lambda state: value
+        sign, constant, shift = self._sign, level.constant, level.shift
+        return lambda state: 0.0 + 1.0 * (constant + sign(state) * shift)
+
+    def _sign(self, state: Any) -> float:
+        return 1.0 if self.problem.mover(state) == 1 else -1.0
+
+    def _actions(self, state: Any) -> list[int]:
+        return self.problem.legal_actions(state) if self.all_actions is None else self.all_actions
+
+    def _centred(self, draw: Draw) -> Draw:
+        center = self.center
+        return lambda state: draw(state) - center
+
+    def _backup(self, child: int, action: int) -> Draw:
+        """One draw of r + gamma X(z), less the root's centre (Alg. 3, lines 6-8)."""
+        oracle, below, discount = self.oracle, self.draws[child], self.problem.discount
+        center = self.center
+
+        def backup(state: Any) -> float:
+            reward, after, ended = oracle(state, action)
+            return reward - center if ended else reward + (discount * below(after) - center)
+
+        return backup
+
+    def _query(self, row: int) -> Query:
+        """Alg. 3: the mean of N backups for each legal action, clipped in paper mode only."""
+        level, center = self.schedule.levels[row], self.schedule.centers[row]
+        samples, clip = level.samples, self.schedule.clip
+        child = self.schedule.levels[level.query]
+        if child.kind == Kind.CONSTANT and child.shift == 0.0:
+            total_of = self._leaf_total(samples, child.constant, center)
+        else:
+            total_of = self._inner_total(samples, self.draws[level.query], center)
+
+        def query(state: Any, actions: list[int]) -> list[float]:
+            q = []
+            for action in actions:
+                if self.stopped:
+                    raise Interrupted("The run was stopped before this shard was finished.")
+                mean = center + total_of(state, action) / samples
+                if clip is not None:
+                    mean = min(max(mean, clip[0]), clip[1])
+                q.append(mean)
+            return q
+
+        return query
+
+    def _inner_total(self, samples: int, below: Draw, center: float) -> Callable[[Any, int], float]:
+        oracle, discount = self.oracle, self.problem.discount
+
+        def inner_total(state: Any, action: int) -> float:
+            total = 0.0
+            for _ in range(samples):
+                reward, after, ended = oracle(state, action)
+                total += reward - center if ended else reward + (discount * below(after) - center)
+            return total
+
+        return inner_total
+
+    def _leaf_total(self, samples: int, constant: float, center: float) -> Callable[[Any, int], float]:
+        """The tight loop: nothing is asked of the next state but whether it is terminal."""
+        step, problem, low, high, ends = self.problem.oracle, self.problem, self.low, self.high, self.schedule.facts.terminals
+        later = problem.discount * (0.0 + 1.0 * constant) - center
+        terminal = problem.terminal if callable(problem.terminal) else None
+
+        def leaf_total(state: Any, action: int) -> float:
+            rng, total, guard = self.rng, 0.0, self.guard
+            before = guard.copied(state) if guard.due(samples) else None
+            for _ in range(samples):
+                self.calls += 1
+                try:
+                    answer = step(state, action, rng)
+                except (SmoothcruiserError, KeyboardInterrupt):
+                    raise
+                except Exception as error:
+                    raise self._raised(error, state, action) from error
+                try:
+                    if len(answer) == 2:
+                        reward, after = answer
+                        ended = False
+                    else:
+                        reward, after, ended = answer
+                    reward = float(reward)
+                except (TypeError, ValueError):
+                    reward, after, ended = unpacked(answer, state, action)
+                if not low <= reward <= high:
+                    raise outside(reward, at(state, action), low, high)
+                if ended:
+                    if not ends:
+                        raise undeclared_end(at(state, action))
+                elif terminal is not None:
+                    try:
+                        ended = terminal(after)
+                    except Hung:
+                        raise
+                    except Exception:
+                        ended = problem.is_terminal(after)  # raises with a sentence
+                total += reward - center if ended else reward + later
+            if before is not None:
+                guard.compare(before, state, action)
+            return total
+
+        return leaf_total
+
+    def _plugin(self, row: int, level: Level) -> Draw:
+        query, operator, shift = self._query(row), self.problem.operator, level.shift
+        game, weights, every = self.problem.is_game, self.weights, self.all_actions
+        code, strength = operator.code, operator.strength
+
+        def plugin(state: Any) -> float:
+            actions = self._actions(state)
+            sign = self._sign(state) if game else 1.0
+            q = query(state, actions)
+            if game:
+                q = [sign * x for x in q]
+            w = weights if actions is every else [weights[a] for a in actions]
+            value = operator.value(q, weights=w) if code == CUSTOM else builtin_value(code, q, w, strength)
+            return 0.0 + 1.0 * (sign * value + sign * shift)
+
+        return plugin
+
+    def _rollout(self, row: int) -> Draw:
+        """A chain of rollouts, sampled or blind, until a level that ends it (Alg. 2, lines 8-13, as a loop)."""
+        heads: list[Callable[[Any], tuple[float, int, float]]] = []
+        current = self.schedule.levels[row]
+        while current.kind in (Kind.ROLLOUT, Kind.BLIND):
+            blind = current.kind == Kind.BLIND
+            heads.append(self._blind_head(current) if blind else self._sampled_head(row, current))
+            row = current.continuation
+            end = self.draws[row]
+            current = self.schedule.levels[row]
+        oracle, discount = self.oracle, self.problem.discount
+
+        def rollout(state: Any) -> float:
+            total, weight = 0.0, 1.0
+            for choose in heads:
+                head, action, norm = choose(state)
+                reward, state, ended = oracle(state, action)
+                total += weight * (head + norm * reward)
+                if ended:
+                    return total
+                weight *= discount * norm
+            return total + weight * end(state)
+
+        return rollout
+
+    def _blind_head(self, level: Level) -> Callable[[Any], tuple[float, int, float]]:
+        """A ~ grad F(0): (what is added, the action, |g|_1)."""
+        operator, shift = self.problem.operator, level.shift
+        offsets = [0.0] + [operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, self.problem.num_actions + 1)]
+        uniform, game = operator.code in UNIFORM_AT_ZERO, self.problem.is_game
+
+        def blind_head(state: Any) -> tuple[float, int, float]:
+            actions = self._actions(state)
+            sign = self._sign(state) if game else 1.0
+            head = sign * offsets[len(actions)] + sign * shift
+            if uniform:
+                return head, actions[self.rng.integers(len(actions))], 1.0
+            gradient = operator.gradient([0.0] * len(actions), weights=[self.weights[a] for a in actions])
+            return (head, *self._drawn(actions, gradient))
+
+        return blind_head
+
+    def _sampled_head(self, row: int, level: Level) -> Callable[[Any], tuple[float, int, float]]:
+        """A ~ grad F(Q-hat): (what is added, the action, |g|_1)."""
+        query, operator, shift = self._query(row), self.problem.operator, level.shift
+        game, weights, every = self.problem.is_game, self.weights, self.all_actions
+        code, strength = operator.code, operator.strength
+
+        def sampled_head(state: Any) -> tuple[float, int, float]:
+            actions = self._actions(state)
+            sign = self._sign(state) if game else 1.0
+            q = query(state, actions)
+            if game:
+                q = [sign * x for x in q]
+            w = weights if actions is every else [weights[a] for a in actions]
+            if code == CUSTOM:
+                value, gradient = operator.value(q, weights=w), operator.gradient(q, weights=w)
+            else:
+                gradient = [0.0] * len(q)
+                value = builtin_both(code, q, w, strength, gradient)
+            inner = 0.0
+            for x, g in zip(q, gradient, strict=True):
+                inner += x * g
+            return (sign * (value - inner) + sign * shift, *self._drawn(actions, gradient))
+
+        return sampled_head
+
+    def _drawn(self, actions: list[int], gradient: list[float]) -> tuple[int, float]:
+        """A ~ g / |g|_1 by one uniform and a running sum, and |g|_1 (1 where the operator is shift-invariant)."""
+        norm = 0.0
+        for g in gradient:
+            norm += g
+        chosen = proportional(gradient, len(gradient), self.rng.random() * norm)
+        return actions[chosen], 1.0 if self.problem.operator.shift_invariant else norm
+
+
+# --- oracles that hang -------------------------------------------------------------------------------------------------------
+
+
+class Counting(Protocol):
+    """What counts its oracle calls as it makes them."""
+
+    calls: int
+
+
+@contextmanager
+def watched(engine: Counting, call_seconds: float | None) -> Iterator[None]:
+    """Raise ``Hung`` in this thread if one oracle call lasts longer than ``call_seconds``."""
+    if call_seconds is None:
+        yield
+        return
+    over = threading.Event()
+    thread = threading.get_ident()
+    by_signal = threading.current_thread() is threading.main_thread() and hasattr(signal, "pthread_kill")
+    before = signal.signal(signal.SIGALRM, _raise_hung) if by_signal else None
+
+    def watch() -> None:
+        seen, quiet = engine.calls, 0.0
+        while not over.wait(WATCH_SHARE * call_seconds):
+            quiet = quiet + WATCH_SHARE * call_seconds if engine.calls == seen else 0.0
+            seen = engine.calls
+            if quiet >= call_seconds:
+                if by_signal:
+                    signal.pthread_kill(thread, signal.SIGALRM)
+                else:
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Hung))
+                quiet = 0.0
+
+    watcher = threading.Thread(target=watch, daemon=True, name="smoothcruiser-watch")
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        if by_signal:
+            signal.signal(signal.SIGALRM, before)
+
+
+def _raise_hung(*_: Any) -> None:
+    raise Hung

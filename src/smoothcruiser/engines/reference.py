@@ -1,0 +1,182 @@
+"""Executor ``reference``: the paper's pseudocode over a schedule table, line by line and slow on purpose.
+
+Alg. 1 is the root, Alg. 2 (sampleV) is ``sample_v``, Alg. 3 (estimateQ) is ``estimate_q``. It calls the user's own step with the same
+stream as the compiled engine and does the same scalar arithmetic in the same order, so the two agree to the last bit. Line 11-13
+of Alg. 2, the recursion along a rollout, is a loop here as there: rewards and heads are collected on the way down with the weight
+gamma**t they will have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.errors import Interrupted
+from smoothcruiser.jit.build import is_compiled
+from smoothcruiser.jit.streams import Stream, stream
+from smoothcruiser.operators.functions import ENTROPY, MAX, SPARSEMAX, SQUARE_ROOT
+from smoothcruiser.problem.answers import answered
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import Guard, copied
+from smoothcruiser.schedule.schedule import Kind, Schedule
+
+UNIFORM_AT_ZERO = (ENTROPY, SPARSEMAX, SQUARE_ROOT, MAX)  # operators with the uniform policy at Q = 0 (for Max: among its subgradients)
+
+
+class ReferenceEngine:
+    """Runs shards of one (problem, schedule, state) in plain Python."""
+
+    name = "reference"
+    compile_seconds = 0.0
+
+    def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0) -> None:
+        self.problem, self.schedule, self.center = problem, schedule, center
+        self.retype = retyped_by(problem, state)
+        self.state = state if self.retype is None else self.retype(state)
+        self.weights = problem.operator.weights(problem.num_actions)
+        self.unit = problem.operator.shift_invariant
+        self.blind_head = [0.0] + [problem.operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, problem.num_actions + 1)]
+        self.calls = 0
+        self.guard = Guard()
+        self.rng: Stream
+        self.stopped = False
+
+    @property
+    def looks(self) -> int:
+        """How often it was looked whether the step leaves its state alone."""
+        return self.guard.looks
+
+    def stop(self) -> None:
+        """Ask a running shard to end."""
+        self.stopped = True
+
+    def run_shard(self, shard: Shard, seed: int) -> Partial:
+        """The sums of one shard (Alg. 1, over its part of the draws)."""
+        return self.run_draws(shard.action, shard.count, stream(seed, shard.action, shard.index))
+
+    def run_draws(self, action: int, count: int, rng: Stream) -> Partial:
+        """The sums of ``count`` root draws that take their numbers from ``rng``."""
+        self.rng = rng
+        self.calls = 0
+        before = copied(self.state)
+        total = 0.0
+        square = 0.0
+        root = self.schedule.root
+        for _ in range(count):
+            if root.target == "value":
+                distance = self.sample_v(root.child, self.state) - self.center
+            else:
+                distance = self.backup(self.state, action, root.child, self.center)
+            total += distance
+            square += distance * distance
+        self.guard.compare(before, self.state, action)
+        return Partial(count, total, square, self.calls)
+
+    def oracle(self, state: Any, action: int) -> tuple[float, Any, bool]:
+        """One call of the user's simulator, counted and checked: (reward, next state, whether the episode is over).
+
+        A stop is noticed here: one root draw can take millions of calls.
+        """
+        if self.stopped:
+            raise Interrupted("The run was stopped before this shard was finished.")
+        self.calls += 1
+        facts = self.schedule.facts
+        low, high = facts.reward_range
+        reward, after, ended = answered(self.problem, state, action, self.rng, low, high, facts.terminals, self.guard)
+        if self.retype is not None:
+            after = self.retype(after)
+        return reward, after, ended or self.problem.is_terminal(after)
+
+    def backup(self, state: Any, action: int, child: int, center: float) -> float:
+        """One draw of r + gamma X(z), less ``center`` (Alg. 3, lines 6-8)."""
+        reward, after, ended = self.oracle(state, action)
+        if ended:
+            return reward - center
+        return reward + (self.problem.discount * self.sample_v(child, after) - center)
+
+    def estimate_q(self, state: Any, actions: list[int], row: int) -> list[float]:
+        """Alg. 3: the mean of N backups for each legal action, clipped in paper mode only."""
+        level, center = self.schedule.levels[row], self.schedule.centers[row]
+        q = []
+        for action in actions:
+            total = 0.0
+            for _ in range(level.samples):
+                total += self.backup(state, action, level.query, center)
+            mean = center + total / level.samples
+            if self.schedule.clip is not None:
+                mean = min(max(mean, self.schedule.clip[0]), self.schedule.clip[1])
+            q.append(mean)
+        return q
+
+    def sample_v(self, row: int, state: Any) -> float:
+        """Alg. 2: one draw of level ``row`` at a state that is not terminal."""
+        total = 0.0
+        weight = 1.0
+        while True:
+            level = self.schedule.levels[row]
+            if level.kind == Kind.CONSTANT:
+                value = level.constant
+                if level.shift != 0.0:
+                    value += self.sign(state) * level.shift
+                return total + weight * value
+            actions = self.problem.legal_actions(state)
+            sign = self.sign(state)
+            if level.kind == Kind.BLIND:
+                head = sign * self.blind_head[len(actions)] + sign * level.shift
+                action, norm = self.blind_action(actions)
+            else:
+                q = [sign * x for x in self.estimate_q(state, actions, row)]
+                w = [self.weights[a] for a in actions]
+                value = self.problem.operator.value(q, weights=w)
+                if level.kind == Kind.PLUGIN:
+                    return total + weight * (sign * value + sign * level.shift)
+                gradient = self.problem.operator.gradient(q, weights=w)
+                inner = 0.0
+                for x, g in zip(q, gradient, strict=True):
+                    inner += x * g
+                head = sign * (value - inner) + sign * level.shift
+                action, norm = self.drawn(actions, gradient)
+            reward, state, ended = self.oracle(state, action)
+            total += weight * (head + norm * reward)
+            if ended:
+                return total
+            weight *= self.problem.discount * norm
+            row = level.continuation
+
+    def sign(self, state: Any) -> float:
+        """+1 where max moves, -1 where min does."""
+        return 1.0 if self.problem.mover(state) == 1 else -1.0
+
+    def blind_action(self, actions: list[int]) -> tuple[int, float]:
+        """A ~ grad F(0), and its norm."""
+        if self.problem.operator.code in UNIFORM_AT_ZERO:
+            return actions[self.rng.integers(len(actions))], 1.0
+        gradient = self.problem.operator.gradient([0.0] * len(actions), weights=[self.weights[a] for a in actions])
+        return self.drawn(actions, gradient)
+
+    def drawn(self, actions: list[int], gradient: list[float]) -> tuple[int, float]:
+        """A ~ g / |g|_1 by one uniform and a running sum, and |g|_1 (1 where the operator is shift-invariant)."""
+        norm = 0.0
+        for g in gradient:
+            norm += g
+        u = self.rng.random() * norm
+        running = 0.0
+        chosen = 0
+        for i, g in enumerate(gradient):
+            if g > 0.0:
+                chosen = i
+                running += g
+                if u < running:
+                    break
+        return actions[chosen], 1.0 if self.unit else norm
+
+
+def retyped_by(problem: Problem, state: Any) -> Callable[[Any], Any] | None:
+    """How a state that a compiled step returned gets its type back (``words.retyped``); None for plain Python and tables."""
+    if not is_compiled(problem.oracle):
+        return None
+    from smoothcruiser.engines.compiled.engine import next_state_type, state_type
+    from smoothcruiser.jit.state_words import retyped
+
+    return retyped(next_state_type(problem.oracle, state_type(state)))

@@ -1,0 +1,252 @@
+"""Running a schedule: shards over a pool of workers, with looks, progress, and shards already known from an earlier run.
+
+At each look an action whose answer is already good enough stops. Shards are handed out in order, and workers that would be idle while
+a look waits for its last shard are given shards beyond it (``calls_spent`` counts them, ``num_calls`` only what the answer uses). Sums
+are combined in shard order and looks see exactly the shards before them, so neither workers nor timing can change a bit of the result.
+What a pool is: ``engines.pools.threads`` (threads), ``engines.pools.processes``, ``engines.pools.dask`` (Dask).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.errors import Interrupted
+from smoothcruiser.schedule.schedule import Schedule
+
+Report = Callable[[Shard, Partial], bool]  # told of a finished shard; True: nothing more is needed
+Keep = Callable[[Shard, Partial], None]
+Known = Mapping[tuple[int, int], Partial]  # (action, shard index) -> sums
+
+
+class Engine(Protocol):
+    """What runs a shard."""
+
+    name: str
+
+    @property
+    def looks(self) -> int:
+        """How often it was looked, during shards, whether the step leaves its state alone."""
+
+    compile_seconds: float
+
+    def run_shard(self, shard: Shard, seed: int) -> Partial:
+        """The sums of one shard."""
+
+    def stop(self) -> None:
+        """Ask running shards to end: they raise ``Interrupted``."""
+
+
+class Workers(Protocol):
+    """What runs many shards: in this thread, in threads, in processes, on a cluster."""
+
+    name: str
+
+    @property
+    def looks(self) -> int | None:
+        """As of an engine; None where the engines are elsewhere and look without counting here."""
+
+    compile_seconds: float
+    unfinished: int  # calls counted in shards that were cut short
+
+    def inspect(self, seed: int) -> tuple[int, int]:
+        """Look at the step where it runs (``engines.inspection``): (calls made in all, those of this time).
+
+        The first time before the run, the second time after it.
+        """
+
+    def seen(self, asked: int) -> str:
+        """What was seen of the step, where ``asked`` calls were made after the run."""
+
+    def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
+        """Run what the source hands out, pulling a shard only when a worker is free, until it ends or ``report`` is True.
+
+        Each shard is reported once, from this thread, in any order; the first error ends the rest and is raised.
+        """
+
+    def stop(self) -> None:
+        """Ask running shards to end; ``map`` then raises ``Interrupted``. May be called from another thread."""
+
+    def close(self) -> None:
+        """Release threads, processes and connections."""
+
+
+@dataclass
+class Tally:
+    """Sums of one action's root draws so far."""
+
+    draws: int = 0
+    total: float = 0.0
+    square: float = 0.0
+    look: int | None = None  # the look at which it stopped early, if it did
+
+    def add(self, part: Partial) -> None:
+        """Add a shard, in shard order."""
+        self.draws += part.draws
+        self.total += part.total
+        self.square += part.square
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a progress callback sees after each shard."""
+
+    calls: int
+    price: int
+    seconds: float
+    interval: tuple[float, float] | None = None  # what the finished looks already certify
+
+
+@dataclass
+class Outcome:
+    """The tallies of the asked actions, and what they cost."""
+
+    tallies: dict[int, Tally]
+    num_calls: int = 0
+    calls_spent: int = 0
+    finished: bool = True  # False: stopped from outside; the tallies are those of the last finished look
+    seconds: float = 0.0
+    kept: dict[int, Tally] = field(default_factory=dict)  # tallies at the last finished look
+
+    def look(self, number: int, live: list[int], enough: Enough) -> list[int]:
+        """The actions that go on after a look."""
+        for action in live:
+            if enough(number, self.tallies[action]):
+                self.tallies[action].look = number
+        self.kept = {action: replace(tally) for action, tally in self.tallies.items()}
+        return [action for action in live if self.tallies[action].look is None]
+
+
+Enough = Callable[[int, Tally], bool]  # (look, tally) -> may this action stop here?
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Who is told what during a run."""
+
+    progress: Callable[[Progress], object] | None = None
+    keep: Keep | None = None  # called with every shard that was drawn, e.g. to store it
+    interval: Callable[[dict[int, Tally]], tuple[float, float] | None] | None = None  # for the progress display
+
+
+class Ledger:
+    """Which shards are known, which are still needed, and what the looks said."""
+
+    def __init__(self, segments: tuple[tuple[Shard, ...], ...], actions: list[int], enough: Enough, known: Known) -> None:
+        self.segments, self.enough = segments, enough
+        self.outcome = Outcome({action: Tally() for action in actions})
+        self.live = list(actions)
+        self.parts = dict(known)
+        self.segment = 0  # the one whose shards are being waited for
+        self.missing = self._missing()
+        self._advance()
+
+    def _missing(self) -> set[tuple[int, int]]:
+        wanted = {(action, shard.index) for action in self.live for shard in self.segments[self.segment]}
+        return wanted - self.parts.keys()
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing more is needed."""
+        return not self.live or self.segment == len(self.segments)
+
+    def source(self) -> Iterator[Shard]:
+        """Shards to draw, those needed next first; stops handing out an action once it has stopped."""
+        for segment in self.segments:
+            for action in tuple(self.outcome.tallies):
+                for shard in segment:
+                    if action in self.live and (action, shard.index) not in self.parts:
+                        yield replace(shard, action=action)
+
+    def add(self, shard: Shard, part: Partial) -> None:
+        """Enter a finished shard."""
+        self.parts[shard.action, shard.index] = part
+        self.missing.discard((shard.action, shard.index))
+        self._advance()
+
+    def _advance(self) -> None:
+        """Tally every segment that is complete, in shard order, and look."""
+        while not self.missing and not self.complete:
+            for action in self.live:
+                for shard in self.segments[self.segment]:
+                    part = self.parts[action, shard.index]
+                    self.outcome.tallies[action].add(part)
+                    self.outcome.num_calls += part.calls
+            self.segment += 1
+            if self.segment < len(self.segments):
+                self.live = self.outcome.look(self.segment - 1, self.live, self.enough)
+                if self.live:
+                    self.missing = self._missing()
+
+
+def run(
+    workers: Workers,
+    schedule: Schedule,
+    segments: tuple[tuple[Shard, ...], ...],
+    actions: list[int],
+    *,
+    seed: int,
+    enough: Enough,
+    listener: Listener = Listener(),
+    known: Known | None = None,
+    seconds: float | None = None,
+) -> Outcome:
+    """The outcome of running every segment, or those up to a stop; ``known`` shards are not drawn again."""
+    begin = time.perf_counter()
+    ledger = Ledger(segments, actions, enough, known or {})
+    outcome = ledger.outcome
+    outcome.calls_spent = sum(part.calls for part in ledger.parts.values())
+    per_action = schedule.num_calls // (schedule.facts.num_actions if schedule.root.target == "q_values" else 1)
+
+    def report(shard: Shard, part: Partial) -> bool:
+        outcome.calls_spent += part.calls
+        ledger.add(shard, part)
+        if listener.keep is not None:
+            listener.keep(shard, part)
+        if listener.progress is not None:
+            certified = listener.interval(outcome.kept) if listener.interval is not None and outcome.kept else None
+            listener.progress(Progress(outcome.calls_spent, per_action * len(actions), time.perf_counter() - begin, certified))
+        return ledger.complete
+
+    alarm = _alarm(workers, None if seconds is None else begin + seconds)
+    try:
+        if not ledger.complete:
+            workers.map(ledger.source(), seed, report)
+    except (Interrupted, KeyboardInterrupt) as stop:
+        workers.stop()
+        if not outcome.kept:
+            raise _nothing_yet(outcome.calls_spent, workers.unfinished + getattr(stop, "calls", 0)) from stop
+        outcome.finished = False
+        outcome.tallies = outcome.kept
+        outcome.num_calls = sum(
+            ledger.parts[action, shard.index].calls
+            for action, tally in outcome.kept.items()
+            for segment in segments
+            for shard in segment
+            if shard.first < tally.draws
+        )
+    finally:
+        if alarm is not None:
+            alarm.cancel()
+    outcome.seconds = time.perf_counter() - begin
+    return outcome
+
+
+def _nothing_yet(finished: int, unfinished: int) -> Interrupted:
+    """The error of a run that was stopped before its first look; a kernel that is stopped inside a leaf does not count the leaf."""
+    calls = finished + unfinished
+    made = f"oracle calls made, at least: {calls:,}, of which {finished:,} in finished shards" if calls else "no call was reported yet"
+    return Interrupted(f"The run was stopped before its first look at the data, so nothing can be certified yet; {made}.", calls=calls)
+
+
+def _alarm(workers: Workers, deadline: float | None) -> threading.Timer | None:
+    if deadline is None:
+        return None
+    timer = threading.Timer(max(0.0, deadline - time.perf_counter()), workers.stop)
+    timer.daemon = True
+    timer.start()
+    return timer

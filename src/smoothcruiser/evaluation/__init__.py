@@ -1,0 +1,1 @@
+"""The certified value of a given policy."""

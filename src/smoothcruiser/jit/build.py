@@ -1,0 +1,107 @@
+"""One definition for Python and compiled code: plain functions rebuilt as Numba functions when they are first needed.
+
+``compiled(f)`` copies ``f`` with its globals rebound: every plain function of this package that ``f`` calls is compiled first, and
+``replace`` puts other functions in the place of named ones (a user's step for the engine's ``STEP``, say). Numba is imported here
+and nowhere else at first use, so that ``import smoothcruiser`` and ``--help`` stay fast.
+
+The on-disk cache of Numba keys on a function's name, place and bytecode, not on what its globals mean. Hence two rules: the name
+carries a fingerprint of the sources it is made of (an edit makes a new entry), and a function with a foreign replacement is
+cached only if the caller gives a ``salt`` that identifies the replacement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import types
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_PACKAGE = __name__.split(".", maxsplit=1)[0]
+_built: dict[Any, Any] = {}
+
+
+# Compiled code reaches these through intrinsics and methods, not by name.
+_SHARED = (
+    "jit/memory.py",
+    "jit/stream_type.py",
+    "jit/distributions.py",
+    "jit/elements.py",
+)
+
+
+@cache
+def _digest(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
+
+
+@cache
+def source_fingerprint(function: types.FunctionType) -> str:
+    """Twelve hex digits over the source files of a package function and of all it calls."""
+    root = Path(__file__).resolve().parent.parent
+    files = {root / name for name in _SHARED} | {Path(f.__code__.co_filename).resolve() for f in _reachable(function)}
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(_digest(path))
+    return digest.hexdigest()[:12]
+
+
+def is_compiled(function: object) -> bool:
+    """Whether ``function`` is a Numba dispatcher (checked without importing Numba)."""
+    return hasattr(function, "py_func") and hasattr(function, "nopython_signatures")
+
+
+def compiled(function: Any, *, nogil: bool = False, salt: str | None = None, **replace: Any) -> Any:
+    """The Numba form of a plain function of this package; the same object for the same arguments."""
+    if is_compiled(function):
+        return function
+    key = (function, nogil, salt, tuple(sorted((name, id(value)) for name, value in replace.items())))
+    if key not in _built:
+        # The replaced functions are kept alive beside the result: an id is only unique among living objects.
+        _built[key] = (_build(function, nogil, salt, replace), tuple(replace.values()))
+    return _built[key][0]
+
+
+def _build(function: types.FunctionType, nogil: bool, salt: str | None, replace: dict[str, Any]) -> Any:
+    import numba
+
+    scope = dict(function.__globals__)
+    for name in _names(function.__code__):
+        if name in replace:
+            scope[name] = replace[name]
+        elif isinstance(scope.get(name), types.FunctionType) and scope[name].__module__.startswith(_PACKAGE):
+            used = {k: v for k, v in replace.items() if k in _deep_names(scope[name])}
+            scope[name] = compiled(scope[name], salt=salt, **used)
+    fresh = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
+    fresh.__module__ = function.__module__
+    fresh.__qualname__ = f"{function.__qualname__}_{source_fingerprint(function)}{'' if salt is None else '_' + salt}"
+    return numba.njit(fresh, nogil=nogil, cache=not replace or salt is not None, error_model="numpy")
+
+
+def _names(code: types.CodeType) -> set[str]:
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= _names(constant)
+    return found
+
+
+def _reachable(function: types.FunctionType) -> list[types.FunctionType]:
+    """A package function and the package functions that it calls, directly or not."""
+    found: dict[int, types.FunctionType] = {}
+    waiting = [function]
+    while waiting:
+        current = waiting.pop()
+        if id(current) in found:
+            continue
+        found[id(current)] = current
+        for name in _names(current.__code__):
+            inner = current.__globals__.get(name)
+            if isinstance(inner, types.FunctionType) and inner.__module__.startswith(_PACKAGE):
+                waiting.append(inner)
+    return list(found.values())
+
+
+def _deep_names(function: types.FunctionType) -> set[str]:
+    """Names used by a package function and by the package functions it calls."""
+    return set().union(*(_names(f.__code__) for f in _reachable(function)))

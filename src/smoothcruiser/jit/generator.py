@@ -1,0 +1,75 @@
+"""A ``numpy.random.Generator`` that draws from the planner's own stream.
+
+It is what ``rng.numpy()`` returns, and what a foreign simulator gets in place of its own generator.
+NumPy's Generator takes its bits through a C structure of four function pointers and a pointer to a state. Here the state is a cell that
+holds the address of the planner's stream (``jit.streams``), and the functions are compiled callbacks that draw from the stream found
+there. Binding another stream is one store, so it costs nothing a call, and every number that the simulator draws (any
+distribution NumPy has) comes from the shard's stream: same seed, same draws, and none of them foreseen by or taken from the real
+environment. (NumPy cannot copy such a Generator: copy a simulator that holds one with ``deepcopy(simulator, {id(generator): generator})``.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+import numpy as np
+from numba import carray, cfunc, types
+
+from smoothcruiser.jit.stream_type import stream_at
+from smoothcruiser.jit.streams import Stream, stream
+
+_CELL = types.CPointer(types.intp)
+
+
+@cfunc(types.uint64(_CELL), cache=True)  # type: ignore[untyped-decorator,unused-ignore]
+def _next64(cell: Any) -> Any:
+    return stream_at(carray(cell, 1)[0]).raw()
+
+
+@cfunc(types.uint32(_CELL), cache=True)  # type: ignore[untyped-decorator,unused-ignore]
+def _next32(cell: Any) -> Any:
+    return np.uint32(stream_at(carray(cell, 1)[0]).raw() >> np.uint64(32))
+
+
+@cfunc(types.float64(_CELL), cache=True)  # type: ignore[untyped-decorator,unused-ignore]
+def _next_double(cell: Any) -> Any:
+    return stream_at(carray(cell, 1)[0]).random()
+
+
+class _BitGenerator(ctypes.Structure):
+    """``bitgen_t`` of numpy/random/bitgen.h."""
+
+    _fields_ = [
+        ("state", ctypes.c_void_p),
+        ("next_uint64", ctypes.c_void_p),
+        ("next_uint32", ctypes.c_void_p),
+        ("next_double", ctypes.c_void_p),
+        ("next_raw", ctypes.c_void_p),
+    ]
+
+
+class StreamBits:
+    """The bit generator; ``bind`` says which stream the next numbers come from."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.cell = ctypes.c_int64(0)
+        state = ctypes.addressof(self.cell)
+        self.record = _BitGenerator(state, _next64.address, _next32.address, _next_double.address, _next64.address)
+        new_capsule = ctypes.pythonapi.PyCapsule_New
+        new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        self.capsule = new_capsule(ctypes.addressof(self.record), b"BitGenerator", None)
+        self.bind(stream(0))
+
+    def bind(self, source: Stream) -> None:
+        """Draw from ``source`` from now on."""
+        self.words = source.words  # keeps them alive: the cell holds only their address
+        self.cell.value = source.address
+
+
+def stream_generator() -> tuple[np.random.Generator, StreamBits]:
+    """A Generator, and the bits behind it to bind streams to."""
+    bits = StreamBits()
+    return np.random.Generator(bits), bits  # type: ignore[arg-type]

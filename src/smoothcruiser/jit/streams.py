@@ -1,0 +1,316 @@
+"""Random streams: xoshiro256++ with the same bits from Python and from compiled code.
+
+A stream belongs to a position in the work, never to a moment: ``stream(seed, action, shard)`` seeds
+it through NumPy's ``SeedSequence(seed, spawn_key=(action, shard))``, so results do not depend on
+who runs a shard, or when.
+
+A simulator's ``rng`` is a ``Stream``. Its methods are those of ``numpy.random.Generator`` for one
+number per call, with the same names, arguments, defaults and errors:
+
+  random()  integers(low, high=None)  uniform(low=0, high=1)  normal(loc=0, scale=1)
+  exponential(scale=1)  gamma(shape, scale=1)  beta(a, b)
+  poisson(lam)  binomial(n, p)  geometric(p)
+  choice(a, p=None)  permutation(x)  shuffle(x)
+
+and beside them ``categorical(weights)``, an index in proportion to weights, ``raw()``, the next 64
+bits, and ``numpy()``, a Generator on the same stream (in plain Python only).
+
+What this file decides: the plain-Python form of these methods. Each converts its arguments and
+calls the compiled code of ``jit.stream_type``, ``distributions`` and ``elements`` (about 1 µs
+per call), so the two forms cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.jit import distributions  # noqa: F401 - registers its methods
+from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.elements import pick_by_probabilities
+from smoothcruiser.jit.stream_type import STREAM, below, stream_at
+
+__all__ = ["METHODS", "STREAM", "Stream", "from_words", "missing_method", "stream", "stream_at"]
+
+METHODS = (
+    "random(), integers(low, high=None), uniform(low=0, high=1), normal(loc=0, scale=1), "
+    "exponential(scale=1), gamma(shape, scale=1), beta(a, b), poisson(lam), binomial(n, p), "
+    "geometric(p), choice(a, p=None), permutation(x), shuffle(x), categorical(weights), raw()"
+)
+TWO63 = 1 << 63
+
+
+def missing_method(name: str) -> str:
+    """The sentence about a method that a stream lacks."""
+    return (
+        f"rng has no method {name!r}; it has {METHODS}, one number per call, "
+        "and in plain Python rng.numpy(), a numpy.random.Generator on the same stream"
+    )
+
+
+class Stream:
+    """A stream of random numbers; see the module's head."""
+
+    __slots__ = ("address", "generator", "words")
+    _numba_type_ = STREAM  # what Numba takes it for
+
+    def __init__(self, words: Any) -> None:
+        self.words = np.array([int(word) for word in words], dtype=np.uint64)  # not all zero
+        self.address = int(self.words.ctypes.data)
+        self.generator: np.random.Generator | None = None
+
+    def __reduce__(self) -> Any:
+        return Stream, (self.words,)  # a copy has memory, and so an address, of its own
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Stream:
+        return Stream(self.words)
+
+    def __copy__(self) -> Stream:
+        return Stream(self.words)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(missing_method(name))
+
+    def random(self) -> float:
+        """A uniform number in [0, 1)."""
+        return _random(self.address)  # type: ignore[no-any-return]
+
+    def integers(self, low: int, high: int | None = None) -> int:
+        """A uniform whole number in low..high-1, or in 0..low-1 without ``high``."""
+        if high is None and type(low) is int and 0 < low < TWO63:
+            return _integers(self.address, low)  # type: ignore[no-any-return]
+        first, end = (0, low) if high is None else (low, high)
+        try:
+            first, end = index(first), index(end)
+        except TypeError:
+            call, got = "rng.integers(low, high)", _shown(low, high)
+            raise TypeError(f"{call} takes whole numbers, got {got}; use int()") from None
+        if not -TWO63 <= first < end <= TWO63:
+            call = "rng.integers(n) needs n from 1 to 2**63"
+            if high is not None:
+                call = "rng.integers(low, high) needs -2**63 <= low < high <= 2**63"
+            raise ValueError(f"{call}, got {_shown(low, high)}")
+        return _between(self.address, first, end - 1)  # type: ignore[no-any-return]
+
+    def uniform(self, low: float = 0.0, high: float = 1.0) -> float:
+        """A uniform number in [low, high)."""
+        return self._drawn(_uniform, float(low), float(high))  # type: ignore[no-any-return]
+
+    def normal(self, loc: float = 0.0, scale: float = 1.0) -> float:
+        """A normal number with mean ``loc`` and standard deviation ``scale``."""
+        return self._drawn(_normal, float(loc), float(scale))  # type: ignore[no-any-return]
+
+    def exponential(self, scale: float = 1.0) -> float:
+        """An exponential number with mean ``scale``."""
+        return self._drawn(_exponential, float(scale))  # type: ignore[no-any-return]
+
+    def gamma(self, shape: float, scale: float = 1.0) -> float:
+        """A gamma number with mean ``shape * scale``."""
+        return self._drawn(_gamma, float(shape), float(scale))  # type: ignore[no-any-return]
+
+    def beta(self, a: float, b: float) -> float:
+        """A beta number with mean ``a / (a + b)``."""
+        return self._drawn(_beta, float(a), float(b))  # type: ignore[no-any-return]
+
+    def poisson(self, lam: float) -> int:
+        """A Poisson count with mean ``lam``."""
+        return self._drawn(_poisson, float(lam))  # type: ignore[no-any-return]
+
+    def binomial(self, n: int, p: float) -> int:
+        """The number of successes in ``n`` trials of probability ``p``."""
+        return self._drawn(_binomial, _whole(n), float(p))  # type: ignore[no-any-return]
+
+    def geometric(self, p: float) -> int:
+        """The number of trials of probability ``p`` up to the first success: 1, 2, …"""
+        return self._drawn(_geometric, float(p))  # type: ignore[no-any-return]
+
+    def categorical(self, weights: Any) -> int:
+        """An index drawn in proportion to ``weights`` >= 0, which need not sum to 1."""
+        row = _row(weights, "rng.categorical(weights)")
+        return self._drawn(_categorical, row)  # type: ignore[no-any-return]
+
+    def choice(self, a: Any, p: Any = None) -> Any:
+        """An element of ``a`` (of 0..a-1 for a whole number), with probabilities ``p`` if given."""
+        call = "rng.choice(a, p)"
+        size, items = _size(a, call)
+        if size < 1:
+            raise ValueError(f"{call} needs at least one element to choose from, got {a!r:.80}")
+        if p is None:
+            chosen = self.integers(size)
+        else:
+            row = _row(p, call)
+            if len(row) != size:
+                got = f"got {len(row)} for {size}"
+                raise ValueError(f"{call} needs one probability in p for every element of a, {got}")
+            chosen = self._drawn(_chosen, row)
+        if items is None:
+            return chosen
+        return np.copy(items[chosen]) if np.ndim(items) > 1 else items[chosen]
+
+    def permutation(self, x: Any) -> Any:
+        """An array of 0..x-1, or of the elements of ``x``, in random order."""
+        size, items = _size(x, "rng.permutation(x)")
+        order = self._drawn(_order, size)
+        return order if items is None else np.asarray(items)[order]
+
+    def shuffle(self, x: Any) -> None:
+        """Put the elements of an array or a list in random order, in place."""
+        if isinstance(x, np.ndarray) and x.ndim > 0:
+            x[...] = x[_order(self.address, len(x))]
+        elif isinstance(x, MutableSequence):
+            before = list(x)
+            for i, k in enumerate(_order(self.address, len(x))):
+                x[i] = before[k]
+        else:
+            raise TypeError(f"rng.shuffle(x) takes an array or a list, got {type(x).__name__}")
+
+    def raw(self) -> int:
+        """The next 64 bits."""
+        return int(_raw(self.address))
+
+    def numpy(self) -> np.random.Generator:
+        """A Generator that takes its bits from this stream; always the same object."""
+        if self.generator is None:
+            from smoothcruiser.jit.generator import stream_generator
+
+            self.generator, bits = stream_generator()
+            bits.bind(self)
+        return self.generator
+
+    def _drawn(self, law: Any, *arguments: Any) -> Any:
+        """A number drawn by compiled code, whose constant sentence cannot say what came."""
+        try:
+            return law(self.address, *arguments)
+        except ValueError as error:
+            raise ValueError(f"{error}, got {_shown(*arguments)}") from None
+
+
+def _shown(*arguments: Any) -> str:
+    listed = [x.tolist() if isinstance(x, np.ndarray) else x for x in arguments if x is not None]
+    text = " and ".join(repr(x) for x in listed)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _whole(n: Any) -> int:
+    """A number of trials, at most 2**62: above every law's limit, and it fits compiled code."""
+    try:
+        return max(-1, min(index(n), 1 << 62))
+    except TypeError:
+        call = "rng.binomial(n, p)"
+        raise TypeError(f"{call} takes a whole number as n, got {n!r}; use int()") from None
+
+
+def _row(values: Any, call: str) -> Any:
+    """Weights or probabilities as compiled code takes them."""
+    row = np.array(values, dtype=np.float64)
+    if row.ndim != 1:
+        raise ValueError(f"{call} needs one row of numbers, got shape {row.shape}")
+    return row
+
+
+def _size(a: Any, call: str) -> tuple[int, Any]:
+    """(how many elements, the elements, or None for the whole numbers below)."""
+    if isinstance(a, Sequence) and not isinstance(a, str | bytes):
+        return len(a), a
+    items = np.asarray(a)
+    if items.ndim > 0:
+        return len(items), items
+    try:
+        return index(a), None
+    except TypeError:
+        kind = type(a).__name__
+        takes = "takes a whole number or a list, a tuple or an array"
+        raise TypeError(f"{call} {takes}, got {kind}") from None
+
+
+# --- compiled code, called from Python with a stream's address -------------------------------
+
+
+@compiled
+def _integers(address: int, n: int) -> Any:
+    return stream_at(address).integers(n)
+
+
+@compiled
+def _between(address: int, first: int, last: int) -> Any:
+    start = np.uint64(first)
+    size = np.uint64(last) - start + np.uint64(1)
+    return np.int64(start + below(stream_at(address), size))
+
+
+@compiled
+def _raw(address: int) -> Any:
+    return stream_at(address).raw()
+
+
+@compiled
+def _random(address: int) -> Any:
+    return stream_at(address).random()
+
+
+@compiled
+def _uniform(address: int, low: float, high: float) -> Any:
+    return stream_at(address).uniform(low, high)
+
+
+@compiled
+def _normal(address: int, loc: float, scale: float) -> Any:
+    return stream_at(address).normal(loc, scale)
+
+
+@compiled
+def _exponential(address: int, scale: float) -> Any:
+    return stream_at(address).exponential(scale)
+
+
+@compiled
+def _gamma(address: int, shape: float, scale: float) -> Any:
+    return stream_at(address).gamma(shape, scale)
+
+
+@compiled
+def _beta(address: int, a: float, b: float) -> Any:
+    return stream_at(address).beta(a, b)
+
+
+@compiled
+def _poisson(address: int, lam: float) -> Any:
+    return stream_at(address).poisson(lam)
+
+
+@compiled
+def _binomial(address: int, n: int, p: float) -> Any:
+    return stream_at(address).binomial(n, p)
+
+
+@compiled
+def _geometric(address: int, p: float) -> Any:
+    return stream_at(address).geometric(p)
+
+
+@compiled
+def _categorical(address: int, weights: Any) -> Any:
+    return stream_at(address).categorical(weights)
+
+
+@compiled
+def _chosen(address: int, p: Any) -> Any:
+    return pick_by_probabilities(stream_at(address), p)
+
+
+@compiled
+def _order(address: int, size: int) -> Any:
+    return stream_at(address).permutation(size)
+
+
+def from_words(words: Any) -> Stream:
+    """The stream whose state is four given words, not all zero."""
+    return Stream(words)
+
+
+def stream(seed: int, *key: int) -> Stream:
+    """The stream of position ``key`` under ``seed``."""
+    return Stream(np.random.SeedSequence(seed, spawn_key=key).generate_state(4, np.uint64))

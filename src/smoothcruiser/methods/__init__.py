@@ -1,0 +1,1 @@
+"""The planning methods by name."""

@@ -1,0 +1,1 @@
+"""The smooth operators: what replaces the maximum over actions."""

@@ -1,0 +1,161 @@
+"""Rows in JAX arrays: the simulator is compiled by ``jax.jit`` and runs wherever JAX runs; only rewards and flags come back.
+
+  key      one key a batch, folded from the shard's key and the batch's number; one a row (``split``) for a function of one state
+  shapes   a batch is padded by repeating its first row to one of three sizes (max_batch, and 16 and 256 times less), so that a function
+           is compiled three times, not once a size; what the padding returns is dropped before anything is counted. Full batches
+           make nearly all calls, so what padding wastes on the others does not show
+  floats   float64 is switched on inside every call and nowhere else: rewards are summed over millions of draws
+
+What this file decides: padding, keys, what is compiled. Only this module imports JAX.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcruiser.errors import MissingExtra
+from smoothcruiser.problem.batched import Answer, WrongShape, _shape, as_column, unpacked
+
+try:
+    import jax
+    import jax.numpy as jnp
+except ImportError as error:  # pragma: no cover - the extra is installed where this is tested
+    raise MissingExtra("A batched step with backend='jax' needs JAX: pip install 'smoothcruiser[jax]'.") from error
+
+LEAST_ROWS = 64  # smaller batches are padded to this: a call costs 10-50 µs whatever its size
+STEP = 16  # between one size and the next
+
+
+def precise() -> Any:
+    """The scope in which JAX computes in float64."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64
+
+    return enable_x64()
+
+
+@dataclass
+class Keys:
+    """A shard's keys, one a batch in order."""
+
+    base: Any
+    used: int = 0
+
+    def next(self) -> Any:
+        """The key of the next batch."""
+        self.used += 1
+        return jax.random.fold_in(self.base, self.used)
+
+
+def _gather(states: Any, index: Any) -> Any:
+    return jax.tree.map(lambda array: array[index], states)
+
+
+@dataclass(frozen=True, eq=False)
+class JaxBackend:
+    """Rows in JAX arrays; ``each`` maps functions of one state over rows."""
+
+    each: bool
+    max_batch: int
+    compiled: dict[Any, Any] = field(default_factory=dict)  # user function -> its jitted form
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of padded batches, from the smallest."""
+        top = max(LEAST_ROWS, 1 << (self.max_batch - 1).bit_length())
+        return tuple(sorted({max(LEAST_ROWS, top // STEP**k) for k in range(3)}))
+
+    def padded(self, n: int) -> int:
+        """The smallest size that holds n rows."""
+        return next((size for size in self.sizes if size >= n), 1 << (n - 1).bit_length())
+
+    def warm(self, step: Any, companions: list[tuple[Any, int]], states: Any) -> None:
+        """Compile everything a run needs; ``companions`` are functions and how many arguments beside the states they take."""
+        rng = self.random(np.random.SeedSequence(0))
+        batches = [self.take(states, np.zeros(size, dtype=np.int64)) for size in self.sizes]
+        for batch, size in zip(batches, self.sizes, strict=True):
+            actions = np.zeros(size, dtype=np.int64)
+            _, after, _ = self.step(step, batch, actions, rng)
+            self.step(step, after, actions, rng)  # again, where a step changes the type of its states
+            for function, extra in companions:
+                self.ask(function, after, size, *([actions] * extra))
+            for other in self.sizes:
+                self.take(after, np.zeros(other, dtype=np.int64))
+
+    def one(self, state: Any) -> Any:
+        """A batch of one row (padded)."""
+        with precise():
+            return jax.tree.map(lambda part: jnp.asarray(np.repeat(np.asarray(part)[None], self.sizes[0], axis=0)), state)
+
+    def row(self, states: Any, i: int) -> Any:
+        """The state in row ``i``, as NumPy."""
+
+        def plain(array: Any) -> Any:
+            value = np.asarray(array[i])
+            return value.item() if value.ndim == 0 else value
+
+        return jax.tree.map(plain, states)
+
+    def take(self, states: Any, index: NDArray[np.int64]) -> Any:
+        """A batch of copies of the rows at ``index``, padded."""
+        full = np.zeros(self.padded(len(index)), dtype=np.int64)
+        full[: len(index)] = index
+        with precise():
+            return self._jitted(_gather, mapped=False)(states, full)
+
+    def bytes_per_row(self, states: Any) -> int:
+        """Memory of one row."""
+        return sum(int(array.nbytes) // max(1, len(array)) for array in jax.tree.leaves(states))
+
+    def random(self, sequence: np.random.SeedSequence) -> Keys:
+        """The keys of a shard."""
+        with precise():
+            return Keys(jax.random.key(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))))
+
+    def step(self, function: Any, states: Any, actions: NDArray[np.int64], rng: Keys) -> Answer:
+        """(rewards, next states, terminated) of n = len(actions) rows."""
+        n = len(actions)
+        size = len(jax.tree.leaves(states)[0])
+        full = np.zeros(size, dtype=np.int64)
+        full[:n] = actions
+        with precise():
+            rewards, after, ended = unpacked(self._stepper(function)(states, full, rng.next()))
+            for array in jax.tree.leaves(after):
+                if array.ndim < 1 or len(array) != size:
+                    raise WrongShape(f"next states with {size} rows, got {_shape(array)}")
+            columns = [None if column is None else np.asarray(column) for column in (rewards, ended)]
+        for column, name in zip(columns, ("rewards", "terminated"), strict=True):
+            if column is not None and column.shape != (size,):
+                raise WrongShape(f"{name} of shape ({size},), got {_shape(column)}")
+        assert columns[0] is not None
+        over = None if columns[1] is None else as_column(columns[1][:n], n, "terminated", np.bool_)
+        return as_column(columns[0][:n], n, "rewards", np.float64), after, over
+
+    def ask(self, function: Any, states: Any, n: int, *arguments: Any) -> NDArray[Any]:
+        """``function(states, *arguments)`` as an array of n."""
+        size = len(jax.tree.leaves(states)[0])
+        wide = [np.concatenate([argument, np.zeros(size - n, dtype=np.int64)]) for argument in arguments]
+        with precise():
+            found = np.asarray(self._jitted(function, mapped=self.each)(states, *wide))
+        if found.shape != (size,):
+            raise WrongShape(f"shape ({size},), got {_shape(found)}")
+        return found[:n]
+
+    def _jitted(self, function: Any, *, mapped: bool) -> Any:
+        if function not in self.compiled:
+            self.compiled[function] = jax.jit(jax.vmap(function) if mapped else function)
+        return self.compiled[function]
+
+    def _stepper(self, function: Any) -> Any:
+        if function not in self.compiled:
+
+            def by_rows(states: Any, actions: Any, key: Any) -> Any:
+                return jax.vmap(function)(states, actions, jax.random.split(key, len(actions)))
+
+            self.compiled[function] = jax.jit(by_rows if self.each else function)
+        return self.compiled[function]

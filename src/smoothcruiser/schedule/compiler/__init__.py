@@ -1,0 +1,1 @@
+"""From a promise to the cheapest schedule that keeps it."""

@@ -1,0 +1,147 @@
+"""The frontier with a horizon: one table of levels for each number of remaining steps, built over the table of one step less.
+
+The same kinds and prices as in ``frontier``; here a level's children stand in the table below, so all cells of a stage are filled at
+once, as matrices over (child, N) and (cell, continuation). The stage with no steps left has one level, the exact constant 0.
+
+Cells are by w/steps(h), steps(h) = 1 + gamma + ... + gamma^(h-1): a level in the cell of its continuation may spend phi <= edge, since
+gamma edge steps(h-1) + edge = edge steps(h). So a chain of any length can stay in its cell. Cells are fine; of what they hold, the levels
+that no other beats in both width and price are kept, thinned to a number that falls with the number of stages, evenly along the curve of
+log price over log width. Widths and moments stay exact in any case, only the choice is coarser.
+
+A long horizon under a discount below 1 is cut: below the depth at which gamma^depth no longer matters, a stage starts with its constant
+alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.schedule.compiler.frontier import Cells, Choice, Kinds, Queries, Stop, Table, sample_grid
+from smoothcruiser.schedule.schedule import Kind, Target
+from smoothcruiser.theory.moments import Backup, Ground, constant, plug_in, rollout_loss
+
+Array = Any
+
+_WORK = 1200  # cells over all stages: some tenths of a second
+_FEWEST, _MOST = 12, 120
+_FINEST = 0.004  # log-width of the finest cells
+_NARROWEST = 1e-4  # of the widest: promises down to a thousandth of the value span
+_SAMPLES = sample_grid(1.15)
+_SAMPLES = _SAMPLES[_SAMPLES < 1e9]
+
+
+class StagedFrontier:
+    """Tables of levels for ``horizon`` - depth .. ``horizon`` remaining steps."""
+
+    def __init__(self, base: Ground, kinds: Kinds) -> None:
+        facts = base.facts
+        assert facts.horizon is not None
+        self.base, self.kinds = base, kinds
+        depth = facts.horizon
+        if facts.discount < 1.0:  # beyond it, gamma^depth B is narrower than the narrowest cell
+            depth = min(depth, math.ceil(math.log(_NARROWEST) / math.log(max(facts.discount, 1e-9))) + 1)
+        self.kept = min(_MOST, max(_FEWEST, _WORK // max(1, depth)))
+        step = -math.log(_NARROWEST) / self.kept
+        if facts.discount < 1.0:
+            step = min(step, max(_FINEST, -math.log(max(facts.discount, 1e-9)) / 4.0))
+        self.step, self.size = step, math.ceil(-math.log(_NARROWEST) / step)
+        stages = range(max(1, facts.horizon - depth), facts.horizon + 1)
+        self.widest = max(float(constant(base, stage).width[0]) / facts.steps(stage) for stage in stages)
+        self.tables: dict[int, Table] = {}
+        for stage in range(facts.horizon - depth, facts.horizon + 1):
+            self.tables[stage] = self._stage(stage)
+
+    def root_table(self, target: Target) -> Table:
+        """The levels that a root may draw from: X at the asked state, or at the state after it."""
+        horizon = self.base.facts.horizon
+        assert horizon is not None
+        return self.tables[horizon if target == "value" else horizon - 1]
+
+    def stop(self, number: int) -> Stop | None:
+        """One stop: all levels of all stages."""
+        return Stop(max(len(table) for table in self.tables.values()), math.inf) if number == 0 else None
+
+    def child_table(self, table: Table) -> Table:
+        """Where the children of a level of ``table`` stand: one step later."""
+        assert table.remaining is not None
+        return self.tables[table.remaining - 1]
+
+    def _stage(self, remaining: int) -> Table:
+        table = Table(self.base, remaining)
+        table.add(Choice(Kind.CONSTANT), constant(self.base, remaining))
+        below = self.tables.get(remaining - 1)
+        if below is None or self.widest <= 0.0:
+            return table
+        cells = Cells(self.widest * self.base.facts.steps(remaining), self.step, self.size)
+        children = _side_by_side(below)
+        self._offer_plug_ins(cells, children)
+        self._offer_blind(cells, below, remaining)
+        self._offer_rollouts(cells, below, children, remaining)
+        for cell in _thinned(cells, self.kept):
+            choice = cells.choice(int(cell))
+            assert choice is not None  # only filled cells are kept
+            table.add(choice, table.level(choice, below))
+        return table
+
+    def _offer_plug_ins(self, cells: Cells, children: Backup) -> None:
+        if Kind.PLUGIN not in self.kinds:
+            return
+        which, samples = _pairs(children)
+        made = plug_in(self.base, children.pick(which), samples)
+        cells.offer(cells.of(made.width), made.log_calls, Kind.PLUGIN, samples, which, -1)
+
+    def _offer_blind(self, cells: Cells, below: Table, remaining: int) -> None:
+        if Kind.BLIND not in self.kinds:
+            return
+        used = len(below)
+        width = below.tilt + float(np.max(self.base.blind(remaining)))
+        cells.offer(cells.of(width), below.log_calls, Kind.BLIND, np.zeros(used), -1, np.arange(used))
+
+    def _offer_rollouts(self, cells: Cells, below: Table, children: Backup, remaining: int) -> None:
+        if Kind.ROLLOUT not in self.kinds:
+            return
+        which, samples = _pairs(children)
+        loss = np.max(rollout_loss(self.base, children.pick(which), samples, remaining)[0], axis=0)
+        queries = Queries(cells.top, 0.05)
+        queries.offer(which, samples, loss, np.log(samples * self.base.facts.num_actions) + children.log_calls[which])
+        for cell in np.unique(np.linspace(0, cells.size, 2 * self.kept).astype(np.int64)):
+            room = cells.edge(int(cell)) - below.tilt
+            fits = np.nonzero(room > 0.0)[0]
+            if len(fits) == 0:
+                continue
+            price, where = queries.best(room[fits])
+            total = np.logaddexp(price, below.log_calls[fits])
+            best = int(np.argmin(total))
+            if total[best] < cells.price[cell]:
+                at = queries.at(int(where[best]))
+                cells.put(cell, float(total[best]), Kind.ROLLOUT, queries.samples[at], int(queries.query[at]), int(fits[best]))
+
+
+def _thinned(cells: Cells, kept: int) -> Array:
+    """At most ``kept`` cells, wide to narrow: those not beaten in width and price, evenly along log width and log price."""
+    from_narrow = np.minimum.accumulate(cells.price[::-1])[::-1]
+    beaten = np.append(from_narrow[1:], math.inf) <= cells.price
+    good = np.nonzero(np.isfinite(cells.price) & ~beaten)[0]
+    if len(good) <= kept:
+        return good
+    price = cells.price[good]
+    way = np.concatenate([[0.0], np.cumsum(np.diff(good) * cells.step + np.minimum(np.diff(price), 1.0))])
+    return good[np.unique(np.searchsorted(way, np.linspace(0.0, way[-1], kept) * (1.0 - 1e-12)))]
+
+
+def _side_by_side(table: Table) -> Backup:
+    """All backups of ``table`` as one, a candidate a column."""
+
+    def column(name: str) -> Array:
+        return np.concatenate([getattr(b, name) for b in table.backups], axis=-1)
+
+    return Backup(column("bias_low"), column("bias_high"), column("low"), column("high"), column("variance"), column("log_calls"))
+
+
+def _pairs(children: Backup) -> tuple[Array, Array]:
+    """(child, N) for every child and every N of the grid, flat."""
+    count = children.log_calls.shape[0]
+    return np.repeat(np.arange(count), len(_SAMPLES)), np.tile(_SAMPLES, count)

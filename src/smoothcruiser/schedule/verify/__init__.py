@@ -1,0 +1,27 @@
+"""An independent check of every schedule: promise and price recomputed from the table, bottom up, by the analysis it was made under.
+
+Two analyses: ``paper`` (Lemma 2 of the paper with the printed constants) and ``sharp`` (theory/moments.py). A table that does not
+keep what is written on it raises ``BrokenPromise``; a table that keeps more passes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from smoothcruiser.schedule.schedule import Schedule
+
+
+def verify(schedule: Schedule) -> None:
+    """Raise ``BrokenPromise`` unless the table keeps (epsilon, delta); an infinite epsilon promises nothing (hand-made tables)."""
+    if schedule.epsilon == math.inf:
+        return
+    if schedule.delta_prime is not None:
+        from smoothcruiser.schedule.verify.paper import verify_paper
+
+        verify_paper(schedule)
+    else:
+        from smoothcruiser.schedule.verify.sharp import verify_sharp
+
+        verify_sharp(schedule)

@@ -1,1 +1,0 @@
-"""Adaptive planners: they spend a budget or stop at a promise."""

@@ -1,0 +1,358 @@
+"""The estimator algebra: bias, range, variance and price of a level from those of its children (docs/theory.md, section 3).
+
+An estimator X of V has, for every state in which a given player moves, E X - V in [bias_low, bias_high], X in [low, high] almost
+surely, Var X <= variance. One sampled backup over it is xi = r + gamma X(z); then
+
+  PLUGIN     E F(Q-hat) - V                in [gamma b-, gamma b+ + phi]                     (Jensen; phi from ``sharp_noise``)
+  ROLLOUT    E[-Omega + r + gamma X''] - V in [gamma b''- - E D, gamma b''+]                 (D is the Bregman remainder)
+  BLIND      the same with D(Q, 0), CONSTANT c: [c - V_hi, c - V_lo]
+
+for the max player; for the min player phi and E D change sides. A level adds sign(player) * shift, chosen to centre its interval, so
+widths obey w = gamma w' + phi and w = gamma w'' + E D in MDPs and games alike. No union bound: only means pass upwards.
+
+legend   symbol      name
+  P                  number of players; every moment has shape (P, M), player first, M candidates side by side
+  b-, b+, w          ``bias_low``, ``bias_high``, ``width``
+  R, sigma^2 of xi   ``Backup.spread``, ``Backup.variance``
+  B_Q                ``Ground.q_box``: the span that the true Q can have in one state
+  C                  ``log_calls``: natural log of the oracle calls of one draw (-inf for none)
+
+What this file leaves out: which levels to build (``schedule.compiler.optimizer``) and the root (``stopping``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.theory.noise import (
+    Rule,
+    blind_loss,
+    bregman_ceiling,
+    bregman_noise,
+    plug_in_noise,
+    plug_in_variance,
+    regularizer_range,
+)
+
+Array = Any  # float64 array, shape (P, M) unless said otherwise
+
+GIVEN_ROUNDING = 1e-9  # relative: by how much given bounds may contradict a backup
+_BELLMAN_STEPS = 64  # the bounds below only tighten; they are valid after any number of steps, and 64 reach the fixed point in practice
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What is promised of one draw of a level, per player to move: shape (P, M); ``log_calls`` has shape (M,)."""
+
+    bias_low: Array
+    bias_high: Array
+    low: Array
+    high: Array
+    variance: Array
+    log_calls: Array
+    shift: Array  # (M,): what the level adds with the sign of the player
+
+    @property
+    def width(self) -> Array:
+        """The longest bias interval over the players, shape (M,)."""
+        return np.max(self.bias_high - self.bias_low, axis=0)
+
+    @property
+    def bias(self) -> Array:
+        """The largest |E X - V|, shape (M,)."""
+        return np.max(np.maximum(np.abs(self.bias_low), np.abs(self.bias_high)), axis=0)
+
+    def pick(self, columns: Array) -> Moments:
+        """The moments of the candidates ``columns``."""
+        low, high, variance = self.low[:, columns], self.high[:, columns], self.variance[:, columns]
+        return Moments(
+            self.bias_low[:, columns], self.bias_high[:, columns], low, high, variance, self.log_calls[columns], self.shift[columns]
+        )
+
+
+@dataclass(frozen=True)
+class Backup:
+    """xi = r + gamma X(z) seen from a state in which a given player moves: shape (P, M), ``log_calls`` (M,) counts the call itself."""
+
+    bias_low: Array
+    bias_high: Array
+    low: Array
+    high: Array
+    variance: Array
+    log_calls: Array
+
+    @property
+    def spread(self) -> Array:
+        """R, the length of the interval that holds xi."""
+        return self.high - self.low
+
+    @property
+    def tilt(self) -> Array:
+        """Gamma w: the span over actions that the bias of xi can have in one state."""
+        return self.bias_high - self.bias_low
+
+    @property
+    def bias(self) -> Array:
+        """The largest |E xi - Q|, shape (M,)."""
+        return np.max(np.maximum(np.abs(self.bias_low), np.abs(self.bias_high)), axis=0)
+
+    def pick(self, columns: Array) -> Backup:
+        """The backups of the candidates ``columns``."""
+        low, high, variance = self.low[:, columns], self.high[:, columns], self.variance[:, columns]
+        return Backup(self.bias_low[:, columns], self.bias_high[:, columns], low, high, variance, self.log_calls[columns])
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Facts in the form the algebra uses; ``ground(facts)`` makes and keeps it."""
+
+    facts: Facts
+    rule: Rule
+    sign: Array  # (P, 1): +1 for the player who maximizes, -1 for the other
+    offset_low: Array  # (P, 1): smallest F(0) of the player over the numbers of legal actions, signed
+    offset_high: Array
+
+    def after(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """Hull over the next states of a state in which each player moves: who moves next, and 0 where states can be terminal."""
+        if self.sign.shape[0] == 2:
+            if self.facts.alternating:
+                low, high = low[::-1], high[::-1]
+            else:
+                low = np.broadcast_to(np.min(low, axis=0, keepdims=True), low.shape)
+                high = np.broadcast_to(np.max(high, axis=0, keepdims=True), high.shape)
+        if self.facts.terminals:
+            low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
+        return low, high
+
+    def values(self, remaining: int | None) -> tuple[Array, Array]:
+        """V_lo and V_hi of a non-terminal state in which each player moves, with ``remaining`` steps left: shape (P, 1)."""
+        return _stationary_values(self) if remaining is None else _stage_values(self, remaining)
+
+    def bellman(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """Bounds on V one step before bounds on V: F is monotone and F(Q + c) = F(Q) + c."""
+        facts = self.facts
+        low, high = self.after(low, high)
+        low = facts.reward_range[0] + facts.discount * low + self.offset_low
+        high = facts.reward_range[1] + facts.discount * high + self.offset_high
+        if facts.given_bounds is not None:
+            low, high = np.maximum(low, facts.given_bounds[0]), np.minimum(high, facts.given_bounds[1])
+            size = max(abs(x) for x in (*facts.given_bounds, *facts.reward_range))
+            if np.any(low - high > GIVEN_ROUNDING * size):
+                raise InvalidInput(
+                    f"value_bounds {facts.given_bounds!r} contradict the rewards: one backup of values inside them leads "
+                    f"to [{float(np.max(low)):g}, {float(np.min(high)):g}]; widen them."
+                )
+        return low, np.maximum(low, high)
+
+    def q_box(self, remaining: int | None) -> Array:
+        """B_Q of each player, shape (P, 1): rho + gamma times the span of V over the next states."""
+        low, high = self.after(*self.values(None if remaining is None else remaining - 1))
+        return self.facts.reward_span + self.facts.discount * (high - low)
+
+    def blind(self, remaining: int | None) -> Array:
+        """sup D(Q, 0) of each player, shape (P, 1)."""
+        return _blind(self.facts, remaining)
+
+
+@lru_cache(maxsize=64)
+def ground(facts: Facts) -> Ground:
+    """The ground of ``facts``; needs an operator with F(Q + c) = F(Q) + c."""
+    if not facts.operator.shift_invariant:
+        raise InvalidInput(
+            f"The sharp analysis needs an operator with F(Q + c) = F(Q) + c, which {facts.operator.name} does not promise; use 'paper'."
+        )
+    if facts.horizon is None and not facts.discount < 1.0:
+        raise InvalidInput(f"Without a horizon the discount must be below 1, got {facts.discount}; give horizon= or a smaller discount.")
+    low, high = facts.offsets
+    players = 2 if facts.game else 1
+    return Ground(
+        facts=facts,
+        rule=Rule.of(facts.operator, facts.num_actions),
+        sign=np.array([[1.0], [-1.0]])[:players],
+        offset_low=np.array([[low], [-high]])[:players],
+        offset_high=np.array([[high], [-low]])[:players],
+    )
+
+
+_VALUES: dict[tuple[Facts, int | None], tuple[Array, Array]] = {}
+
+
+def _stationary_values(base: Ground) -> tuple[Array, Array]:
+    key = (base.facts, None)
+    if key not in _VALUES:
+        bounds = [base.facts.value_bounds(player) for player in (1, 2)[: base.sign.shape[0]]]
+        low, high = np.array([[b[0]] for b in bounds]), np.array([[b[1]] for b in bounds])
+        for _ in range(_BELLMAN_STEPS):
+            new_low, new_high = base.bellman(low, high)
+            low, high = np.maximum(low, new_low), np.minimum(high, new_high)
+        _remember(key, (low, np.maximum(low, high)))
+    return _VALUES[key]
+
+
+def _stage_values(base: Ground, remaining: int) -> tuple[Array, Array]:
+    low = high = np.zeros_like(base.sign)
+    start = 0
+    for stage in range(remaining, 0, -1):
+        if (base.facts, stage) in _VALUES:
+            start, (low, high) = stage, _VALUES[base.facts, stage]
+            break
+    for stage in range(start + 1, remaining + 1):
+        low, high = base.bellman(low, high)
+        _remember((base.facts, stage), (low, high))
+    return low, high
+
+
+def _remember(key: tuple[Facts, int | None], bounds: tuple[Array, Array]) -> None:
+    if len(_VALUES) > 20_000:  # a few megabytes; bounds are cheap to make again
+        _VALUES.clear()
+    _VALUES[key] = bounds
+
+
+@lru_cache(maxsize=4096)
+def _blind(facts: Facts, remaining: int | None) -> Array:
+    boxes = ground(facts).q_box(remaining)
+    losses = [blind_loss(facts.operator, facts.min_actions, facts.num_actions, float(box)) for box in boxes[:, 0]]
+    return np.array(losses)[:, None]
+
+
+# --- the pieces --------------------------------------------------------------------------------------------------------------
+
+
+def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
+    """The moments of xi = r + gamma X(z) over ``child``, an estimator of V with ``child_remaining`` steps left.
+
+    Var xi <= min(R^2/4, (rho + gamma m)^2/4 + gamma^2 v'), m the length of the interval that holds E[X(z) | z]: the first is Popoviciu
+    for xi, the second Popoviciu for E[xi | r, z] plus the mean of Var[xi | r, z].
+    """
+    facts = base.facts
+    gamma = facts.discount
+    low, high = base.after(child.low, child.high)
+    value_low, value_high = base.values(child_remaining)
+    mean_low, mean_high = base.after(
+        np.maximum(child.low, value_low + child.bias_low), np.minimum(child.high, value_high + child.bias_high)
+    )
+    within = base.after(child.variance, child.variance)[1]
+    bias_low, bias_high = base.after(child.bias_low, child.bias_high)
+    span = facts.reward_span + gamma * (high - low)
+    between = facts.reward_span + gamma * np.minimum(high - low, np.maximum(mean_high - mean_low, 0.0))
+    return Backup(
+        bias_low=gamma * bias_low,
+        bias_high=gamma * bias_high,
+        low=facts.reward_range[0] + gamma * low,
+        high=facts.reward_range[1] + gamma * high,
+        variance=np.minimum(span * span / 4.0, between * between / 4.0 + gamma * gamma * within),
+        log_calls=np.logaddexp(0.0, child.log_calls),
+    )
+
+
+def constant(base: Ground, remaining: int | None, value: float | None = None, shift: float | None = None) -> Moments:
+    """A guess: ``value`` + sign * ``shift``; by default the middle of each player's bounds. Free; with no steps left it is exact."""
+    low, high = base.values(remaining)
+    middle = 0.5 * (low + high)
+    if value is None:
+        value = float(np.mean(middle))
+    if shift is None:
+        shift = float(middle[0, 0] - middle[1, 0]) / 2.0 if base.sign.shape[0] == 2 else 0.0
+    guess = value + base.sign * shift
+    return Moments(guess - high, guess - low, guess, guess, np.zeros_like(guess), np.array([-math.inf]), np.array([shift]))
+
+
+def _shifted(base: Ground, x: Moments, shift: Array | None) -> Moments:
+    """``x`` plus sign * shift; without a shift, the one number that makes the largest |bias| of the players smallest."""
+    if shift is None:
+        low = np.min(np.where(base.sign > 0.0, x.bias_low, -x.bias_high), axis=0)
+        high = np.max(np.where(base.sign > 0.0, x.bias_high, -x.bias_low), axis=0)
+        shift = -0.5 * (low + high)
+    move = base.sign * shift
+    return Moments(
+        x.bias_low + move, x.bias_high + move, x.low + move, x.high + move, x.variance, x.log_calls, shift + np.zeros_like(x.shift)
+    )
+
+
+def moved(base: Ground, x: Moments, shift: float) -> Moments:
+    """``x`` with its shift replaced by ``shift``."""
+    move = base.sign * (shift - x.shift)
+    return Moments(
+        x.bias_low + move, x.bias_high + move, x.low + move, x.high + move, x.variance, x.log_calls, np.full_like(x.shift, shift)
+    )
+
+
+def _one_sided(base: Ground, gap: Array, *, above: bool) -> tuple[Array, Array]:
+    """(down, up) shares of an error ``gap`` that a max player makes upwards (``above``) or downwards; both where F is not convex."""
+    if not base.rule.convex:
+        return gap, gap
+    up = (base.sign > 0) == above
+    return np.where(up, 0.0, gap), np.where(up, gap, 0.0)
+
+
+def plug_in(base: Ground, query: Backup, samples: Array, shift: Array | None = None) -> Moments:
+    """F(Q-hat) over ``samples`` draws per action; ``query`` holds one candidate or as many as ``samples``."""
+    n = np.asarray(samples, dtype=np.float64)
+    phi = plug_in_noise(base.rule, n, query.spread, query.variance)
+    down, up = _one_sided(base, phi, above=True)
+    calls = np.log(n * base.facts.num_actions) + query.log_calls
+    moments = Moments(
+        bias_low=query.bias_low - down,
+        bias_high=query.bias_high + up,
+        low=query.low + base.offset_low + 0.0 * n,
+        high=query.high + base.offset_high + 0.0 * n,
+        variance=plug_in_variance(base.rule, n, query.spread, query.variance),
+        log_calls=calls,
+        shift=np.zeros_like(calls),
+    )
+    return _shifted(base, moments, shift)
+
+
+def rollout_loss(base: Ground, query: Backup, samples: Array, remaining: int | None) -> tuple[Array, Array]:
+    """(E D, sup D): what following grad F(Q-hat) loses in the mean and at the most."""
+    n = np.asarray(samples, dtype=np.float64)
+    ceiling = bregman_ceiling(base.rule, base.q_box(remaining), query.spread)
+    return np.minimum(bregman_noise(base.rule, n, query.spread, query.variance, query.tilt), ceiling), ceiling
+
+
+def rollout(
+    base: Ground, query: Backup, samples: Array, continuation: Backup, remaining: int | None, shift: Array | None = None
+) -> Moments:
+    """-Omega(pi) + r(s, A) + gamma X''(z), A ~ pi = grad F(Q-hat), Q-hat from ``samples`` draws per action of ``query``."""
+    n = np.asarray(samples, dtype=np.float64)
+    loss, ceiling = rollout_loss(base, query, n, remaining)
+    calls = np.logaddexp(np.log(n * base.facts.num_actions) + query.log_calls, continuation.log_calls)
+    fall = regularizer_range(base.rule, query.spread)
+    if base.rule.convex:
+        share = np.minimum(loss, 0.5 * ceiling)
+        spread_of_mean = np.sqrt(share * (ceiling - share)) + 0.5 * continuation.tilt  # S3, Bhatia-Davis
+    else:
+        spread_of_mean = np.sqrt(loss * ceiling) + 0.5 * continuation.tilt
+    return _followed(base, continuation, loss, fall, spread_of_mean**2, calls, shift)
+
+
+def blind(base: Ground, continuation: Backup, remaining: int | None, shift: Array | None = None) -> Moments:
+    """F(0) + r(s, A) + gamma X''(z), A ~ grad F(0): a rollout that asks nothing."""
+    zero = np.zeros_like(continuation.bias_low)
+    return _followed(base, continuation, base.blind(remaining) + zero, zero, zero, continuation.log_calls, shift)
+
+
+def _followed(
+    base: Ground, continuation: Backup, loss: Array, fall: Array, mean_variance: Array, calls: Array, shift: Array | None
+) -> Moments:
+    """A draw along one action: E D = ``loss``, -Omega in [F(0) - fall, F(0)], Var E[X | Q-hat] <= ``mean_variance``."""
+    down, up = _one_sided(base, loss, above=False)
+    fall_down, fall_up = _one_sided(base, fall, above=False)
+    within_state = continuation.spread + fall_down + fall_up
+    moments = Moments(
+        bias_low=continuation.bias_low - down,
+        bias_high=continuation.bias_high + up,
+        low=continuation.low + base.offset_low - fall_down,
+        high=continuation.high + base.offset_high + fall_up,
+        variance=np.minimum(within_state**2 / 4.0, continuation.variance + mean_variance),
+        log_calls=calls + 0.0 * loss[0],
+        shift=np.zeros_like(calls + 0.0 * loss[0]),
+    )
+    return _shifted(base, moments, shift)

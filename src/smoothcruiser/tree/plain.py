@@ -1,0 +1,327 @@
+"""A tree in plain Python: any oracle, any hashable state; the paper's template (Alg. 4-5) with a memory.
+
+``PlainTree`` is an instance of ``template.Rules``: selectAction is the method's descent, evaluateLeaf a blind rollout, and backup is
+what Alg. 5 leaves to the planner. It draws from the same stream in the same order and does the same scalar arithmetic as
+``tree_kernel``, so the two trees agree to the last bit on problems that both can run; this one is the specification.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from smoothcruiser.engines.python import watched
+from smoothcruiser.problem.answers import Answer, answered
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import Guard
+from smoothcruiser.tree.kernel import Setting
+from smoothcruiser.tree.node import Node
+from smoothcruiser.tree.searches import MEAN, PARENT_PRIOR, UPPER, VISITS_PRIOR, Rule
+from smoothcruiser.tree.selection import descent_policy, drawn, entropy_below, passed_up, upper_pick, visit_shares
+from smoothcruiser.tree.template import Selection, Step, search
+
+
+class _Cut(Exception):
+    """The calls were used up in the middle of a simulation, which waits for more."""
+
+
+class PlainNode:
+    """A decision: mutable statistics over its legal actions."""
+
+    __slots__ = ("actions", "children", "entropies", "entropy", "first", "n", "sign", "state", "totals", "value", "visits")
+
+    def __init__(self, state: Any, sign: float, actions: list[int]) -> None:
+        self.state, self.sign, self.actions = state, sign, actions
+        self.visits, self.value, self.first, self.entropy = 0, 0.0, 0.0, 0.0
+        self.n, self.totals, self.entropies = [0] * len(actions), [0.0] * len(actions), [0.0] * len(actions)
+        self.children: dict[tuple[int, Any], PlainNode] = {}  # (action, key of the next state) in the order they were met
+
+    def twin(self) -> PlainNode:
+        """The same numbers, without children."""
+        other = PlainNode(self.state, self.sign, self.actions)
+        other.visits, other.value, other.first, other.entropy = self.visits, self.value, self.first, self.entropy
+        other.n, other.totals, other.entropies = list(self.n), list(self.totals), list(self.entropies)
+        return other
+
+
+class PlainTree:
+    """The tree of a problem whose oracle is a Python function."""
+
+    name = "reference"
+    compile_seconds = 0.0
+
+    def __init__(self, problem: Problem, rule: Rule, setting: Setting, head: Any, weights: Any, state: Any, rng: Any) -> None:
+        self.problem, self.rule, self.setting, self.rng = problem, rule, setting, rng
+        self.head, self.weights = [float(f) for f in head], [float(w) for w in weights]
+        self.num_nodes, self.simulations, self.calls, self.deepest, self.most_calls = 0, 0, 0, 0, 0
+        self.guard = Guard()
+        self.root = self._new(state)
+        self._order: list[PlainNode] | None = None
+        # A simulation that the calls cut short: the stream when it began, the oracle's answers so far with the stream after each, how many
+        # of them were given again, and the nodes that it added.
+        self.begun: Any = None
+        self.answers: list[tuple[Answer, Any]] = []
+        self.known = 0
+        self.unborn: set[int] = set()
+
+    # --- Alg. 4 --------------------------------------------------------------------------------------------------------------
+
+    def run(self, simulations: int, calls: int) -> bool:
+        """Grow until the counts reach the given totals; False where the calls were used up."""
+        self.most_calls = calls
+        self._order = None
+        with watched(self, self.problem.call_seconds):
+            return self._run(simulations, calls)
+
+    def _run(self, simulations: int, calls: int) -> bool:
+        while self.simulations < simulations:
+            if self.answers:
+                self.rng.words[:] = self.begun  # go on with the simulation that was cut short: its answers are known
+            elif calls - self.calls < self.setting.limit:  # it may be cut short
+                self.begun = self.rng.words.copy()
+            self.known = 0
+            try:
+                search(self, self.root.state, self.setting.discount)
+            except _Cut:
+                return False
+            except BaseException:
+                self._forget()
+                raise
+            self._forget()
+            self.simulations += 1
+        return True
+
+    def _forget(self) -> None:
+        """No simulation waits."""
+        self.begun, self.answers, self.known, self.unborn = None, [], 0, set()
+
+    # --- Alg. 5: the rules of the template -----------------------------------------------------------------------------------
+
+    def oracle(self, state: Any, action: int) -> Answer:
+        """One call of the user's simulator, counted and checked; or what it said before the simulation was cut short."""
+        if self.known < len(self.answers):
+            answer, self.rng.words[:] = self.answers[self.known]
+            self.known += 1
+            return answer
+        self.calls += 1
+        setting = self.setting
+        reward, after, over = answered(self.problem, state, action, self.rng, setting.low, setting.high, setting.ends, self.guard)
+        answer = reward, after, over or (setting.ends and self.problem.is_terminal(after))
+        if self.begun is not None:
+            self.answers.append((answer, self.rng.words.copy()))
+            self.known += 1
+        return answer
+
+    def _pause(self) -> None:
+        if self.calls >= self.most_calls and self.known == len(self.answers):
+            raise _Cut
+
+    def is_leaf(self, state: Any, depth: int) -> bool:
+        """Whether the tree has nothing (more) to say about this state."""
+        if depth == 0:
+            self.nodes = [self.root]  # the path so far
+            self.policies: list[list[float]] = []
+            self.added = 0
+        elif depth == self.setting.limit or self._enter(state, depth):
+            return True
+        self._pause()
+        return False
+
+    def _enter(self, state: Any, depth: int) -> bool:
+        """Move to the child of the last action, made if there is room; whether the descent ends with it."""
+        parent, key = self.nodes[-1], (self.action, self.problem.key_of(state))
+        child = parent.children.get(key)
+        if child is not None:
+            known = (1 if child.sign > 0 else 2, *child.actions)
+            self.problem.check_alike(state, child.state, known)
+        if child is not None and id(child) not in self.unborn:
+            self.nodes.append(child)
+            return False
+        self.fresh: PlainNode | None = None
+        if child is None:
+            if self.added >= self.setting.expansion or self.num_nodes >= self.setting.most_nodes:
+                return True
+            child = parent.children[key] = self._new(state)
+            self.unborn.add(id(child))
+        self.added += 1
+        self.deepest = max(self.deepest, depth)
+        nodes = self.num_nodes - len(self.unborn) + self.added  # as many as there were when it was made
+        if self.added < self.setting.expansion and nodes < self.setting.most_nodes:
+            self.nodes.append(child)
+            return False
+        self.fresh = child
+        return True
+
+    def select_action(self, state: Any, depth: int) -> Selection:
+        """The tree policy of the method."""
+        node, rule = self.nodes[-1], self.rule
+        x, h = self._gathered(node)
+        if rule.descent == UPPER:
+            j = upper_pick(rule, x, node.n, len(x), node.visits, self.rng)
+        else:
+            p = [0.0] * len(x)
+            descent_policy(rule, x, self._prior(node, depth), h, node.visits, [0.0] * len(x), p)
+            j = drawn(p, len(x), self.rng)
+            if rule.prior == PARENT_PRIOR:
+                row = [1.0 / len(x)] * self.setting.num_actions
+                for a, share in zip(node.actions, p, strict=True):
+                    row[a] = share
+                self.policies.append(row)
+        self.action = node.actions[j]
+        return Selection(self.action)
+
+    def evaluate_leaf(self, state: Any, depth: int) -> float:
+        """A blind rollout, with F(0) a step; the tail at the depth limit."""
+        if depth == self.setting.limit:
+            return self.setting.tail
+        total, weight = 0.0, 1.0
+        while depth < self.setting.limit:
+            self._pause()
+            actions = self.problem.legal_actions(state)
+            action = actions[self.rng.integers(len(actions))]
+            sign = self._sign(state)
+            reward, state, ended = self.oracle(state, action)
+            total += weight * (sign * self.head[len(actions)] + reward)
+            if ended:
+                break
+            weight *= self.setting.discount
+            depth += 1
+        else:
+            total += weight * self.setting.tail
+        if self.fresh is not None:
+            self.fresh.visits, self.fresh.value, self.fresh.first = 1, total, total
+        return total
+
+    def backup(self, path: Sequence[Step], leaf_value: float) -> None:
+        """Pass the end of a path up to the root (``tree_kernel.backup``, line by line)."""
+        rule, discount = self.rule, self.setting.discount
+        back = leaf_value
+        below: PlainNode | None = None
+        old_visits, old_value, old_entropy = 0, 0.0, 0.0
+        for i in range(len(path) - 1, -1, -1):
+            node, reward = self.nodes[i], path[i].reward
+            j = node.actions.index(path[i].selection.action)
+            back = reward + discount * back
+            if rule.up == MEAN:
+                node.totals[j] += back
+            elif below is None:
+                node.totals[j] += reward + discount * leaf_value
+            else:
+                node.totals[j] += reward + discount * (below.visits * below.value - old_visits * old_value)
+            if rule.entropy > 0.0 and below is not None:
+                node.entropies[j] += discount * (below.visits * below.entropy - old_visits * old_entropy)
+            node.n[j] += 1
+            old_visits, old_value, old_entropy = node.visits, node.value, node.entropy
+            node.visits += 1
+            below = node
+            if old_visits == 0 and rule.up == MEAN:
+                node.first = back
+            if rule.up == MEAN:
+                node.value += (back - node.value) / node.visits
+                if rule.entropy <= 0.0:
+                    continue
+            if old_visits == 0 and rule.up != MEAN:
+                back += node.sign * self.head[len(node.actions)]
+                node.first = back
+            x, h = self._gathered(node)
+            w = self._prior(node, i)
+            if rule.up != MEAN:
+                node.value = node.sign * passed_up(rule, x, node.n, w)
+            if rule.entropy > 0.0:
+                p = [0.0] * len(x)
+                descent_policy(rule, x, w, h, node.visits, [0.0] * len(x), p)
+                node.entropy = node.sign * entropy_below(p, h, len(x))
+
+    # --- parts ---------------------------------------------------------------------------------------------------------------
+
+    def _sign(self, state: Any) -> float:
+        return 1.0 if self.problem.mover(state) == 1 else -1.0
+
+    def _new(self, state: Any) -> PlainNode:
+        self.num_nodes += 1
+        return PlainNode(state, self._sign(state), self.problem.legal_actions(state))
+
+    def _gathered(self, node: PlainNode) -> tuple[list[float], list[float]]:
+        """Signed values and signed entropies below, one a legal action."""
+        rule, sign = self.rule, node.sign
+        untried = sign * node.first - self.head[len(node.n)] if math.isnan(rule.initial) else sign * rule.initial
+        x = [sign * (total / n) if n > 0 else untried for total, n in zip(node.totals, node.n, strict=True)]
+        if rule.entropy <= 0.0:
+            return x, [0.0] * len(x)
+        return x, [sign * (total / n) if n > 0 else 0.0 for total, n in zip(node.entropies, node.n, strict=True)]
+
+    def _prior(self, node: PlainNode, depth: int) -> list[float]:
+        shares = [0.0] * len(node.n)
+        if self.rule.prior == VISITS_PRIOR and visit_shares(node.n, len(node.n), shares) > 0:
+            return shares
+        source = self.policies[depth - 1] if self.rule.prior == PARENT_PRIOR and depth > 0 else self.weights
+        return [source[a] for a in node.actions]
+
+    def twin(self) -> PlainTree:
+        """A copy that grows by itself; states are shared, since nobody writes into them."""
+        other = copy.copy(self)
+        twins = {id(node): node.twin() for node in self._listed()}
+        for node in self._listed():
+            twins[id(node)].children = {key: twins[id(child)] for key, child in node.children.items()}
+        other.root = twins[id(self.root)]
+        other.rng, other.answers, other._order = copy.deepcopy(self.rng), list(self.answers), None
+        other.unborn = {id(twins[number]) for number in self.unborn}
+        return other
+
+    def warm(self) -> None:
+        """Nothing to compile."""
+
+    def spend(self, calls: int) -> None:
+        """Count calls that were made elsewhere."""
+        self.calls += calls
+
+    def take_over(self, counts: tuple[int, int, int, int]) -> None:
+        """Go on counting where another tree ended."""
+        self.simulations, self.calls = counts[1], counts[2]
+
+    # --- reading -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """(nodes, simulations, calls, deepest node)."""
+        return self.num_nodes, self.simulations, self.calls, self.deepest
+
+    def _listed(self) -> list[PlainNode]:
+        """Nodes in breadth-first order, which numbers them."""
+        if self._order is None:
+            self._order = [self.root]
+            for node in self._order:
+                self._order.extend(node.children.values())
+            self._numbers = {id(node): i for i, node in enumerate(self._order)}
+        return self._order
+
+    def node(self, i: int) -> Node:
+        """Node ``i``; 0 is the root."""
+        node = self._listed()[i]
+        return Node(
+            number=i, state=node.state, player=1 if node.sign > 0 else 2, visits=node.visits, value=node.value, first=node.first,
+            actions=tuple(node.actions), edge_visits=tuple(node.n), edge_totals=tuple(node.totals),
+        )  # fmt: skip
+
+    def children(self, i: int) -> Iterator[tuple[int, int]]:
+        """(action, node) of the children of node ``i``, in the order they were met."""
+        for (action, _), child in self._listed()[i].children.items():
+            yield action, self._numbers[id(child)]
+
+    def child(self, i: int, action: int, after: Any) -> int | None:
+        """The node of next state ``after``, if there is one."""
+        found = self._listed()[i].children.get((action, self.problem.key_of(after)))
+        return None if found is None else self._numbers[id(found)]
+
+    def advance(self, child: int) -> None:
+        """Make ``child`` the root and forget what is not below it."""
+        self.root = self._listed()[child]
+        self._forget()
+        self._order = None
+        self.num_nodes, self.deepest = len(self._listed()), -1
+        level = [self.root]
+        while level:
+            self.deepest += 1
+            level = [below for node in level for below in node.children.values()]

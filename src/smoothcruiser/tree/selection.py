@@ -1,0 +1,135 @@
+"""How a node descends, what it passes up, and what it recommends: the six methods as small functions of one node's numbers.
+
+Everything is seen by the player to move: x[j] = sign * Q of the j-th legal action, so that both players maximize x. The functions are
+plain Python over lists or arrays and are compiled for the engine (``jit.build``); scalar arithmetic in a fixed order, so that the
+plain and the compiled tree agree to the last bit.
+
+legend   symbol     name here
+  x, n              ``x``, ``n``: signed values and visits of the ``size`` legal actions
+  N(s)              ``visits`` of the node
+  w, pi_0           prior weights of the actions (RENTS)
+  h                 ``h``: signed entropy below each action (DENTS)
+  p                 ``p``: the policy of the descent, written by ``descent_policy``
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from smoothcruiser.operators.functions import builtin_gradient, builtin_value, proportional
+from smoothcruiser.tree.searches import SMOOTH, Rule
+
+SMALLEST_SCALE = 1e-3  # adaptive exploration of a node whose values are all 0: a thousandth of a unit, so that it still explores
+
+
+def upper_pick(rule: Rule, x: Any, n: Any, size: int, visits: int, rng: Any) -> int:
+    """UCT: a random untried action, else argmax x + c sqrt(log N / n), the first of equals."""
+    untried = 0
+    for j in range(size):
+        if n[j] == 0:
+            untried += 1
+    if untried > 0:
+        left = rng.integers(untried)
+        for j in range(size):
+            if n[j] == 0:
+                if left == 0:
+                    return j
+                left -= 1
+    c = rule.exploration
+    if math.isnan(c):
+        c = SMALLEST_SCALE
+        for j in range(size):
+            if abs(x[j]) > c:
+                c = abs(x[j])
+    growth = math.log(float(visits)) if visits > 1 else 0.0
+    best = 0
+    top = -math.inf
+    for j in range(size):
+        score = x[j] + c * math.sqrt(growth / n[j])
+        if score > top:
+            top = score
+            best = j
+    return best
+
+
+def uniform_share(rule: Rule, size: int, visits: int) -> float:
+    """The l of E2W: min(1, e |A| / log(N + 1)), and of BTS and DENTS: min(1, e / log(N + exp 1))."""
+    if rule.exploration <= 0.0:
+        return 0.0
+    strength = rule.exploration * size if rule.counts_actions else rule.exploration
+    growth = math.log(visits + rule.shift)
+    return 1.0 if growth <= strength else strength / growth
+
+
+def entropy_weight(rule: Rule, visits: int) -> float:
+    """The b(N) of DENTS: b(0) / log(N + exp 1)."""
+    return rule.entropy / math.log(visits + math.e)
+
+
+def descent_policy(rule: Rule, x: Any, w: Any, h: Any, visits: int, y: Any, p: Any) -> None:
+    """(1 - l) grad F(x + b h) + l / |A|, written to ``p``; ``y`` is room for as many numbers. All have one entry an action."""
+    size = len(x)
+    b = entropy_weight(rule, visits) if rule.entropy > 0.0 else 0.0
+    for j in range(size):
+        y[j] = x[j] + b * h[j] if b > 0.0 else x[j]
+    t = rule.temperature / math.log(visits + math.e) if rule.cools else rule.temperature
+    builtin_gradient(rule.code, y, w, t, p)
+    share = uniform_share(rule, size, visits)
+    for j in range(size):
+        p[j] = (1.0 - share) * p[j] + share / size
+
+
+def visit_shares(n: Any, size: int, w: Any) -> int:
+    """Write each action's share of the visits to ``w`` and return the visits; nothing is written where there are none."""
+    total = 0
+    for j in range(size):
+        total += n[j]
+    if total > 0:
+        for j in range(size):
+            w[j] = n[j] / total
+    return total
+
+
+def drawn(p: Any, size: int, rng: Any) -> int:
+    """An index in proportion to ``p``, by one uniform and a running sum."""
+    total = 0.0
+    for j in range(size):
+        total += p[j]
+    return proportional(p, size, rng.random() * total)
+
+
+def passed_up(rule: Rule, x: Any, n: Any, w: Any) -> float:
+    """The signed value of the node: F(x), or the best of the tried (mean returns are kept by the backup itself)."""
+    if rule.up == SMOOTH:
+        return builtin_value(rule.code, x, w, rule.temperature)
+    top = -math.inf
+    for j in range(len(x)):
+        if n[j] > 0 and x[j] > top:
+            top = x[j]
+    return top
+
+
+def entropy_below(p: Any, h: Any, size: int) -> float:
+    """H(p) + <p, h>: the entropy of the node and of what follows."""
+    total = 0.0
+    for j in range(size):
+        if p[j] > 0.0:
+            total += p[j] * (h[j] - math.log(p[j]))
+    return total
+
+
+def recommended(rule: Rule, x: Any, n: Any, size: int) -> int:
+    """The action to take: the most visited or the best value, the other breaking ties; tried actions first."""
+    best = 0
+    for j in range(1, size):
+        if n[j] == 0 and n[best] > 0:
+            continue
+        if n[best] == 0 and n[j] > 0:
+            best = j
+        elif rule.most_visited:
+            if n[j] > n[best] or (n[j] == n[best] and x[j] > x[best]):
+                best = j
+        elif x[j] > x[best] or (x[j] == x[best] and n[j] > n[best]):
+            best = j
+    return best

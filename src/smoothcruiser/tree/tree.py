@@ -1,0 +1,376 @@
+"""Tree search: a tree that grows by simulations, answers at any time, and is kept after a move.
+
+>>> import smoothcruiser as sc
+>>> from smoothcruiser.tree.tree import Tree
+>>> tree = Tree(sc.make("chain:n=3", discount=0.5, operator="max"), method="uct", seed=1)
+>>> tree.grow(simulations=200).estimate().action
+1
+
+``grow`` spends simulations, calls or seconds; ``estimate`` is what a planner returns, without a certificate: a tree search promises
+nothing (``evaluate`` can certify its policy from below). ``advance`` keeps the part of the tree below a move. Memory is bounded by
+``max_nodes``: a full tree goes on refining what it has. What this file decides: limits, the stream, and how a node's numbers become
+a policy; the search itself is ``tree_plain`` (any oracle) or ``tree_kernel`` (compiled ones), which agree to the last bit.
+
+The policy of a node is that of the problem's operator at the node's values, grad F(Q), as everywhere in this library; where the
+operator is Max it is the recommended action. Off the tree it is blind, grad F(0).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from smoothcruiser.engines.inspection import look_once
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.estimate import Estimate, best_action
+from smoothcruiser.jit.streams import stream
+from smoothcruiser.operators.base import Operator, has_prior
+from smoothcruiser.operators.functions import MAX
+from smoothcruiser.problem.arguments import check_seconds, check_seed, is_whole
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import by_identity
+from smoothcruiser.tree.kernel import Setting
+from smoothcruiser.tree.node import Node
+from smoothcruiser.tree.searches import MEAN, NO_PRIOR, Search, tree_search
+from smoothcruiser.tree.selection import recommended
+
+REACH = 0.01  # without a horizon, steps until gamma^d is a hundredth: what lies beyond moves a value by 0.5% of its span at the most
+MOST_NODES = 1_000_000
+MOST_BYTES = 2**30  # of nodes
+MOST_SHOWN = 10  # actions whose visits a note lists
+MOST_TRIED = 1000  # states after our move from which the other player's move is sought
+STREAM_KEY = 9  # spawn key of tree searches, apart from the shards' (action, shard)
+UNLIMITED = 2**62
+
+
+class Tree:
+    """A search tree over a problem, rooted at a state that is not terminal."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        state: Any = None,
+        *,
+        method: str | Search = "uct",
+        options: dict[str, Any] | None = None,
+        seed: int = 0,
+        executor: str | None = None,
+    ) -> None:
+        if not isinstance(problem, Problem):
+            raise InvalidInput(f"A problem (MDP, Game, tabular or make) was expected, got {type(problem).__name__}.")
+        self.problem, self.method, self.seed = problem, tree_search(method, options), check_seed(seed)
+        self.state = problem.start(state)
+        if problem.is_terminal(self.state):
+            raise InvalidInput(f"State {self.state!r} is terminal: there is nothing to search; its value is 0.")
+        self.operator = self.method.operator(problem.operator)
+        self.rule = self.method.rule(problem.operator)
+        self.elapsed = 0  # moves made since the tree was planted
+        self.seconds = 0.0
+        self.head = _heads(self.operator, problem.num_actions)
+        self._backend = self._make(executor)
+        self._untouched = problem.tables is not None  # whether a step is known not to write into its state
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tree:
+        return copy.copy(self)
+
+    def __getstate__(self) -> Any:
+        raise TypeError("A Tree cannot be pickled; keep its estimate(), or grow it again: the same seed and calls give the same tree.")
+
+    def __copy__(self) -> Tree:
+        twin = object.__new__(Tree)
+        twin.__dict__.update(self.__dict__ | {"_backend": self._backend.twin()})
+        return twin
+
+    def __repr__(self) -> str:
+        return f"<Tree of {self.problem.name} at {self.state!r}: {self.method}, {self.simulations:,} simulations, {self.num_nodes:,} nodes>"
+
+    def _make(self, executor: str | None) -> Any:
+        weights = (
+            self.problem.operator.weights(self.problem.num_actions) if self.rule.prior != NO_PRIOR else [1.0] * self.problem.num_actions
+        )
+        arguments = (self.problem, self.rule, self._setting(), self.head, weights, self.state, stream(self.seed, STREAM_KEY))
+        chosen = executor or ("compiled" if self.problem.is_compiled else "reference")
+        if chosen not in ("compiled", "reference"):
+            raise InvalidInput(f"Tree search runs on executor 'compiled' or 'reference', got {executor!r}.")
+        if chosen == "reference":
+            from smoothcruiser.tree.plain import PlainTree
+
+            return PlainTree(*arguments)
+        if not self.problem.is_compiled:
+            raise InvalidInput(
+                "The compiled executor needs a tabular problem, or step, legal, terminal and player that are numba.njit functions; "
+                "decorate them, or use executor='reference'."
+            )
+        from smoothcruiser.tree.compiled import CompiledTree
+
+        return CompiledTree(*arguments)
+
+    def _limit(self) -> int:
+        """Steps that a simulation may make from the root."""
+        horizon = None if self.problem.horizon is None else self.problem.horizon - self.elapsed
+        if self.method.depth is not None:
+            return self.method.depth if horizon is None else min(self.method.depth, horizon)
+        if horizon is not None:
+            return horizon
+        gamma = self.problem.discount
+        return 1 if gamma == 0.0 else max(1, math.ceil(math.log(REACH) / math.log(gamma)))
+
+    def _setting(self) -> Setting:
+        problem, K = self.problem, self.problem.num_actions
+        limit = self._limit()
+        left = None if problem.horizon is None else problem.horizon - self.elapsed - limit
+        low, high = self._range(left)
+        bytes_a_node = 8 * (10 + (4 if self.rule.entropy > 0.0 else 3) * K)  # two tables, the hash table and a state of one word
+        room = max(2, min(MOST_NODES, MOST_BYTES // bytes_a_node))
+        return Setting(
+            num_actions=K,
+            fewest=problem.facts.min_actions,
+            discount=float(problem.discount),
+            low=float(problem.reward_range[0]),
+            high=float(problem.reward_range[1]),
+            varies=problem.legal is not None,
+            ends=problem.facts.terminals,
+            game=problem.is_game,
+            limit=limit,
+            tail=0.5 * (low + high),
+            expansion=limit if self.method.expansion is None else self.method.expansion,
+            most_nodes=room if self.method.max_nodes is None else max(2, self.method.max_nodes),
+        )
+
+    def _cut(self) -> tuple[float, float]:
+        """The span of values at the root, and how far the cut at the depth limit may move them."""
+        left, limit = None if self.problem.horizon is None else self.problem.horizon - self.elapsed, self.setting.limit
+        low, high = self._range(left)
+        least, most = self._range(None if left is None else left - limit)
+        return high - low, 0.5 * (most - least) * self.problem.discount**limit
+
+    def _range(self, steps: int | None) -> tuple[float, float]:
+        """What so many steps may be worth to the search's own operator."""
+        return replace(self.problem.facts, operator=self.operator, given_bounds=None)._plain_range(steps)
+
+    # --- growing -------------------------------------------------------------------------------------------------------------
+
+    def grow(
+        self,
+        *,
+        simulations: int | None = None,
+        calls: int | None = None,
+        seconds: float | None = None,
+        progress: Callable[[Tree], object] | None = None,
+    ) -> Tree:
+        """This tree after so many more simulations or oracle calls, or after so long; whichever ends first.
+
+        With simulations or calls the tree depends on the seed alone, however they are sliced; with seconds, on the machine. Never more
+        calls than asked for: a simulation that needs more waits, and is gone on with next time. ``progress`` is told a few times a second.
+        """
+        if simulations is None and calls is None and seconds is None:
+            raise InvalidInput("grow needs a limit: simulations=, calls= or seconds=.")
+        for name, value in (("simulations", simulations), ("calls", calls)):
+            if value is not None and (not is_whole(value) or value < 0):
+                raise InvalidInput(f"{name} must be a whole number of at least 0, got {value!r}.")
+        check_seconds(seconds)
+        begin = time.perf_counter()
+        last_simulation = UNLIMITED if simulations is None else self.simulations + int(simulations)
+        last_call = UNLIMITED if calls is None else self.num_calls + int(calls)
+        size = 4096 if seconds is None else 1  # calls between two looks at the clock, where Ctrl-C is heard too
+        if not self._untouched and last_call > self.num_calls:  # one call, where a state can be written into at all
+            self._backend.spend(look_once(self.problem, self.state, self.seed))
+            self._untouched = True
+        try:
+            while True:
+                before = time.perf_counter()
+                finished = self._backend.run(last_simulation, min(last_call, self.num_calls + size))
+                now = time.perf_counter()
+                if finished or self.num_calls >= last_call or (seconds is not None and now - begin >= seconds):
+                    break
+                if progress is not None:
+                    progress(self)
+                if now - before < 0.025:  # looks about 20 to 40 times a second
+                    size *= 2
+        finally:  # Ctrl-C included
+            self.seconds += time.perf_counter() - begin
+        return self
+
+    def advance(self, action: int, next_state: Any) -> Tree:
+        """This tree rooted at ``next_state`` after ``action``: statistics below are kept, the rest is forgotten."""
+        if action not in self.node(0).actions:
+            raise InvalidInput(f"Action {action!r} is not legal in state {self.state!r}.")
+        if next_state is None:
+            raise InvalidInput("advance needs the state that the move led to, got None.")
+        next_state = self.problem.start(next_state)
+        if self.problem.is_terminal(next_state):
+            raise InvalidInput(f"State {next_state!r} is terminal: there is nothing left to search.")
+        if self.problem.horizon is not None and self.problem.horizon - self.elapsed < 2:
+            raise InvalidInput(f"The horizon of {self.problem.horizon} steps is over; there is nothing left to search.")
+        old = self._backend
+        try:
+            child = old.child(0, action, next_state)
+        except SmoothcruiserError:
+            raise
+        except Exception:
+            raise InvalidInput(f"{next_state!r} is no state like {self.state!r}; give the state that the oracle returned.") from None
+        self.elapsed += 1
+        self.state = next_state
+        if child is None:
+            kept = old.rng
+            self._backend = self._make(old.name)
+            self._backend.rng = kept  # the stream goes on: a new tree must not replay the old one's draws
+            self._backend.take_over(old.counts)
+            return self
+        old.advance(child)
+        old.setting = self._setting()
+        return self
+
+    def follow(self, action: int, state: Any, steps: int | None = None) -> bool:
+        """Whether the tree could move to ``state``, met after ``action`` and at most one move of the other player; it is then the root.
+
+        ``steps`` are left there, where the problem has a horizon; a tree that would see another number of them stays where it is.
+        """
+        way = self._way(action, state)
+        if way is None or (self.problem.horizon is not None and steps != self.problem.horizon - self.elapsed - len(way)):
+            return False
+        for move, after in way:
+            self.advance(move, after)
+        return True
+
+    def _way(self, action: int, state: Any) -> list[tuple[int, Any]] | None:
+        """The moves (action, next state) from the root to a known node of that state."""
+        if self.child(0, action, state) is not None:
+            return [(action, state)]
+        if not self.problem.is_game:
+            return None
+        for number in [number for move, number in self.children(0) if move == action][:MOST_TRIED]:
+            between = self.node(number)
+            for move in between.actions:
+                if self.child(number, move, state) is not None:
+                    return [(action, between.state), (move, state)]
+        return None
+
+    # --- reading -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes in memory."""
+        return int(self._backend.counts[0])
+
+    @property
+    def simulations(self) -> int:
+        """Simulations made since the tree was planted."""
+        return int(self._backend.counts[1])
+
+    @property
+    def num_calls(self) -> int:
+        """Oracle calls made, those of a simulation that waits included."""
+        return int(self._backend.counts[2])
+
+    @property
+    def deepest(self) -> int:
+        """Depth of the deepest node that was added."""
+        return int(self._backend.counts[3])
+
+    @property
+    def setting(self) -> Setting:
+        """The problem and the limits in numbers."""
+        setting: Setting = self._backend.setting
+        return setting
+
+    def node(self, number: int) -> Node:
+        """A node's statistics; 0 is the root."""
+        if not is_whole(number) or not 0 <= number < self.num_nodes:
+            raise InvalidInput(f"The tree has nodes 0 to {self.num_nodes - 1:,}, got {number!r}.")
+        found: Node = self._backend.node(int(number))
+        return found
+
+    def children(self, number: int) -> list[tuple[int, int]]:
+        """(action, node) of a node's children, in the order they were met."""
+        return list(self._backend.children(self.node(number).number))
+
+    def child(self, number: int, action: int, next_state: Any) -> int | None:
+        """The child of a node at ``next_state``, None where the tree has none."""
+        found: int | None = self._backend.child(number, action, next_state)
+        return found
+
+    def q_values(self, number: int = 0) -> list[float]:
+        """Values of a node's legal actions, untried ones as the search sees them."""
+        node = self.node(number)
+        return node.q_values(self.rule, self.head[len(node.actions)])
+
+    def action(self, number: int = 0) -> int:
+        """The recommended action of a node: the method's, or the policy's most likely where the problem has a prior to lean on."""
+        node = self.node(number)
+        if has_prior(self.problem.operator):
+            q = dict(zip(node.actions, self.q_values(number), strict=True))
+            return best_action(self.policy(number), [q.get(a, math.nan) for a in range(self.problem.num_actions)], node.player)
+        x = [node.sign * q for q in self.q_values(number)]
+        return node.actions[recommended(self.rule, x, node.edge_visits, len(x))]
+
+    def policy(self, number: int = 0) -> list[float]:
+        """Probabilities of all K actions at a node: grad F(Q) of the problem's operator, or the recommended action under Max."""
+        node = self.node(number)
+        out = [0.0] * self.problem.num_actions
+        if self.problem.operator.code == MAX:
+            out[self.action(number)] = 1.0
+            return out
+        weights = self.problem.operator.weights(self.problem.num_actions)
+        gradient = self.problem.operator.gradient(self.q_values(number), player=node.player, weights=[weights[a] for a in node.actions])
+        total = sum(gradient)
+        for a, g in zip(node.actions, gradient, strict=True):
+            out[a] = g / total
+        return out
+
+    def estimate(self) -> Estimate:
+        """What the tree says about its root, without a promise."""
+        root = self.node(0)
+        if not any(root.edge_visits):
+            raise InvalidInput(
+                f"Not one simulation was finished: one may take {self.setting.limit:,} oracle calls; give it more calls "
+                "(--budget) or seconds, or a smaller depth=."
+            )
+        q = dict(zip(root.actions, self.q_values(0), strict=True))
+        action, policy = self.action(0), self.policy(0)
+        value = q[action] if self.rule.up == MEAN else root.value  # a mean over the descent is what exploring earns, not what it found
+        return Estimate(
+            value=value, interval=None, q_values=tuple(q.get(a, math.nan) for a in range(self.problem.num_actions)),
+            policy=tuple(policy), action=action, num_calls=self.num_calls, epsilon=None, delta=None, method=self.method.name,
+            certificate=None, seconds=self.seconds, compile_seconds=self._backend.compile_seconds, problem=self.problem.name,
+            state=self.state, seed=self.seed, executor=self._backend.name, notes=(*self.notes(), self._no_promise()),
+        )  # fmt: skip
+
+    def _no_promise(self) -> str:
+        hint = "." if self.problem.is_game else "; certify=True (--certify) bounds its policy from below."
+        return f"A tree search promises nothing{hint}"
+
+    def notes(self) -> tuple[str, ...]:
+        """What there is to say about the tree."""
+        visits = self.node(0).edge_visits
+        seen = f" (visits {', '.join(f'{n:,}' for n in visits)})" if len(visits) <= MOST_SHOWN else ""
+        said = [
+            f"{self.method}: {_counted(self.simulations, 'simulation')}{seen}, {_counted(self.num_nodes, 'node')}, "
+            f"at most {self.deepest} deep."
+        ]
+        whose = self.method.estimates(self.problem.operator)
+        if whose != self.problem.operator.label:
+            said.append(f"Its values are those of {whose}, not of the problem's {self.problem.operator.label}.")
+        if by_identity(self.state):
+            kind = type(self.state).__name__
+            said.append(f"States of type {kind} have no equality, so none is ever met twice: give them __eq__ and __hash__.")
+        span, off = self._cut()
+        if off > REACH * span:
+            steps = _counted(self.setting.limit, "step")
+            said.append(f"Beyond {steps} values count as the middle of what is possible: up to {off:.3g} off.")
+        if self.num_nodes >= self.setting.most_nodes:
+            said.append(f"The tree is full ({self.setting.most_nodes:,} nodes); it refines what it has (max_nodes= makes room).")
+        return tuple(said)
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def _heads(operator: Operator, num_actions: int) -> list[float]:
+    """F(0) over k actions, k = 0..K."""
+    return [0.0] + [operator.offset(k) for k in range(1, num_actions + 1)]

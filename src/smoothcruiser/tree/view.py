@@ -1,0 +1,215 @@
+"""A tree to look at: indented text for a terminal, and one self-contained SVG or HTML page, with nothing to install or to fetch.
+
+Shown are the most visited parts: at most ``width`` children of a node and ``depth`` levels; what is left out is counted, not hidden. Nodes
+are placed by a tidy layout in one pass (leaves side by side, parents over the middle of their children); an edge is as thick as its
+share of the parent's visits, a node's colour is the value's place between the smallest and the largest shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.tree.node import Node
+from smoothcruiser.tree.tree import Tree
+
+COLUMN, ROW, MARGIN = 116, 112, 46  # pixels between leaves and between levels: what a label of 18 characters needs
+LABEL = 18
+HALO = 'stroke="#ffffff" stroke-width="3" paint-order="stroke"'  # keeps a label readable on an edge
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A node with the children that are shown."""
+
+    node: Node
+    action: int | None  # that led here
+    share: float  # of the parent's visits
+    q_value: float | None  # of that action
+    best: bool  # whether it is the parent's recommended action
+    children: tuple[Shown, ...]
+    hidden: int  # children that are not shown
+
+
+def shown(tree: Tree, *, depth: int = 3, width: int = 4) -> Shown:
+    """The part of the tree that views show."""
+    for name, value in (("depth", depth), ("width", width)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}.")
+    return _shown(tree, 0, None, 1.0, None, True, depth, width)
+
+
+def _shown(tree: Tree, number: int, action: int | None, share: float, q: float | None, best: bool, depth: int, width: int) -> Shown:
+    node = tree.node(number)
+    found = tree.children(number)
+    if depth == 0:
+        return Shown(node, action, share, q, best, (), len(found))
+    values = dict(zip(node.actions, tree.q_values(number), strict=True))
+    visits = {child: tree.node(child).visits for _, child in found}
+    first = sorted(found, key=lambda pair: (-visits[pair[1]], pair[1]))[:width]
+    chosen = tree.action(number)
+    children = tuple(
+        _shown(tree, child, a, visits[child] / max(1, node.visits), values[a], a == chosen, depth - 1, width) for a, child in first
+    )
+    return Shown(node, action, share, q, best, children, len(found) - len(first))
+
+
+def _state(state: Any) -> str:
+    text = repr(tuple(state)) if hasattr(state, "_fields") else repr(state)
+    return text if len(text) <= LABEL else text[: LABEL - 1] + "…"
+
+
+# --- text --------------------------------------------------------------------------------------------------------------------
+
+
+def text(tree: Tree, *, depth: int = 3, width: int = 4) -> str:
+    """The tree in lines: action, value and visits of each edge, the recommended one starred."""
+    root = shown(tree, depth=depth, width=width)
+    lines = [
+        f"{tree.method} on {tree.problem.name}: {tree.simulations:,} simulations, {tree.num_nodes:,} nodes",
+        f"state {_state(root.node.state)}  value {root.node.value:.4g}  visits {root.node.visits:,}{_turn(tree, root)}",
+    ]
+    _lines(tree, root, "", lines)
+    return "\n".join(lines)
+
+
+def _turn(tree: Tree, part: Shown) -> str:
+    if not tree.problem.is_game:
+        return ""
+    return "  max moves" if part.node.player == 1 else "  min moves"
+
+
+def _lines(tree: Tree, part: Shown, indent: str, lines: list[str]) -> None:
+    rows = len(part.children) + (1 if part.hidden else 0)
+    for i, child in enumerate(part.children):
+        last = i == rows - 1
+        star = "*" if child.best else " "
+        lines.append(
+            f"{indent}{'└' if last else '├'}─{star}action {child.action}  q {child.q_value:.4g} → state {_state(child.node.state)}  "
+            f"value {child.node.value:.4g}  visits {child.node.visits:,}{_turn(tree, child)}"
+        )
+        _lines(tree, child, indent + ("   " if last else "│  "), lines)
+    if part.hidden:
+        lines.append(f"{indent}└─ {part.hidden:,} more")
+
+
+# --- pictures ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Place:
+    part: Shown
+    x: float
+    y: float
+    children: list[_Place]
+
+
+def _placed(part: Shown, level: int, free: list[float]) -> _Place:
+    """Positions; ``free`` holds the next free column of leaves."""
+    children = [_placed(child, level + 1, free) for child in part.children]
+    if children:
+        x = (children[0].x + children[-1].x) / 2.0
+    else:
+        x = free[0]
+        free[0] += COLUMN
+    return _Place(part, x, MARGIN + level * ROW, children)
+
+
+def _all(place: _Place) -> list[_Place]:
+    return [place, *(inner for child in place.children for inner in _all(child))]
+
+
+def _colour(value: float, low: float, high: float) -> str:
+    """From blue (low) over white to green (high)."""
+    share = 0.5 if high <= low else (value - low) / (high - low)
+    cold, warm = (158, 188, 218), (150, 208, 150)
+    side, strength = (warm, 2.0 * share - 1.0) if share >= 0.5 else (cold, 1.0 - 2.0 * share)
+    return "#" + "".join(f"{round(255 + (part - 255) * strength):02x}" for part in side)
+
+
+def svg(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
+    """The tree as one SVG image; the full numbers of a node are in its tooltip."""
+    free = [float(MARGIN + COLUMN / 2)]
+    root = _placed(shown(tree, depth=depth, width=width), 0, free)
+    places = _all(root)
+    values = [place.part.node.value for place in places]
+    low, high = min(values), max(values)
+    right, bottom = free[0] - COLUMN / 2 + MARGIN, max(place.y for place in places) + MARGIN + 14
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right:.0f} {bottom:.0f}" width="{right:.0f}" height="{bottom:.0f}" '
+        'font-family="sans-serif" font-size="11" role="img">',
+        f"<title>{escape(str(tree.method))} on {escape(tree.problem.name)}</title>",
+        '<rect width="100%" height="100%" fill="#ffffff"/>',
+    ]
+    for place in places:
+        for child in place.children:
+            part = child.part
+            colour = "#2a7d2a" if part.best else "#9a9a9a"
+            x, y, z, t = place.x, place.y, child.x, child.y
+            middle = (y + t) / 2.0
+            parts.append(
+                f'<path d="M {x:.1f} {y:.1f} C {x:.1f} {middle:.1f}, {z:.1f} {middle:.1f}, {z:.1f} {t:.1f}" '
+                f'fill="none" stroke="{colour}" stroke-width="{0.8 + 7.0 * part.share:.2f}" stroke-opacity="0.7"/>'
+            )
+            parts.append(
+                f'<text x="{(x + 2 * z) / 3:.1f}" y="{middle + 12:.1f}" text-anchor="middle" fill="#444444" {HALO}>'
+                f"{part.action}: {part.q_value:.3g}</text>"
+            )
+    parts += [_circle(place, low, high) for place in places]
+    return "\n".join([*parts, "</svg>"])
+
+
+def _circle(place: _Place, low: float, high: float) -> str:
+    node, part = place.part.node, place.part
+    edges = "; ".join(f"action {a}: {n:,} visits" for a, n in zip(node.actions, node.edge_visits, strict=True))
+    tip = f"state {node.state!r}, player {node.player}, value {node.value:.6g}, visits {node.visits:,}. {edges}"
+    hidden = f'<text x="{place.x + 21:.1f}" y="{place.y + 4:.1f}" fill="#888888" {HALO}>+{part.hidden:,}</text>'
+    shape = (
+        f'<circle cx="{place.x:.1f}" cy="{place.y:.1f}" r="17"' if node.player == 1
+        else f'<rect x="{place.x - 16:.1f}" y="{place.y - 16:.1f}" width="32" height="32"'
+    )  # fmt: skip
+    return (
+        f'<g><title>{escape(tip)}</title>{shape} fill="{_colour(node.value, low, high)}" stroke="#555555"/>'
+        f'<text x="{place.x:.1f}" y="{place.y + 4:.1f}" text-anchor="middle">{node.value:.3g}</text>'
+        f'<text x="{place.x:.1f}" y="{place.y - 21:.1f}" text-anchor="middle" fill="#666666" {HALO}>{escape(_state(node.state))}</text>'
+        f"{hidden if part.hidden else ''}</g>"
+    )
+
+
+def html(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
+    """A page with the picture, the root's numbers and the text view; it needs nothing from anywhere."""
+    estimate = tree.estimate()
+    rows = "".join(
+        f"<tr><td>{a}{' *' if a == estimate.action else ''}</td><td>{q:.6g}</td><td>{n:,}</td><td>{estimate.policy[a]:.4f}</td></tr>"
+        for a, q, n in zip(tree.node(0).actions, tree.q_values(0), tree.node(0).edge_visits, strict=True)
+    )
+    notes = "".join(f"<p>{escape(note)}</p>" for note in estimate.notes)
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Search tree: {escape(tree.problem.name)}</title>
+<style>body {{ font-family: sans-serif; margin: 2em; color: #222 }} table {{ border-collapse: collapse }}
+td, th {{ padding: 0.2em 0.9em; text-align: right; border-bottom: 1px solid #ddd }}
+pre {{ background: #f6f6f6; padding: 1em; overflow-x: auto }}
+.tree {{ overflow-x: auto }}</style></head><body>
+<h1>{escape(str(tree.method))} on {escape(tree.problem.name)}</h1>{notes}
+<table><tr><th>action</th><th>q</th><th>visits</th><th>policy</th></tr>{rows}</table>
+<div class="tree">{svg(tree, depth=depth, width=width)}</div>
+<p>Circles: max moves; squares: min moves. Green edges are recommended; thickness is the share of visits; +n children are not shown.
+Hover over a node for its numbers.</p>
+<pre>{escape(text(tree, depth=depth, width=width))}</pre></body></html>
+"""
+
+
+def save(tree: Tree, path: str | Path, *, depth: int = 2, width: int = 4) -> Path:
+    """The file written: .txt, .svg or .html, by its ending."""
+    made = {".txt": text, ".svg": svg, ".html": html}
+    target = Path(path)
+    if target.suffix not in made:
+        raise InvalidInput(f"A tree is saved as {', '.join(made)}; got {target.name!r}.")
+    try:
+        target.write_text(made[target.suffix](tree, depth=depth, width=width), encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"The tree could not be written to {target}: {error.strerror}.") from error
+    return target
