@@ -1,6 +1,8 @@
-"""Problems made to break a promise: coins, hidden rewards, good against bad, all equal, games with negative values, terminals.
+"""Problems made to break a promise: coins, hidden rewards, good against bad,
+all equal, games with negative values, terminals.
 
-Each is tabular, so that the exact value is known. Used by the coverage study and by the statistical tests.
+Each is tabular, so that the exact value is known. Used by the coverage study
+and by the statistical tests.
 """
 
 from __future__ import annotations
@@ -11,25 +13,39 @@ import smoothcruiser as sc
 
 
 def coin(actions: int, *, discount: float, operator: sc.Operator) -> sc.Problem:
-    """Every action pays 0 or 1 by a fair coin: the largest variance, and nothing to choose; the noise of a maximum is all bias."""
+    """Every action pays 0 or 1 by a fair coin: the largest variance, and
+    nothing to choose; the noise of a maximum is all bias.
+    """
     P = np.full((2, actions, 2), 0.5)
     R = np.zeros((2, actions, 2))
     R[:, :, 1] = 1.0
-    return sc.tabular(P, R, discount=discount, operator=operator, name=f"coin K={actions}")
+    return sc.tabular(
+        P, R, discount=discount, operator=operator, name=f"coin K={actions}"
+    )
 
 
-def rare(actions: int, *, discount: float, operator: sc.Operator, chance: float = 0.02) -> sc.Problem:
-    """One action pays 1 with a small chance, the others nothing: a skewed law that a normal approximation gets wrong."""
+def rare(
+    actions: int, *, discount: float, operator: sc.Operator, chance: float = 0.02
+) -> sc.Problem:
+    """One action pays 1 with a small chance, the others nothing: a skewed law
+    that a normal approximation gets wrong.
+    """
     P = np.zeros((2, actions, 2))
     P[:, :, 0] = 1.0
     P[:, 0, 0], P[:, 0, 1] = 1.0 - chance, chance
     R = np.zeros((2, actions, 2))
     R[:, :, 1] = 1.0
-    return sc.tabular(P, R, discount=discount, operator=operator, name=f"rare K={actions}")
+    return sc.tabular(
+        P, R, discount=discount, operator=operator, name=f"rare K={actions}"
+    )
 
 
-def hidden(actions: int, *, discount: float, operator: sc.Operator, length: int = 4) -> sc.Problem:
-    """A chain whose only reward, paid forever, lies behind ``length`` right moves; every other action returns to the start."""
+def hidden(
+    actions: int, *, discount: float, operator: sc.Operator, length: int = 4
+) -> sc.Problem:
+    """A chain whose only reward, paid forever, lies behind ``length`` right
+    moves; every other action returns to the start.
+    """
     states = length + 1
     P, R = np.zeros((states, actions, states)), np.zeros((states, actions))
     P[:, :, 0] = 1.0
@@ -37,25 +53,46 @@ def hidden(actions: int, *, discount: float, operator: sc.Operator, length: int 
         P[s, 0] = 0.0
         P[s, 0, s + 1] = 1.0
     P[length], P[length, :, length], R[length] = 0.0, 1.0, 1.0
-    return sc.tabular(P, R, discount=discount, operator=operator, initial_state=length - 1, name=f"hidden K={actions}")
+    return sc.tabular(
+        P,
+        R,
+        discount=discount,
+        operator=operator,
+        initial_state=length - 1,
+        name=f"hidden K={actions}",
+    )
 
 
 def good_bad(actions: int, *, discount: float, operator: sc.Operator) -> sc.Problem:
-    """A coin decides for good between a state that always pays 1 and one that never does: values as far apart as they can be."""
+    """A coin decides for good between a state that always pays 1 and one that
+    never does: values as far apart as they can be.
+    """
     P, R = np.zeros((3, actions, 3)), np.zeros((3, actions))
     P[0, :, 1] = P[0, :, 2] = 0.5
     P[1, :, 1] = P[2, :, 2] = 1.0
     R[1] = 1.0
-    return sc.tabular(P, R, discount=discount, operator=operator, name=f"good/bad K={actions}")
+    return sc.tabular(
+        P, R, discount=discount, operator=operator, name=f"good/bad K={actions}"
+    )
 
 
-def equal(reward: float, actions: int, *, discount: float, operator: sc.Operator) -> sc.Problem:
+def equal(
+    reward: float, actions: int, *, discount: float, operator: sc.Operator
+) -> sc.Problem:
     """All rewards alike: any error is the estimator's own bias."""
     P = np.full((2, actions, 2), 0.5)
-    return sc.tabular(P, np.full((2, actions), reward), discount=discount, operator=operator, name=f"all {reward:g} K={actions}")
+    return sc.tabular(
+        P,
+        np.full((2, actions), reward),
+        discount=discount,
+        operator=operator,
+        name=f"all {reward:g} K={actions}",
+    )
 
 
-def deterministic(actions: int, *, discount: float, operator: sc.Operator) -> sc.Problem:
+def deterministic(
+    actions: int, *, discount: float, operator: sc.Operator
+) -> sc.Problem:
     """A ring with one paying state and no randomness at all."""
     states = 5
     P, R = np.zeros((states, actions, states)), np.zeros((states, actions))
@@ -63,11 +100,22 @@ def deterministic(actions: int, *, discount: float, operator: sc.Operator) -> sc
         for a in range(actions):
             P[s, a, (s + a) % states] = 1.0
     R[0] = 1.0
-    return sc.tabular(P, R, discount=discount, operator=operator, initial_state=1, name=f"deterministic K={actions}")
+    return sc.tabular(
+        P,
+        R,
+        discount=discount,
+        operator=operator,
+        initial_state=1,
+        name=f"deterministic K={actions}",
+    )
 
 
-def coin_game(actions: int, *, discount: float, operator: sc.Operator, alternating: bool) -> sc.Problem:
-    """Coins for two players, strictly alternating or in random order; with low rewards its values are negative for the min player."""
+def coin_game(
+    actions: int, *, discount: float, operator: sc.Operator, alternating: bool
+) -> sc.Problem:
+    """Coins for two players, strictly alternating or in random order; with low
+    rewards its values are negative for the min player.
+    """
     players = np.array([1, 2, 1, 2])
     P, R = np.zeros((4, actions, 4)), np.zeros((4, actions, 4))
     for s in range(4):
@@ -75,15 +123,32 @@ def coin_game(actions: int, *, discount: float, operator: sc.Operator, alternati
         P[s, :, targets] = 1.0 / len(targets)
     R[:, :, 3] = 1.0
     name = f"coin game K={actions}{' alternating' if alternating else ''}"
-    return sc.tabular(P, R, players=players, alternating=alternating, discount=discount, operator=operator, name=name)
+    return sc.tabular(
+        P,
+        R,
+        players=players,
+        alternating=alternating,
+        discount=discount,
+        operator=operator,
+        name=name,
+    )
 
 
 def silent_game(actions: int, *, discount: float, operator: sc.Operator) -> sc.Problem:
-    """No rewards, alternating turns, min to move: V = -F(0)/(1+gamma), which the printed clipping cannot represent."""
+    """No rewards, alternating turns, min to move: V = -F(0)/(1+gamma), which
+    the printed clipping cannot represent.
+    """
     P = np.zeros((2, actions, 2))
     P[0, :, 1] = P[1, :, 0] = 1.0
     options = {"players": [1, 2], "alternating": True, "initial_state": 1}
-    return sc.tabular(P, np.zeros((2, actions)), discount=discount, operator=operator, name=f"silent game K={actions}", **options)
+    return sc.tabular(
+        P,
+        np.zeros((2, actions)),
+        discount=discount,
+        operator=operator,
+        name=f"silent game K={actions}",
+        **options,
+    )
 
 
 def ending(actions: int, *, discount: float, operator: sc.Operator) -> sc.Problem:
@@ -96,30 +161,82 @@ def ending(actions: int, *, discount: float, operator: sc.Operator) -> sc.Proble
     legal = np.ones((3, actions), bool)
     legal[1, : actions // 2] = False
     options = {"terminal": [False, False, True], "legal": legal}
-    return sc.tabular(P, R, discount=discount, operator=operator, name=f"ending K={actions}", **options)
+    return sc.tabular(
+        P,
+        R,
+        discount=discount,
+        operator=operator,
+        name=f"ending K={actions}",
+        **options,
+    )
 
 
 def operators(temperature: float) -> list[sc.Operator]:
-    return [sc.Entropy(temperature), sc.KL(temperature), sc.Sparsemax(temperature), sc.SquareRoot(temperature), sc.Max()]
+    return [
+        sc.Entropy(temperature),
+        sc.KL(temperature),
+        sc.Sparsemax(temperature),
+        sc.SquareRoot(temperature),
+        sc.Max(),
+    ]
 
 
 def cases() -> list[sc.Problem]:
-    """The study's problems: every family, operator and number of actions at least once, gammas from 0 to 0.9, lambdas from 1e-3 to 1e3."""
+    """The study's problems: every family, operator and number of actions at
+    least once, gammas from 0 to 0.9, lambdas from 1e-3 to 1e3.
+    """
     found: list[sc.Problem] = []
-    for K, discount, temperature in [(2, 0.2, 1.0), (3, 0.5, 1.0), (10, 0.2, 10.0), (2, 0.5, 0.05)]:
+    for K, discount, temperature in [
+        (2, 0.2, 1.0),
+        (3, 0.5, 1.0),
+        (10, 0.2, 10.0),
+        (2, 0.5, 0.05),
+    ]:
         for operator in operators(temperature):
             options = {"discount": discount, "operator": operator}
-            found += [coin(K, **options), rare(K, **options), hidden(K, **options), good_bad(K, **options)]
-            found += [equal(0.0, K, **options), equal(1.0, K, **options), deterministic(K, **options), ending(K, **options)]
-            found += [coin_game(K, alternating=turns, **options) for turns in (False, True)] + [silent_game(K, **options)]
+            found += [
+                coin(K, **options),
+                rare(K, **options),
+                hidden(K, **options),
+                good_bad(K, **options),
+            ]
+            found += [
+                equal(0.0, K, **options),
+                equal(1.0, K, **options),
+                deterministic(K, **options),
+                ending(K, **options),
+            ]
+            found += [
+                coin_game(K, alternating=turns, **options) for turns in (False, True)
+            ] + [silent_game(K, **options)]
             for text in ("garnet", "random-game", "random-game"):
-                alternating = ",alternating=true" if len(found) % 2 and text != "garnet" else ""
-                found.append(sc.make(f"{text}:states=8,actions={K},seed={len(found)}{alternating}", **options))
-    for discount, temperature, K in [(0.0, 1.0, 3), (0.9, 50.0, 4), (0.7, 1e3, 2), (0.2, 1e-3, 2), (0.5, 1.0, 1)]:
+                alternating = (
+                    ",alternating=true" if len(found) % 2 and text != "garnet" else ""
+                )
+                found.append(
+                    sc.make(
+                        f"{text}:states=8,actions={K},seed={len(found)}{alternating}",
+                        **options,
+                    )
+                )
+    for discount, temperature, K in [
+        (0.0, 1.0, 3),
+        (0.9, 50.0, 4),
+        (0.7, 1e3, 2),
+        (0.2, 1e-3, 2),
+        (0.5, 1.0, 1),
+    ]:
         for operator in (sc.Entropy(temperature), sc.Sparsemax(temperature)):
             options = {"discount": discount, "operator": operator}
-            found += [coin(K, **options), good_bad(K, **options), coin_game(K, alternating=True, **options)]
+            found += [
+                coin(K, **options),
+                good_bad(K, **options),
+                coin_game(K, alternating=True, **options),
+            ]
             found.append(sc.make(f"garnet:states=8,actions={K},seed=7", **options))
     prior = sc.KL(0.5, (0.7, 0.2, 0.1))
-    found += [coin(3, discount=0.4, operator=prior), ending(3, discount=0.4, operator=prior)]
+    found += [
+        coin(3, discount=0.4, operator=prior),
+        ending(3, discount=0.4, operator=prior),
+    ]
     return found

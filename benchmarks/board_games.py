@@ -1,7 +1,10 @@
-"""Tic-tac-toe and connect four as compiled oracles, for comparisons with OpenSpiel, and CartPole as published by Barto et al.
+"""Tic-tac-toe and connect four as compiled oracles, for comparisons with
+OpenSpiel, and CartPole as published by Barto et al.
 
-A state of tic-tac-toe is a whole number (nine bits of X, nine of O, one for the turn), of connect four three of them: the stones of X
-and of O as bitboards (seven columns of six cells and an empty one, so that lines do not wrap around), and the turn. X maximizes.
+A state of tic-tac-toe is a whole number (nine bits of X, nine of O, one for the
+turn), of connect four three of them: the stones of X and of O as bitboards
+(seven columns of six cells and an empty one, so that lines do not wrap around),
+and the turn. X maximizes.
 """
 
 from __future__ import annotations
@@ -48,9 +51,20 @@ def tic_player(state):
 
 def tic_tac_toe(operator=None):
     return sc.Game(
-        tic_step, player=tic_player, alternating=True, num_actions=9, discount=1.0, horizon=9, operator=operator or sc.Max(),
-        reward_range=(-1.0, 1.0), legal=tic_legal, terminal=True, initial_state=0, deterministic=True, name="tic-tac-toe",
-    )  # fmt: skip
+        tic_step,
+        player=tic_player,
+        alternating=True,
+        num_actions=9,
+        discount=1.0,
+        horizon=9,
+        operator=operator or sc.Max(),
+        reward_range=(-1.0, 1.0),
+        legal=tic_legal,
+        terminal=True,
+        initial_state=0,
+        deterministic=True,
+        name="tic-tac-toe",
+    )
 
 
 class Four(NamedTuple):
@@ -99,9 +113,20 @@ def four_player(state):
 
 def connect_four(operator=None):
     return sc.Game(
-        four_step, player=four_player, alternating=True, num_actions=7, discount=1.0, horizon=42, operator=operator or sc.Max(),
-        reward_range=(-1.0, 1.0), legal=four_legal, terminal=True, initial_state=Four(0, 0, 0), deterministic=True, name="connect-four",
-    )  # fmt: skip
+        four_step,
+        player=four_player,
+        alternating=True,
+        num_actions=7,
+        discount=1.0,
+        horizon=42,
+        operator=operator or sc.Max(),
+        reward_range=(-1.0, 1.0),
+        legal=four_legal,
+        terminal=True,
+        initial_state=Four(0, 0, 0),
+        deterministic=True,
+        name="connect-four",
+    )
 
 
 class Pole(NamedTuple):
@@ -113,13 +138,20 @@ class Pole(NamedTuple):
 
 @njit
 def cart_pole_step(s, action, rng):
-    """CartPole (Barto, Sutton and Anderson 1983) as in Gymnasium: 1 a step until the pole falls or the cart leaves."""
+    """CartPole (Barto, Sutton and Anderson 1983) as in Gymnasium: 1 a step
+    until the pole falls or the cart leaves.
+    """
     force = 10.0 if action == 1 else -10.0
     cosine, sine = math.cos(s.theta), math.sin(s.theta)
     push = (force + 0.05 * s.theta_dot * s.theta_dot * sine) / 1.1
-    turn = (9.8 * sine - cosine * push) / (0.5 * (4.0 / 3.0 - 0.1 * cosine * cosine / 1.1))
+    turn = (9.8 * sine - cosine * push) / (
+        0.5 * (4.0 / 3.0 - 0.1 * cosine * cosine / 1.1)
+    )
     after = Pole(
-        s.x + 0.02 * s.x_dot, s.x_dot + 0.02 * (push - 0.05 * turn * cosine / 1.1), s.theta + 0.02 * s.theta_dot, s.theta_dot + 0.02 * turn
+        s.x + 0.02 * s.x_dot,
+        s.x_dot + 0.02 * (push - 0.05 * turn * cosine / 1.1),
+        s.theta + 0.02 * s.theta_dot,
+        s.theta_dot + 0.02 * turn,
     )
     over = abs(after.x) > 2.4 or abs(after.theta) > 12 * 2 * math.pi / 360
     return 1.0, after, over
@@ -127,6 +159,12 @@ def cart_pole_step(s, action, rng):
 
 def cart_pole(discount=0.99, operator=None):
     return sc.MDP(
-        cart_pole_step, num_actions=2, discount=discount, operator=operator or sc.Max(), terminal=True,
-        initial_state=Pole(0.01, -0.02, 0.03, 0.02), deterministic=True, name="cart-pole",
-    )  # fmt: skip
+        cart_pole_step,
+        num_actions=2,
+        discount=discount,
+        operator=operator or sc.Max(),
+        terminal=True,
+        initial_state=Pole(0.01, -0.02, 0.03, 0.02),
+        deterministic=True,
+        name="cart-pole",
+    )

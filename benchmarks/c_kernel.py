@@ -1,4 +1,6 @@
-"""The C kernel as a Python function: compiled with the system's compiler, called through ctypes on the engine's own plan."""
+"""The C kernel as a Python function: compiled with the system's compiler,
+called through ctypes on the engine's own plan.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ from smoothcruiser.operators.functions import MAX
 
 HERE = Path(__file__).parent
 FLAGS = ["-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC"]
-COLUMNS = ("kind", "samples", "query", "continuation", "constant", "shift", "center", "blind_head")
+COLUMNS = (
+    "kind",
+    "samples",
+    "query",
+    "continuation",
+    "constant",
+    "shift",
+    "center",
+    "blind_head",
+)
 
 
 def build(*, walk: bool = False) -> ctypes.CDLL:
@@ -22,7 +33,18 @@ def build(*, walk: bool = False) -> ctypes.CDLL:
     target.parent.mkdir(exist_ok=True)
     source = HERE / "kernel.c"
     if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
-        subprocess.run(["cc", *FLAGS, *(["-DWALK"] if walk else []), str(source), "-o", str(target), "-lm"], check=True)
+        subprocess.run(
+            [
+                "cc",
+                *FLAGS,
+                *(["-DWALK"] if walk else []),
+                str(source),
+                "-o",
+                str(target),
+                "-lm",
+            ],
+            check=True,
+        )
     return ctypes.CDLL(str(target))
 
 
@@ -31,22 +53,40 @@ class CPlan(ctypes.Structure):
         [(name, ctypes.c_void_p) for name in COLUMNS]
         + [("num_actions", ctypes.c_int64), ("root_row", ctypes.c_int64)]
         + [(name, ctypes.c_double) for name in ("discount", "low", "high")]
-        + [("clips", ctypes.c_int64), ("clip_low", ctypes.c_double), ("clip_high", ctypes.c_double)]
+        + [
+            ("clips", ctypes.c_int64),
+            ("clip_low", ctypes.c_double),
+            ("clip_high", ctypes.c_double),
+        ]
         + [("maximum", ctypes.c_int64), ("temperature", ctypes.c_double)]
-        + [(name, ctypes.c_void_p) for name in ("start", "next_state", "alias", "reward", "accept")]
+        + [
+            (name, ctypes.c_void_p)
+            for name in ("start", "next_state", "alias", "reward", "accept")
+        ]
     )
 
 
 class CKernel:
     """Runs one shard; the same bits as the engine."""
 
-    def __init__(self, plan: Plan, tables: Any, state: tuple[int, ...], *, walk: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, tables: Any, state: tuple[int, ...], *, walk: bool = False
+    ) -> None:
         self.library = build(walk=walk)
         self.keep = [plan, tables]
         self.plan = CPlan()
         for name in COLUMNS:
             setattr(self.plan, name, getattr(plan, name))
-        for name in ("num_actions", "root_row", "discount", "low", "high", "clip_low", "clip_high", "temperature"):
+        for name in (
+            "num_actions",
+            "root_row",
+            "discount",
+            "low",
+            "high",
+            "clip_low",
+            "clip_high",
+            "temperature",
+        ):
             setattr(self.plan, name, getattr(plan, name))
         self.plan.clips = int(plan.clips)
         self.plan.maximum = int(plan.operator == MAX)
@@ -57,7 +97,9 @@ class CKernel:
             self.plan.accept, self.plan.alias = accept.ctypes.data, alias.ctypes.data
         self.state = np.array(state, dtype=np.int64)
 
-    def run(self, action: int, count: int, center: float, seed: int, key: tuple[int, ...]) -> tuple[int, float, float]:
+    def run(
+        self, action: int, count: int, center: float, seed: int, key: tuple[int, ...]
+    ) -> tuple[int, float, float]:
         words = np.random.SeedSequence(seed, spawn_key=key).generate_state(4, np.uint64)
         out, sums = np.zeros(2, np.int64), np.zeros(2)
         pointer = ctypes.c_void_p

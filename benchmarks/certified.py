@@ -23,17 +23,36 @@ from smoothcruiser.certified.price import price_bound
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import OracleError
 from smoothcruiser.exact import solve
-from smoothcruiser.operators.base import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import (
+    KL,
+    Entropy,
+    Max,
+    Operator,
+    Sparsemax,
+    SquareRoot,
+)
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo import chain, garnet, gridworld, random_game
 
-LAKE_8 = ["SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG"]  # Gymnasium's map
+# Gymnasium's map
+LAKE_8 = [
+    "SFFFFFFF",
+    "FFFFFFFF",
+    "FFFHFFFF",
+    "FFFFFHFF",
+    "FFFHFFFF",
+    "FHHFFFHF",
+    "FHFFHFHF",
+    "FFFHFFFG",
+]
 LAKE_4 = ["SFFF", "FHFH", "FFFH", "HFFG"]
 
 
 def frozen_lake(lake: list[str], **rest: Any) -> Problem:
-    """Slippery Frozen Lake without terminals: holes and the goal absorb, reward 1 on entering the goal."""
+    """Slippery Frozen Lake without terminals: holes and the goal absorb, reward
+    1 on entering the goal.
+    """
     n = len(lake)
     moves = [(0, -1), (1, 0), (0, 1), (-1, 0)]
     P, R = np.zeros((n * n, 4, n * n)), np.zeros((n * n, 4, n * n))
@@ -46,19 +65,28 @@ def frozen_lake(lake: list[str], **rest: Any) -> Problem:
             for a in range(4):
                 for b in (a - 1, a, a + 1):
                     down, right = moves[b % 4]
-                    z_row, z_column = min(max(row + down, 0), n - 1), min(max(column + right, 0), n - 1)
+                    z_row, z_column = (
+                        min(max(row + down, 0), n - 1),
+                        min(max(column + right, 0), n - 1),
+                    )
                     P[s, a, z_row * n + z_column] += 1.0 / 3.0
                     R[s, a, z_row * n + z_column] = float(lake[z_row][z_column] == "G")
     return tabular(P, R, initial_state=0, **rest)
 
 
-# --- Frozen Lake -----------------------------------------------------------------------------------------------------------------
+# --- Frozen Lake --------------------------------------------------------------
 
-PROMISES = [(0.95, 0.05, 0.05, 4.2e6), (0.99, 0.05, 0.05, 6.7e7), (0.9, 0.1, 0.01, 8.4e6)]
+PROMISES = [
+    (0.95, 0.05, 0.05, 4.2e6),
+    (0.99, 0.05, 0.05, 6.7e7),
+    (0.9, 0.1, 0.01, 8.4e6),
+]
 
 
 def uniform_bernstein(problem: Problem, epsilon: float, delta: float) -> float:
-    """Calls of the baseline prototype: all pairs equally, empirical Bernstein radii with 6 delta/(pi k)**2 and doubling epochs."""
+    """Calls of the baseline prototype: all pairs equally, empirical Bernstein
+    radii with 6 delta/(pi k)**2 and doubling epochs.
+    """
     tables = problem.tables
     assert tables is not None
     size, A, gamma = tables.num_states, tables.num_actions, problem.discount
@@ -81,14 +109,34 @@ def uniform_bernstein(problem: Problem, epsilon: float, delta: float) -> float:
             before = U[0] - L[0]
             values = tables.reward + gamma * 0.5 * (L + U)[tables.next_state]
             mean = np.bincount(row, counts * values) / n
-            variance = np.maximum(np.bincount(row, counts * values**2) / n - mean**2, 0.0)
-            doubt = gamma * np.sqrt(np.bincount(row, counts * (0.5 * (U - L)[tables.next_state]) ** 2) / n)
-            radius = (np.sqrt(variance) + doubt) * np.sqrt(2 * log_term / n) + 7 * span * log_term / (3 * (n - 1))
+            variance = np.maximum(
+                np.bincount(row, counts * values**2) / n - mean**2, 0.0
+            )
+            doubt = gamma * np.sqrt(
+                np.bincount(row, counts * (0.5 * (U - L)[tables.next_state]) ** 2) / n
+            )
+            radius = (np.sqrt(variance) + doubt) * np.sqrt(
+                2 * log_term / n
+            ) + 7 * span * log_term / (3 * (n - 1))
             radius = np.minimum(radius, span * np.sqrt(log_term / (2 * n)))
-            up = np.bincount(row, counts * (tables.reward + gamma * U[tables.next_state])) / n + radius
-            down = np.bincount(row, counts * (tables.reward + gamma * L[tables.next_state])) / n - radius
+            up = (
+                np.bincount(
+                    row, counts * (tables.reward + gamma * U[tables.next_state])
+                )
+                / n
+                + radius
+            )
+            down = (
+                np.bincount(
+                    row, counts * (tables.reward + gamma * L[tables.next_state])
+                )
+                / n
+                - radius
+            )
             U = np.minimum(U, _entropy(up.reshape(size, A), problem.operator.strength))
-            L = np.maximum(L, _entropy(down.reshape(size, A), problem.operator.strength))
+            L = np.maximum(
+                L, _entropy(down.reshape(size, A), problem.operator.strength)
+            )
             if before - (U[0] - L[0]) < 1e-4 * before * (1 - gamma):
                 break
         if U[0] - L[0] <= 2 * epsilon:
@@ -103,16 +151,33 @@ def _entropy(q: Any, t: float) -> Any:
 
 
 def show_lake() -> None:
-    Certified(frozen_lake(LAKE_4, discount=0.5, operator=Entropy(1.0)), delta=0.1).query(budget=1_000)  # compile
-    print("Frozen Lake 8x8, slippery, no terminals; delta = 0.05; epsilon in percent of B. Calls until the promise is kept.")
-    print(f"{'promise':34}{'certified':>12}{'seconds':>9}{'uniform':>12}{'ratio':>7}{'Bernstein':>12}{'the bar':>10}  error / epsilon")
+    # compile
+    Certified(
+        frozen_lake(LAKE_4, discount=0.5, operator=Entropy(1.0)), delta=0.1
+    ).query(budget=1_000)
+    print(
+        "Frozen Lake 8x8, slippery, no terminals; delta = 0.05; epsilon in "
+        "percent of B. Calls until the promise is kept."
+    )
+    print(
+        f"{'promise':34}{'certified':>12}{'seconds':>9}{'uniform':>12}{'ratio':>7}{'Bernstein':>12}{'the bar':>10}  error / epsilon"
+    )
     for discount, temperature, share, bar in PROMISES:
         problem = frozen_lake(LAKE_8, discount=discount, operator=Entropy(temperature))
-        exact, epsilon = float(solve(problem).values[0]), share * problem.facts.value_span()
+        exact, epsilon = (
+            float(solve(problem).values[0]),
+            share * problem.facts.value_span(),
+        )
         for target in ("value", "q_values"):
             ours = Certified(problem, delta=0.05).query(epsilon=epsilon, target=target)  # type: ignore[arg-type]
-            equal = Certified(problem, delta=0.05, uniform=True).query(epsilon=epsilon, target=target)  # type: ignore[arg-type]
-            old = f"{uniform_bernstein(problem, epsilon, 0.05):12.3g}" if target == "value" else f"{'':12}"
+            equal = Certified(problem, delta=0.05, uniform=True).query(
+                epsilon=epsilon, target=target
+            )  # type: ignore[arg-type]
+            old = (
+                f"{uniform_bernstein(problem, epsilon, 0.05):12.3g}"
+                if target == "value"
+                else f"{'':12}"
+            )
             name = f"{discount:g}, {temperature:g}, {share:.0%}, {target}"
             ratio = ours.num_calls / equal.num_calls
             print(
@@ -120,11 +185,17 @@ def show_lake() -> None:
                 f"  {(ours.value - exact) / epsilon:+.3f}",
                 flush=True,
             )
-    print("uniform: the same radii, every seen pair equally often. Bernstein: every pair equally often, Hoeffding or empirical Bernstein")
-    print("with 6 delta / (pi k)**2 a pair and a union over epochs (n grows by a quarter an epoch): the prototype's recipe.")
+    print(
+        "uniform: the same radii, every seen pair equally often. Bernstein: every "
+        "pair equally often, Hoeffding or empirical Bernstein"
+    )
+    print(
+        "with 6 delta / (pi k)**2 a pair and a union over epochs (n grows by a "
+        "quarter an epoch): the prototype's recipe."
+    )
 
 
-# --- coverage --------------------------------------------------------------------------------------------------------------------
+# --- coverage -----------------------------------------------------------------
 
 
 def some_operator(rng: np.random.Generator) -> Operator:
@@ -133,7 +204,9 @@ def some_operator(rng: np.random.Generator) -> Operator:
 
 
 def coin(rng: np.random.Generator, **rest: Any) -> Problem:
-    """Two states of fair and unfair coins: few pairs, so that radii have nothing to hide behind."""
+    """Two states of fair and unfair coins: few pairs, so that radii have
+    nothing to hide behind.
+    """
     P = np.zeros((2, 2, 2))
     P[:, :, 1] = rng.uniform(0.05, 0.95, size=(2, 2))
     P[:, :, 0] = 1.0 - P[:, :, 1]
@@ -154,26 +227,49 @@ def nearly_deterministic(rng: np.random.Generator, **rest: Any) -> Problem:
 
 
 def with_ends(rng: np.random.Generator, **rest: Any) -> Problem:
-    """Terminal states, varying legal actions, rewards that depend on where one arrives, and states that cannot be reached."""
+    """Terminal states, varying legal actions, rewards that depend on where one
+    arrives, and states that cannot be reached.
+    """
     n, reachable = 14, 9
     P = np.zeros((n, 3, n))
     for s in range(n):
         for a in range(3):
-            targets = rng.choice(reachable if s < reachable else n, size=3, replace=False)
+            targets = rng.choice(
+                reachable if s < reachable else n, size=3, replace=False
+            )
             P[s, a, targets] = rng.dirichlet(np.ones(3))
     legal = rng.random((n, 3)) < 0.7
     legal[np.arange(n), rng.integers(3, size=n)] = True
     terminal = np.arange(n) % 4 == 3
-    return tabular(P, rng.random((n, 3, n)) * 2.0 - 1.0, terminal=terminal, legal=legal, reward_range=(-1.0, 1.0), **rest)
+    return tabular(
+        P,
+        rng.random((n, 3, n)) * 2.0 - 1.0,
+        terminal=terminal,
+        legal=legal,
+        reward_range=(-1.0, 1.0),
+        **rest,
+    )
 
 
 def a_garnet(rng: np.random.Generator, **rest: Any) -> Problem:
-    return garnet(states=int(rng.integers(2, 25)), actions=int(rng.integers(1, 5)), branching=3, seed=int(rng.integers(10**6)), **rest)
+    return garnet(
+        states=int(rng.integers(2, 25)),
+        actions=int(rng.integers(1, 5)),
+        branching=3,
+        seed=int(rng.integers(10**6)),
+        **rest,
+    )
 
 
 def a_game(rng: np.random.Generator, **rest: Any) -> Problem:
     alternating = bool(rng.integers(2))
-    return random_game(states=int(rng.integers(2, 20)), branching=2, seed=int(rng.integers(10**6)), alternating=alternating, **rest)
+    return random_game(
+        states=int(rng.integers(2, 20)),
+        branching=2,
+        seed=int(rng.integers(10**6)),
+        alternating=alternating,
+        **rest,
+    )
 
 
 FAMILIES: dict[str, Callable[..., Problem]] = {
@@ -188,19 +284,31 @@ FAMILIES: dict[str, Callable[..., Problem]] = {
 }
 
 
-def one_run(number: int, *, most_calls: int, delta: float, radius_scale: float = 1.0) -> tuple[str, bool, bool, int]:
-    """(family, whether any bound of any state seen missed its exact value, whether intervals were nested over time, calls)."""
+def one_run(
+    number: int, *, most_calls: int, delta: float, radius_scale: float = 1.0
+) -> tuple[str, bool, bool, int]:
+    """(family, whether any bound of any state seen missed its exact value,
+    whether intervals were nested over time, calls).
+    """
     rng = np.random.default_rng([6, number])
     family = list(FAMILIES)[number % len(FAMILIES)]
-    horizon = int(rng.integers(2, 6)) if rng.random() < 0.15 and family != "lake" else None
-    discount = 1.0 if horizon is not None else float(rng.choice([0.0, 0.5, 0.9, 0.95, 0.99]))
-    problem = FAMILIES[family](rng, discount=discount, operator=some_operator(rng), horizon=horizon)
+    horizon = (
+        int(rng.integers(2, 6)) if rng.random() < 0.15 and family != "lake" else None
+    )
+    discount = (
+        1.0 if horizon is not None else float(rng.choice([0.0, 0.5, 0.9, 0.95, 0.99]))
+    )
+    problem = FAMILIES[family](
+        rng, discount=discount, operator=some_operator(rng), horizon=horizon
+    )
     solution = solve(problem)
     intervals: list[tuple[float, float]] = []
     memory = Certified(problem, delta=delta, seed=number, radius_scale=radius_scale)
     budget = int(10.0 ** rng.uniform(2.5, math.log10(most_calls)))
     try:
-        memory.query(budget=budget, callback=lambda told: intervals.append(told.interval))
+        memory.query(
+            budget=budget, callback=lambda told: intervals.append(told.interval)
+        )
     except OracleError:  # bounds that exclude each other: a miss
         return family, True, True, memory.num_calls
     nested = all(a[0] <= b[0] and b[1] <= a[1] for a, b in pairwise(intervals))
@@ -208,18 +316,34 @@ def one_run(number: int, *, most_calls: int, delta: float, radius_scale: float =
 
 
 def misses(memory: Certified, solution: Any, problem: Problem) -> bool:
-    """Whether any bound on V(s) or Q(s, a), over all states seen, excludes the exact value (beyond the solver's own bound)."""
+    """Whether any bound on V(s) or Q(s, a), over all states seen, excludes the
+    exact value (beyond the solver's own bound).
+    """
     g, slack = memory.memory.graph, float(solution.residual_bound)
     for i in range(1, memory.memory.num_nodes):
         state, left = memory.memory.states[i], memory.memory.remaining[i]
-        value = solution.stages[left][state] if problem.horizon is not None else solution.values[state]
+        value = (
+            solution.stages[left][state]
+            if problem.horizon is not None
+            else solution.values[state]
+        )
         if not g.nodes[i]["lower"] - slack <= value <= g.nodes[i]["upper"] + slack:
             return True
-        after = solution.stages[left - 1] if problem.horizon is not None else solution.values
-        for pair in g.pairs[g.nodes[i]["first"] : g.nodes[i]["first"] + g.nodes[i]["size"]]:
+        after = (
+            solution.stages[left - 1]
+            if problem.horizon is not None
+            else solution.values
+        )
+        for pair in g.pairs[
+            g.nodes[i]["first"] : g.nodes[i]["first"] + g.nodes[i]["size"]
+        ]:
             outcomes = problem.tables.outcomes(state, int(pair["action"]))  # type: ignore[union-attr]
             q = sum(p * (r + problem.discount * after[z]) for p, r, z in outcomes)
-            if not pair["q_lower"] - slack - 1e-12 <= q <= pair["q_upper"] + slack + 1e-12:
+            if (
+                not pair["q_lower"] - slack - 1e-12
+                <= q
+                <= pair["q_upper"] + slack + 1e-12
+            ):
                 return True
     return False
 
@@ -229,33 +353,50 @@ def show_coverage(runs: int, most_calls: int, delta: float) -> None:
 
     for scale in (1.0, 0.25):
         begin = time.perf_counter()
-        results = [one_run(i, most_calls=most_calls, delta=delta, radius_scale=scale) for i in range(runs)]
+        results = [
+            one_run(i, most_calls=most_calls, delta=delta, radius_scale=scale)
+            for i in range(runs)
+        ]
         missed, calls = sum(r[1] for r in results), sum(r[3] for r in results)
         chance = float(binom.sf(missed - 1, runs, delta))
-        print(f"radii times {scale:g}: {missed} of {runs} runs with a miss in any bound of any state seen; delta = {delta:g}.")
-        print(f"  Chance of that many or more if each run misses with probability delta: {chance:.3g}.")
-        print(f"  Nested over time: {all(r[2] for r in results)}; {calls:,} calls, {time.perf_counter() - begin:.0f} s.")
+        print(
+            f"radii times {scale:g}: {missed} of {runs} runs with a miss in any "
+            f"bound of any state seen; delta = {delta:g}."
+        )
+        print(
+            "  Chance of that many or more if each run misses with probability "
+            f"delta: {chance:.3g}."
+        )
+        print(
+            f"  Nested over time: {all(r[2] for r in results)}; {calls:,} calls, "
+            f"{time.perf_counter() - begin:.0f} s."
+        )
         for family in FAMILIES:
             own = [r for r in results if r[0] == family]
             print(f"  {family:14} {sum(r[1] for r in own):4} of {len(own)}", flush=True)
 
 
-# --- reaching epsilon ------------------------------------------------------------------------------------------------------------
+# --- reaching epsilon ---------------------------------------------------------
 
 REACH_DISCOUNTS = (0.5, 0.9, 0.95, 0.99)
 REACH_SHARE = {0.5: 0.02, 0.9: 0.02, 0.95: 0.03, 0.99: 0.05}  # epsilon as a share of B
-CERTAIN_DISCOUNTS = (0.0, 0.3, 0.6, 0.85)  # the certain price rises like 1/(1 - discount)**4: beyond, it takes minutes to draw
+# the certain price rises like 1/(1 - discount)**4: beyond, it takes minutes to draw
+CERTAIN_DISCOUNTS = (0.0, 0.3, 0.6, 0.85)
 
 
 def bernoulli(rng: np.random.Generator, discount: float) -> Problem:
-    """A random MDP or game of 2 to 10 states and 2 to 4 actions whose rewards are 0 or 1.
+    """A random MDP or game of 2 to 10 states and 2 to 4 actions whose rewards
+    are 0 or 1.
 
-    Half of them pay by where one arrives; in the others every state has a twin that pays, so that the reward is
-    a coin of its own, in half of them nearly fair. A third are games, a quarter have terminal states, a fifth a horizon.
+    Half of them pay by where one arrives; in the others every state has a twin
+    that pays, so that the reward is a coin of its own, in half of them nearly
+    fair. A third are games, a quarter have terminal states, a fifth a horizon.
     """
     actions, twins = int(rng.integers(2, 5)), bool(rng.integers(2))
     places = int(rng.integers(1, 6) if twins else rng.integers(2, 11))
-    moves = rng.dirichlet(np.full(places, rng.choice([0.5, 10.0])), size=(places, actions))
+    moves = rng.dirichlet(
+        np.full(places, rng.choice([0.5, 10.0])), size=(places, actions)
+    )
     states = 2 * places if twins else places
     if twins:
         pays = 0.5 + rng.choice([0.02, 0.98]) * (rng.random((places, actions, 1)) - 0.5)
@@ -275,7 +416,9 @@ def bernoulli(rng: np.random.Generator, discount: float) -> Problem:
 
 
 def one_reach(number: int, *, delta: float) -> tuple[float, bool, bool, int]:
-    """(discount, whether epsilon was reached, whether any bound missed, calls) of a run without a budget."""
+    """(discount, whether epsilon was reached, whether any bound missed, calls)
+    of a run without a budget.
+    """
     rng = np.random.default_rng([7, number])
     discount = REACH_DISCOUNTS[number % len(REACH_DISCOUNTS)]
     problem = bernoulli(rng, discount)
@@ -286,25 +429,39 @@ def one_reach(number: int, *, delta: float) -> tuple[float, bool, bool, int]:
         found = memory.query(epsilon=epsilon, target=target)
     except OracleError:  # bounds that exclude each other: a miss
         return discount, False, True, memory.num_calls
-    return discount, kept(found, epsilon), misses(memory, solve(problem), problem), found.num_calls
+    return (
+        discount,
+        kept(found, epsilon),
+        misses(memory, solve(problem), problem),
+        found.num_calls,
+    )
 
 
 def kept(found: Any, epsilon: float) -> bool:
     """Whether the answer is as narrow as asked, and says so."""
-    return bool(found.epsilon == epsilon and 0.5 * (found.interval[1] - found.interval[0]) <= epsilon)
+    return bool(
+        found.epsilon == epsilon
+        and 0.5 * (found.interval[1] - found.interval[0]) <= epsilon
+    )
 
 
 class Wasteful(Certified):
-    """Certified search whose steered draws all go to the asked state's first action: the price must not rely on them."""
+    """Certified search whose steered draws all go to the asked state's first
+    action: the price must not rely on them.
+    """
 
     def _jobs_steered(self, root: int, limits: Any, calls: int) -> Any:
         return np.array([self.memory.graph.nodes["first"][root]]), np.array([calls])
 
 
-def one_certain(number: int, *, delta: float, kind: type[Certified] = Certified) -> tuple[float, bool, bool, int, float]:
-    """(discount, reached, missed, calls, calls / price) with a budget of exactly the price that explain states.
+def one_certain(
+    number: int, *, delta: float, kind: type[Certified] = Certified
+) -> tuple[float, bool, bool, int, float]:
+    """(discount, reached, missed, calls, calls / price) with a budget of
+    exactly the price that explain states.
 
-    The price depends on the pairs that are met, which a run without a budget tells first.
+    The price depends on the pairs that are met, which a run without a budget
+    tells first.
     """
     rng = np.random.default_rng([8, number])
     discount = CERTAIN_DISCOUNTS[number % len(CERTAIN_DISCOUNTS)]
@@ -314,29 +471,58 @@ def one_certain(number: int, *, delta: float, kind: type[Certified] = Certified)
     while True:  # a run that meets more pairs than the one before has a higher price
         memory = kind(problem, delta=delta, seed=number)
         found = memory.query(epsilon=epsilon, budget=budget)
-        price = price_bound(problem.facts, epsilon=epsilon, delta=delta, num_pairs=memory.memory.num_pairs)
+        price = price_bound(
+            problem.facts,
+            epsilon=epsilon,
+            delta=delta,
+            num_pairs=memory.memory.num_pairs,
+        )
         if budget is not None and price <= budget:
             break
         budget = max(1, price)  # 0 where what is known before the first call is enough
     missed = misses(memory, solve(problem), problem)
-    return discount, kept(found, epsilon), missed, found.num_calls, found.num_calls / max(1, price)
+    return (
+        discount,
+        kept(found, epsilon),
+        missed,
+        found.num_calls,
+        found.num_calls / max(1, price),
+    )
 
 
 def show_reach(runs: int, delta: float) -> None:
     begin = time.perf_counter()
     results = [one_reach(i, delta=delta) for i in range(runs)]
-    print(f"Random MDPs and games with rewards 0 and 1, delta = {delta:g}, no budget: runs that reached epsilon.")
-    print(f"{'discount':>9}{'epsilon':>9}{'reached':>14}{'missed':>8}{'calls (median)':>16}{'(most)':>14}")
+    print(
+        f"Random MDPs and games with rewards 0 and 1, delta = {delta:g}, no "
+        "budget: runs that reached epsilon."
+    )
+    print(
+        f"{'discount':>9}{'epsilon':>9}{'reached':>14}{'missed':>8}{'calls (median)':>16}{'(most)':>14}"
+    )
     for discount in REACH_DISCOUNTS:
         own = [r for r in results if r[0] == discount]
         calls = sorted(r[3] for r in own)
         reached = f"{sum(r[1] for r in own)} of {len(own)}"
         share = f"{REACH_SHARE[discount]:.0%}"
-        print(f"{discount:9}{share:>9}{reached:>14}{sum(r[2] for r in own):8}{calls[len(calls) // 2]:16,}{calls[-1]:14,}")
-    print(f"missed: any bound of any state seen excludes the exact value. {time.perf_counter() - begin:.0f} s.", flush=True)
+        print(
+            f"{discount:9}{share:>9}{reached:>14}{sum(r[2] for r in own):8}{calls[len(calls) // 2]:16,}{calls[-1]:14,}"
+        )
+    print(
+        (
+            "missed: any bound of any state seen excludes the exact value. "
+            f"{time.perf_counter() - begin:.0f} s."
+        ),
+        flush=True,
+    )
     print()
-    print("With a budget of exactly the calls that explain says suffice, for the pairs that were met:")
-    print(f"{'steering':>16}{'discount':>9}{'reached':>14}{'missed':>8}{'calls / price (median)':>24}{'(most)':>8}")
+    print(
+        "With a budget of exactly the calls that explain says suffice, for the "
+        "pairs that were met:"
+    )
+    print(
+        f"{'steering':>16}{'discount':>9}{'reached':>14}{'missed':>8}{'calls / price (median)':>24}{'(most)':>8}"
+    )
     for name, kind in (("as it is", Certified), ("all to one pair", Wasteful)):
         begin = time.perf_counter()
         certain = [one_certain(i, delta=delta, kind=kind) for i in range(runs // 2)]
@@ -345,18 +531,25 @@ def show_reach(runs: int, delta: float) -> None:
             shares = sorted(r[4] for r in mine)
             reached = f"{sum(r[1] for r in mine)} of {len(mine)}"
             middle = shares[len(shares) // 2]
-            print(f"{name:>16}{discount:9}{reached:>14}{sum(r[2] for r in mine):8}{middle:24.3f}{shares[-1]:8.3f}")
+            print(
+                f"{name:>16}{discount:9}{reached:>14}{sum(r[2] for r in mine):8}{middle:24.3f}{shares[-1]:8.3f}"
+            )
         print(f"{time.perf_counter() - begin:.0f} s.", flush=True)
 
 
-# --- radii -----------------------------------------------------------------------------------------------------------------------
+# --- radii --------------------------------------------------------------------
 
 
 def show_radii() -> None:
     """Upper radii at confidence log(1/alpha) = 14 on [0, 1], mean over 200 samples."""
     cost, rng = 14.0, np.random.default_rng(0)
-    print("Upper radius of a mean on [0, 1] at log(1/alpha) = 14 for all n at once (ours), or for one n (the others).")
-    print(f"{'law':24}{'n':>8}{'ours':>10}{'Hoeffding':>11}{'Bernstein':>11}{'known sigma':>12}")
+    print(
+        "Upper radius of a mean on [0, 1] at log(1/alpha) = 14 for all n at once "
+        "(ours), or for one n (the others)."
+    )
+    print(
+        f"{'law':24}{'n':>8}{'ours':>10}{'Hoeffding':>11}{'Bernstein':>11}{'known sigma':>12}"
+    )
     laws = {
         "Bernoulli(0.5)": lambda n: (rng.random(n) < 0.5).astype(float),
         "Bernoulli(0.02)": lambda n: (rng.random(n) < 0.02).astype(float),
@@ -370,15 +563,20 @@ def show_radii() -> None:
             for _ in range(200):
                 x = law(n)
                 ours.append(best_bound(x, 0.0, 1.0, cost) - x.mean())
-                bernstein.append(math.sqrt(2 * x.var(ddof=1) * (cost + math.log(2)) / n) + 7 * (cost + math.log(2)) / (3 * (n - 1)))
+                bernstein.append(
+                    math.sqrt(2 * x.var(ddof=1) * (cost + math.log(2)) / n)
+                    + 7 * (cost + math.log(2)) / (3 * (n - 1))
+                )
                 ideal.append(math.sqrt(2 * x.var() * cost / n))
             hoeffding = math.sqrt(cost / (2 * n))
-            print(f"{name:24}{n:8}{np.mean(ours):10.4f}{hoeffding:11.4f}{np.mean(bernstein):11.4f}{np.mean(ideal):12.4f}")
+            print(
+                f"{name:24}{n:8}{np.mean(ours):10.4f}{hoeffding:11.4f}{np.mean(bernstein):11.4f}{np.mean(ideal):12.4f}"
+            )
     prices = ", ".join(f"{k}: {pair_cost(k, 0.05):.1f}" for k in (1, 100, 10**4))
     print(f"Price of the k-th pair, log(2/(delta p_k)) at delta = 0.05: {prices}")
 
 
-# --- scaling ---------------------------------------------------------------------------------------------------------------------
+# --- scaling ------------------------------------------------------------------
 
 
 def sparse_garnet(states: int, seed: int, discount: float) -> Problem:
@@ -389,19 +587,31 @@ def sparse_garnet(states: int, seed: int, discount: float) -> Problem:
     rows = 2 * states
     columns = rng.integers(states, size=(rows, 3))
     cuts = np.sort(rng.random((rows, 2)), axis=1)
-    chances = np.diff(np.concatenate([np.zeros((rows, 1)), cuts, np.ones((rows, 1))], axis=1), axis=1)
-    P = csr_matrix((chances.reshape(-1), (np.repeat(np.arange(rows), 3), columns.reshape(-1))), shape=(rows, states))
+    chances = np.diff(
+        np.concatenate([np.zeros((rows, 1)), cuts, np.ones((rows, 1))], axis=1), axis=1
+    )
+    P = csr_matrix(
+        (chances.reshape(-1), (np.repeat(np.arange(rows), 3), columns.reshape(-1))),
+        shape=(rows, states),
+    )
     return tabular(P, rng.random((states, 2)), discount=discount, operator=Entropy(0.1))
 
 
 def show_scaling(plot: str | None) -> None:
     Certified(sparse_garnet(50, 0, 0.5), delta=0.1).query(budget=1_000)  # compile
     by_states, by_epsilon = [], []
-    print("Sparse Garnet, 2 actions, 3 successors, discount 0.9, entropy 0.1, delta = 0.1. Until epsilon = 10% of B:")
-    print(f"{'states':>8}{'seen':>9}{'calls':>13}{'seconds':>9}{'MB':>7}{'bytes a state':>15}")
+    print(
+        "Sparse Garnet, 2 actions, 3 successors, discount 0.9, entropy 0.1, delta "
+        "= 0.1. Until epsilon = 10% of B:"
+    )
+    print(
+        f"{'states':>8}{'seen':>9}{'calls':>13}{'seconds':>9}{'MB':>7}{'bytes a state':>15}"
+    )
     for states in (100, 300, 1_000, 3_000, 10_000):
         memory = Certified(sparse_garnet(states, 1, 0.9), delta=0.1)
-        found = memory.query(epsilon=0.1 * memory.problem.facts.value_span(), budget=4e8)
+        found = memory.query(
+            epsilon=0.1 * memory.problem.facts.value_span(), budget=4e8
+        )
         by_states.append((states, found.num_calls, found.seconds))
         _scaling_row(states, memory, found)
     print("At a fixed budget of 3e6 calls:")
@@ -409,11 +619,16 @@ def show_scaling(plot: str | None) -> None:
         memory = Certified(sparse_garnet(states, 1, 0.9), delta=0.1)
         found = memory.query(budget=3e6)
         _scaling_row(states, memory, found)
-        print(f"         half-width reached: {found.epsilon / memory.problem.facts.value_span():.1%} of B")
+        print(
+            "         half-width reached: "
+            f"{found.epsilon / memory.problem.facts.value_span():.1%} of B"
+        )
     print("1,000 states, against epsilon in percent of B:")
     for share in (0.2, 0.1, 0.05, 0.025):
         memory = Certified(sparse_garnet(1_000, 1, 0.9), delta=0.1)
-        found = memory.query(epsilon=share * memory.problem.facts.value_span(), budget=4e8)
+        found = memory.query(
+            epsilon=share * memory.problem.facts.value_span(), budget=4e8
+        )
         by_epsilon.append((1 / share, found.num_calls, found.seconds))
         print(f"{share:8.1%}{found.num_calls:22,}{found.seconds:9.2f}", flush=True)
     if plot is not None:
@@ -422,19 +637,34 @@ def show_scaling(plot: str | None) -> None:
 
 def _scaling_row(states: int, memory: Certified, found: Any) -> None:
     seen, size = memory.memory.num_nodes - 1, memory.memory.num_bytes
-    print(f"{states:8,}{seen:9,}{found.num_calls:13,}{found.seconds:9.2f}{size / 1e6:7.1f}{size / seen:15,.0f}", flush=True)
+    print(
+        f"{states:8,}{seen:9,}{found.num_calls:13,}{found.seconds:9.2f}{size / 1e6:7.1f}{size / seen:15,.0f}",
+        flush=True,
+    )
 
 
-def draw_plot(path: str, by_states: list[tuple[int, int, float]], by_epsilon: list[tuple[float, int, float]]) -> None:
+def draw_plot(
+    path: str,
+    by_states: list[tuple[int, int, float]],
+    by_epsilon: list[tuple[float, int, float]],
+) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6))
-    for axis, rows, name in ((axes[0], by_states, "states"), (axes[1], by_epsilon, "1/epsilon (of B)")):
+    for axis, rows, name in (
+        (axes[0], by_states, "states"),
+        (axes[1], by_epsilon, "1/epsilon (of B)"),
+    ):
         axis.loglog([r[0] for r in rows], [r[1] for r in rows], "o-", label="calls")
-        axis.loglog([r[0] for r in rows], [r[2] * 1e6 for r in rows], "s--", label="microseconds")
+        axis.loglog(
+            [r[0] for r in rows],
+            [r[2] * 1e6 for r in rows],
+            "s--",
+            label="microseconds",
+        )
         axis.set_xlabel(name)
         axis.legend()
     figure.tight_layout()
@@ -442,7 +672,9 @@ def draw_plot(path: str, by_states: list[tuple[int, int, float]], by_epsilon: li
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--coverage", action="store_true")
     parser.add_argument("--reach", action="store_true")
     parser.add_argument("--runs", type=int, default=2_000)

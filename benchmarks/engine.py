@@ -1,11 +1,14 @@
-"""The compiled engine against hand-written C, against its own reference, and what compiling costs.
+"""The compiled engine against hand-written C, against its own reference, and
+what compiling costs.
 
   python benchmarks/engine.py [--quick] [--json FILE]
 
-Bars: engine/C at least 0.9 in the geometric mean and 0.75 for every schedule; 2,828,268 calls of paper mode in well under a second; a
-tabular problem ready from the cache in under half a second. Every timed pair returns the same bits, which is checked. Exits with 1 if
-a bar is missed. Ratios and the time from the cache are of CPU time, which a busy machine stretches least, interleaved best of five; two
-threads are timed by the wall clock.
+Bars: engine/C at least 0.9 in the geometric mean and 0.75 for every schedule;
+2,828,268 calls of paper mode in well under a second; a tabular problem ready
+from the cache in under half a second. Every timed pair returns the same bits,
+which is checked. Exits with 1 if a bar is missed. Ratios and the time from the
+cache are of CPU time, which a busy machine stretches least, interleaved best of
+five; two threads are timed by the wall clock.
 """
 
 from __future__ import annotations
@@ -24,7 +27,17 @@ from pathlib import Path
 from typing import Any
 
 from c_kernel import CKernel
-from schedules import Case, facts, hand, mixture, plug_ins, ring, rollouts, sharp_cases, written_cases
+from schedules import (
+    Case,
+    facts,
+    hand,
+    mixture,
+    plug_ins,
+    ring,
+    rollouts,
+    sharp_cases,
+    written_cases,
+)
 from timing import best, load, machine, signed
 from walk import START, problems
 
@@ -44,21 +57,30 @@ def mean_of(ratios: Sequence[float]) -> float:
 
 
 def draws_for(case: Case, calls: float) -> int:
-    return max(1, int(calls // (1 + case.schedule.level_calls[case.schedule.root.child])))
+    return max(
+        1, int(calls // (1 + case.schedule.level_calls[case.schedule.root.child]))
+    )
 
 
 def table(rows: list[Row], columns: dict[str, str]) -> str:
     """The rows as a Markdown table; ``columns`` maps a key to its format."""
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(format(row[key], form) for key, form in columns.items()) + " |" for row in rows]
+    lines += [
+        "| "
+        + " | ".join(format(row[key], form) for key, form in columns.items())
+        + " |"
+        for row in rows
+    ]
     return "\n".join(lines)
 
 
-# --- against C ---------------------------------------------------------------------------------------------------------------
+# --- against C ----------------------------------------------------------------
 
 
 def against_c(case: Case, calls: float) -> Row:
-    """One thread: million calls a second of both, and engine/C; the bits must be equal."""
+    """One thread: million calls a second of both, and engine/C; the bits must
+    be equal.
+    """
     schedule = case.schedule
     ground = schedule.facts
     problem = ring(ground.num_actions, ground.discount, ground.operator)
@@ -66,17 +88,33 @@ def against_c(case: Case, calls: float) -> Row:
     kernel = CKernel(engine.plan, problem.tables, (0,))
     count = draws_for(case, calls)
     shard = Shard(0, 0, 0, count)
-    ours, theirs = engine.run_shard(shard, SEED), kernel.run(0, count, CENTER, SEED, (0, 0))
-    assert (ours.calls, ours.total, ours.square) == theirs, f"{case.name}: the engine and C differ"
+    ours, theirs = (
+        engine.run_shard(shard, SEED),
+        kernel.run(0, count, CENTER, SEED, (0, 0)),
+    )
+    assert (ours.calls, ours.total, ours.square) == theirs, (
+        f"{case.name}: the engine and C differ"
+    )
     seconds = best(
-        {"engine": lambda: engine.run_shard(shard, SEED), "C": lambda: kernel.run(0, count, CENTER, SEED, (0, 0))}, clock=time.thread_time
+        {
+            "engine": lambda: engine.run_shard(shard, SEED),
+            "C": lambda: kernel.run(0, count, CENTER, SEED, (0, 0)),
+        },
+        clock=time.thread_time,
     )
     rate = {name: ours.calls / s / 1e6 for name, s in seconds.items()}
-    return {"schedule": case.name, "engine M/s": rate["engine"], "C M/s": rate["C"], "engine/C": seconds["C"] / seconds["engine"]}
+    return {
+        "schedule": case.name,
+        "engine M/s": rate["engine"],
+        "C M/s": rate["C"],
+        "engine/C": seconds["C"] / seconds["engine"],
+    }
 
 
 def two_threads(case: Case, calls: float) -> Row:
-    """The wall clock of eight shards in one thread and in two, for the engine and for C."""
+    """The wall clock of eight shards in one thread and in two, for the engine
+    and for C.
+    """
     schedule = case.schedule
     ground = schedule.facts
     problem = ring(ground.num_actions, ground.discount, ground.operator)
@@ -108,41 +146,60 @@ def two_threads(case: Case, calls: float) -> Row:
     }
 
 
-# --- users' oracles ------------------------------------------------------------------------------------------------------------
+# --- users' oracles -----------------------------------------------------------
 
 
 def user_oracles(calls: float) -> list[Row]:
-    """The walk in every form against its C twin, on three schedules: M calls/s, and the ratio to C of the NamedTuple form."""
+    """The walk in every form against its C twin, on three schedules: M calls/s,
+    and the ratio to C of the NamedTuple form.
+    """
     rows = []
-    for name, levels in (("sparse 4,4", plug_ins((4, 4))), ("rollouts 2,2,2,2", rollouts((2, 2, 2, 2))), ("mixture", mixture())):
+    for name, levels in (
+        ("sparse 4,4", plug_ins((4, 4))),
+        ("rollouts 2,2,2,2", rollouts((2, 2, 2, 2))),
+        ("mixture", mixture()),
+    ):
         ground = facts(0.5, 1.0, 4)
         case = hand(name, ground, levels)
         count = draws_for(case, calls)
         shard = Shard(0, 0, 0, count)
         engines = {
             form: CompiledEngine(problem, case.schedule, state, center=CENTER)
-            for form, (problem, state) in problems(ground.discount, ground.operator).items()
+            for form, (problem, state) in problems(
+                ground.discount, ground.operator
+            ).items()
         }
         kernel = CKernel(engines["NamedTuple"].plan, None, START, walk=True)
         theirs = kernel.run(0, count, CENTER, SEED, (0, 0))
         for form in ("NamedTuple", "int", "array"):
             ours = engines[form].run_shard(shard, SEED)
-            assert (ours.calls, ours.total, ours.square) == theirs, f"{form}: the engine and C differ"
-        runs: dict[str, Callable[[], Any]] = {form: (lambda e=e, s=shard: e.run_shard(s, SEED)) for form, e in engines.items()}
+            assert (ours.calls, ours.total, ours.square) == theirs, (
+                f"{form}: the engine and C differ"
+            )
+        runs: dict[str, Callable[[], Any]] = {
+            form: (lambda e=e, s=shard: e.run_shard(s, SEED))
+            for form, e in engines.items()
+        }
         runs["C"] = lambda k=kernel, n=count: k.run(0, n, CENTER, SEED, (0, 0))
         seconds = best(runs, clock=time.thread_time)
-        row: Row = {"schedule": name} | {f"{form} M/s": theirs[0] / s / 1e6 for form, s in seconds.items()}
-        row |= {f"{form}/C": seconds["C"] / seconds[form] for form in ("NamedTuple", "int")}
+        row: Row = {"schedule": name} | {
+            f"{form} M/s": theirs[0] / s / 1e6 for form, s in seconds.items()
+        }
+        row |= {
+            f"{form}/C": seconds["C"] / seconds[form] for form in ("NamedTuple", "int")
+        }
         row["array is slower"] = seconds["array"] / seconds["NamedTuple"]
         rows.append(row)
     return rows
 
 
-# --- against the reference, and paper mode -------------------------------------------------------------------------------------
+# --- against the reference, and paper mode ------------------------------------
 
 
 def against_reference() -> Row:
-    """The same run in ``compiled`` and in ``reference``: calls a second, and the ratio."""
+    """The same run in ``compiled`` and in ``reference``: calls a second, and
+    the ratio.
+    """
     case = hand("mixture", facts(0.5, 1.0, 4), mixture())
     problem = ring(4, 0.5, case.schedule.facts.operator)
     rates = {}
@@ -152,24 +209,39 @@ def against_reference() -> Row:
     ):
         shard = Shard(0, 0, 0, draws_for(case, calls))
         made = engine.run_shard(shard, SEED).calls
-        seconds = best({name: lambda e=engine, s=shard: e.run_shard(s, SEED)}, clock=time.thread_time)[name]
+        seconds = best(
+            {name: lambda e=engine, s=shard: e.run_shard(s, SEED)},
+            clock=time.thread_time,
+        )[name]
         rates[name] = made / seconds
-    return {"compiled calls/s": rates["compiled"], "reference calls/s": rates["reference"], "ratio": rates["compiled"] / rates["reference"]}
+    return {
+        "compiled calls/s": rates["compiled"],
+        "reference calls/s": rates["reference"],
+        "ratio": rates["compiled"] / rates["reference"],
+    }
 
 
 def paper_mode() -> Row:
-    """2,828,268 calls through ``plan``, one worker and two: wall seconds after compilation."""
+    """2,828,268 calls through ``plan``, one worker and two: wall seconds after
+    compilation.
+    """
     problem = sc.make("garnet:states=20,actions=2", discount=0.2, temperature=1.0)
 
     def run(workers: int) -> int:
-        return sc.plan(problem, method="paper", epsilon=0.9, delta_prime=0.1, workers=workers).num_calls
+        return sc.plan(
+            problem, method="paper", epsilon=0.9, delta_prime=0.1, workers=workers
+        ).num_calls
 
     assert run(1) == 2_828_268
     seconds = best({"1": lambda: run(1), "2": lambda: run(2)})
-    return {"calls": 2_828_268, "seconds, 1 worker": seconds["1"], "seconds, 2 workers": seconds["2"]}
+    return {
+        "calls": 2_828_268,
+        "seconds, 1 worker": seconds["1"],
+        "seconds, 2 workers": seconds["2"],
+    }
 
 
-# --- compiling -----------------------------------------------------------------------------------------------------------------
+# --- compiling ----------------------------------------------------------------
 
 STARTED = """
 import json, sys, time
@@ -188,14 +260,22 @@ sc.run(problem, schedule, state, workers=1)
 total, cpu = time.perf_counter() - begin, time.process_time()
 print(json.dumps({{"import numba": imported, "engine": built, "engine CPU": used, "total": total, "total CPU": cpu}}))
 """
-TABULAR = 'problem = sc.make("garnet:states=20,actions=2", discount=0.2, temperature=1.0); state = 0'
-NAMED = "from walk import *; problem = sc.MDP(walk, num_actions=4, discount=0.2, operator=sc.Entropy(1.0)); state = Cell(0, 0)"
+TABULAR = (
+    'problem = sc.make("garnet:states=20,actions=2", discount=0.2, '
+    "temperature=1.0); state = 0"
+)
+NAMED = (
+    "from walk import *; problem = sc.MDP(walk, num_actions=4, discount=0.2, "
+    "operator=sc.Entropy(1.0)); state = Cell(0, 0)"
+)
 
 
 def compile_times(repeats: int) -> list[Row]:
-    """Seconds in fresh interpreters: with an empty cache, then from it (the best of ``repeats``).
+    """Seconds in fresh interpreters: with an empty cache, then from it (the
+    best of ``repeats``).
 
-    "engine" is from a schedule in hand to an engine that can draw; "total" is a whole process that imports, plans and runs.
+    "engine" is from a schedule in hand to an engine that can draw; "total" is a
+    whole process that imports, plans and runs.
     """
     rows = []
     with tempfile.TemporaryDirectory() as cache:
@@ -203,13 +283,29 @@ def compile_times(repeats: int) -> list[Row]:
         def started(problem: str) -> dict[str, float]:
             script = STARTED.format(here=str(Path(__file__).parent), problem=problem)
             environment = os.environ | {"NUMBA_CACHE_DIR": cache}
-            result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+            result = subprocess.run(
+                [sys.executable, "-c", script],
+                capture_output=True,
+                text=True,
+                check=True,
+                env=environment,
+            )
             times: dict[str, float] = json.loads(result.stdout)
             return times
 
         rows.append({"what": "tabular, nothing cached", **started(TABULAR)})
-        rows.append({"what": "tabular, from the cache", **_fastest([started(TABULAR) for _ in range(repeats)])})
-        rows.append({"what": "a user's NamedTuple oracle", **_fastest([started(NAMED) for _ in range(2)])})
+        rows.append(
+            {
+                "what": "tabular, from the cache",
+                **_fastest([started(TABULAR) for _ in range(repeats)]),
+            }
+        )
+        rows.append(
+            {
+                "what": "a user's NamedTuple oracle",
+                **_fastest([started(NAMED) for _ in range(2)]),
+            }
+        )
     return rows
 
 
@@ -217,12 +313,16 @@ def _fastest(runs: list[dict[str, float]]) -> dict[str, float]:
     return min(runs, key=lambda times: times["engine CPU"])
 
 
-# --- all of it -----------------------------------------------------------------------------------------------------------------
+# --- all of it ----------------------------------------------------------------
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a fifth of the calls: noisier")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a fifth of the calls: noisier"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args()
     calls = 2e6 if options.quick else 1e7
@@ -231,32 +331,70 @@ def main() -> int:
 
     rows = [against_c(case, calls) for case in (*written_cases(), *sharp_cases())]
     ratios = [row["engine/C"] for row in rows]
-    result |= {"against_c": rows, "geometric_mean": mean_of(ratios), "minimum": min(ratios)}
+    result |= {
+        "against_c": rows,
+        "geometric_mean": mean_of(ratios),
+        "minimum": min(ratios),
+    }
     print("One thread, CPU time, the same bits:\n")
-    print(table(rows, {"schedule": "", "engine M/s": ".1f", "C M/s": ".1f", "engine/C": ".3f"}))
-    print(f"\nengine/C: geometric mean {mean_of(ratios):.3f} (bar {GEOMETRIC_BAR}), minimum {min(ratios):.3f} (bar {MINIMUM_BAR})\n")
+    print(
+        table(
+            rows,
+            {"schedule": "", "engine M/s": ".1f", "C M/s": ".1f", "engine/C": ".3f"},
+        )
+    )
+    print(
+        f"\nengine/C: geometric mean {mean_of(ratios):.3f} (bar {GEOMETRIC_BAR}), "
+        f"minimum {min(ratios):.3f} (bar {MINIMUM_BAR})\n"
+    )
 
     print(f"Two threads, wall clock, load {load()} (speed-ups need two idle cores):\n")
-    chosen = [case for case in written_cases() if "paper" in case.name or "mixture" in case.name or "tiny" in case.name]
+    chosen = [
+        case
+        for case in written_cases()
+        if "paper" in case.name or "mixture" in case.name or "tiny" in case.name
+    ]
     result["two_threads"] = [two_threads(case, calls) for case in chosen]
     keys = list(result["two_threads"][0])[1:]
-    print(table(result["two_threads"], {"schedule": ""} | dict.fromkeys(keys, ".2f")) + "\n")
+    print(
+        table(result["two_threads"], {"schedule": ""} | dict.fromkeys(keys, ".2f"))
+        + "\n"
+    )
 
-    print("A user's oracle in four forms, and in C (NamedTuple, int and array states return the bits of C):\n")
+    print(
+        "A user's oracle in four forms, and in C (NamedTuple, int and array states "
+        "return the bits of C):\n"
+    )
     result["user_oracles"] = user_oracles(calls)
     keys = list(result["user_oracles"][0])[1:]
-    print(table(result["user_oracles"], {"schedule": ""} | dict.fromkeys(keys, ".2f")) + "\n")
+    print(
+        table(result["user_oracles"], {"schedule": ""} | dict.fromkeys(keys, ".2f"))
+        + "\n"
+    )
 
     reference = against_reference()
     result["against_reference"] = reference
-    print("compiled {compiled calls/s:,.0f} calls/s, reference {reference calls/s:,.0f} calls/s, ratio {ratio:,.0f}\n".format(**reference))
+    print(
+        (
+            "compiled {compiled calls/s:,.0f} calls/s, reference {reference "
+            "calls/s:,.0f} calls/s, ratio {ratio:,.0f}\n"
+        ).format(**reference)
+    )
 
     paper = paper_mode()
     result["paper_mode"] = paper
-    print("paper mode, {calls:,} calls: {seconds, 1 worker:.3f} s with one worker, {seconds, 2 workers:.3f} s with two\n".format(**paper))
+    print(
+        (
+            "paper mode, {calls:,} calls: {seconds, 1 worker:.3f} s with one worker, "
+            "{seconds, 2 workers:.3f} s with two\n"
+        ).format(**paper)
+    )
 
     result["compile"] = compile_times(2 if options.quick else 5)
-    print(f"Ready in a new process, seconds of the wall clock and of the CPU, load {load()}:\n")
+    print(
+        "Ready in a new process, seconds of the wall clock and of the CPU, load "
+        f"{load()}:\n"
+    )
     keys = list(result["compile"][0])[1:]
     print(table(result["compile"], {"what": ""} | dict.fromkeys(keys, ".2f")) + "\n")
 
@@ -268,12 +406,19 @@ def main() -> int:
 
 
 def _bars(result: dict[str, Any]) -> dict[str, bool]:
-    cached = next(row for row in result["compile"] if row["what"] == "tabular, from the cache")
+    cached = next(
+        row for row in result["compile"] if row["what"] == "tabular, from the cache"
+    )
     return {
-        f"geometric mean of engine/C at least {GEOMETRIC_BAR}": result["geometric_mean"] >= GEOMETRIC_BAR,
+        f"geometric mean of engine/C at least {GEOMETRIC_BAR}": result["geometric_mean"]
+        >= GEOMETRIC_BAR,
         f"every engine/C at least {MINIMUM_BAR}": result["minimum"] >= MINIMUM_BAR,
-        "2,828,268 calls in half a second": result["paper_mode"]["seconds, 1 worker"] <= 0.5,
-        f"a tabular engine from the cache in {CACHE_BAR} s of the CPU": cached["engine CPU"] <= CACHE_BAR,
+        "2,828,268 calls in half a second": result["paper_mode"]["seconds, 1 worker"]
+        <= 0.5,
+        f"a tabular engine from the cache in {CACHE_BAR} s of the CPU": cached[
+            "engine CPU"
+        ]
+        <= CACHE_BAR,
     }
 
 

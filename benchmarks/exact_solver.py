@@ -1,8 +1,11 @@
-"""The exact solver against QuantEcon's DiscreteDP: seconds and ratios on problems of 1,000 states and more, Max operator.
+"""The exact solver against QuantEcon's DiscreteDP: seconds and ratios on
+problems of 1,000 states and more, Max operator.
 
-Both prove max |V - V*| <= 1e-8: QuantEcon's epsilon is twice that, because its bound is epsilon/2. Both are timed after compilation,
-best of five, interleaved in one run; building the problem is not timed. QuantEcon runs each of its iterative methods where it ends
-within the time given here, and the fastest counts ("best"). A ratio above 1 means that smoothcruiser is faster.
+Both prove max |V - V*| <= 1e-8: QuantEcon's epsilon is twice that, because its
+bound is epsilon/2. Both are timed after compilation, best of five, interleaved
+in one run; building the problem is not timed. QuantEcon runs each of its
+iterative methods where it ends within the time given here, and the fastest
+counts ("best"). A ratio above 1 means that smoothcruiser is faster.
 
     python benchmarks/exact_solver.py            prints the table
     python benchmarks/exact_solver.py --quick    without the 100,000 states
@@ -25,9 +28,12 @@ from smoothcruiser.problem.tabular import tabular
 
 TOLERANCE = 1e-8
 ROUNDS = 5
-PATIENCE = 10.0  # seconds; a QuantEcon method that needed more in its first run is left out, and so named
+# seconds; a QuantEcon method that needed more in its first run is left out, and so
+# named
+PATIENCE = 10.0
 
-# name, states, actions, successors (None: all), discount, grid-like neighbours instead of random ones
+# name, states, actions, successors (None: all), discount, grid-like neighbours
+# instead of random ones
 CASES: list[tuple[str, int, int, int | None, float, bool]] = [
     ("random sparse", 1_000, 4, 5, 0.95, False),
     ("random sparse", 1_000, 4, 5, 0.999, False),
@@ -39,8 +45,12 @@ CASES: list[tuple[str, int, int, int | None, float, bool]] = [
 ]
 
 
-def model(states: int, actions: int, successors: int | None, local: bool, seed: int = 0) -> tuple[Any, Any]:
-    """P as CSR (S*A, S), or dense (S, A, S) without ``successors``; R (S, A). ``local``: next states lie within 10 of the state."""
+def model(
+    states: int, actions: int, successors: int | None, local: bool, seed: int = 0
+) -> tuple[Any, Any]:
+    """P as CSR (S*A, S), or dense (S, A, S) without ``successors``; R (S, A).
+    ``local``: next states lie within 10 of the state.
+    """
     rng = np.random.default_rng(seed)
     rewards = rng.random((states, actions))
     if successors is None:
@@ -50,11 +60,15 @@ def model(states: int, actions: int, successors: int | None, local: bool, seed: 
     if local:
         home = np.repeat(np.arange(states), actions)[:, None]
         index = (home + rng.integers(-10, 11, size=(rows, successors))) % states
-        rewards = rewards * (np.arange(states) < 10)[:, None]  # sparse rewards: values have to travel
+        # sparse rewards: values have to travel
+        rewards = rewards * (np.arange(states) < 10)[:, None]
     else:
         index = rng.integers(0, states, size=(rows, successors))
     prob = rng.dirichlet(np.ones(successors), size=rows)
-    sparse = sp.csr_matrix((prob.ravel(), index.ravel(), np.arange(0, rows * successors + 1, successors)), shape=(rows, states))
+    sparse = sp.csr_matrix(
+        (prob.ravel(), index.ravel(), np.arange(0, rows * successors + 1, successors)),
+        shape=(rows, states),
+    )
     sparse.sum_duplicates()
     return sparse, rewards
 
@@ -69,17 +83,36 @@ def quantecon(P: Any, R: Any, discount: float) -> DiscreteDP:
     if not sp.issparse(P):
         return DiscreteDP(R, P, discount)
     states, actions = R.shape
-    return DiscreteDP(R.ravel(), P, discount, np.repeat(np.arange(states), actions), np.tile(np.arange(actions), states))
+    return DiscreteDP(
+        R.ravel(),
+        P,
+        discount,
+        np.repeat(np.arange(states), actions),
+        np.tile(np.arange(actions), states),
+    )
 
 
-def compare(name: str, states: int, actions: int, successors: int | None, discount: float, local: bool) -> None:
+def compare(
+    name: str,
+    states: int,
+    actions: int,
+    successors: int | None,
+    discount: float,
+    local: bool,
+) -> None:
     P, R = model(states, actions, successors, local)
     ours = tabular(P, R, discount=discount, operator=Max())
     theirs = quantecon(P, R, discount)
-    methods = ["value_iteration", "modified_policy_iteration"] + (["policy_iteration"] if states <= 1_000 else [])
-    runs: dict[str, Callable[[], Any]] = {"smoothcruiser": lambda: exact.solve(ours, tolerance=TOLERANCE)}
+    methods = ["value_iteration", "modified_policy_iteration"] + (
+        ["policy_iteration"] if states <= 1_000 else []
+    )
+    runs: dict[str, Callable[[], Any]] = {
+        "smoothcruiser": lambda: exact.solve(ours, tolerance=TOLERANCE)
+    }
     for method in methods:
-        runs[method] = lambda method=method: theirs.solve(method, epsilon=2.0 * TOLERANCE, max_iter=10**6)
+        runs[method] = lambda method=method: theirs.solve(
+            method, epsilon=2.0 * TOLERANCE, max_iter=10**6
+        )
     times: dict[str, list[float]] = {}
     for label, run in list(runs.items()):  # the first run compiles and is not counted
         seconds, _ = timed(run)
@@ -95,22 +128,34 @@ def compare(name: str, states: int, actions: int, successors: int | None, discou
     mine = best.pop("smoothcruiser")
     rival = min(best, key=lambda label: best[label])
     apart = float(np.max(np.abs(results["smoothcruiser"].values - results[rival].v)))
-    others = ", ".join(f"{label} {seconds * 1e3:.1f} ms" for label, seconds in best.items())
+    others = ", ".join(
+        f"{label} {seconds * 1e3:.1f} ms" for label, seconds in best.items()
+    )
     width = "all" if successors is None else str(successors)
     print(
-        f"{name:18} S={states:<7} A={actions} successors={width:3} discount={discount:<5}  smoothcruiser {mine * 1e3:8.2f} ms"
-        f"  ratio {best[rival] / mine:6.2f}  (QuantEcon: {others}; values differ by {apart:.1e})",
+        f"{name:18} S={states:<7} A={actions} successors={width:3} "
+        f"discount={discount:<5}  smoothcruiser {mine * 1e3:8.2f} ms"
+        f"  ratio {best[rival] / mine:6.2f}  (QuantEcon: {others}; values differ by "
+        f"{apart:.1e})",
         flush=True,
     )
 
 
 def entropy_case() -> None:
-    """The case that issue 2 names: 100,000 states, 4 actions, 5 successors, discount 0.95, to 1e-8; here with entropy, too."""
+    """The case that issue 2 names: 100,000 states, 4 actions, 5 successors,
+    discount 0.95, to 1e-8; here with entropy, too.
+    """
     P, R = model(100_000, 4, 5, False)
     for operator in (Max(), Entropy(0.1)):
         problem = tabular(P, R, discount=0.95, operator=operator)
-        best = min((exact.solve(problem, tolerance=TOLERANCE) for _ in range(ROUNDS)), key=lambda found: found.seconds)
-        print(f"100,000 states, {operator}: {best.seconds:.2f} s, {best.sweeps} sweeps, proven to {best.residual_bound:.1e}")
+        best = min(
+            (exact.solve(problem, tolerance=TOLERANCE) for _ in range(ROUNDS)),
+            key=lambda found: found.seconds,
+        )
+        print(
+            f"100,000 states, {operator}: {best.seconds:.2f} s, {best.sweeps} "
+            f"sweeps, proven to {best.residual_bound:.1e}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
-"""Throughput of every executor on the oracle it is for, and what plain Python costs above the oracle itself.
+"""Throughput of every executor on the oracle it is for, and what plain Python
+costs above the oracle itself.
 
-Times are CPU seconds of this thread (other work on the machine does not count), best of five. What is timed is one shard of a sharp
-schedule of a few million calls (a few thousand for plain Python). Run: .venv/bin/python benchmarks/oracles.py [--json]
+Times are CPU seconds of this thread (other work on the machine does not count),
+best of five. What is timed is one shard of a sharp schedule of a few million
+calls (a few thousand for plain Python). Run: .venv/bin/python
+benchmarks/oracles.py [--json]
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ COMMON = {"num_actions": 4, "discount": 0.5, "operator": sc.Entropy(1.0)}
 
 
 def tabular():
-    return sc.make("garnet:states=200,actions=4,branching=5", discount=0.5, temperature=1.0), 0
+    return sc.make(
+        "garnet:states=200,actions=4,branching=5", discount=0.5, temperature=1.0
+    ), 0
 
 
 def spring(states, actions, rng):
@@ -49,7 +54,12 @@ def spring_jax():
 
     def step(state, action, key):
         x, v = state
-        v = 0.9 * v - 0.2 * x + 0.1 * (action - 1.5) + 0.05 * jax.random.normal(key, dtype=x.dtype)
+        v = (
+            0.9 * v
+            - 0.2 * x
+            + 0.1 * (action - 1.5)
+            + 0.05 * jax.random.normal(key, dtype=x.dtype)
+        )
         x = x + 0.1 * v
         return 1.0 / (1.0 + x * x), (x, v)
 
@@ -62,7 +72,11 @@ def seconds_a_call(problem, state, executor, calls, epsilon="6%"):
     engine = make_engine(executor, problem, schedule, state, center=0.0)
     count = max(1, calls // (1 + schedule.level_calls[schedule.root.child]))
     engine.run_shard(Shard(0, 0, 0, max(1, count // 20)), 0)  # compile and touch memory
-    clock = time.process_time if executor == "batched" and getattr(problem.oracle, "kind", "") == "jax" else time.thread_time
+    clock = (
+        time.process_time
+        if executor == "batched" and getattr(problem.oracle, "kind", "") == "jax"
+        else time.thread_time
+    )
     best, made = float("inf"), 0
     for repeat in range(REPEATS):
         begin = clock()
@@ -101,26 +115,72 @@ def main() -> None:
             return
         over = None if own is None else each - own
         rows.append(
-            {"oracle": label, "executor": executor, "calls": made, "seconds_a_call": each, "calls_a_second": 1 / each, "overhead": over}
+            {
+                "oracle": label,
+                "executor": executor,
+                "calls": made,
+                "seconds_a_call": each,
+                "calls_a_second": 1 / each,
+                "overhead": over,
+            }
         )
-        extra = "" if over is None else f"   {1e6 * own:.2f} µs the oracle's own, {1e6 * over:.2f} µs above it"
-        print(f"{label:34} {executor:10} {1e-6 / each:10.3f} M calls/s  {1e9 * each:10.1f} ns a call{extra}", file=out, flush=True)
+        extra = (
+            ""
+            if over is None
+            else f"   {1e6 * own:.2f} µs the oracle's own, {1e6 * over:.2f} µs above it"
+        )
+        print(
+            (
+                f"{label:34} {executor:10} {1e-6 / each:10.3f} M calls/s  "
+                f"{1e9 * each:10.1f} ns a call{extra}"
+            ),
+            file=out,
+            flush=True,
+        )
 
     table, start = tabular()
     add("table, 200 states", "compiled", table, start, FAST_CALLS)
     add("table, 200 states", "batched", table, start, FAST_CALLS)
-    add("spring over NumPy arrays", "batched", sc.MDP(sc.batched(spring), **COMMON), np.zeros(2), FAST_CALLS)
+    add(
+        "spring over NumPy arrays",
+        "batched",
+        sc.MDP(sc.batched(spring), **COMMON),
+        np.zeros(2),
+        FAST_CALLS,
+    )
     try:
         add("spring over JAX (CPU)", "batched", spring_jax(), (0.0, 0.0), FAST_CALLS)
     except ImportError as error:
         print(f"JAX is not installed: {error}", file=out)
     plain = sc.MDP(spring_one, **COMMON)
     for executor in ("python", "reference"):
-        add("spring in plain Python", executor, plain, (0.0, 0.0), PYTHON_CALLS, own_seconds(spring_one, (0.0, 0.0)))
-        add("nothing in plain Python", executor, sc.MDP(nothing, **COMMON), 0, PYTHON_CALLS, own_seconds(nothing, 0))
-    for name in ("gym:CartPole-v1", "gym:FrozenLake-v1,access=state,reward_low=0,reward_high=1"):
+        add(
+            "spring in plain Python",
+            executor,
+            plain,
+            (0.0, 0.0),
+            PYTHON_CALLS,
+            own_seconds(spring_one, (0.0, 0.0)),
+        )
+        add(
+            "nothing in plain Python",
+            executor,
+            sc.MDP(nothing, **COMMON),
+            0,
+            PYTHON_CALLS,
+            own_seconds(nothing, 0),
+        )
+    for name in (
+        "gym:CartPole-v1",
+        "gym:FrozenLake-v1,access=state,reward_low=0,reward_high=1",
+    ):
         try:
-            add(name.split(",")[0] + ", set state", "python", *gym_problem(name), PYTHON_CALLS // 3)
+            add(
+                name.split(",")[0] + ", set state",
+                "python",
+                *gym_problem(name),
+                PYTHON_CALLS // 3,
+            )
         except ImportError as error:
             print(f"Gymnasium is not installed: {error}", file=out)
     if "--json" in sys.argv:

@@ -1,10 +1,15 @@
-"""The price of a promise: oracle calls of the sharp schedule beside the bar and the paper's own price.
+"""The price of a promise: oracle calls of the sharp schedule beside the bar and
+the paper's own price.
 
-For delta = 0.1, rewards in [0, 1], epsilon as a share of the value span B = 1/(1 - gamma), without looks (``adaptive=False``), for action
-values and for the value alone. The bar is the table of a prototype with the lemmas S1, S2, S3 and S6; where it has one number, that number
-is for action values, and the value alone must not cost more. The paper's price has its delta' chosen for the same delta.
+For delta = 0.1, rewards in [0, 1], epsilon as a share of the value span B =
+1/(1 - gamma), without looks (``adaptive=False``), for action values and for the
+value alone. The bar is the table of a prototype with the lemmas S1, S2, S3 and
+S6; where it has one number, that number is for action values, and the value
+alone must not cost more. The paper's price has its delta' chosen for the same
+delta.
 
-Usage: python benchmarks/price_table.py [--json]. Exits with 1 if a price is above the bar.
+Usage: python benchmarks/price_table.py [--json]. Exits with 1 if a price is
+above the bar.
 """
 
 from __future__ import annotations
@@ -22,23 +27,80 @@ from smoothcruiser.schedule.schedule import Target
 
 SHARES = (0.20, 0.10, 0.05, 0.02, 0.01)
 
-Price = tuple[float, float | None]  # action values, the value alone (None: not above the first)
+# action values, the value alone (None: not above the first)
+Price = tuple[float, float | None]
 
 BAR: dict[tuple[float, float, int], tuple[Price, ...]] = {
-    (0.2, 10.0, 2): ((216, 96), (1.11e3, 562), (5.62e3, 3.39e3), (4.95e4, None), (2.81e5, None)),
-    (0.2, 10.0, 4): ((512, 96), (2.64e3, 562), (1.33e4, 3.39e3), (1.18e5, 6.92e4), (6.69e5, None)),
-    (0.2, 1.0, 2): ((238, None), (1.62e3, None), (1.37e4, None), (2.81e5, None), (3.06e6, None)),
-    (0.2, 0.1, 2): ((238, None), (3.9e3, None), (9.62e4, None), (9.89e6, None), (2.27e8, None)),
-    (0.5, 1.0, 2): ((1.44e3, None), (4.63e4, None), (1.87e6, None), (1.09e8, None), (2.88e9, None)),
-    (0.5, 10.0, 4): ((1.25e3, 256), (7.9e3, 1.96e3), (5.48e4, 2.4e4), (1.89e6, None), (4.3e7, 2.32e7)),
-    (0.5, 1.0, 10): ((2.28e4, None), (5.83e6, 4.4e6), (2.82e8, 1.52e8), (3.59e10, None), (2.85e12, 1.32e12)),
-    (0.7, 1.0, 2): ((3.01e4, None), (1.08e8, None), (5.01e10, None), (9.61e13, None), (6.71e15, None)),
-    (0.9, 50.0, 4): ((6.08e4, 1.59e4), (4.53e7, 1.16e7), (1.43e9, 3.34e8), (1.88e11, 5.3e10), (3.88e13, 1.01e13)),
+    (0.2, 10.0, 2): (
+        (216, 96),
+        (1.11e3, 562),
+        (5.62e3, 3.39e3),
+        (4.95e4, None),
+        (2.81e5, None),
+    ),
+    (0.2, 10.0, 4): (
+        (512, 96),
+        (2.64e3, 562),
+        (1.33e4, 3.39e3),
+        (1.18e5, 6.92e4),
+        (6.69e5, None),
+    ),
+    (0.2, 1.0, 2): (
+        (238, None),
+        (1.62e3, None),
+        (1.37e4, None),
+        (2.81e5, None),
+        (3.06e6, None),
+    ),
+    (0.2, 0.1, 2): (
+        (238, None),
+        (3.9e3, None),
+        (9.62e4, None),
+        (9.89e6, None),
+        (2.27e8, None),
+    ),
+    (0.5, 1.0, 2): (
+        (1.44e3, None),
+        (4.63e4, None),
+        (1.87e6, None),
+        (1.09e8, None),
+        (2.88e9, None),
+    ),
+    (0.5, 10.0, 4): (
+        (1.25e3, 256),
+        (7.9e3, 1.96e3),
+        (5.48e4, 2.4e4),
+        (1.89e6, None),
+        (4.3e7, 2.32e7),
+    ),
+    (0.5, 1.0, 10): (
+        (2.28e4, None),
+        (5.83e6, 4.4e6),
+        (2.82e8, 1.52e8),
+        (3.59e10, None),
+        (2.85e12, 1.32e12),
+    ),
+    (0.7, 1.0, 2): (
+        (3.01e4, None),
+        (1.08e8, None),
+        (5.01e10, None),
+        (9.61e13, None),
+        (6.71e15, None),
+    ),
+    (0.9, 50.0, 4): (
+        (6.08e4, 1.59e4),
+        (4.53e7, 1.16e7),
+        (1.43e9, 3.34e8),
+        (1.88e11, 5.3e10),
+        (3.88e13, 1.01e13),
+    ),
 }
 
 
 def paper_price(facts: Facts, epsilon: float, delta: float) -> float | None:
-    """Log10 of the paper's own price with the repaired union bound, None where its table would be too long."""
+    """Log10 of the paper's own price with the repaired union bound, None where
+    its table would be too long.
+    """
     from smoothcruiser.schedule.paper import paper_schedule
 
     try:
@@ -56,9 +118,13 @@ def rows() -> list[dict[str, float | int | str | None]]:
         facts = Facts(k, k, gamma, Entropy(temperature), (0.0, 1.0))
         for share, bar in zip(SHARES, bars, strict=True):
             epsilon = share / (1.0 - gamma)
-            for target, limit in zip(targets, (bar[0], bar[1] if bar[1] is not None else bar[0]), strict=True):
+            for target, limit in zip(
+                targets, (bar[0], bar[1] if bar[1] is not None else bar[0]), strict=True
+            ):
                 start = time.perf_counter()
-                schedule = compile_schedule(facts, epsilon=epsilon, delta=0.1, target=target, adaptive=False)
+                schedule = compile_schedule(
+                    facts, epsilon=epsilon, delta=0.1, target=target, adaptive=False
+                )
                 table.append(
                     {
                         "discount": gamma,
@@ -71,7 +137,9 @@ def rows() -> list[dict[str, float | int | str | None]]:
                         "ratio": schedule.num_calls / limit,
                         "levels": len(schedule.levels),
                         "seconds": time.perf_counter() - start,
-                        "paper_log10": paper_price(facts, epsilon, 0.1) if share == 0.05 and target == "q_values" else None,
+                        "paper_log10": paper_price(facts, epsilon, 0.1)
+                        if share == 0.05 and target == "q_values"
+                        else None,
                     }
                 )
     return table
@@ -84,13 +152,15 @@ def main() -> int:
         print(json.dumps(table, indent=1))
     else:
         print(
-            f"{'gamma, lambda, K':>16} {'epsilon':>8} {'target':>9} {'calls':>11} {'bar':>10} {'ratio':>7} {'levels':>6} {'s':>5}  paper's"
+            f"{'gamma, lambda, K':>16} {'epsilon':>8} {'target':>9} {'calls':>11} "
+            f"{'bar':>10} {'ratio':>7} {'levels':>6} {'s':>5}  paper's"
         )
         for row in table:
             setting = f"{row['discount']}, {row['temperature']:g}, {row['num_actions']}"
             paper = "" if row["paper_log10"] is None else f"10^{row['paper_log10']:.2f}"
             print(
-                f"{setting:>16} {row['share']:>8.0%} {row['target']:>9} {row['calls']:>11.4g} {row['bar']:>10.3g} {row['ratio']:>7.3f} "
+                f"{setting:>16} {row['share']:>8.0%} {row['target']:>9} "
+                f"{row['calls']:>11.4g} {row['bar']:>10.3g} {row['ratio']:>7.3f} "
                 f"{row['levels']:>6} {row['seconds']:>5.2f}  {paper}"
             )
     worst = max(float(row["ratio"] or 0.0) for row in table)

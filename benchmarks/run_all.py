@@ -2,8 +2,10 @@
 
   python benchmarks/run_all.py [--quick]
 
-Writes docs/evidence/bench.md (everything printed, signed with command, date, machine and load) and docs/evidence/bench.json (the figures
-of the engine). A script that is missing is left out and named; one that fails or misses a bar makes this exit with 1 at the end.
+Writes docs/evidence/bench.md (everything printed, signed with command, date,
+machine and load) and docs/evidence/bench.json (the figures of the engine). A
+script that is missing is left out and named; one that fails or misses a bar
+makes this exit with 1 at the end.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ SCRIPTS = ("engine", "oracles", "exact_solver", "price_table", "certified")
 def run(name: str, extra: list[str]) -> tuple[int, str]:
     """(exit code, printed text); what is printed is shown as it comes."""
     command = [sys.executable, str(HERE / f"{name}.py"), *extra]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     lines = []
     assert process.stdout is not None
     for line in process.stdout:
@@ -37,11 +41,27 @@ def run(name: str, extra: list[str]) -> tuple[int, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer calls: noisier figures, nothing is written")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="fewer calls: noisier figures, nothing is written",
+    )
     options = parser.parse_args()
-    page = ["# Benchmarks", "", f"`python benchmarks/run_all.py{' --quick' if options.quick else ''}`", "", signed(), ""]
-    figures: dict[str, object] = {"command": "python benchmarks/run_all.py", "machine": machine()}
+    page = [
+        "# Benchmarks",
+        "",
+        f"`python benchmarks/run_all.py{' --quick' if options.quick else ''}`",
+        "",
+        signed(),
+        "",
+    ]
+    figures: dict[str, object] = {
+        "command": "python benchmarks/run_all.py",
+        "machine": machine(),
+    }
     failed = []
     for name in SCRIPTS:
         if not (HERE / f"{name}.py").exists():
@@ -52,7 +72,9 @@ def main() -> int:
         extra = ["--quick"] if options.quick and name in TAKES_QUICK else []
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / "figures.json"
-            code, text = run(name, [*extra, "--json", str(target)] if name == "engine" else extra)
+            code, text = run(
+                name, [*extra, "--json", str(target)] if name == "engine" else extra
+            )
             if target.exists():
                 figures[name] = json.loads(target.read_text())
         if code != 0:
@@ -62,7 +84,10 @@ def main() -> int:
         page += [
             f"## {name}",
             "",
-            f"{command}, load {before} before and {load()} after, {time.perf_counter() - begin:.0f} s",
+            (
+                f"{command}, load {before} before and {load()} after, "
+                f"{time.perf_counter() - begin:.0f} s"
+            ),
             "",
             fenced,
             "",

@@ -1,10 +1,12 @@
-"""Gymnasium's environments through ``check``: which access each one gets, what is refused and why.
+"""Gymnasium's environments through ``check``: which access each one gets, what
+is refused and why.
 
-``python benchmarks/scan_gymnasium.py --out docs/evidence/scan-gymnasium.md``. Each environment is
-reset, moved a few steps and given to the adapter, so that the problem starts at a live state.
-Families that are not installed get one line. Where an environment is deterministic, the adapter's
-steps are compared with the steps of the environment itself, from wherever it is. ``--ale N`` scans N
-games (0: all of them); they take some seconds each.
+``python benchmarks/scan_gymnasium.py --out docs/evidence/scan-gymnasium.md``.
+Each environment is reset, moved a few steps and given to the adapter, so that
+the problem starts at a live state. Families that are not installed get one
+line. Where an environment is deterministic, the adapter's steps are compared
+with the steps of the environment itself, from wherever it is. ``--ale N`` scans
+N games (0: all of them); they take some seconds each.
 """
 
 from __future__ import annotations
@@ -43,21 +45,32 @@ RANGES = {
 
 
 def names(family: str, games: int) -> list[tuple[str, dict[str, Any]]]:
-    """The newest version of every environment of a family, with the parameters it is made with."""
+    """The newest version of every environment of a family, with the parameters
+    it is made with.
+    """
     newest: dict[tuple[str | None, str], Any] = {}
     for spec in gym.registry.values():
-        if f".{family}." in f".{spec.entry_point}".replace(":", ".") or (family == "atari" and spec.namespace == "ALE"):
+        if f".{family}." in f".{spec.entry_point}".replace(":", ".") or (
+            family == "atari" and spec.namespace == "ALE"
+        ):
             key = spec.namespace, spec.name
             if key not in newest or (spec.version or 0) > (newest[key].version or 0):
                 newest[key] = spec
     found = sorted(spec.id for spec in newest.values())
     if family != "atari":
-        return [(name, {}) for name in found] + ([("Taxi-v4", {"fickle_passenger": True})] if family == "toy_text" else [])
+        return [(name, {}) for name in found] + (
+            [("Taxi-v4", {"fickle_passenger": True})] if family == "toy_text" else []
+        )
     chosen = found if games == 0 else found[:: max(1, len(found) // games)][:games]
-    return [("ALE/Pong-v5", {}), *((name, {"repeat_action_probability": 0.0}) for name in chosen)]
+    return [
+        ("ALE/Pong-v5", {}),
+        *((name, {"repeat_action_probability": 0.0}) for name in chosen),
+    ]
 
 
-def row(family: str, name: str, parameters: dict[str, Any]) -> tuple[str, str, str, str, str]:
+def row(
+    family: str, name: str, parameters: dict[str, Any]
+) -> tuple[str, str, str, str, str]:
     """One line of the table: environment, access, verdict, equal steps, why."""
     shown = name + "".join(f",{key}={value:g}" for key, value in parameters.items())
     try:
@@ -65,27 +78,46 @@ def row(family: str, name: str, parameters: dict[str, Any]) -> tuple[str, str, s
             warnings.simplefilter("ignore")
             env = gym.make(name, **parameters)
     except Exception as error:
-        return shown, "-", "not made", "-", f"{type(error).__name__}: {error}".split("\n")[0][:120]
+        return (
+            shown,
+            "-",
+            "not made",
+            "-",
+            f"{type(error).__name__}: {error}".split("\n")[0][:120],
+        )
     try:
         problem = live(env, RANGES[family])
     except sc.SmoothcruiserError as error:
         return shown, "-", "refused", "-", str(error)
     report = sc.check(problem, epsilon="20%")
-    wrong = "; ".join(finding.sentence for finding in report.findings if finding.verdict == "wrong")
-    access = type(problem.oracle).__name__.removesuffix("Oracle").removeprefix("Gym").lower()
-    equal = f"{equal_steps(problem, env)} of {COMPARED}" if family in DETERMINISTIC else "random"
+    wrong = "; ".join(
+        finding.sentence for finding in report.findings if finding.verdict == "wrong"
+    )
+    access = (
+        type(problem.oracle).__name__.removesuffix("Oracle").removeprefix("Gym").lower()
+    )
+    equal = (
+        f"{equal_steps(problem, env)} of {COMPARED}"
+        if family in DETERMINISTIC
+        else "random"
+    )
     env.close()
     return shown, access, "usable" if report.ok else "not usable", equal, wrong
 
 
 def equal_steps(problem: sc.Problem, env: Any) -> int:
-    """How many steps of the environment pay and end as the adapter's do from the same state."""
+    """How many steps of the environment pay and end as the adapter's do from
+    the same state.
+    """
     equal, oracle = 0, problem.oracle
     for i in range(COMPARED):
         action = int(stream(0, i).integers(problem.num_actions))
         reward, _, ended = oracle(oracle.read(env), action, stream(1, i))  # type: ignore[attr-defined]
         _, paid, terminated, truncated, _ = env.unwrapped.step(oracle.actions[action])  # type: ignore[attr-defined]
-        equal += bool(abs(reward - paid) <= 1e-9 * max(1.0, abs(paid)) and ended == (terminated or truncated))
+        equal += bool(
+            abs(reward - paid) <= 1e-9 * max(1.0, abs(paid))
+            and ended == (terminated or truncated)
+        )
         if ended or terminated or truncated:
             env.reset()
     return equal
@@ -100,16 +132,31 @@ def live(env: Any, reward_range: tuple[float, float] | None) -> sc.Problem:
         if any(env.step(space.sample())[2:4]):
             env.reset()
     box = isinstance(space, gym.spaces.Box)
-    actions = [space.low, space.high, (0.5 * (space.low + space.high)).astype(space.dtype)] if box else None
-    return adapter.problem(env, discount=0.5, operator=sc.Entropy(1.0), actions=actions, reward_range=reward_range)
+    actions = (
+        [space.low, space.high, (0.5 * (space.low + space.high)).astype(space.dtype)]
+        if box
+        else None
+    )
+    return adapter.problem(
+        env,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        actions=actions,
+        reward_range=reward_range,
+    )
 
 
 def table(games: int) -> list[str]:
     """The report's lines."""
-    lines = ["| environment | access | verdict | equal steps | why |", "|---|---|---|---|---|"]
+    lines = [
+        "| environment | access | verdict | equal steps | why |",
+        "|---|---|---|---|---|",
+    ]
     for family, package in FAMILIES.items():
         if package is not None and importlib.util.find_spec(package) is None:
-            lines.append(f"| {family} | - | not installed | - | needs the package {package} |")
+            lines.append(
+                f"| {family} | - | not installed | - | needs the package {package} |"
+            )
             print(lines[-1], flush=True)
             continue
         if family == "atari":
@@ -126,7 +173,9 @@ def main() -> None:
     """Scan, and write the table where ``--out`` says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--ale", type=int, default=8, help="number of ALE games, 0 for all")
+    parser.add_argument(
+        "--ale", type=int, default=8, help="number of ALE games, 0 for all"
+    )
     given = parser.parse_args()
     lines = table(given.ale)
     if given.out is not None:
@@ -134,12 +183,21 @@ def main() -> None:
         head = [
             "# Gymnasium's environments through `check`",
             "",
-            f"`python benchmarks/scan_gymnasium.py --ale {given.ale}`, {datetime.date.today()}, "
-            f"Gymnasium {gym.__version__}, load {load:.1f}",
+            f"`python benchmarks/scan_gymnasium.py --ale {given.ale}`, "
+            f"{datetime.date.today()}, Gymnasium {gym.__version__}, load {load:.1f}",
             "",
-            f"Each environment was moved {MOVED} steps from a reset; the problem starts there. *Access* is how the planner",
-            "steps it from any state (docs/simulators.md). *Equal steps* are those of the real environment whose reward and",
-            "end the adapter foretold, to nine digits, from the state it read; `random` ones are left to `check`.",
+            (
+                f"Each environment was moved {MOVED} steps from a reset; the problem "
+                "starts there. *Access* is how the planner"
+            ),
+            (
+                "steps it from any state (docs/simulators.md). *Equal steps* are "
+                "those of the real environment whose reward and"
+            ),
+            (
+                "end the adapter foretold, to nine digits, from the state it read; "
+                "`random` ones are left to `check`."
+            ),
             "",
         ]
         given.out.write_text("\n".join([*head, *lines, ""]))

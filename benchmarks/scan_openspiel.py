@@ -1,12 +1,16 @@
-"""Every OpenSpiel game of the adapter's class: its key, and what random play and ``check`` say.
+"""Every OpenSpiel game of the adapter's class: its key, and what random play
+and ``check`` say.
 
-For each game: the key that is chosen when the problem is made, and the time that takes; pairs of
-positions with equal keys whose futures were compared in more playouts than at make, for the chosen
-key and for the bare observation; whole playouts through the adapter, where every reward must lie in
-its range, rewards must add up to the returns, no position may be without a legal move, and no
-game may outlast what OpenSpiel calls the longest; and ``check``. Exit code 1 if anything is wrong.
+For each game: the key that is chosen when the problem is made, and the time
+that takes; pairs of positions with equal keys whose futures were compared in
+more playouts than at make, for the chosen key and for the bare observation;
+whole playouts through the adapter, where every reward must lie in its range,
+rewards must add up to the returns, no position may be without a legal move, and
+no game may outlast what OpenSpiel calls the longest; and ``check``. Exit code 1
+if anything is wrong.
 
-Run: .venv/bin/python benchmarks/scan_openspiel.py [--moves 10000] [--out FILE.md] [game …]
+Run: .venv/bin/python benchmarks/scan_openspiel.py [--moves 10000] [--out
+FILE.md] [game …]
 """
 
 from __future__ import annotations
@@ -28,8 +32,9 @@ from smoothcruiser.jit.streams import stream
 
 PLAYOUT_SECONDS = 2.0
 HEAD = (
-    "| game | key | s to make | pairs at make | pairs compared | the observation alone | playouts "
-    "| longest (limit) | rewards | check |\n|---|---|---|---|---|---|---|---|---|---|"
+    "| game | key | s to make | pairs at make | pairs compared | the observation "
+    "alone | playouts | longest (limit) | rewards | check |\n"
+    "|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -44,7 +49,9 @@ class Play:
 
 
 def usable() -> list[str]:
-    """The names of the registered games that the adapter accepts with their default parameters."""
+    """The names of the registered games that the adapter accepts with their
+    default parameters.
+    """
     found = []
     for kind in pyspiel.registered_games():
         perfect = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
@@ -63,16 +70,26 @@ def played(problem: sc.Game, game: pyspiel.Game) -> Play:
     seen, rng = Play(), random.Random(0)
     low, high = problem.reward_range
     begin = time.perf_counter()
-    while seen.games < 200 and (seen.games == 0 or time.perf_counter() - begin < PLAYOUT_SECONDS):
+    while seen.games < 200 and (
+        seen.games == 0 or time.perf_counter() - begin < PLAYOUT_SECONDS
+    ):
         state, total, moves, draws = problem.start(), 0.0, 0, stream(1, seen.games)
         while not problem.is_terminal(state):
             assert state.state.current_player() in (0, 1), "a mover is neither 0 nor 1"
             assert state.actions, "a position has no legal move"
-            assert max(state.actions) < problem.num_actions, "a move lies outside the action range"
-            reward, state = problem.oracle(state, rng.choice(sorted(state.actions)), draws)
-            assert low <= reward <= high, f"reward {reward} lies outside [{low}, {high}]"
+            assert max(state.actions) < problem.num_actions, (
+                "a move lies outside the action range"
+            )
+            reward, state = problem.oracle(
+                state, rng.choice(sorted(state.actions)), draws
+            )
+            assert low <= reward <= high, (
+                f"reward {reward} lies outside [{low}, {high}]"
+            )
             total, moves = total + reward, moves + 1
-        assert abs(total - state.state.returns()[0]) < 1e-9, "rewards do not add up to the return"
+        assert abs(total - state.state.returns()[0]) < 1e-9, (
+            "rewards do not add up to the return"
+        )
         assert abs(sum(state.state.returns())) < 1e-9, "returns do not add up to zero"
         assert moves <= game.max_game_length(), f"a game lasted {moves} moves"
         low_seen, high_seen = min(seen.low, total), max(seen.high, total)
@@ -103,17 +120,33 @@ def row(name: str, moves: int) -> tuple[str, bool]:
     agreed = f"{pairs} ok" if fault is None else f"WRONG: {fault}"
     compared_pairs = "-" if key.merge == "history" else agreed
     cells = (
-        name, key.merge, f"{took:.2f}", key.checked or "-", compared_pairs, alone, play.games,
-        f"{play.longest:,} ({game.max_game_length():,})", rewards, verdict,
-    )  # fmt: skip
-    return f"| {' | '.join(map(str, cells))} |", fault is None and law == "ok" and report.ok
+        name,
+        key.merge,
+        f"{took:.2f}",
+        key.checked or "-",
+        compared_pairs,
+        alone,
+        play.games,
+        f"{play.longest:,} ({game.max_game_length():,})",
+        rewards,
+        verdict,
+    )
+    return (
+        f"| {' | '.join(map(str, cells))} |",
+        fault is None and law == "ok" and report.ok,
+    )
 
 
 def main() -> int:
     """Print the table, and write it where asked."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("games", nargs="*")
-    parser.add_argument("--moves", type=int, default=10_000, help="moves to collect positions, and to compare")
+    parser.add_argument(
+        "--moves",
+        type=int,
+        default=10_000,
+        help="moves to collect positions, and to compare",
+    )
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     lines, good = [HEAD], True
@@ -130,12 +163,19 @@ def main() -> int:
 
         version = importlib.metadata.version("open_spiel")
         head = (
-            f"# OpenSpiel games of the adapter's class\n\n{datetime.date.today()}, OpenSpiel {version}, "
-            f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores:\n"
-            f"`python benchmarks/scan_openspiel.py --moves {asked.moves} --out {asked.out}`. {total}\n\n"
-            "Pairs are positions with equal keys and different histories, played on with the same moves\n"
-            "and rolls. *The observation alone* is the key that merges most, for comparison: where it is\n"
-            "not found wrong although `history` is used, no playout met the rule that needs it, and the\n"
+            "# OpenSpiel games of the adapter's class\n"
+            "\n"
+            f"{datetime.date.today()}, OpenSpiel {version}, load "
+            f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores:\n"
+            f"`python benchmarks/scan_openspiel.py --moves {asked.moves} --out "
+            f"{asked.out}`. {total}\n"
+            "\n"
+            "Pairs are positions with equal keys and different histories, played on "
+            "with the same moves\n"
+            "and rolls. *The observation alone* is the key that merges most, for "
+            "comparison: where it is\n"
+            "not found wrong although `history` is used, no playout met the rule that "
+            "needs it, and the\n"
             "grounds are in `openspiel_keys.py`. Rewards are the totals seen.\n"
         )
         asked.out.write_text("\n".join([head, *lines, ""]))

@@ -1,7 +1,9 @@
-"""The schedules that the engine and the C kernel are timed on: printed, hand-made and sharp; shallow, deep and wide; K = 2, 4, 10, 16.
+"""The schedules that the engine and the C kernel are timed on: printed,
+hand-made and sharp; shallow, deep and wide; K = 2, 4, 10, 16.
 
-A leaf whose next state is unused lets a compiler drop the transition, so every list but the first is dominated by non-constant children or
-by rollouts, which need their next state.
+A leaf whose next state is unused lets a compiler drop the transition, so every
+list but the first is dominated by non-constant children or by rollouts, which
+need their next state.
 """
 
 from __future__ import annotations
@@ -34,15 +36,34 @@ def facts(discount: float, temperature: float, num_actions: int) -> Facts:
 
 
 def hand(name: str, ground: Facts, levels: list[Level]) -> Case:
-    return Case(name, Schedule("hand", ground, tuple(levels), Root("q_values", 1, len(levels) - 1, "none"), math.inf, 1.0))
+    return Case(
+        name,
+        Schedule(
+            "hand",
+            ground,
+            tuple(levels),
+            Root("q_values", 1, len(levels) - 1, "none"),
+            math.inf,
+            1.0,
+        ),
+    )
 
 
 def plug_ins(counts: tuple[int, ...]) -> list[Level]:
-    return [CONSTANT, *(Level(Kind.PLUGIN, samples=n, query=i) for i, n in enumerate(counts))]
+    return [
+        CONSTANT,
+        *(Level(Kind.PLUGIN, samples=n, query=i) for i, n in enumerate(counts)),
+    ]
 
 
 def rollouts(counts: tuple[int, ...], query: int = 0) -> list[Level]:
-    return [CONSTANT, *(Level(Kind.ROLLOUT, samples=n, query=query, continuation=i) for i, n in enumerate(counts))]
+    return [
+        CONSTANT,
+        *(
+            Level(Kind.ROLLOUT, samples=n, query=query, continuation=i)
+            for i, n in enumerate(counts)
+        ),
+    ]
 
 
 def mixture() -> list[Level]:
@@ -65,20 +86,40 @@ def written_cases() -> list[Case]:
     deep = [CONSTANT, *(Level(Kind.BLIND, continuation=i) for i in range(40))]
     return [
         Case("paper, 2,828,268 calls, K=2", printed),
-        hand("sparse, tiny counts 1,2,2,2, K=2", facts(0.5, 1.0, 2), plug_ins((1, 2, 2, 2))),
+        hand(
+            "sparse, tiny counts 1,2,2,2, K=2",
+            facts(0.5, 1.0, 2),
+            plug_ins((1, 2, 2, 2)),
+        ),
         hand("sparse, counts 8,8,8, K=4", facts(0.5, 1.0, 4), plug_ins((8, 8, 8))),
-        hand("sparse with max, counts 4,4, K=16", facts(0.5, 0.0, 16), plug_ins((4, 4))),
-        hand("rollouts over leaves, deep, K=2", facts(0.9, 1.0, 2), rollouts((2,) * 12)),
+        hand(
+            "sparse with max, counts 4,4, K=16", facts(0.5, 0.0, 16), plug_ins((4, 4))
+        ),
+        hand(
+            "rollouts over leaves, deep, K=2", facts(0.9, 1.0, 2), rollouts((2,) * 12)
+        ),
         hand("rollouts over leaves, K=16", facts(0.5, 1.0, 16), rollouts((3, 3, 3))),
         hand(
-            "rollouts over rollouts, K=4", facts(0.5, 1.0, 4), [*rollouts((2, 2)), Level(Kind.ROLLOUT, samples=3, query=2, continuation=1)]
+            "rollouts over rollouts, K=4",
+            facts(0.5, 1.0, 4),
+            [
+                *rollouts((2, 2)),
+                Level(Kind.ROLLOUT, samples=3, query=2, continuation=1),
+            ],
         ),
         hand("mixture of all kinds, K=4", facts(0.5, 1.0, 4), mixture()),
         hand("blind, forty deep, K=16", facts(0.9, 50.0, 16), deep),
     ]
 
 
-SHARP = ((0.2, 0.1, 2, 0.02), (0.5, 1.0, 2, 0.05), (0.5, 10.0, 4, 0.02), (0.5, 1.0, 10, 0.1), (0.7, 1.0, 2, 0.1), (0.9, 50.0, 4, 0.1))
+SHARP = (
+    (0.2, 0.1, 2, 0.02),
+    (0.5, 1.0, 2, 0.05),
+    (0.5, 10.0, 4, 0.02),
+    (0.5, 1.0, 10, 0.1),
+    (0.7, 1.0, 2, 0.1),
+    (0.9, 50.0, 4, 0.1),
+)
 
 
 def sharp_cases() -> list[Case]:
@@ -86,20 +127,35 @@ def sharp_cases() -> list[Case]:
     cases = []
     for discount, temperature, num_actions, share in SHARP:
         ground = facts(discount, temperature, num_actions)
-        schedule = compile_schedule(ground, epsilon=share * ground.value_span(), delta=0.1, adaptive=False)
-        cases.append(Case(f"sharp γ={discount:g} λ={temperature:g} K={num_actions} ε={share:.0%}", schedule))
+        schedule = compile_schedule(
+            ground, epsilon=share * ground.value_span(), delta=0.1, adaptive=False
+        )
+        cases.append(
+            Case(
+                f"sharp γ={discount:g} λ={temperature:g} K={num_actions} ε={share:.0%}",
+                schedule,
+            )
+        )
     return cases
 
 
 def ring(num_actions: int, discount: float, operator: sc.Operator) -> sc.Problem:
-    """The problem they run on: 1024 states, three successors a pair (24 MB of tables would only measure the memory)."""
+    """The problem they run on: 1024 states, three successors a pair (24 MB of
+    tables would only measure the memory).
+    """
     rng = np.random.default_rng(1)
     from scipy import sparse
 
     states, successors = 1024, 3
     rows = np.repeat(np.arange(states * num_actions), successors)
-    columns = (rng.integers(0, states, len(rows) // successors)[:, None] + np.array([0, 1, 7])).reshape(-1) % states
+    columns = (
+        rng.integers(0, states, len(rows) // successors)[:, None] + np.array([0, 1, 7])
+    ).reshape(-1) % states
     weights = rng.random(len(rows)) + 0.1
-    matrix = sparse.csr_matrix((weights, (rows, columns)), shape=(states * num_actions, states))
+    matrix = sparse.csr_matrix(
+        (weights, (rows, columns)), shape=(states * num_actions, states)
+    )
     matrix = sparse.diags(1.0 / np.asarray(matrix.sum(axis=1)).reshape(-1)) @ matrix
-    return sc.tabular(matrix.tocsr(), rng.random(len(rows)), discount=discount, operator=operator)
+    return sc.tabular(
+        matrix.tocsr(), rng.random(len(rows)), discount=discount, operator=operator
+    )

@@ -1,4 +1,6 @@
-"""A plain Python simulator that takes some milliseconds a call: what process workers are for."""
+"""A plain Python simulator that takes some milliseconds a call: what process
+workers are for.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ def step(state: int, action: int, rng: Any) -> tuple[float, int]:
 
 
 def problem() -> sc.Problem:
-    made = sc.MDP(step, num_actions=2, discount=0.2, operator=sc.Entropy(1.0), initial_state=0, name="slow_oracle:problem")
+    made = sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.2,
+        operator=sc.Entropy(1.0),
+        initial_state=0,
+        name="slow_oracle:problem",
+    )
     return made
 
 
@@ -32,8 +41,22 @@ def broken_step(state: int, action: int, rng: Any) -> tuple[float, int]:
 
 
 def quick() -> sc.Problem:
-    return sc.MDP(quick_step, num_actions=2, discount=0.3, operator=sc.Entropy(1.0), initial_state=0, name="slow_oracle:quick")
+    return sc.MDP(
+        quick_step,
+        num_actions=2,
+        discount=0.3,
+        operator=sc.Entropy(1.0),
+        initial_state=0,
+        name="slow_oracle:quick",
+    )
 
 
 def broken() -> sc.Problem:
-    return sc.MDP(broken_step, num_actions=2, discount=0.3, operator=sc.Entropy(1.0), initial_state=0, name="slow_oracle:broken")
+    return sc.MDP(
+        broken_step,
+        num_actions=2,
+        discount=0.3,
+        operator=sc.Entropy(1.0),
+        initial_state=0,
+        name="slow_oracle:broken",
+    )

@@ -1,8 +1,10 @@
-"""Scale and survival, measured: kills and resumes, Dask workers that die and join, overheads, memory.
+"""Scale and survival, measured: kills and resumes, Dask workers that die and
+join, overheads, memory.
 
   python benchmarks/survival.py [--out FILE]
 
-Every line compares a result to the last bit with an undisturbed run, or prints a ratio taken in the same run. Clusters bind loopback.
+Every line compares a result to the last bit with an undisturbed run, or prints
+a ratio taken in the same run. Clusters bind loopback.
 """
 
 from __future__ import annotations
@@ -38,15 +40,28 @@ def problem() -> sc.Problem:
 
 
 def same(a: sc.Estimate, b: sc.Estimate) -> bool:
-    return (a.value, a.q_values, a.interval, a.num_calls) == (b.value, b.q_values, b.interval, b.num_calls)
+    return (a.value, a.q_values, a.interval, a.num_calls) == (
+        b.value,
+        b.q_values,
+        b.interval,
+        b.num_calls,
+    )
 
 
 def fixed_schedule(calls: int) -> sc.Schedule:
     """A schedule without looks of about ``calls`` oracle calls."""
-    from smoothcruiser.schedule.compiler.optimizer import compile_schedule, smallest_epsilon
+    from smoothcruiser.schedule.compiler.optimizer import (
+        compile_schedule,
+        smallest_epsilon,
+    )
 
     facts = problem().facts
-    return compile_schedule(facts, epsilon=smallest_epsilon(facts, budget=calls, delta=0.1), delta=0.1, adaptive=False)
+    return compile_schedule(
+        facts,
+        epsilon=smallest_epsilon(facts, budget=calls, delta=0.1),
+        delta=0.1,
+        adaptive=False,
+    )
 
 
 CHILD = """
@@ -61,15 +76,27 @@ else:
 """
 
 
-def child(store: Path, run: int | None, calls: int, shards: int) -> subprocess.Popen[bytes]:
-    code = CHILD.format(here=str(Path(__file__).parent), run=run, calls=calls, shards=shards, store=str(store))
+def child(
+    store: Path, run: int | None, calls: int, shards: int
+) -> subprocess.Popen[bytes]:
+    code = CHILD.format(
+        here=str(Path(__file__).parent),
+        run=run,
+        calls=calls,
+        shards=shards,
+        store=str(store),
+    )
     return subprocess.Popen([sys.executable, "-c", code])
 
 
 def done(store: Path, run: int = 1) -> int:
     try:
         with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
-            return int(connection.execute("SELECT count(*) FROM shards WHERE run = ?", (run,)).fetchone()[0])
+            return int(
+                connection.execute(
+                    "SELECT count(*) FROM shards WHERE run = ?", (run,)
+                ).fetchone()[0]
+            )
     except sqlite3.Error:
         return 0
 
@@ -89,7 +116,10 @@ def ten_kills(folder: Path) -> None:
         kept.append(done(store))
         del kill
     final = sc.resume(1, store)
-    say(f"- ten kill -9 at random moments (shards kept after each: {kept}), then resumed: bit-identical {same(final, expected)}")
+    say(
+        f"- ten kill -9 at random moments (shards kept after each: {kept}), then "
+        f"resumed: bit-identical {same(final, expected)}"
+    )
 
 
 def fifty_kills(folder: Path) -> None:
@@ -109,14 +139,19 @@ def fifty_kills(folder: Path) -> None:
             assert check == "ok", check
             parts = opened.parts(1)
             assert len(parts) == opened.get(1).shards_done
-    say(f"- fifty kill -9 in a loop: the store opened and passed its integrity check each time; {kept} shards kept, {losses} lost")
+    say(
+        "- fifty kill -9 in a loop: the store opened and passed its integrity "
+        f"check each time; {kept} shards kept, {losses} lost"
+    )
 
 
 def dask_workers() -> None:
     schedule = fixed_schedule(30_000_000)
     here = sc.run(problem(), schedule, seed=5, shards=30)
     for count in (1, 2, 4):
-        there = sc.run(problem(), schedule, seed=5, shards=30, executor="dask", workers=count)
+        there = sc.run(
+            problem(), schedule, seed=5, shards=30, executor="dask", workers=count
+        )
         say(f"- Dask, {count} workers: bit-identical to threads {same(here, there)}")
 
 
@@ -125,7 +160,9 @@ def dask_deaths() -> None:
 
     schedule = fixed_schedule(400_000_000)
     here = sc.run(problem(), schedule, seed=5, shards=40)
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+    ) as cluster:
         pids = {w.pid for w in cluster.workers.values()}
         events: list[str] = []
         seen = 0
@@ -140,25 +177,51 @@ def dask_deaths() -> None:
                 cluster.scale(3)
                 events.append("one added")
 
-        there = sc.run(problem(), schedule, seed=5, shards=40, scheduler=cluster.scheduler_address, progress=disturb)
-    say(f"- Dask, two workers, {' and '.join(events)}: bit-identical {same(here, there)}, {seen} shards reported of 80")
+        there = sc.run(
+            problem(),
+            schedule,
+            seed=5,
+            shards=40,
+            scheduler=cluster.scheduler_address,
+            progress=disturb,
+        )
+    say(
+        f"- Dask, two workers, {' and '.join(events)}: bit-identical "
+        f"{same(here, there)}, {seen} shards reported of 80"
+    )
 
 
 def dask_overhead() -> None:
-    """Shards of about a second, two threads against two Dask workers, interleaved; start-up of the cluster is not counted."""
+    """Shards of about a second, two threads against two Dask workers,
+    interleaved; start-up of the cluster is not counted.
+    """
     import distributed
 
     schedule, best = fixed_schedule(1_000_000_000), {"threads": 1e9, "dask": 1e9}
     shards = 6
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+    ) as cluster:
         for _ in range(3):
             threads = sc.run(problem(), schedule, seed=5, shards=shards, workers=2)
-            dask = sc.run(problem(), schedule, seed=5, shards=shards, scheduler=cluster.scheduler_address)
+            dask = sc.run(
+                problem(),
+                schedule,
+                seed=5,
+                shards=shards,
+                scheduler=cluster.scheduler_address,
+            )
             assert same(threads, dask)
-            best = {"threads": min(best["threads"], threads.seconds), "dask": min(best["dask"], dask.seconds)}
+            best = {
+                "threads": min(best["threads"], threads.seconds),
+                "dask": min(best["dask"], dask.seconds),
+            }
     each = best["threads"] * 2 / (2 * shards)
     ratio = best["dask"] / best["threads"]
-    say(f"- Dask against threads, {2 * shards} shards of {each:.1f} s on two workers: time ratio {ratio:.3f} (bar 1.10)")
+    say(
+        f"- Dask against threads, {2 * shards} shards of {each:.1f} s on two "
+        f"workers: time ratio {ratio:.3f} (bar 1.10)"
+    )
 
 
 def memory() -> None:
@@ -166,11 +229,15 @@ def memory() -> None:
     found = []
     for calls in (10**7, 10**8, 10**9):
         code = (
-            f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import resource, smoothcruiser as sc;"
-            f"from survival import fixed_schedule, problem; r = sc.run(problem(), fixed_schedule({calls}));"
-            "print(r.num_calls, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+            f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import "
+            "resource, smoothcruiser as sc;from survival import fixed_schedule, "
+            "problem; r = sc.run(problem(), "
+            f"fixed_schedule({calls}));print(r.num_calls, "
+            "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
         )
-        number, peak = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+        number, peak = subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        ).stdout.split()
         found.append(f"{int(number):.2e} calls: {int(peak) / 1024:.0f} MiB")
     say(f"- peak memory: {'; '.join(found)}")
 
@@ -183,11 +250,18 @@ def processes() -> None:
 
     mine = slow_oracle.problem()
     schedule = sc.explain(mine, epsilon="6%", delta=0.1)
-    one, two = (sc.run(mine, schedule, seed=5, shards=16, executor="processes", workers=count) for count in (1, 2))
+    one, two = (
+        sc.run(mine, schedule, seed=5, shards=16, executor="processes", workers=count)
+        for count in (1, 2)
+    )
     small = sc.explain(mine, epsilon="25%", delta=0.1)
-    here, there = (sc.run(mine, small, seed=5, executor=name) for name in ("reference", "processes"))
+    here, there = (
+        sc.run(mine, small, seed=5, executor=name)
+        for name in ("reference", "processes")
+    )
     say(
-        f"- processes on a Python oracle of some ms, {one.num_calls:,} calls: two workers {one.seconds / two.seconds:.2f} times as fast "
+        f"- processes on a Python oracle of some ms, {one.num_calls:,} calls: two "
+        f"workers {one.seconds / two.seconds:.2f} times as fast "
         f"as one (bar 1.8), bit-identical {same(one, two) and same(here, there)}"
     )
 
@@ -199,17 +273,29 @@ def main() -> None:
     options = parser.parse_args()
     say("# Scale and survival\n")
     load = os.getloadavg()[0]
-    say(f"`python benchmarks/survival.py`, {time.strftime('%Y-%m-%d')}, {platform.machine()}, {os.cpu_count()} cores, load {load:.1f}\n")
+    say(
+        f"`python benchmarks/survival.py`, {time.strftime('%Y-%m-%d')}, "
+        f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}\n"
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         studies = {
-            "ten": lambda: ten_kills(folder), "fifty": lambda: fifty_kills(folder), "dask": dask_workers, "deaths": dask_deaths,
-            "overhead": dask_overhead, "memory": memory, "processes": processes,
-        }  # fmt: skip
+            "ten": lambda: ten_kills(folder),
+            "fifty": lambda: fifty_kills(folder),
+            "dask": dask_workers,
+            "deaths": dask_deaths,
+            "overhead": dask_overhead,
+            "memory": memory,
+            "processes": processes,
+        }
         for key, study in studies.items():
             if options.only is None or key in options.only:
                 study()
-    say(f"\nThis process' own peak: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+    say(
+        "\n"
+        "This process' own peak: "
+        f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB"
+    )
     if options.out:
         options.out.write_text("\n".join(LINES) + "\n")
 

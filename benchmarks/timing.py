@@ -1,4 +1,6 @@
-"""How benchmarks are timed and signed: interleaved best of five, with the machine and its load beside every figure."""
+"""How benchmarks are timed and signed: interleaved best of five, with the
+machine and its load beside every figure.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,18 @@ from typing import Any
 REPEATS = 5
 
 
-def best(runs: dict[str, Callable[[], Any]], *, clock: Callable[[], float] = time.perf_counter, repeats: int = REPEATS) -> dict[str, float]:
-    """Seconds of the fastest of ``repeats`` runs of each, interleaved so that a busy minute hits all alike.
+def best(
+    runs: dict[str, Callable[[], Any]],
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    repeats: int = REPEATS,
+) -> dict[str, float]:
+    """Seconds of the fastest of ``repeats`` runs of each, interleaved so that a
+    busy minute hits all alike.
 
-    One thread is timed by ``time.thread_time``: what other processes take of the core is not counted, so ratios stay meaningful on a
-    busy machine. Several threads can only be timed by the wall clock.
+    One thread is timed by ``time.thread_time``: what other processes take of
+    the core is not counted, so ratios stay meaningful on a busy machine.
+    Several threads can only be timed by the wall clock.
     """
     seconds = dict.fromkeys(runs, float("inf"))
     for _ in range(repeats):
@@ -49,21 +58,29 @@ def machine() -> dict[str, Any]:
         "numpy": numpy.__version__,
         "scipy": scipy.__version__,
         "cc": _first_line(["cc", "--version"]),
-        "commit": _first_line(["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]),
+        "commit": _first_line(
+            ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+        ),
     }
 
 
 def _cpu() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        return next(
+            line.split(":", 1)[1].strip()
+            for line in lines
+            if line.startswith("model name")
+        )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
 
 
 def _first_line(command: list[str]) -> str:
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout.splitlines()[0]
     except (OSError, subprocess.CalledProcessError, IndexError):
         return "unknown"
 
@@ -71,8 +88,11 @@ def _first_line(command: list[str]) -> str:
 def signed() -> str:
     """One paragraph on the machine, for the head of a table."""
     facts = machine()
-    versions = ", ".join(f"{name} {facts[name]}" for name in ("python", "numba", "numpy", "scipy"))
+    versions = ", ".join(
+        f"{name} {facts[name]}" for name in ("python", "numba", "numpy", "scipy")
+    )
     return (
-        f"{facts['date']}, commit {facts['commit']}, {facts['cpu']}, {facts['cores']} cores, load {facts['load']} when it began; "
+        f"{facts['date']}, commit {facts['commit']}, {facts['cpu']}, {facts['cores']} "
+        f"cores, load {facts['load']} when it began; "
         f"{versions}, {facts['cc']}."
     )

@@ -1,4 +1,5 @@
-"""Speed and strength of tree search: simulations a second and games against OpenSpiel, mctx and plain Python, in one run.
+"""Speed and strength of tree search: simulations a second and games against
+OpenSpiel, mctx and plain Python, in one run.
 
     python benchmarks/tree_search.py [speed] [games] [quality] [cart-pole] [--quick] [--out FILE]
 
@@ -28,12 +29,17 @@ from smoothcruiser.play.agent import wilson
 from smoothcruiser.tree.tree import Tree
 
 HAS_SPIEL = importlib.util.find_spec("pyspiel") is not None
-HAS_MCTX = importlib.util.find_spec("mctx") is not None and importlib.util.find_spec("jax") is not None
+HAS_MCTX = (
+    importlib.util.find_spec("mctx") is not None
+    and importlib.util.find_spec("jax") is not None
+)
 EXPLORATION = 1.4
 
 
 def timed(run, simulations, clock=time.process_time):
-    """Simulations a second of processor time: single-threaded code is compared fairly on a busy machine. mctx is given wall time."""
+    """Simulations a second of processor time: single-threaded code is compared
+    fairly on a busy machine. mctx is given wall time.
+    """
     begin = clock()
     run()
     return simulations / (clock() - begin)
@@ -42,7 +48,16 @@ def timed(run, simulations, clock=time.process_time):
 def spiel_bot(game, simulations, seed, memory_mb=1000):
     import pyspiel
 
-    return pyspiel.MCTSBot(game, pyspiel.RandomRolloutEvaluator(1, seed), EXPLORATION, simulations, memory_mb, False, seed, False)
+    return pyspiel.MCTSBot(
+        game,
+        pyspiel.RandomRolloutEvaluator(1, seed),
+        EXPLORATION,
+        simulations,
+        memory_mb,
+        False,
+        seed,
+        False,
+    )
 
 
 def speed(quick):
@@ -50,18 +65,28 @@ def speed(quick):
     sims = 5_000 if quick else 50_000
     rounds = 2 if quick else 5
     found = {}
-    for name, problem in (("tic_tac_toe", tic_tac_toe()), ("connect_four", connect_four())):
+    for name, problem in (
+        ("tic_tac_toe", tic_tac_toe()),
+        ("connect_four", connect_four()),
+    ):
         Tree(problem, method="uct").grow(simulations=10)  # compile
         best: dict[str, float] = {}
         for i in range(rounds):
             tree = Tree(problem, method=sc.UCT(exploration=EXPLORATION), seed=i)
             best["smoothcruiser compiled"] = max(
-                best.get("smoothcruiser compiled", 0.0), timed(lambda t=tree: t.grow(simulations=sims), sims)
+                best.get("smoothcruiser compiled", 0.0),
+                timed(lambda t=tree: t.grow(simulations=sims), sims),
             )
             few = max(200, sims // 50)
-            plain = Tree(problem, method=sc.UCT(exploration=EXPLORATION), seed=i, executor="reference")
+            plain = Tree(
+                problem,
+                method=sc.UCT(exploration=EXPLORATION),
+                seed=i,
+                executor="reference",
+            )
             best["smoothcruiser plain Python"] = max(
-                best.get("smoothcruiser plain Python", 0.0), timed(lambda t=plain, n=few: t.grow(simulations=n), few)
+                best.get("smoothcruiser plain Python", 0.0),
+                timed(lambda t=plain, n=few: t.grow(simulations=n), few),
             )
             if HAS_SPIEL:
                 import numpy as np
@@ -71,10 +96,23 @@ def speed(quick):
                 game = pyspiel.load_game(name)
                 bot = spiel_bot(game, sims, i)
                 state = game.new_initial_state()
-                best["OpenSpiel C++"] = max(best.get("OpenSpiel C++", 0.0), timed(lambda b=bot, s=state: b.step(s), sims))
+                best["OpenSpiel C++"] = max(
+                    best.get("OpenSpiel C++", 0.0),
+                    timed(lambda b=bot, s=state: b.step(s), sims),
+                )
                 rng = np.random.RandomState(i)
-                slow = mcts.MCTSBot(game, EXPLORATION, few, mcts.RandomRolloutEvaluator(1, rng), solve=False, random_state=rng)
-                best["OpenSpiel Python"] = max(best.get("OpenSpiel Python", 0.0), timed(lambda b=slow, s=state: b.step(s), few))
+                slow = mcts.MCTSBot(
+                    game,
+                    EXPLORATION,
+                    few,
+                    mcts.RandomRolloutEvaluator(1, rng),
+                    solve=False,
+                    random_state=rng,
+                )
+                best["OpenSpiel Python"] = max(
+                    best.get("OpenSpiel Python", 0.0),
+                    timed(lambda b=slow, s=state: b.step(s), few),
+                )
         if HAS_MCTX and name == "tic_tac_toe":
             best |= mctx_speed(quick)
         found[name] = best
@@ -82,12 +120,25 @@ def speed(quick):
 
 
 def mctx_speed(quick):
-    """mctx on tic-tac-toe with a random rollout as the value: simulations a second of one search, and of a batch."""
+    """mctx on tic-tac-toe with a random rollout as the value: simulations a
+    second of one search, and of a batch.
+    """
     import jax
     import jax.numpy as jnp
     import mctx
 
-    lines = jnp.array([[0, 1, 2], [3, 4, 5], [6, 7, 8], [0, 3, 6], [1, 4, 7], [2, 5, 8], [0, 4, 8], [2, 4, 6]])
+    lines = jnp.array(
+        [
+            [0, 1, 2],
+            [3, 4, 5],
+            [6, 7, 8],
+            [0, 3, 6],
+            [1, 4, 7],
+            [2, 5, 8],
+            [0, 4, 8],
+            [2, 4, 6],
+        ]
+    )
 
     def move(board, turn, action):
         board = board.at[action].set(turn)
@@ -104,7 +155,9 @@ def mctx_speed(quick):
             board = jnp.where(over, board, new)
             return board, -turn, over | done, value, key
 
-        return jax.lax.fori_loop(0, 9, body, (board, turn, over, jnp.float32(0.0), key))[3]
+        return jax.lax.fori_loop(
+            0, 9, body, (board, turn, over, jnp.float32(0.0), key)
+        )[3]
 
     def recurrent(params, key, action, embedding):
         def one(key, action, board, turn, over):
@@ -118,21 +171,37 @@ def mctx_speed(quick):
 
         board, turn, over = embedding
         keys = jax.random.split(key, action.shape[0])
-        board, turn, over, reward, value, logits = jax.vmap(one)(keys, action, board, turn, over)
+        board, turn, over, reward, value, logits = jax.vmap(one)(
+            keys, action, board, turn, over
+        )
         discount = jnp.where(over, 0.0, -1.0)
-        return mctx.RecurrentFnOutput(reward=reward, discount=discount, prior_logits=logits, value=value), (board, turn, over)
+        return mctx.RecurrentFnOutput(
+            reward=reward, discount=discount, prior_logits=logits, value=value
+        ), (board, turn, over)
 
     found = {}
     for batch, sims in ((1, 200 if quick else 800), (128, 50 if quick else 200)):
         root = mctx.RootFnOutput(
             prior_logits=jnp.zeros((batch, 9)),
             value=jnp.zeros(batch),
-            embedding=(jnp.zeros((batch, 9), jnp.int32), jnp.ones(batch, jnp.int32), jnp.zeros(batch, bool)),
+            embedding=(
+                jnp.zeros((batch, 9), jnp.int32),
+                jnp.ones(batch, jnp.int32),
+                jnp.zeros(batch, bool),
+            ),
         )
-        run = jax.jit(lambda key, root=root, sims=sims: mctx.muzero_policy((), key, root, recurrent, sims).action)
+        run = jax.jit(
+            lambda key, root=root, sims=sims: (
+                mctx.muzero_policy((), key, root, recurrent, sims).action
+            )
+        )
         run(jax.random.PRNGKey(0)).block_until_ready()
         best = max(
-            timed(lambda i=i, run=run: run(jax.random.PRNGKey(i)).block_until_ready(), batch * sims, time.perf_counter)
+            timed(
+                lambda i=i, run=run: run(jax.random.PRNGKey(i)).block_until_ready(),
+                batch * sims,
+                time.perf_counter,
+            )
             for i in range(2 if quick else 5)
         )
         found[f"mctx CPU, batch {batch}"] = best
@@ -151,8 +220,12 @@ def games(quick):
     methods = {
         "uct": sc.UCT(exploration=EXPLORATION),
         "ments, temperature 0.1": sc.MENTS(temperature=0.1, exploration=0.1),
-        "bts of mean returns, temperature 1.4": sc.BTS(search_temperature=1.4, average_returns=True),
-        "dents of mean returns, temperature 1.4": sc.DENTS(search_temperature=1.4, average_returns=True),
+        "bts of mean returns, temperature 1.4": sc.BTS(
+            search_temperature=1.4, average_returns=True
+        ),
+        "dents of mean returns, temperature 1.4": sc.DENTS(
+            search_temperature=1.4, average_returns=True
+        ),
     }
     for name, method in methods.items():
         score = 0.0
@@ -163,7 +236,11 @@ def games(quick):
             move = 0
             while not board.is_terminal():
                 if board.current_player() == ours:
-                    action = Tree(problem, state, method=method, seed=1000 * number + move).grow(simulations=sims).action()
+                    action = (
+                        Tree(problem, state, method=method, seed=1000 * number + move)
+                        .grow(simulations=sims)
+                        .action()
+                    )
                 else:
                     action = bot.step(board)
                 board.apply_action(action)
@@ -171,36 +248,76 @@ def games(quick):
                 move += 1
             score += (board.returns()[ours] + 1.0) / 2.0
         low, high = wilson(score, count)
-        found[name] = {"games": count, "simulations": sims, "score": score / count, "interval": [low, high]}
+        found[name] = {
+            "games": count,
+            "simulations": sims,
+            "score": score / count,
+            "interval": [low, high],
+        }
     return found
 
 
 def quality(quick):
-    """Median calls (over seeds) until the policy's one-step loss stays at most 5% of the blind policy's, on budgets that double."""
+    """Median calls (over seeds) until the policy's one-step loss stays at most
+    5% of the blind policy's, on budgets that double.
+    """
     problems = {
-        "garnet 20, gamma 0.5, temperature 0.5": sc.make("garnet:states=20,actions=3", discount=0.5, temperature=0.5),
-        "garnet 20, gamma 0.9, temperature 0.5": sc.make("garnet:states=20,actions=3", discount=0.9, temperature=0.5),
-        "gridworld 5, gamma 0.9, temperature 0.1": sc.make("gridworld:n=5", discount=0.9, temperature=0.1),
-        "chain 5, gamma 0.9, temperature 0.1": sc.make("chain:n=5", discount=0.9, temperature=0.1),
-        "random game, gamma 0.7, temperature 0.3": sc.make("random-game:states=20,actions=3", discount=0.7, temperature=0.3),
-        "synthetic tree 8^3, max": sc.make("synthetic-tree:k=8,d=3", discount=1.0, operator="max"),
+        "garnet 20, gamma 0.5, temperature 0.5": sc.make(
+            "garnet:states=20,actions=3", discount=0.5, temperature=0.5
+        ),
+        "garnet 20, gamma 0.9, temperature 0.5": sc.make(
+            "garnet:states=20,actions=3", discount=0.9, temperature=0.5
+        ),
+        "gridworld 5, gamma 0.9, temperature 0.1": sc.make(
+            "gridworld:n=5", discount=0.9, temperature=0.1
+        ),
+        "chain 5, gamma 0.9, temperature 0.1": sc.make(
+            "chain:n=5", discount=0.9, temperature=0.1
+        ),
+        "random game, gamma 0.7, temperature 0.3": sc.make(
+            "random-game:states=20,actions=3", discount=0.7, temperature=0.3
+        ),
+        "synthetic tree 8^3, max": sc.make(
+            "synthetic-tree:k=8,d=3", discount=1.0, operator="max"
+        ),
         "sailing 6, max": sc.make("sailing", discount=1.0, operator="max"),
     }
-    planners = ("smoothcruiser", "certified", "uct", "ments", "rents", "tents", "bts", "dents")
+    planners = (
+        "smoothcruiser",
+        "certified",
+        "uct",
+        "ments",
+        "rents",
+        "tents",
+        "bts",
+        "dents",
+    )
     seeds, top = (range(3), 13) if quick else (range(5), 20)
     found = {}
     for label, problem in problems.items():
         truth = truth_of(problem, problem.initial_state)
-        uniform = [1.0 / len(truth.q_values) if a in truth.q_values else 0.0 for a in range(problem.num_actions)]
+        uniform = [
+            1.0 / len(truth.q_values) if a in truth.q_values else 0.0
+            for a in range(problem.num_actions)
+        ]
         target = 0.05 * truth.policy_regret(uniform)
         row = {}
         for planner in planners:
             needed = []
-            ran = compare(problem, methods=[planner], seeds=seeds, budgets=[2**power for power in range(5, top)], truth=truth)
+            ran = compare(
+                problem,
+                methods=[planner],
+                seeds=seeds,
+                budgets=[2**power for power in range(5, top)],
+                truth=truth,
+            )
             for seed in seeds:
                 reached = None
                 for result in (row for row in ran if row.seed == seed):
-                    good = result.policy_regret is not None and result.policy_regret <= target
+                    good = (
+                        result.policy_regret is not None
+                        and result.policy_regret <= target
+                    )
                     reached = (reached or result.num_calls) if good else None
                 needed.append(reached if reached is not None else math.inf)
             middle = statistics.median(needed)
@@ -211,22 +328,40 @@ def quality(quick):
 
 
 def certified_cart_pole(quick):
-    """The value of replanning at gamma = 0.99 (largest possible: 100), certified from below, against the blind policy's."""
+    """The value of replanning at gamma = 0.99 (largest possible: 100),
+    certified from below, against the blind policy's.
+    """
     problem = cart_pole()
     method = sc.UCT(depth=60, exploration=20.0)
     noisy = sc.MDP(
-        _noisy_cart_pole(), num_actions=2, discount=0.99, operator=sc.Max(), terminal=True, initial_state=problem.initial_state,
+        _noisy_cart_pole(),
+        num_actions=2,
+        discount=0.99,
+        operator=sc.Max(),
+        terminal=True,
+        initial_state=problem.initial_state,
         name="cart-pole with slips",
-    )  # fmt: skip
+    )
     found = {}
-    for name, case, calls in (("deterministic", problem, 10_000), ("a tenth of the pushes slip", noisy, 4_000 if quick else 60_000)):
+    for name, case, calls in (
+        ("deterministic", problem, 10_000),
+        ("a tenth of the pushes slip", noisy, 4_000 if quick else 60_000),
+    ):
         begin = time.perf_counter()
-        answer = sc.evaluate(case, sc.Agent(case, method, simulations=64).policy, delta=0.05, budget=calls)
+        answer = sc.evaluate(
+            case,
+            sc.Agent(case, method, simulations=64).policy,
+            delta=0.05,
+            budget=calls,
+        )
         blind = sc.evaluate(case, lambda s: [0.5, 0.5], delta=0.05, budget=calls)
         found[name] = {
-            "value": answer.value, "interval": answer.interval, "calls of the rollouts": answer.num_calls,
-            "blind": blind.interval, "seconds": time.perf_counter() - begin,
-        }  # fmt: skip
+            "value": answer.value,
+            "interval": answer.interval,
+            "calls of the rollouts": answer.num_calls,
+            "blind": blind.interval,
+            "seconds": time.perf_counter() - begin,
+        }
     return found
 
 
@@ -243,22 +378,34 @@ def _noisy_cart_pole():
     return step
 
 
-PARTS = {"speed": speed, "games": games, "quality": quality, "cart-pole": certified_cart_pole}
+PARTS = {
+    "speed": speed,
+    "games": games,
+    "quality": quality,
+    "cart-pole": certified_cart_pole,
+}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=list(PARTS))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", help="write the results as JSON")
     asked = parser.parse_args()
     out = Path(asked.out) if asked.out else None
-    results = json.loads(out.read_text()) if out is not None and out.exists() else {}  # parts that are not run again stay
+    # parts that are not run again stay
+    results = json.loads(out.read_text()) if out is not None and out.exists() else {}
     results |= {"command": "python benchmarks/tree_search.py", "cores": os.cpu_count()}
     for part in asked.parts or PARTS:
         begin, before = time.perf_counter(), os.getloadavg()
         results[part] = PARTS[part](asked.quick)
-        results.setdefault("measured", {})[part] = {"date": time.strftime("%Y-%m-%d"), "load before": before, "quick": asked.quick}
+        results.setdefault("measured", {})[part] = {
+            "date": time.strftime("%Y-%m-%d"),
+            "load before": before,
+            "quick": asked.quick,
+        }
         print(f"{part} ({time.perf_counter() - begin:.0f} s)")
         print(json.dumps(results[part], indent=2, default=float))
         if out is not None:

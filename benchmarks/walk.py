@@ -1,6 +1,8 @@
-"""A user's own oracle in four forms, the same walk to the last bit: NamedTuple, int and array states, and as tables.
+"""A user's own oracle in four forms, the same walk to the last bit: NamedTuple,
+int and array states, and as tables.
 
-Four moves on a ring of 32 x 32 cells with a slip; the reward is the distance to the corner, scaled. ``kernel.c`` has its C twin (-DWALK).
+Four moves on a ring of 32 x 32 cells with a slip; the reward is the distance to
+the corner, scaled. ``kernel.c`` has its C twin (-DWALK).
 """
 
 from __future__ import annotations
@@ -85,11 +87,16 @@ def walk_tables(discount: float, operator: sc.Operator) -> sc.Problem:
                     weights.append(weight)
                     rewards.append((u + v) / 62.0)
     shape = (4 * SIDE * SIDE, SIDE * SIDE)
-    P, R = sparse.csr_matrix((weights, (rows, columns)), shape=shape), sparse.csr_matrix((rewards, (rows, columns)), shape=shape)
+    P, R = (
+        sparse.csr_matrix((weights, (rows, columns)), shape=shape),
+        sparse.csr_matrix((rewards, (rows, columns)), shape=shape),
+    )
     return sc.tabular(P, R, discount=discount, operator=operator)
 
 
-def problems(discount: float, operator: sc.Operator) -> dict[str, tuple[sc.Problem, Any]]:
+def problems(
+    discount: float, operator: sc.Operator
+) -> dict[str, tuple[sc.Problem, Any]]:
     """(problem, start) in each form."""
 
     def made(step: Any) -> sc.Problem:

@@ -1,4 +1,5 @@
-"""FrozenLake through its tables: the exact value, a certified interval, and an agent that walks it.
+"""FrozenLake through its tables: the exact value, a certified interval, and an
+agent that walks it.
 
 Run: python examples/gym_frozen_lake.py
 """
@@ -11,7 +12,10 @@ def main() -> None:
     exact = sc.plan(problem, method="exact")
     found = sc.plan(problem, method="certified", epsilon=0.05, delta=0.1, seed=1)
     print(f"exact value       {exact.value:.6f}")
-    print(f"certified         [{found.interval[0]:.4f}, {found.interval[1]:.4f}] after {found.num_calls:,} calls, {found.seconds:.2f} s")
+    print(
+        f"certified         [{found.interval[0]:.4f}, {found.interval[1]:.4f}] "
+        f"after {found.num_calls:,} calls, {found.seconds:.2f} s"
+    )
     assert found.interval[0] <= exact.value <= found.interval[1]
     print(sc.play(sc.Agent(problem), episodes=100))
 

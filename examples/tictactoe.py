@@ -1,7 +1,10 @@
-"""Tic-tac-toe in plain Python with deterministic=True: its regularized value, certified, against backward induction.
+"""Tic-tac-toe in plain Python with deterministic=True: its regularized value,
+certified, against backward induction.
 
-A state is a string of nine characters. X (player 1) maximizes, O (player 2) minimizes; a win pays 1 or -1 when it happens. One draw of
-a move is exact, so the search spends one call a move (and a few more to check that), and its intervals hold for sure.
+A state is a string of nine characters. X (player 1) maximizes, O (player 2)
+minimizes; a win pays 1 or -1 when it happens. One draw of a move is exact, so
+the search spends one call a move (and a few more to check that), and its
+intervals hold for sure.
 
     python examples/tictactoe.py
 """
@@ -14,7 +17,16 @@ from smoothcruiser.certified.search import Certified
 from smoothcruiser.operators.base import Entropy
 from smoothcruiser.problem.problem import Game
 
-LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
+LINES = [
+    (0, 1, 2),
+    (3, 4, 5),
+    (6, 7, 8),
+    (0, 3, 6),
+    (1, 4, 7),
+    (2, 5, 8),
+    (0, 4, 8),
+    (2, 4, 6),
+]
 OPERATOR = Entropy(0.1)
 
 
@@ -57,9 +69,19 @@ def backward_induction(board: str) -> float:
 
 def problem() -> Game:
     return Game(
-        step, player=player, legal=legal, terminal=terminal, num_actions=9, discount=1.0, horizon=9, operator=OPERATOR,
-        reward_range=(-1.0, 1.0), initial_state="." * 9, deterministic=True, name="tic-tac-toe",
-    )  # fmt: skip
+        step,
+        player=player,
+        legal=legal,
+        terminal=terminal,
+        num_actions=9,
+        discount=1.0,
+        horizon=9,
+        operator=OPERATOR,
+        reward_range=(-1.0, 1.0),
+        initial_state="." * 9,
+        deterministic=True,
+        name="tic-tac-toe",
+    )
 
 
 def main() -> None:
@@ -67,9 +89,21 @@ def main() -> None:
         found = Certified(problem(), delta=0.05).query(epsilon=epsilon)
         exact = backward_induction("." * 9)
         low, high = found.interval
-        print(f"epsilon {epsilon:g}: [{low:.9f}, {high:.9f}] in {found.num_calls:,} calls, {found.seconds:.2f} s,", end=" ")
-        print(f"confidence {found.certificate.confidence:g}; backward induction {exact:.9f}, inside: {low <= exact <= high}")
-        print(f"  moves that may be best: {found.certificate.best_actions}; {found.notes[-1]}")
+        print(
+            (
+                f"epsilon {epsilon:g}: [{low:.9f}, {high:.9f}] in {found.num_calls:,} "
+                f"calls, {found.seconds:.2f} s,"
+            ),
+            end=" ",
+        )
+        print(
+            f"confidence {found.certificate.confidence:g}; backward induction "
+            f"{exact:.9f}, inside: {low <= exact <= high}"
+        )
+        print(
+            f"  moves that may be best: {found.certificate.best_actions}; "
+            f"{found.notes[-1]}"
+        )
     print("  assumption:", found.certificate.assumptions[0])
 
 

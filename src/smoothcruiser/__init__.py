@@ -1,4 +1,5 @@
-"""Planning with a promise: certified values and policies for regularized MDPs and games.
+"""Planning with a promise: certified values and policies for regularized MDPs
+and games.
 
 >>> import smoothcruiser as sc
 >>> problem = sc.make("chain:n=5", discount=0.2, temperature=10)
@@ -11,10 +12,25 @@ from typing import Any
 from smoothcruiser import adapters
 from smoothcruiser.api import calibrate, evaluate, explain, plan, solve
 from smoothcruiser.check import check
-from smoothcruiser.errors import BrokenPromise, InvalidInput, MissingExtra, OracleError, SmoothcruiserError, Unpayable
+from smoothcruiser.errors import (
+    BrokenPromise,
+    InvalidInput,
+    MissingExtra,
+    OracleError,
+    SmoothcruiserError,
+    Unpayable,
+)
 from smoothcruiser.estimate import Certificate, Estimate
 from smoothcruiser.methods.scheduled import resume, run
-from smoothcruiser.operators.base import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import (
+    KL,
+    CustomOperator,
+    Entropy,
+    Max,
+    Operator,
+    Sparsemax,
+    SquareRoot,
+)
 from smoothcruiser.operators.check import check_operator
 from smoothcruiser.play.agent import Agent, play
 from smoothcruiser.problem.batched import batched
@@ -72,7 +88,11 @@ __all__ = [
     "tabular",
 ]
 
-_LATE = {"Certified": "smoothcruiser.certified.search", "Tree": "smoothcruiser.tree.tree"}  # searches to hold on to between queries
+# searches to hold on to between queries
+_LATE = {
+    "Certified": "smoothcruiser.certified.search",
+    "Tree": "smoothcruiser.tree.tree",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,6 @@
-"""Errors that a user can act on: each message says what was required, what came, and what to change."""
+"""Errors that a user can act on: each message says what was required, what
+came, and what to change.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,15 @@ class InvalidInput(SmoothcruiserError, ValueError):
 
 
 class OracleError(SmoothcruiserError):
-    """The user's simulator returned something it must not, or raised; names the state and action at fault."""
+    """The user's simulator returned something it must not, or raised; names the
+    state and action at fault.
+    """
 
 
 class Unpayable(SmoothcruiserError):
-    """The plan's price is above the budget; the message lists the nearest promises that can be paid."""
+    """The plan's price is above the budget; the message lists the nearest
+    promises that can be paid.
+    """
 
 
 class BrokenPromise(SmoothcruiserError, AssertionError):
@@ -24,11 +30,15 @@ class BrokenPromise(SmoothcruiserError, AssertionError):
 
 
 class MissingExtra(SmoothcruiserError, ImportError):
-    """An optional dependency is not installed; the message has the command that installs it."""
+    """An optional dependency is not installed; the message has the command that
+    installs it.
+    """
 
 
 class Interrupted(SmoothcruiserError):
-    """The run was stopped from outside before it had enough to answer; ``calls`` were counted in the part that was cut short."""
+    """The run was stopped from outside before it had enough to answer;
+    ``calls`` were counted in the part that was cut short.
+    """
 
     def __init__(self, message: str, *, calls: int = 0) -> None:
         super().__init__(message)
@@ -36,4 +46,6 @@ class Interrupted(SmoothcruiserError):
 
 
 class Hung(Exception):
-    """Raised inside a call of a user's function that took longer than ``call_seconds``; never leaves an engine."""
+    """Raised inside a call of a user's function that took longer than
+    ``call_seconds``; never leaves an engine.
+    """

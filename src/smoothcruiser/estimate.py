@@ -1,6 +1,8 @@
-"""The answer: value, action values, policy, and the certificate that says how far they can be trusted.
+"""The answer: value, action values, policy, and the certificate that says how
+far they can be trusted.
 
-An interval is printed only with the confidence it has. A planner without a guarantee returns ``certificate=None``, never a fake one.
+An interval is printed only with the confidence it has. A planner without a
+guarantee returns ``certificate=None``, never a fake one.
 """
 
 from __future__ import annotations
@@ -18,15 +20,20 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is promised: all the intervals hold together with probability at least ``confidence``, under ``assumptions``."""
+    """What is promised: all the intervals hold together with probability at
+    least ``confidence``, under ``assumptions``.
+    """
 
     kind: str  # "schedule", "search", "exact"
     interval: Interval  # for V(state)
-    q_intervals: tuple[Interval, ...]  # one an action; (NaN, NaN) where illegal, empty where only the value was asked for
+    # one an action; (NaN, NaN) where illegal, empty where only the value was asked
+    # for
+    q_intervals: tuple[Interval, ...]
     confidence: float
     bound: str  # the inequality that closed it
     assumptions: tuple[str, ...] = ()
-    policy_loss: float | None = None  # the regularized one-step loss of ``policy`` is at most this
+    # the regularized one-step loss of ``policy`` is at most this
+    policy_loss: float | None = None
     best_actions: tuple[int, ...] | None = None  # actions not excluded as best
 
 
@@ -50,15 +57,22 @@ class Estimate:
     state: Any = None
     seed: int | None = None
     executor: str | None = None
-    calls_spent: int | None = None  # calls made, those drawn ahead of an early stop included
+    # calls made, those drawn ahead of an early stop included
+    calls_spent: int | None = None
     price: int | None = None  # what the plan would have cost without an early stop
     run: int | None = None  # its number in the run store, if one was given
     notes: tuple[str, ...] = ()  # how it was obtained, in sentences
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data: NaN, infinity and a price beyond 2**53 become None; ``log10_price`` is beside the price."""
+        """The fields as plain data: NaN, infinity and a price beyond 2**53
+        become None; ``log10_price`` is beside the price.
+        """
         found: dict[str, Any] = plain(self)
-        return found | ({"log10_price": None} if self.price is None else counted("price", self.price))
+        return found | (
+            {"log10_price": None}
+            if self.price is None
+            else counted("price", self.price)
+        )
 
     def to_json(self, **options: Any) -> str:
         """The fields as JSON text."""
@@ -66,16 +80,22 @@ class Estimate:
 
 
 def best_action(policy: Sequence[float], q_values: Sequence[float], player: int) -> int:
-    """The action to take: the most likely one of the policy, ties broken by value for the mover, then by index."""
+    """The action to take: the most likely one of the policy, ties broken by
+    value for the mover, then by index.
+    """
     sign = 1.0 if player == 1 else -1.0
     usable = [a for a, q in enumerate(q_values) if not math.isnan(q)]
     return max(usable, key=lambda a: (policy[a], sign * q_values[a], -a))
 
 
 def plain(value: Any) -> Any:
-    """Data that JSON can hold: numbers, words, lists; anything else as it is printed."""
+    """Data that JSON can hold: numbers, words, lists; anything else as it is
+    printed.
+    """
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return {
+            field.name: plain(getattr(value, field.name)) for field in fields(value)
+        }
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,7 +1,9 @@
 """What it means for two engines to agree, and the schedules they are compared on.
 
-Agreement is to the last bit: sums, squares and counts of every shard, from the same seed. The schedules are hand-made tables with all four
-kinds of estimator (random ones too, with clipping), the paper's, and the optimizer's for both root targets.
+Agreement is to the last bit: sums, squares and counts of every shard, from the
+same seed. The schedules are hand-made tables with all four kinds of estimator
+(random ones too, with clipping), the paper's, and the optimizer's for both root
+targets.
 """
 
 import math
@@ -18,12 +20,15 @@ from smoothcruiser.schedule.paper import paper_schedule, paper_sparse_sampling
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 from smoothcruiser.theory.paper import Setting, value_bound
 
-MOST_CALLS = 1500  # of a schedule the reference has to run: it makes some 50,000 calls a second
+# of a schedule the reference has to run: it makes some 50,000 calls a second
+MOST_CALLS = 1500
 CENTER = 0.37  # squares are taken from here; any number will do
 
 
 def hand_made(facts, *, target="q_values", samples=3, clip=None):
-    """Every kind, shifts, queries that are leaves and queries that are not, rollouts that end in each kind."""
+    """Every kind, shifts, queries that are leaves and queries that are not,
+    rollouts that end in each kind.
+    """
     levels = (
         Level(Kind.CONSTANT, constant=0.31, shift=0.11),
         Level(Kind.CONSTANT, constant=-0.2),
@@ -35,15 +40,43 @@ def hand_made(facts, *, target="q_values", samples=3, clip=None):
         Level(Kind.BLIND, continuation=6, shift=0.01),
         Level(Kind.ROLLOUT, samples=1, query=5, continuation=7),
     )
-    return Schedule("hand", facts, levels, Root(target, samples, len(levels) - 1, "none"), math.inf, 1.0, clip=clip)
+    return Schedule(
+        "hand",
+        facts,
+        levels,
+        Root(target, samples, len(levels) - 1, "none"),
+        math.inf,
+        1.0,
+        clip=clip,
+    )
 
 
 def random_table(facts, seed, *, target="q_values"):
-    """A table drawn at random: children anywhere before, small counts, a clip that bites in every other table."""
+    """A table drawn at random: children anywhere before, small counts, a clip
+    that bites in every other table.
+    """
     draw = random.Random(seed)
-    levels, calls = [Level(Kind.CONSTANT, constant=draw.uniform(-1.0, 1.0), shift=draw.choice((0.0, 0.2)))], [0]
+    levels, calls = (
+        [
+            Level(
+                Kind.CONSTANT,
+                constant=draw.uniform(-1.0, 1.0),
+                shift=draw.choice((0.0, 0.2)),
+            )
+        ],
+        [0],
+    )
     while len(levels) < 10:
-        kind = draw.choice((Kind.CONSTANT, Kind.PLUGIN, Kind.PLUGIN, Kind.ROLLOUT, Kind.ROLLOUT, Kind.BLIND))
+        kind = draw.choice(
+            (
+                Kind.CONSTANT,
+                Kind.PLUGIN,
+                Kind.PLUGIN,
+                Kind.ROLLOUT,
+                Kind.ROLLOUT,
+                Kind.BLIND,
+            )
+        )
         query, continuation = draw.randrange(len(levels)), draw.randrange(len(levels))
         level = Level(
             kind,
@@ -63,16 +96,30 @@ def random_table(facts, seed, *, target="q_values"):
             calls.append(cost)
     clip = (-0.1, 0.9) if seed % 2 else None
     child = max(range(len(levels)), key=lambda i: calls[i])
-    return Schedule("random", facts, tuple(levels), Root(target, 2, child, "none"), math.inf, 1.0, clip=clip)
+    return Schedule(
+        "random",
+        facts,
+        tuple(levels),
+        Root(target, 2, child, "none"),
+        math.inf,
+        1.0,
+        clip=clip,
+    )
 
 
 def paper_tables(facts):
-    """SmoothCruiser and sparse sampling with the printed constants, at the smallest tried epsilon that the reference can run."""
+    """SmoothCruiser and sparse sampling with the printed constants, at the
+    smallest tried epsilon that the reference can run.
+    """
     found = []
     for make in (paper_schedule, paper_sparse_sampling):
         for share in (0.25, 0.5, 1.0, 2.0, 5.0, 12.0, 40.0):
             try:
-                schedule = make(facts, epsilon=share * value_bound(Setting.of(facts)), delta_prime=0.2)
+                schedule = make(
+                    facts,
+                    epsilon=share * value_bound(Setting.of(facts)),
+                    delta_prime=0.2,
+                )
             except (InvalidInput, Unpayable):
                 continue
             if schedule.num_calls <= MOST_CALLS:
@@ -82,11 +129,19 @@ def paper_tables(facts):
 
 
 def sharp_tables(facts):
-    """The optimizer's schedules for both root targets, at the smallest tried epsilon that the reference can run."""
+    """The optimizer's schedules for both root targets, at the smallest tried
+    epsilon that the reference can run.
+    """
     found = []
-    for make, target in ((compile_schedule, "q_values"), (compile_schedule, "value"), (sparse_sampling, "q_values")):
+    for make, target in (
+        (compile_schedule, "q_values"),
+        (compile_schedule, "value"),
+        (sparse_sampling, "q_values"),
+    ):
         for share in (0.08, 0.15, 0.25, 0.4, 0.6):
-            schedule = make(facts, epsilon=share * facts.value_span(), delta=0.1, target=target)
+            schedule = make(
+                facts, epsilon=share * facts.value_span(), delta=0.1, target=target
+            )
             if schedule.num_calls <= MOST_CALLS:
                 found.append(schedule)
                 break
@@ -99,16 +154,26 @@ def bits(partial):
 
 
 def assert_engines_agree(problem, schedule, state, *, seed=7):
-    """Both engines give the same bits on two shards of every action; the number of calls made by one shard of each is right."""
+    """Both engines give the same bits on two shards of every action; the number
+    of calls made by one shard of each is right.
+    """
     reference = ReferenceEngine(problem, schedule, state, center=CENTER)
     compiled = CompiledEngine(problem, schedule, state, center=CENTER)
     root = schedule.root
     actions = problem.legal_actions(state) if root.target == "q_values" else [0]
     half = -(-root.samples // 2)
-    per_draw = schedule.level_calls[root.child] + (1 if root.target == "q_values" else 0)
+    per_draw = schedule.level_calls[root.child] + (
+        1 if root.target == "q_values" else 0
+    )
     for action in actions:
-        for shard in (Shard(action, 0, 0, half), Shard(action, 1, half, root.samples - half)):
-            slow, fast = reference.run_shard(shard, seed), compiled.run_shard(shard, seed)
+        for shard in (
+            Shard(action, 0, 0, half),
+            Shard(action, 1, half, root.samples - half),
+        ):
+            slow, fast = (
+                reference.run_shard(shard, seed),
+                compiled.run_shard(shard, seed),
+            )
             assert bits(slow) == bits(fast), (schedule.method, root, shard)
             if schedule.price_is_exact:
                 assert fast.calls == shard.count * per_draw
@@ -120,23 +185,42 @@ def outcome(engine, schedule, segments, actions, *, seed, workers):
     """Every bit of the sums and the counts of a run without early stops."""
     pool = LocalWorkers(engine, workers)
     try:
-        result = run(pool, schedule, segments, actions, seed=seed, enough=lambda look, tally: False)
+        result = run(
+            pool,
+            schedule,
+            segments,
+            actions,
+            seed=seed,
+            enough=lambda look, tally: False,
+        )
     finally:
         pool.close()
-    sums = {a: (t.draws, t.total.hex(), t.square.hex(), t.look) for a, t in result.tallies.items()}
+    sums = {
+        a: (t.draws, t.total.hex(), t.square.hex(), t.look)
+        for a, t in result.tallies.items()
+    }
     return sums, result.num_calls, result.calls_spent
 
 
 def assert_workers_do_not_matter(problem, schedule, state, *, seed=3):
-    """One thread, two threads and the reference give the same outcome, for the default cut and for three shards an action."""
-    actions = problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
+    """One thread, two threads and the reference give the same outcome, for the
+    default cut and for three shards an action.
+    """
+    actions = (
+        problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
+    )
     reference = ReferenceEngine(problem, schedule, state, center=CENTER)
     compiled = CompiledEngine(problem, schedule, state, center=CENTER)
     for shards in (None, 3):
         segments = cut(schedule, shards=shards)
         slow = outcome(reference, schedule, segments, actions, seed=seed, workers=1)
         for workers in (1, 2):
-            assert outcome(compiled, schedule, segments, actions, seed=seed, workers=workers) == slow, (schedule.method, shards, workers)
+            assert (
+                outcome(
+                    compiled, schedule, segments, actions, seed=seed, workers=workers
+                )
+                == slow
+            ), (schedule.method, shards, workers)
         if schedule.price_is_exact:
             assert slow[1] == slow[2] == schedule.num_calls
         else:

@@ -1,4 +1,6 @@
-"""A walk on six places as a Gymnasium environment, plain and with a copy that forgets, and its value."""
+"""A walk on six places as a Gymnasium environment, plain and with a copy that
+forgets, and its value.
+"""
 
 import gymnasium as gym
 import numpy as np
@@ -9,7 +11,9 @@ HERE = {"discount": 0.5, "operator": sc.Entropy(0.1), "reward_range": (0.0, 1.0)
 
 
 class Walk(gym.Env):
-    """Six places in a row: action 1 moves on with probability 0.8, and place n pays n/5."""
+    """Six places in a row: action 1 moves on with probability 0.8, and place n
+    pays n/5.
+    """
 
     action_space = gym.spaces.Discrete(2)
     observation_space = gym.spaces.Discrete(6)

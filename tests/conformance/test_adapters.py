@@ -1,7 +1,10 @@
-"""Adapters against the protocol of a problem, and against the environments and games they stand for.
+"""Adapters against the protocol of a problem, and against the environments and
+games they stand for.
 
-Laws: a step of the adapter has the law of the environment's own step; the planner's draws come from its own stream, so planning neither
-changes nor foresees what the real environment does; certified intervals hold the exact value of the environment's tables.
+Laws: a step of the adapter has the law of the environment's own step; the
+planner's draws come from its own stream, so planning neither changes nor
+foresees what the real environment does; certified intervals hold the exact
+value of the environment's tables.
 """
 
 import math
@@ -19,13 +22,17 @@ from smoothcruiser.jit.generator import stream_generator  # noqa: E402
 
 TABLES = {
     "gym:FrozenLake-v1": {"discount": 0.9, "temperature": 0.1, "epsilon": 0.3},
-    "gym:FrozenLake-v1,map_name=8x8": {"discount": 0.9, "temperature": 0.1, "epsilon": 0.5},
+    "gym:FrozenLake-v1,map_name=8x8": {
+        "discount": 0.9,
+        "temperature": 0.1,
+        "epsilon": 0.5,
+    },
     "gym:Taxi-v4": {"discount": 0.8, "temperature": 0.5, "epsilon": 5.0},
     "gym:CliffWalking-v1": {"discount": 0.8, "temperature": 0.5, "epsilon": 12.0},
 }
 
 
-# --- the planner's stream inside a foreign simulator -----------------------------------------------------------------------------
+# --- the planner's stream inside a foreign simulator --------------------------
 
 
 def test_a_generator_draws_from_the_planners_stream():
@@ -34,14 +41,24 @@ def test_a_generator_draws_from_the_planners_stream():
     own = stream(3, 1)
     assert [generator.random() for _ in range(4)] == [own.random() for _ in range(4)]
     bits.bind(stream(8))
-    first = [generator.normal(), generator.integers(9), generator.choice(5), *generator.uniform(size=3)]
+    first = [
+        generator.normal(),
+        generator.integers(9),
+        generator.choice(5),
+        *generator.uniform(size=3),
+    ]
     bits.bind(stream(8))
-    assert first == [generator.normal(), generator.integers(9), generator.choice(5), *generator.uniform(size=3)]
+    assert first == [
+        generator.normal(),
+        generator.integers(9),
+        generator.choice(5),
+        *generator.uniform(size=3),
+    ]
     counts = np.bincount(generator.integers(7, size=70_000), minlength=7)
     assert np.all(np.abs(counts - 10_000) < 5 * math.sqrt(10_000))
 
 
-# --- tables ----------------------------------------------------------------------------------------------------------------------
+# --- tables -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", list(TABLES))
@@ -49,16 +66,27 @@ def test_certified_intervals_hold_the_exact_value_of_the_tables(name):
     how = TABLES[name]
     problem = sc.make(name, discount=how["discount"], temperature=how["temperature"])
     exact = sc.plan(problem, method="exact")
-    found = sc.plan(problem, method="certified", epsilon=how["epsilon"], delta=0.05, budget=10**7, seed=2)
+    found = sc.plan(
+        problem,
+        method="certified",
+        epsilon=how["epsilon"],
+        delta=0.05,
+        budget=10**7,
+        seed=2,
+    )
     assert found.interval[0] <= exact.value <= found.interval[1]
     assert found.interval[1] - found.interval[0] <= 2 * how["epsilon"]
-    for (low, high), q in zip(found.certificate.q_intervals, exact.q_values, strict=True):
+    for (low, high), q in zip(
+        found.certificate.q_intervals, exact.q_values, strict=True
+    ):
         assert low <= q <= high
 
 
 @pytest.mark.parametrize("name", list(TABLES))
 def test_the_tables_are_the_environments_own_steps(name):
-    """Rewards, flags and next states of the environment appear in the tables, and its end is worth nothing more."""
+    """Rewards, flags and next states of the environment appear in the tables,
+    and its end is worth nothing more.
+    """
     problem = sc.make(name, discount=0.9, temperature=0.1)
     text, _, rest = name.removeprefix("gym:").partition(",")
     env = gym.make(text, **dict(part.split("=") for part in rest.split(",") if part))
@@ -67,8 +95,15 @@ def test_the_tables_are_the_environments_own_steps(name):
     for _ in range(300):
         action = int(rng.integers(problem.num_actions))
         after, reward, terminated, truncated, _ = env.step(action)
-        listed = [(r, bool(problem.tables.terminal[z]), z) for p, r, z in problem.outcomes(int(state), action) if p > 0]
-        assert any(r == reward and dead == terminated and (z == after or terminated) for r, dead, z in listed)
+        listed = [
+            (r, bool(problem.tables.terminal[z]), z)
+            for p, r, z in problem.outcomes(int(state), action)
+            if p > 0
+        ]
+        assert any(
+            r == reward and dead == terminated and (z == after or terminated)
+            for r, dead, z in listed
+        )
         state = after
         if terminated or truncated:
             state, _ = env.reset()
@@ -80,28 +115,41 @@ def test_the_tables_are_the_environments_own_steps(name):
 
 
 def test_terminated_is_honoured_where_the_row_behind_it_is_not_absorbing():
-    """CliffWalking's goal row leads on in its tables; the value of the step into it is its reward alone."""
+    """CliffWalking's goal row leads on in its tables; the value of the step
+    into it is its reward alone.
+    """
     problem = sc.make("gym:CliffWalking-v1", discount=0.9, operator="max")
     solution = sc.solve(problem)
     above_goal = 35
     assert solution.values[above_goal] == pytest.approx(-1.0)
-    assert solution.values[36] == pytest.approx(-sum(0.9**i for i in range(13)))  # up, eleven right, down
+    # up, eleven right, down
+    assert solution.values[36] == pytest.approx(-sum(0.9**i for i in range(13)))
 
 
 def test_a_fickle_passenger_is_not_in_the_tables():
-    problem = sc.make("gym:Taxi-v4,fickle_passenger=true,reward_low=-10,reward_high=20", discount=0.5, temperature=1.0)
+    problem = sc.make(
+        "gym:Taxi-v4,fickle_passenger=true,reward_low=-10,reward_high=20",
+        discount=0.5,
+        temperature=1.0,
+    )
     assert problem.tables is None
     assert type(problem.oracle).__name__ == "SnapshotOracle"
 
 
-# --- setting the state and snapshots -----------------------------------------------------------------------------------------------
+# --- setting the state and snapshots ------------------------------------------
 
 
 @pytest.mark.parametrize("access", ["state", "snapshot"])
 def test_access_by_state_and_by_copies_has_the_law_of_the_tables(access):
-    """FrozenLake three ways: frequencies of next states within 5 standard errors of the table."""
+    """FrozenLake three ways: frequencies of next states within 5 standard
+    errors of the table.
+    """
     tables = sc.make("gym:FrozenLake-v1", discount=0.9, temperature=0.1)
-    problem = sc.make(f"gym:FrozenLake-v1,access={access},reward_low=0,reward_high=1", discount=0.9, temperature=0.1)
+    problem = sc.make(
+        f"gym:FrozenLake-v1,access={access},reward_low=0,reward_high=1",
+        discount=0.9,
+        temperature=0.1,
+    )
     n, rng = (3000, stream(4)) if access == "state" else (600, stream(4))
     counts = dict.fromkeys(range(16), 0)
     for _ in range(n):
@@ -111,17 +159,25 @@ def test_access_by_state_and_by_copies_has_the_law_of_the_tables(access):
         assert abs(counts[z] / n - p) < 5 * math.sqrt(p * (1 - p) / n)
 
 
-@pytest.mark.parametrize("name", ["CartPole-v1", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1"])
+@pytest.mark.parametrize(
+    "name", ["CartPole-v1", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1"]
+)
 def test_set_state_follows_the_environment(name):
-    """From the real environment's state the adapter's step gives the real next state (these are deterministic)."""
+    """From the real environment's state the adapter's step gives the real next
+    state (these are deterministic).
+    """
     env = gym.make(name)
     actions = 3 if name == "Pendulum-v1" else None
-    problem = adapter.problem(env, discount=0.5, operator=sc.Entropy(1.0), actions=actions)
+    problem = adapter.problem(
+        env, discount=0.5, operator=sc.Entropy(1.0), actions=actions
+    )
     assert type(problem.oracle).__name__ == "StateOracle"
     env.reset(seed=5)
     for i in range(15):
         action = i % problem.num_actions
-        reward, after, ended = problem.oracle(problem.oracle.read(env), action, stream(i))
+        reward, after, ended = problem.oracle(
+            problem.oracle.read(env), action, stream(i)
+        )
         _, paid, terminated, _, _ = env.step(problem.oracle.actions[action])
         assert reward == pytest.approx(paid, rel=1e-5)
         assert after == pytest.approx(problem.oracle.read(env), abs=1e-5)
@@ -148,7 +204,9 @@ class Counter(gym.Env):
 
 
 def test_an_environment_with_hidden_state_is_copied():
-    problem = adapter.problem(Counter(), discount=0.5, operator=sc.Entropy(1.0), reward_range=(0.0, 1.0))
+    problem = adapter.problem(
+        Counter(), discount=0.5, operator=sc.Entropy(1.0), reward_range=(0.0, 1.0)
+    )
     assert type(problem.oracle).__name__ == "SnapshotOracle"
     state = problem.initial_state
     rewards = []
@@ -157,13 +215,27 @@ def test_an_environment_with_hidden_state_is_copied():
         rewards.append(reward)
     assert rewards == [0.0, 0.0, 1.0, 0.0]
     with pytest.raises(sc.InvalidInput, match=r"keeps more than its state.*snapshot"):
-        adapter.problem(Counter(), discount=0.5, operator=sc.Entropy(1.0), reward_range=(0.0, 1.0), access="state")
+        adapter.problem(
+            Counter(),
+            discount=0.5,
+            operator=sc.Entropy(1.0),
+            reward_range=(0.0, 1.0),
+            access="state",
+        )
 
 
 def test_snapshots_with_a_key_are_recognized():
     key = lambda env: (env.unwrapped.state, env.unwrapped.count)  # noqa: E731
-    problem = adapter.problem(Counter(), discount=0.5, operator=sc.Entropy(1.0), reward_range=(0.0, 1.0), key=key)
-    one, two = (problem.oracle(problem.initial_state, 1, stream(i))[1] for i in range(2))
+    problem = adapter.problem(
+        Counter(),
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        reward_range=(0.0, 1.0),
+        key=key,
+    )
+    one, two = (
+        problem.oracle(problem.initial_state, 1, stream(i))[1] for i in range(2)
+    )
     assert one == two
     assert hash(one) == hash(two)
     assert one != problem.initial_state
@@ -173,10 +245,25 @@ def test_snapshots_with_a_key_are_recognized():
 
 def test_rewards_are_mapped_and_have_to_lie_in_their_range():
     env = gym.make("CartPole-v1")
-    half = adapter.problem(env, discount=0.5, operator=sc.Entropy(1.0), reward=lambda r: 0.5 * r, reward_range=(0.0, 0.5))
+    half = adapter.problem(
+        env,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        reward=lambda r: 0.5 * r,
+        reward_range=(0.0, 0.5),
+    )
     assert half.oracle(half.initial_state, 0, stream(0))[0] == 0.5
-    wrong = adapter.problem(env, discount=0.5, operator=sc.Entropy(1.0), reward=lambda r: 3.0 * r, reward_range=(0.0, 1.0))
-    with pytest.raises(sc.OracleError, match=r"reward 3\.0 at state .*action 0, outside reward_range \(0, 1\)"):
+    wrong = adapter.problem(
+        env,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        reward=lambda r: 3.0 * r,
+        reward_range=(0.0, 1.0),
+    )
+    with pytest.raises(
+        sc.OracleError,
+        match=r"reward 3\.0 at state .*action 0, outside reward_range \(0, 1\)",
+    ):
         sc.plan(wrong, epsilon="20%", delta=0.1, method="smoothcruiser")
 
 
@@ -198,11 +285,13 @@ def test_what_cannot_be_made_is_refused_in_one_sentence(name, message):
 
 
 def test_an_unknown_reward_range_is_asked_for():
-    with pytest.raises(sc.InvalidInput, match=r"does not say in which range.*reward_range"):
+    with pytest.raises(
+        sc.InvalidInput, match=r"does not say in which range.*reward_range"
+    ):
         adapter.problem(Counter(), discount=0.5, operator=sc.Entropy(1.0))
 
 
-# --- planning does not touch, and cannot see, the real environment -------------------------------------------------------------------
+# --- planning does not touch, and cannot see, the real environment ------------
 
 
 @pytest.mark.parametrize("access", ["tables", "state", "snapshot"])
@@ -212,11 +301,24 @@ def test_planning_changes_nothing_of_what_the_real_environment_draws(access):
         env.reset(seed=11)
         problem = None
         if planning:
-            problem = adapter.problem(env, discount=0.3, operator=sc.Entropy(1.0), access=access, reward_range=(0.0, 1.0))
+            problem = adapter.problem(
+                env,
+                discount=0.3,
+                operator=sc.Entropy(1.0),
+                access=access,
+                reward_range=(0.0, 1.0),
+            )
         seen = []
         for i in range(12):
             if planning:
-                sc.plan(problem, problem.oracle.read(env), epsilon="40%", delta=0.1, method="smoothcruiser", seed=i)
+                sc.plan(
+                    problem,
+                    problem.oracle.read(env),
+                    epsilon="40%",
+                    delta=0.1,
+                    method="smoothcruiser",
+                    seed=i,
+                )
             seen.append(env.step(i % 4)[:3])
             if seen[-1][2]:
                 env.reset()
@@ -227,12 +329,20 @@ def test_planning_changes_nothing_of_what_the_real_environment_draws(access):
 
 @pytest.mark.parametrize("access", ["state", "snapshot"])
 def test_the_planner_cannot_see_what_the_real_environment_will_draw(access):
-    """What the planner draws depends on its own seed alone, whatever generator the environment was given."""
+    """What the planner draws depends on its own seed alone, whatever generator
+    the environment was given.
+    """
 
     def drawn(env_seed, planner_seed):
         env = gym.make("FrozenLake-v1")
         env.reset(seed=env_seed)
-        problem = adapter.problem(env, discount=0.3, operator=sc.Entropy(1.0), access=access, reward_range=(0.0, 1.0))
+        problem = adapter.problem(
+            env,
+            discount=0.3,
+            operator=sc.Entropy(1.0),
+            access=access,
+            reward_range=(0.0, 1.0),
+        )
         rng, state = stream(planner_seed), problem.oracle.read(env)
         places = []
         for _ in range(25):
@@ -244,37 +354,50 @@ def test_the_planner_cannot_see_what_the_real_environment_will_draw(access):
     assert drawn(1, 7) != drawn(1, 8)
 
 
-# --- continuous states -----------------------------------------------------------------------------------------------------------
+# --- continuous states --------------------------------------------------------
 
 
 def test_cartpole_with_a_sharp_schedule_at_a_payable_promise():
-    """Two independent runs keep |V - V'| <= 2 epsilon; every episode of the first steps survives, so V is near its upper end."""
+    """Two independent runs keep |V - V'| <= 2 epsilon; every episode of the
+    first steps survives, so V is near its upper end.
+    """
     problem = sc.make("gym:CartPole-v1", discount=0.4, temperature=2.0)
     schedule = sc.explain(problem, epsilon="8%", delta=0.05)
     assert schedule.num_calls < 100_000
     answers = [sc.run(problem, schedule, seed=seed) for seed in (1, 2)]
     assert abs(answers[0].value - answers[1].value) <= 2 * schedule.epsilon
     alive = (1.0 + 2.0 * math.log(2.0)) / 0.6  # reward 1 and full entropy at every step
-    assert all(a.interval[0] <= alive + 1e-6 and a.interval[1] >= alive - 0.4**8 * 10 for a in answers)
+    assert all(
+        a.interval[0] <= alive + 1e-6 and a.interval[1] >= alive - 0.4**8 * 10
+        for a in answers
+    )
 
 
 def test_a_step_from_mujocos_integration_state_is_the_real_one_to_the_last_bit():
     pytest.importorskip("mujoco")
     env = gym.make("Hopper-v5")
-    problem = adapter.problem(env, discount=0.5, operator=sc.Entropy(1.0), actions=2, reward_range=(-10.0, 10.0))
+    problem = adapter.problem(
+        env,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        actions=2,
+        reward_range=(-10.0, 10.0),
+    )
     assert type(problem.oracle).__name__ == "MujocoOracle"
     assert problem.num_actions == 8
     env.reset(seed=4)
     for i in range(100):
         action = int(stream(9, i).integers(8))
-        reward, after, ended = problem.oracle(problem.oracle.read(env), action, stream(i))
+        reward, after, ended = problem.oracle(
+            problem.oracle.read(env), action, stream(i)
+        )
         _, paid, terminated, _, _ = env.step(problem.oracle.actions[action])
         assert (reward, after, ended) == (paid, problem.oracle.read(env), terminated)
         if terminated:
             env.reset()
 
 
-# --- OpenSpiel -------------------------------------------------------------------------------------------------------------------
+# --- OpenSpiel ----------------------------------------------------------------
 
 
 spiel = pytest.importorskip("pyspiel")
@@ -293,9 +416,16 @@ def backward(state, discount, operator, memo):
             while waiting:
                 p, after = waiting.pop()
                 if after.is_chance_node():
-                    waiting += [(p * w, after.child(outcome)) for outcome, w in after.chance_outcomes()]
+                    waiting += [
+                        (p * w, after.child(outcome))
+                        for outcome, w in after.chance_outcomes()
+                    ]
                 else:
-                    total += p * (after.returns()[0] - state.returns()[0] + discount * backward(after, discount, operator, memo))
+                    total += p * (
+                        after.returns()[0]
+                        - state.returns()[0]
+                        + discount * backward(after, discount, operator, memo)
+                    )
             q.append(total)
         memo[key] = operator.value(q, player=1 + state.current_player())
     return memo[key]
@@ -303,7 +433,9 @@ def backward(state, discount, operator, memo):
 
 def test_tic_tac_toe_is_solved_as_by_backward_induction():
     problem = sc.make("openspiel:tic_tac_toe", discount=0.9, temperature=0.2)
-    truth = backward(spiel.load_game("tic_tac_toe").new_initial_state(), 0.9, sc.Entropy(0.2), {})
+    truth = backward(
+        spiel.load_game("tic_tac_toe").new_initial_state(), 0.9, sc.Entropy(0.2), {}
+    )
     exact = sc.plan(problem, method="exact")
     assert exact.value == pytest.approx(truth, abs=1e-10)
     found = sc.plan(problem, method="certified", epsilon=0.1, delta=0.1, budget=100_000)
@@ -315,21 +447,34 @@ def test_plain_tic_tac_toe_is_a_draw_with_discount_one():
     problem = sc.make("openspiel:tic_tac_toe", discount=1, operator="max")
     assert problem.horizon == 9
     assert sc.plan(problem, [0, 4, 8], method="exact").value == 0.0
-    assert sc.plan(problem, [0, 1, 3, 4], method="exact").value == 1.0  # 6 completes the left column
+    # 6 completes the left column
+    assert sc.plan(problem, [0, 1, 3, 4], method="exact").value == 1.0
 
 
 def test_a_game_of_chance_is_solved_as_by_backward_induction():
-    """Nim with dice is not in OpenSpiel; pig is, and never ends by itself, so a horizon of 4 moves is compared."""
-    problem = sc.make("openspiel:pig,winscore=6,horizon=4", discount=0.9, temperature=0.1)
+    """Nim with dice is not in OpenSpiel; pig is, and never ends by itself, so a
+    horizon of 4 moves is compared.
+    """
+    problem = sc.make(
+        "openspiel:pig,winscore=6,horizon=4", discount=0.9, temperature=0.1
+    )
     operator = sc.Entropy(0.1)
 
     def value(state, left):
         if left == 0 or state.state.is_terminal():
             return 0.0
-        q = [sum(p * (r + 0.9 * value(z, left - 1)) for p, r, z in problem.outcomes(state, a)) for a in sorted(state.actions)]
+        q = [
+            sum(
+                p * (r + 0.9 * value(z, left - 1))
+                for p, r, z in problem.outcomes(state, a)
+            )
+            for a in sorted(state.actions)
+        ]
         return operator.value(q, player=openspiel.player(state))
 
-    assert sc.plan(problem, method="exact").value == pytest.approx(value(problem.initial_state, 4), abs=1e-9)
+    assert sc.plan(problem, method="exact").value == pytest.approx(
+        value(problem.initial_state, 4), abs=1e-9
+    )
 
 
 def test_chance_is_drawn_from_the_planners_stream_with_its_law():
@@ -340,8 +485,13 @@ def test_chance_is_drawn_from_the_planners_stream_with_its_law():
         counts[after] = counts.get(after, 0) + 1
     model = {z: p for p, _, z in problem.outcomes(problem.initial_state, 0)}
     assert counts.keys() == model.keys()
-    assert all(abs(counts[z] / 3000 - p) < 5 * math.sqrt(p * (1 - p) / 3000) for z, p in model.items())
-    assert problem.oracle(problem.initial_state, 0, stream(5)) == problem.oracle(problem.initial_state, 0, stream(5))
+    assert all(
+        abs(counts[z] / 3000 - p) < 5 * math.sqrt(p * (1 - p) / 3000)
+        for z, p in model.items()
+    )
+    assert problem.oracle(problem.initial_state, 0, stream(5)) == problem.oracle(
+        problem.initial_state, 0, stream(5)
+    )
 
 
 def test_positions_recognize_each_other_and_travel():
@@ -350,14 +500,21 @@ def test_positions_recognize_each_other_and_travel():
     assert one != two
     assert problem.key_of(one) == problem.key_of(two)
     assert pickle.loads(pickle.dumps(one)) == one
-    by_history = openspiel.problem("tic_tac_toe", discount=0.9, operator=sc.Max(), merge="history")
+    by_history = openspiel.problem(
+        "tic_tac_toe", discount=0.9, operator=sc.Max(), merge="history"
+    )
     assert by_history.key_of(one) != by_history.key_of(two)
     with pytest.raises(sc.InvalidInput, match=r"Move 4 of \[4, 4\] is not legal"):
         problem.start([4, 4])
 
 
 @pytest.mark.parametrize(
-    "name, message", [("kuhn_poker", "information is hidden"), ("matrix_rps", "at the same time"), ("nope", "cannot load")]
+    "name, message",
+    [
+        ("kuhn_poker", "information is hidden"),
+        ("matrix_rps", "at the same time"),
+        ("nope", "cannot load"),
+    ],
 )
 def test_games_of_another_kind_are_refused(name, message):
     with pytest.raises(sc.InvalidInput, match=message):
@@ -365,7 +522,14 @@ def test_games_of_another_kind_are_refused(name, message):
 
 
 @pytest.mark.parametrize(
-    "name", ["gym:FrozenLake-v1", "gym:CartPole-v1", "openspiel:tic_tac_toe", "openspiel:pig,winscore=10", "openspiel:connect_four"]
+    "name",
+    [
+        "gym:FrozenLake-v1",
+        "gym:CartPole-v1",
+        "openspiel:tic_tac_toe",
+        "openspiel:pig,winscore=10",
+        "openspiel:connect_four",
+    ],
 )
 def test_every_adapter_passes_check(name):
     problem = sc.make(name, discount=0.5, temperature=0.5)

@@ -1,6 +1,8 @@
-"""``reference`` and ``compiled`` agree to the last bit on 54 tabular problems, for one thread and two.
+"""``reference`` and ``compiled`` agree to the last bit on 54 tabular problems,
+for one thread and two.
 
-The law: an engine is a way to run a schedule, never a part of the answer. Same seed, same bits; counts are those of the schedule.
+The law: an engine is a way to run a schedule, never a part of the answer. Same
+seed, same bits; counts are those of the schedule.
 """
 
 import math
@@ -28,20 +30,34 @@ OPERATORS = {
     "square-root": lambda K: sc.SquareRoot(0.6),
     "max": lambda K: sc.Max(),
 }
-FAMILIES = ("plain", "game", "alternating", "myopic", "horizon", "terminals", "varying", "everything")
+FAMILIES = (
+    "plain",
+    "game",
+    "alternating",
+    "myopic",
+    "horizon",
+    "terminals",
+    "varying",
+    "everything",
+)
 
 
 def random_model(seed, states, actions, *, movers=None):
     """P and R of a random model; with ``movers``, each move passes the turn."""
     rng = np.random.default_rng(seed)
-    P = rng.random((states, actions, states)) * (rng.random((states, actions, states)) < 0.5)
+    P = rng.random((states, actions, states)) * (
+        rng.random((states, actions, states)) < 0.5
+    )
     P[..., 0] += 1e-3
     P[:, :, 1] += 1e-3
     if movers is not None:
-        P[movers[:, None, None] == movers[None, None, :] + np.zeros((1, actions, 1))] = 0.0
+        P[
+            movers[:, None, None] == movers[None, None, :] + np.zeros((1, actions, 1))
+        ] = 0.0
     P[0, 0] = 0.0
     P[0, 0, 1] = 1.0  # a pair with one successor draws no number
-    return P / P.sum(axis=2, keepdims=True), rng.random((states, actions, states))  # rewards are paid on arrival
+    # rewards are paid on arrival
+    return P / P.sum(axis=2, keepdims=True), rng.random((states, actions, states))
 
 
 def build(family, operator, K, seed):
@@ -54,7 +70,9 @@ def build(family, operator, K, seed):
     legal = rng.random((states, K)) < 0.6
     legal[:, seed % K] = True
     legal[0] = True
-    P, R = random_model(seed, states, K, movers=turns if family == "alternating" else None)
+    P, R = random_model(
+        seed, states, K, movers=turns if family == "alternating" else None
+    )
     common = {"discount": 0.4, "operator": operator}
     if family == "game":
         return sc.tabular(P, R, players=players, **common)
@@ -69,7 +87,15 @@ def build(family, operator, K, seed):
     if family == "varying":
         return sc.tabular(P, R, legal=legal, **common)
     if family == "everything":
-        return sc.tabular(P, 3.0 * R - 2.0, players=players, terminal=dead, legal=legal, horizon=4, **(common | {"discount": 0.9}))
+        return sc.tabular(
+            P,
+            3.0 * R - 2.0,
+            players=players,
+            terminal=dead,
+            legal=legal,
+            horizon=4,
+            **(common | {"discount": 0.9}),
+        )
     return sc.tabular(P, R, **common)
 
 
@@ -109,18 +135,35 @@ def special_problems():
     rows = sparse.csr_matrix(P.reshape(18, 6))
     return {
         "chain": sc.make("chain:n=4", discount=0.2, temperature=10),
-        "gridworld": sc.make("gridworld:n=3", discount=0.3, temperature=1.0, operator="sparsemax"),
+        "gridworld": sc.make(
+            "gridworld:n=3", discount=0.3, temperature=1.0, operator="sparsemax"
+        ),
         "garnet": sc.make("garnet:states=8,actions=4", discount=0.5, temperature=0.2),
-        "random-game": sc.make("random-game:states=6,actions=2,alternating=true", discount=0.5, temperature=1.0),
+        "random-game": sc.make(
+            "random-game:states=6,actions=2,alternating=true",
+            discount=0.5,
+            temperature=1.0,
+        ),
         "sparse": sc.tabular(rows, R, discount=0.5, operator=sc.SquareRoot(1.0)),
-        "costs": sc.tabular(P, -2.0 * R, discount=0.5, operator=sc.Entropy(0.1), reward_range=(-2.0, 0.5)),
+        "costs": sc.tabular(
+            P,
+            -2.0 * R,
+            discount=0.5,
+            operator=sc.Entropy(0.1),
+            reward_range=(-2.0, 0.5),
+        ),
     }
 
 
 @pytest.mark.parametrize("name", list(special_problems()))
 def test_agreement_on_special_problems(name):
     problem = special_problems()[name]
-    for schedule in (hand_made(problem.facts), random_table(problem.facts, 4), *paper_tables(problem.facts), *sharp_tables(problem.facts)):
+    for schedule in (
+        hand_made(problem.facts),
+        random_table(problem.facts, 4),
+        *paper_tables(problem.facts),
+        *sharp_tables(problem.facts),
+    ):
         assert_engines_agree(problem, schedule, 0)
         assert_workers_do_not_matter(problem, schedule, 1)
 
@@ -149,7 +192,11 @@ def test_agreement_with_an_operator_whose_gradient_does_not_sum_to_one():
     operator = sc.CustomOperator(halved_value, halved_gradient, smooth=0.25)
     for i, family in enumerate(("plain", "game", "terminals", "varying", "everything")):
         problem = build(family, operator, 1 + i, i)
-        for schedule in (hand_made(problem.facts), hand_made(problem.facts, target="value"), *paper_tables(problem.facts)):
+        for schedule in (
+            hand_made(problem.facts),
+            hand_made(problem.facts, target="value"),
+            *paper_tables(problem.facts),
+        ):
             assert_engines_agree(problem, schedule, 0)
         assert_workers_do_not_matter(problem, hand_made(problem.facts), 3)
 
@@ -169,10 +216,32 @@ def test_plans_do_not_depend_on_executor_or_workers(method, options, shards):
     P, R = random_model(3, 5, 2)
     problem = sc.tabular(P, R, discount=0.2, operator=sc.Entropy(0.5))
     answers = [
-        sc.plan(problem, 2, method=method, seed=11, shards=shards, executor=executor, workers=workers, **options)
+        sc.plan(
+            problem,
+            2,
+            method=method,
+            seed=11,
+            shards=shards,
+            executor=executor,
+            workers=workers,
+            **options,
+        )
         for executor, workers in (("reference", 1), ("compiled", 1), ("compiled", 2))
     ]
-    facts = [(a.value, a.interval, a.q_values, a.policy, a.action, a.num_calls, a.epsilon, a.delta, a.notes) for a in answers]
+    facts = [
+        (
+            a.value,
+            a.interval,
+            a.q_values,
+            a.policy,
+            a.action,
+            a.num_calls,
+            a.epsilon,
+            a.delta,
+            a.notes,
+        )
+        for a in answers
+    ]
     assert facts[0] == facts[1] == facts[2]
     schedule = sc.explain(problem, method=method, **options)
     assert answers[0].num_calls == schedule.num_calls or schedule.root.looks

@@ -1,7 +1,9 @@
-"""``reference`` and ``compiled`` agree to the last bit on users' own njit oracles, for every kind of state they may have.
+"""``reference`` and ``compiled`` agree to the last bit on users' own njit
+oracles, for every kind of state they may have.
 
-Each oracle is compiled into its own machine (seconds), so everything that is asked of one stands in one test: several operators, since
-these share the machine, tables of all kinds, one thread and two.
+Each oracle is compiled into its own machine (seconds), so everything that is
+asked of one stands in one test: several operators, since these share the
+machine, tables of all kinds, one thread and two.
 """
 
 import math
@@ -9,15 +11,28 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from engine_agreement import assert_engines_agree, assert_workers_do_not_matter, hand_made, paper_tables, random_table, sharp_tables
+from engine_agreement import (
+    assert_engines_agree,
+    assert_workers_do_not_matter,
+    hand_made,
+    paper_tables,
+    random_table,
+    sharp_tables,
+)
 from numba import njit
 
 import smoothcruiser as sc
 
-OPERATORS = (sc.Entropy(0.5), sc.KL(0.8, prior=(1, 2, 3)), sc.Sparsemax(0.3), sc.SquareRoot(0.7), sc.Max())
+OPERATORS = (
+    sc.Entropy(0.5),
+    sc.KL(0.8, prior=(1, 2, 3)),
+    sc.Sparsemax(0.3),
+    sc.SquareRoot(0.7),
+    sc.Max(),
+)
 
 
-# --- int: varying actions ----------------------------------------------------------------------------------------------------
+# --- int: varying actions -----------------------------------------------------
 
 
 @njit
@@ -30,7 +45,7 @@ def hop_allowed(state, action):
     return action == 0 or (state + action) % 2 == 0
 
 
-# --- float: a noisy walk that ends far out -----------------------------------------------------------------------------------
+# --- float: a noisy walk that ends far out ------------------------------------
 
 
 @njit
@@ -44,7 +59,7 @@ def drifted_away(state):
     return abs(state) > 1.2
 
 
-# --- tuple: an alternating game ----------------------------------------------------------------------------------------------
+# --- tuple: an alternating game -----------------------------------------------
 
 
 @njit
@@ -59,7 +74,7 @@ def duel_mover(state):
     return state[0]
 
 
-# --- NamedTuple: a game in no order, ended by the step's own flag --------------------------------------------------------------
+# --- NamedTuple: a game in no order, ended by the step's own flag -------------
 
 
 class Cell(NamedTuple):
@@ -88,7 +103,7 @@ def chase_mover(state):
     return 1 + (state.x + state.y) % 2
 
 
-# --- nested tuple of small types: a horizon ------------------------------------------------------------------------------------
+# --- nested tuple of small types: a horizon -----------------------------------
 
 
 @njit
@@ -97,10 +112,14 @@ def climb(state, action, rng):
     up = rng.random() < (0.2 if tired else 0.4) + 0.2 * action
     after = np.float32(0.7) * height + np.float32(rng.random())
     reward = 1.0 if up else min(1.0, float(after) / 4.0)
-    return reward, ((np.int32(steps + action), not tired), after, np.uint64(luck + np.uint64(2**63 + 1)))
+    return reward, (
+        (np.int32(steps + action), not tired),
+        after,
+        np.uint64(luck + np.uint64(2**63 + 1)),
+    )
 
 
-# --- arrays of fixed shape -----------------------------------------------------------------------------------------------------
+# --- arrays of fixed shape ----------------------------------------------------
 
 
 @njit
@@ -140,18 +159,59 @@ def drop_mover(state):
 
 
 PROBLEMS = {
-    "int": (0, lambda op: sc.MDP(hop, legal=hop_allowed, num_actions=3, discount=0.4, operator=op)),
-    "float": (0.25, lambda op: sc.MDP(drift, terminal=drifted_away, num_actions=3, discount=0.4, operator=op)),
-    "tuple": ((1, 0.0), lambda op: sc.Game(duel, player=duel_mover, alternating=True, num_actions=3, discount=0.3, operator=op)),
-    "named": (Cell(0, 1, 0.0), lambda op: sc.Game(chase, player=chase_mover, terminal=True, num_actions=3, discount=0.6, operator=op)),
+    "int": (
+        0,
+        lambda op: sc.MDP(
+            hop, legal=hop_allowed, num_actions=3, discount=0.4, operator=op
+        ),
+    ),
+    "float": (
+        0.25,
+        lambda op: sc.MDP(
+            drift, terminal=drifted_away, num_actions=3, discount=0.4, operator=op
+        ),
+    ),
+    "tuple": (
+        (1, 0.0),
+        lambda op: sc.Game(
+            duel,
+            player=duel_mover,
+            alternating=True,
+            num_actions=3,
+            discount=0.3,
+            operator=op,
+        ),
+    ),
+    "named": (
+        Cell(0, 1, 0.0),
+        lambda op: sc.Game(
+            chase,
+            player=chase_mover,
+            terminal=True,
+            num_actions=3,
+            discount=0.6,
+            operator=op,
+        ),
+    ),
     "nested": (
         ((np.int32(0), False), np.float32(0.5), np.uint64(1)),
         lambda op: sc.MDP(climb, num_actions=3, discount=1.0, horizon=4, operator=op),
     ),
-    "array": (np.zeros(3), lambda op: sc.MDP(queue, num_actions=3, discount=0.5, operator=op)),
+    "array": (
+        np.zeros(3),
+        lambda op: sc.MDP(queue, num_actions=3, discount=0.5, operator=op),
+    ),
     "board": (
         (np.zeros((3, 3), np.int64), 0),
-        lambda op: sc.Game(drop, player=drop_mover, legal=drop_allowed, terminal=drop_full, num_actions=3, discount=0.9, operator=op),
+        lambda op: sc.Game(
+            drop,
+            player=drop_mover,
+            legal=drop_allowed,
+            terminal=drop_full,
+            num_actions=3,
+            discount=0.9,
+            operator=op,
+        ),
     ),
 }
 
@@ -161,10 +221,17 @@ def test_agreement_on_every_kind_of_state(name):
     state, make = PROBLEMS[name]
     for i, operator in enumerate(OPERATORS):
         problem = make(operator)
-        for schedule in (hand_made(problem.facts), random_table(problem.facts, i, target="value"), *paper_tables(problem.facts)):
+        for schedule in (
+            hand_made(problem.facts),
+            random_table(problem.facts, i, target="value"),
+            *paper_tables(problem.facts),
+        ):
             assert_engines_agree(problem, schedule, state)
         if i == 0:
-            for schedule in (hand_made(problem.facts, target="value"), *sharp_tables(problem.facts)):
+            for schedule in (
+                hand_made(problem.facts, target="value"),
+                *sharp_tables(problem.facts),
+            ):
                 assert_workers_do_not_matter(problem, schedule, state)
 
 
@@ -182,12 +249,28 @@ def shrunk_gradient(q):
 def test_agreement_on_a_user_operator_with_a_user_oracle():
     operator = sc.CustomOperator(shrunk_value, shrunk_gradient, smooth=0.5)
     problem = sc.MDP(hop, num_actions=2, discount=0.5, operator=operator)
-    for schedule in (hand_made(problem.facts), random_table(problem.facts, 1), *paper_tables(problem.facts)):
+    for schedule in (
+        hand_made(problem.facts),
+        random_table(problem.facts, 1),
+        *paper_tables(problem.facts),
+    ):
         assert_engines_agree(problem, schedule, 4)
     assert_workers_do_not_matter(problem, hand_made(problem.facts), 4)
 
 
 def test_plain_python_oracles_are_refused_by_name():
-    problem = sc.MDP(lambda s, a, rng: (rng.random(), s), num_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=0)
+    problem = sc.MDP(
+        lambda s, a, rng: (rng.random(), s),
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        initial_state=0,
+    )
     with pytest.raises(sc.InvalidInput, match=r"numba\.njit.*executor='reference'"):
-        sc.plan(problem, method="smoothcruiser", epsilon="20%", delta=0.1, executor="compiled")
+        sc.plan(
+            problem,
+            method="smoothcruiser",
+            epsilon="20%",
+            delta=0.1,
+            executor="compiled",
+        )

@@ -1,4 +1,5 @@
-"""Stops and errors: a run ends soon, for one thread and two, and says what was at fault; nothing hangs.
+"""Stops and errors: a run ends soon, for one thread and two, and says what was
+at fault; nothing hangs.
 
 "Soon" is asserted on counts of oracle calls, which a busy machine cannot change.
 """
@@ -59,40 +60,87 @@ def moves_here(state):
 
 
 def moody_problem(mood):
-    # ``legal`` and ``player`` stay in the machine for every mood, so that all six share one compilation.
-    common = {"legal": can_move, "player": moves_here, "num_actions": 2, "min_actions": 2, "discount": 0.5}
+    # ``legal`` and ``player`` stay in the machine for every mood, so that all six
+    # share one compilation.
+    common = {
+        "legal": can_move,
+        "player": moves_here,
+        "num_actions": 2,
+        "min_actions": 2,
+        "discount": 0.5,
+    }
     return sc.Game(moody, operator=sc.Entropy(1.0), initial_state=(mood, 0), **common)
 
 
 def table(problem, *, samples=2000, levels=None):
-    levels = levels or (Level(Kind.CONSTANT, constant=0.5), Level(Kind.PLUGIN, samples=2, query=0), Level(Kind.ROLLOUT, 2, 1, 1))
-    return Schedule("hand", problem.facts, levels, Root("q_values", samples, len(levels) - 1, "none"), math.inf, 1.0)
+    levels = levels or (
+        Level(Kind.CONSTANT, constant=0.5),
+        Level(Kind.PLUGIN, samples=2, query=0),
+        Level(Kind.ROLLOUT, 2, 1, 1),
+    )
+    return Schedule(
+        "hand",
+        problem.facts,
+        levels,
+        Root("q_values", samples, len(levels) - 1, "none"),
+        math.inf,
+        1.0,
+    )
 
 
 FAULTS = {
-    RAISES: (OracleError, r"raised ValueError: broken bridge at state \(0, 3\), action 1"),
-    NOT_A_NUMBER: (OracleError, r"reward nan at state \(1, 3\), action 1, outside reward_range \(0, 1\)"),
-    TOO_LARGE: (OracleError, r"reward 1\.5 at state \(2, 3\), action 1, outside reward_range \(0, 1\)"),
-    ENDS: (OracleError, r"ended the episode at state \(3, 3\), action 1, but the problem declares no terminal states"),
+    RAISES: (
+        OracleError,
+        r"raised ValueError: broken bridge at state \(0, 3\), action 1",
+    ),
+    NOT_A_NUMBER: (
+        OracleError,
+        r"reward nan at state \(1, 3\), action 1, outside reward_range \(0, 1\)",
+    ),
+    TOO_LARGE: (
+        OracleError,
+        r"reward 1\.5 at state \(2, 3\), action 1, outside reward_range \(0, 1\)",
+    ),
+    ENDS: (
+        OracleError,
+        (
+            r"ended the episode at state \(3, 3\), action 1, but the problem declares "
+            r"no "
+            r"terminal states"
+        ),
+    ),
     STUCK: (InvalidInput, r"State \(4, 3\) has no legal action"),
     NOBODY: (InvalidInput, r"player\(\(5, 3\)\) must be 1 \(max\) or 2 \(min\), got 3"),
 }
 
 
 def test_an_error_names_the_state_and_action_at_fault(monkeypatch):
-    """Six ways to misbehave, from one thread and two; the replay in plain Python is a small part of the shard."""
+    """Six ways to misbehave, from one thread and two; the replay in plain
+    Python is a small part of the shard.
+    """
     replayed = []
     original = ReferenceEngine.run_draws
     monkeypatch.setattr(
-        ReferenceEngine, "run_draws", lambda self, action, count, rng: replayed.append(count) or original(self, action, count, rng)
+        ReferenceEngine,
+        "run_draws",
+        lambda self, action, count, rng: (
+            replayed.append(count) or original(self, action, count, rng)
+        ),
     )
     monkeypatch.setattr(compiled_module, "REPLAYED_CALLS", 100)
-    monkeypatch.setattr("smoothcruiser.engines.pools.threads.look", lambda *_: (0, ()))  # it would find the faults first
+    # it would find the faults first
+    monkeypatch.setattr("smoothcruiser.engines.pools.threads.look", lambda *_: (0, ()))
     for mood, (error, message) in FAULTS.items():
         problem = moody_problem(mood)
         for workers in (1, 2):
             with pytest.raises(error, match=message):
-                sc.run(problem, table(problem), executor="compiled", workers=workers, shards=2)
+                sc.run(
+                    problem,
+                    table(problem),
+                    executor="compiled",
+                    workers=workers,
+                    shards=2,
+                )
         with pytest.raises(error, match=message):
             sc.run(problem, table(problem), executor="reference")
     per_draw = table(moody_problem(0)).level_calls[-1] + 1
@@ -100,11 +148,19 @@ def test_an_error_names_the_state_and_action_at_fault(monkeypatch):
 
 
 def test_an_error_deep_inside_a_shard_is_found():
-    """Millions of calls go well before the error: the machine finds the draw, Python replays a few around it."""
+    """Millions of calls go well before the error: the machine finds the draw,
+    Python replays a few around it.
+    """
     problem = moody_problem(RARE)
-    schedule = table(problem, samples=HUGE, levels=(Level(Kind.CONSTANT), Level(Kind.BLIND, continuation=0)))
+    schedule = table(
+        problem,
+        samples=HUGE,
+        levels=(Level(Kind.CONSTANT), Level(Kind.BLIND, continuation=0)),
+    )
     engine = CompiledEngine(problem, schedule, (RARE, 0))
-    with pytest.raises(OracleError, match=r"one in ten million at state \(6, [12]\), action [01]"):
+    with pytest.raises(
+        OracleError, match=r"one in ten million at state \(6, [12]\), action [01]"
+    ):
         engine.run_shard(Shard(0, 0, 0, HUGE), seed=0)
 
 
@@ -119,7 +175,10 @@ TABLES = {
         Level(Kind.PLUGIN, samples=10**4, query=0),
         Level(Kind.PLUGIN, samples=10**9, query=1),
     ),
-    "one endless leaf": (Level(Kind.CONSTANT), Level(Kind.PLUGIN, samples=HUGE, query=0)),
+    "one endless leaf": (
+        Level(Kind.CONSTANT),
+        Level(Kind.PLUGIN, samples=HUGE, query=0),
+    ),
 }
 
 
@@ -146,12 +205,23 @@ def test_a_stop_set_before_a_shard_costs_no_draws():
 
 
 def test_a_time_limit_returns_the_interval_of_the_finished_looks():
-    """The first look passes at once, the last segment would take days; the answer is what the look certified."""
+    """The first look passes at once, the last segment would take days; the
+    answer is what the look certified.
+    """
     problem = sc.make("garnet:states=9,actions=2", discount=0.2, temperature=1.0)
     whole = sc.explain(problem, epsilon=0.02, delta=0.1)
     assert whole.root.looks
-    root = Root("q_values", HUGE, whole.root.child, whole.root.bound, (1000,), whole.root.adaptive_delta)
-    schedule = Schedule(whole.method, whole.facts, whole.levels, root, whole.epsilon, whole.delta)
+    root = Root(
+        "q_values",
+        HUGE,
+        whole.root.child,
+        whole.root.bound,
+        (1000,),
+        whole.root.adaptive_delta,
+    )
+    schedule = Schedule(
+        whole.method, whole.facts, whole.levels, root, whole.epsilon, whole.delta
+    )
     begin = time.perf_counter()
     answer = sc.run(problem, schedule, seconds=2.0, workers=2)
     assert time.perf_counter() - begin < 60.0  # not days
@@ -166,14 +236,24 @@ def test_a_time_limit_returns_the_interval_of_the_finished_looks():
 
 def test_a_time_limit_before_the_first_look_is_an_interruption():
     problem = chain()
-    with pytest.raises(Interrupted, match=r"before its first look.*calls made, at least: [1-9].*Nothing is kept") as caught:
-        sc.run(problem, table(problem, samples=HUGE, levels=TABLES["many small draws"]), seconds=0.5, workers=2)
+    with pytest.raises(
+        Interrupted,
+        match=r"before its first look.*calls made, at least: [1-9].*Nothing is kept",
+    ) as caught:
+        sc.run(
+            problem,
+            table(problem, samples=HUGE, levels=TABLES["many small draws"]),
+            seconds=0.5,
+            workers=2,
+        )
     assert caught.value.calls > 0
 
 
 @pytest.mark.parametrize("executor", ["reference", "python"])
 def test_a_stop_before_the_first_look_tells_the_calls_made(executor, tmp_path):
-    """The step itself counts: all its calls are told, but for the few that look at it beforehand; so is what a store keeps."""
+    """The step itself counts: all its calls are told, but for the few that look
+    at it beforehand; so is what a store keeps.
+    """
     made = 0
 
     def step(state, action, rng):
@@ -183,14 +263,30 @@ def test_a_stop_before_the_first_look_tells_the_calls_made(executor, tmp_path):
             raise KeyboardInterrupt
         return rng.random(), state
 
-    problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=0)
+    problem = sc.MDP(
+        step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=0
+    )
     schedule = sc.explain(problem, epsilon="10%", delta=0.1)
-    with pytest.raises(Interrupted, match=r"at least: (9\d\d|1,000), of which 0 in finished shards\. Nothing is kept: --store") as caught:
+    with pytest.raises(
+        Interrupted,
+        match=(
+            r"at least: (9\d\d|1,000), of which 0 in finished shards\. Nothing is "
+            r"kept: --store"
+        ),
+    ) as caught:
         sc.run(problem, schedule, executor=executor)
     assert 950 <= caught.value.calls <= 1000 == made
     made = 0
-    with pytest.raises(Interrupted, match=r"of which [1-9]\d* in finished shards\. Finished shards are kept: go on with --resume 1"):
-        sc.run(problem, schedule, executor=executor, shards=200, store=tmp_path / "runs.db")
+    with pytest.raises(
+        Interrupted,
+        match=(
+            r"of which [1-9]\d* in finished shards\. Finished shards are kept: go on "
+            r"with --resume 1"
+        ),
+    ):
+        sc.run(
+            problem, schedule, executor=executor, shards=200, store=tmp_path / "runs.db"
+        )
 
 
 SCRIPT = """
@@ -211,11 +307,22 @@ except (KeyboardInterrupt, Interrupted):
 """
 
 
-@pytest.mark.parametrize("workers, shards, draws, samples", [(2, 8, 10**12, 2), (1, 1, 1, 10**13)])
+@pytest.mark.parametrize(
+    "workers, shards, draws, samples", [(2, 8, 10**12, 2), (1, 1, 1, 10**13)]
+)
 def test_control_c_ends_a_run(workers, shards, draws, samples):
-    """SIGINT in the main thread ends compiled shards of days, in one thread (a single endless draw) and in two."""
-    script = textwrap.dedent(SCRIPT).format(workers=workers, shards=shards, draws=draws, samples=samples)
-    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=os.environ)
+    """SIGINT in the main thread ends compiled shards of days, in one thread (a
+    single endless draw) and in two.
+    """
+    script = textwrap.dedent(SCRIPT).format(
+        workers=workers, shards=shards, draws=draws, samples=samples
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    )
     try:
         assert child.stdout.readline() == "ready\n"
         time.sleep(0.5)
@@ -229,7 +336,10 @@ def test_control_c_ends_a_run(workers, shards, draws, samples):
 
 def test_a_state_of_another_type_is_refused_with_a_remedy():
     for engine in (CompiledEngine, ReferenceEngine):
-        with pytest.raises(InvalidInput, match=r"Compiled oracles take states of numbers, tuples.* got dict"):
+        with pytest.raises(
+            InvalidInput,
+            match=r"Compiled oracles take states of numbers, tuples.* got dict",
+        ):
             engine(moody_problem(0), table(moody_problem(0)), {1: 2})
     with pytest.raises(InvalidInput, match="could not be compiled for a state of type"):
         sc.run(moody_problem(0), table(moody_problem(0)), (0, 1, 2))

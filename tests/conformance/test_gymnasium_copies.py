@@ -1,7 +1,8 @@
 """Copies of Gymnasium environments: none that forgets or shares gets a certificate.
 
-Laws: a certificate covers the value of the environment that was given, whatever ``deepcopy`` makes
-of it; an environment that no access can put back is refused in one sentence that names the cause.
+Laws: a certificate covers the value of the environment that was given, whatever
+``deepcopy`` makes of it; an environment that no access can put back is refused
+in one sentence that names the cause.
 """
 
 import pickle
@@ -18,11 +19,13 @@ from gymnasium_worlds import HERE, EzWalk, Walk, moved, value_of_walk  # noqa: E
 
 from smoothcruiser.adapters import gymnasium as adapter  # noqa: E402
 
-# --- copies that forget --------------------------------------------------------------------------
+# --- copies that forget -------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_certificate_covers_the_value_of_an_environment_that_copies_would_forget(seed):
+def test_a_certificate_covers_the_value_of_an_environment_that_copies_would_forget(
+    seed,
+):
     env = moved(EzWalk(), 3)
     problem = adapter.problem(env, **HERE)
     found = sc.plan(problem, epsilon=0.3, delta=0.1, method="smoothcruiser", seed=seed)
@@ -32,7 +35,8 @@ def test_a_certificate_covers_the_value_of_an_environment_that_copies_would_forg
 
 
 def test_the_whole_of_a_wrapped_environment_is_remembered():
-    class Bonus(gym.RewardWrapper):  # a wrapper with a memory of its own: the third reward is doubled
+    # a wrapper with a memory of its own: the third reward is doubled
+    class Bonus(gym.RewardWrapper):
         given = 0
 
         def reward(self, reward):
@@ -86,7 +90,9 @@ class Hiding(Settable):
 
 
 class Penalized(Settable):
-    """Pays by what was done last, under a name that is harmless in Gymnasium's own environments."""
+    """Pays by what was done last, under a name that is harmless in Gymnasium's
+    own environments.
+    """
 
     lastaction = 0
 
@@ -107,9 +113,16 @@ class Goal(Settable):
 
 @pytest.mark.parametrize(
     "world, access",
-    [(Settable, "State"), (Hiding, "Snapshot"), (Penalized, "Snapshot"), (Goal, "Snapshot")],
+    [
+        (Settable, "State"),
+        (Hiding, "Snapshot"),
+        (Penalized, "Snapshot"),
+        (Goal, "Snapshot"),
+    ],
 )
-def test_setting_the_state_is_judged_by_an_environment_that_was_never_copied(world, access):
+def test_setting_the_state_is_judged_by_an_environment_that_was_never_copied(
+    world, access
+):
     problem = adapter.problem(moved(world(), 2), **HERE)
     assert type(problem.oracle).__name__ == f"{access}Oracle"
 
@@ -125,14 +138,16 @@ def test_a_step_may_write_into_what_the_environment_holds():
             return self.desc[self.place]
 
     problem = adapter.problem(moved(Thaw(), 0), **HERE)
-    assert [problem.oracle(problem.initial_state, 0, stream(i))[0] for i in range(3)] == [
+    assert [
+        problem.oracle(problem.initial_state, 0, stream(i))[0] for i in range(3)
+    ] == [
         0.5,
         0.5,
         0.5,
     ]
 
 
-# --- emulators: clone_state and restore_state ----------------------------------------------------
+# --- emulators: clone_state and restore_state ---------------------------------
 
 
 class Core:
@@ -164,7 +179,9 @@ class Emulator(EzWalk):
 
     def step(self, action):
         held = self.core()
-        held["place"] = min(5, held["place"] + int(action == 1 and held["rng"].random() < 0.8))
+        held["place"] = min(
+            5, held["place"] + int(action == 1 and held["rng"].random() < 0.8)
+        )
         return held["place"], held["place"] / 5, False, False, {}
 
     def clone_state(self, include_rng=False):
@@ -186,10 +203,17 @@ def test_an_emulator_is_cloned_without_its_generator_and_its_chance_is_the_plann
     assert type(problem.oracle).__name__ == "CloneOracle"
     place = env.core()["place"]
     assert place >= 2
-    moves = [problem.oracle(problem.initial_state, 1, stream(k))[0] * 5 - place for k in range(400)]
+    moves = [
+        problem.oracle(problem.initial_state, 1, stream(k))[0] * 5 - place
+        for k in range(400)
+    ]
     assert abs(np.mean(moves) - 0.8) < 5 * np.sqrt(0.16 / 400)
-    assert moves == [problem.oracle(problem.initial_state, 1, stream(k))[0] * 5 - place for k in range(400)]
-    found = sc.plan(problem, method="certified", epsilon=0.2, delta=0.1, budget=20_000)  # clones are recognized
+    assert moves == [
+        problem.oracle(problem.initial_state, 1, stream(k))[0] * 5 - place
+        for k in range(400)
+    ]
+    # clones are recognized
+    found = sc.plan(problem, method="certified", epsilon=0.2, delta=0.1, budget=20_000)
     assert found.interval[0] <= value_of_walk(place) <= found.interval[1]
     assert env.clone_state(include_rng=True) == before
 
@@ -198,7 +222,10 @@ def test_a_clone_that_leaves_something_out_is_refused():
     class Leaky(Emulator):
         hidden = True
 
-    with pytest.raises(sc.InvalidInput, match=r"Leaky, put back to where it was .* clone_state does not hold"):
+    with pytest.raises(
+        sc.InvalidInput,
+        match=r"Leaky, put back to where it was .* clone_state does not hold",
+    ):
         adapter.problem(moved(Leaky(), 3), **HERE)
 
 
@@ -208,11 +235,13 @@ def test_what_cannot_be_copied_is_refused_by_name():
             self.world = Core()
             return super().reset(seed=seed)
 
-    with pytest.raises(sc.InvalidInput, match=r"Body cannot be copied: its attribute world \(Core\)"):
+    with pytest.raises(
+        sc.InvalidInput, match=r"Body cannot be copied: its attribute world \(Core\)"
+    ):
         adapter.problem(moved(Body(), 1), **HERE)
 
 
-# --- what lies outside every copy ----------------------------------------------------------------
+# --- what lies outside every copy ---------------------------------------------
 
 STEPS_OF_ALL = 0
 SHARED = {"steps": 0}
@@ -294,7 +323,10 @@ class Forgetting(Walk):
         (BySharedGenerator, r"share module .*ANY|differ|put back"),
         (ByNumpy, r"ByNumpy draws from the global generator"),
         (ByRandom, r"ByRandom draws from the global generator"),
-        (ByOwnRandom, r"ByOwnRandom draws from dice, a Random that a planner cannot replace"),
+        (
+            ByOwnRandom,
+            r"ByOwnRandom draws from dice, a Random that a planner cannot replace",
+        ),
         (ByEntropy, r"ByEntropy makes a generator of its own \(fresh\)"),
         (Forgetting, r"A copy of Forgetting forgets age"),
     ],
@@ -339,42 +371,60 @@ class Sampling(Walk):
         return 0.0 if self.action_space.sample() else 1.0
 
 
-@pytest.mark.parametrize("world, chance", [(Captured, 0.8), (OwnGenerator, 0.8), (Sampling, 0.5)])
-def test_whatever_generator_an_environment_holds_its_copies_draw_from_the_planner(world, chance):
+@pytest.mark.parametrize(
+    "world, chance", [(Captured, 0.8), (OwnGenerator, 0.8), (Sampling, 0.5)]
+)
+def test_whatever_generator_an_environment_holds_its_copies_draw_from_the_planner(
+    world, chance
+):
     env, twin = world(), world()
     for each in (env, twin):
         each.action_space.seed(5)
         moved(each, 1)
     problem = adapter.problem(env, **HERE)
-    steps = [problem.oracle(problem.initial_state, 1, stream(k))[1].env.place - env.place for k in range(300)]
-    assert steps == [problem.oracle(problem.initial_state, 1, stream(k))[1].env.place - env.place for k in range(300)]
+    steps = [
+        problem.oracle(problem.initial_state, 1, stream(k))[1].env.place - env.place
+        for k in range(300)
+    ]
+    assert steps == [
+        problem.oracle(problem.initial_state, 1, stream(k))[1].env.place - env.place
+        for k in range(300)
+    ]
     assert abs(np.mean(steps) - chance) < 5 * np.sqrt(0.25 / 300)
     assert [env.step(1)[0] for _ in range(20)] == [twin.step(1)[0] for _ in range(20)]
 
 
-# --- tables that are not the environment's -------------------------------------------------------
+# --- tables that are not the environment's ------------------------------------
 
 
 def test_tables_that_the_steps_contradict_are_not_used():
     from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
     class Drier(FrozenLakeEnv):
-        """Its tables are slippery, its steps go where they are told two times in three."""
+        """Its tables are slippery, its steps go where they are told two times
+        in three.
+        """
 
         def step(self, action):
             choices = self.P[self.s][action]
-            _, place, reward, ended = choices[1 if self.np_random.random() < 0.67 else 0]
+            _, place, reward, ended = choices[
+                1 if self.np_random.random() < 0.67 else 0
+            ]
             self.s = place
             return place, reward, ended, False, {}
 
     problem = adapter.problem(Drier(), **HERE)
     assert problem.tables is None
-    with pytest.raises(sc.InvalidInput, match=r"tables of Drier give .* they are not its own steps"):
+    with pytest.raises(
+        sc.InvalidInput, match=r"tables of Drier give .* they are not its own steps"
+    ):
         adapter.problem(Drier(), **HERE, access="tables")
 
 
 def test_actions_of_a_tabular_problem_are_those_asked_for():
-    problem = adapter.problem(gym.make("FrozenLake-v1"), discount=0.9, operator=sc.Max(), actions=[2, 1])
+    problem = adapter.problem(
+        gym.make("FrozenLake-v1"), discount=0.9, operator=sc.Max(), actions=[2, 1]
+    )
     whole = adapter.problem(gym.make("FrozenLake-v1"), discount=0.9, operator=sc.Max())
     assert problem.num_actions == 2
     assert list(problem.outcomes(0, 0)) == list(whole.outcomes(0, 2))

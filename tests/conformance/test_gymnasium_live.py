@@ -1,7 +1,8 @@
 """A live environment is somewhere, and planning leaves it there.
 
-Laws: the problem starts where the environment is; the environment itself is never stepped, reset or
-reseeded; where MuJoCo and ALE are installed, the adapter's steps are the environment's own.
+Laws: the problem starts where the environment is; the environment itself is
+never stepped, reset or reseeded; where MuJoCo and ALE are installed, the
+adapter's steps are the environment's own.
 """
 
 import pickle
@@ -17,25 +18,36 @@ from gymnasium_worlds import HERE, EzWalk, moved, value_of_walk  # noqa: E402
 from smoothcruiser.adapters import gymnasium as adapter  # noqa: E402
 from smoothcruiser.adapters.gymnasium.copies import contents, has_reset  # noqa: E402
 
-# --- a live environment is somewhere -------------------------------------------------------------
+# --- a live environment is somewhere ------------------------------------------
 
 
 def everything(env):
     """All that an environment holds, its generators and wrappers included."""
     inner = env.unwrapped
-    spaces = [space._np_random for space in (inner.action_space, inner.observation_space)]
-    states = [None if g is None else repr(g.bit_generator.state) for g in (inner._np_random, *spaces)]
+    spaces = [
+        space._np_random for space in (inner.action_space, inner.observation_space)
+    ]
+    states = [
+        None if g is None else repr(g.bit_generator.state)
+        for g in (inner._np_random, *spaces)
+    ]
     counts = [getattr(env, name, None) for name in ("_elapsed_steps", "_has_reset")]
     return contents(env), states, counts
 
 
-@pytest.mark.parametrize("name", ["FrozenLake-v1", "CliffWalking-v1", "CartPole-v1", "Blackjack-v1", "walk"])
+@pytest.mark.parametrize(
+    "name", ["FrozenLake-v1", "CliffWalking-v1", "CartPole-v1", "Blackjack-v1", "walk"]
+)
 def test_a_problem_starts_where_the_environment_is_and_leaves_it_untouched(name):
-    env = moved(EzWalk() if name == "walk" else gym.make(name), 2 if name == "walk" else 0)
+    env = moved(
+        EzWalk() if name == "walk" else gym.make(name), 2 if name == "walk" else 0
+    )
     if name == "CliffWalking-v1":
         env.step(0)
     before = everything(env)
-    problem = adapter.problem(env, discount=0.3, operator=sc.Entropy(1.0), reward_range=(-100.0, 1.5))
+    problem = adapter.problem(
+        env, discount=0.3, operator=sc.Entropy(1.0), reward_range=(-100.0, 1.5)
+    )
     state = problem.initial_state
     inner = env.unwrapped
     here = {
@@ -44,10 +56,14 @@ def test_a_problem_starts_where_the_environment_is_and_leaves_it_untouched(name)
         "Blackjack-v1": lambda e: (e.player, e.dealer),
     }
     read = here.get(name, lambda e: e.s)
-    assert read(inner) == (read(state.env.unwrapped) if hasattr(state, "env") else state)
+    assert read(inner) == (
+        read(state.env.unwrapped) if hasattr(state, "env") else state
+    )
     sc.plan(problem, epsilon="50%", delta=0.1, method="smoothcruiser")
     there = problem.start(env)
-    assert read(inner) == (read(there.env.unwrapped) if hasattr(there, "env") else there)
+    assert read(inner) == (
+        read(there.env.unwrapped) if hasattr(there, "env") else there
+    )
     assert everything(env) == before
 
 
@@ -55,7 +71,10 @@ def test_a_live_environment_as_the_asked_state_means_here():
     env = moved(gym.make("FrozenLake-v1", is_slippery=False), 0)
     problem = adapter.problem(env, discount=0.9, operator=sc.Max())
     env.step(2)
-    assert sc.plan(problem, env, method="exact").value == sc.plan(problem, 1, method="exact").value
+    assert (
+        sc.plan(problem, env, method="exact").value
+        == sc.plan(problem, 1, method="exact").value
+    )
     walk = moved(EzWalk(), 0)
     lived = adapter.problem(walk, **HERE)
     moved(walk, 4)
@@ -68,7 +87,10 @@ def test_an_environment_that_was_never_reset_is_reset_in_a_copy():
     assert not has_reset(env)
     assert not has_reset(env.unwrapped)
     fresh = adapter.problem(env, discount=0.5, operator=sc.Entropy(1.0))
-    assert fresh.initial_state == sc.make("gym:CartPole-v1", discount=0.5, temperature=1.0).initial_state
+    assert (
+        fresh.initial_state
+        == sc.make("gym:CartPole-v1", discount=0.5, temperature=1.0).initial_state
+    )
     assert env.unwrapped.state is None
     env.reset(seed=9)
     assert has_reset(env)
@@ -85,14 +107,20 @@ def test_another_environment_is_not_here():
     heavy.unwrapped.gravity = 20.0
     with pytest.raises(sc.InvalidInput, match=r"CartPoleEnv differs in gravity"):
         problem.start(heavy)
-    with pytest.raises(sc.InvalidInput, match=r"made of CartPoleEnv, and .*MountainCar.* was given"):
+    with pytest.raises(
+        sc.InvalidInput, match=r"made of CartPoleEnv, and .*MountainCar.* was given"
+    ):
         problem.start(moved(gym.make("MountainCar-v0"), 1))
-    lake = adapter.problem(gym.make("FrozenLake-v1"), discount=0.5, operator=sc.Entropy(1.0))
+    lake = adapter.problem(
+        gym.make("FrozenLake-v1"), discount=0.5, operator=sc.Entropy(1.0)
+    )
     with pytest.raises(sc.InvalidInput, match=r"made of other tables"):
         lake.start(moved(gym.make("FrozenLake-v1", is_slippery=False), 0))
     while not env.step(0)[2]:
         pass
-    with pytest.raises(sc.InvalidInput, match=r"episode of CartPoleEnv is over; reset it"):
+    with pytest.raises(
+        sc.InvalidInput, match=r"episode of CartPoleEnv is over; reset it"
+    ):
         problem.start(env)
 
 
@@ -103,11 +131,13 @@ def test_a_snapshot_does_not_leave_its_process():
         pickle.dumps(problem.initial_state)
 
 
-# --- the real ones, where they are installed -----------------------------------------------------
+# --- the real ones, where they are installed ----------------------------------
 
 
 def followed(problem, env, steps):
-    """Whether the adapter's steps from where the environment is are the environment's own."""
+    """Whether the adapter's steps from where the environment is are the
+    environment's own.
+    """
     for i in range(steps):
         action = int(stream(9, i).integers(problem.num_actions))
         reward, _, ended = problem.oracle(problem.oracle.read(env), action, stream(i))
@@ -119,7 +149,9 @@ def followed(problem, env, steps):
 
 @pytest.mark.parametrize("name", ["Ant-v5", "Reacher-v5", "HalfCheetah-v5"])
 def test_mujoco_steps_are_the_environments_own(name):
-    """Ant reads positions that its integration state does not determine, so it is copied."""
+    """Ant reads positions that its integration state does not determine, so it
+    is copied.
+    """
     pytest.importorskip("mujoco")
     env = moved_by(gym.make(name))
     problem = adapter.problem(
@@ -154,5 +186,7 @@ def test_ale_steps_are_the_environments_own_and_repeated_actions_are_refused():
 
 def test_box2d_is_refused_by_name():
     pytest.importorskip("Box2D")
-    with pytest.raises(sc.InvalidInput, match=r"LunarLander cannot be copied: its attribute \w+ \(b2"):
+    with pytest.raises(
+        sc.InvalidInput, match=r"LunarLander cannot be copied: its attribute \w+ \(b2"
+    ):
         adapter.problem(moved(gym.make("LunarLander-v3"), 1), **HERE)

@@ -1,7 +1,9 @@
-"""Which OpenSpiel positions are one state: values against plain recursion on the real game, and keys that tell apart.
+"""Which OpenSpiel positions are one state: values against plain recursion on
+the real game, and keys that tell apart.
 
-The law under test: positions with one key have the same mover, legal moves, end and future. Each of the games here
-hides something from its string: a die, a move limit, passes, earlier positions.
+The law under test: positions with one key have the same mover, legal moves, end
+and future. Each of the games here hides something from its string: a die, a
+move limit, passes, earlier positions.
 """
 
 from __future__ import annotations
@@ -22,13 +24,21 @@ GAMMA, OPERATOR = 0.9, sc.Entropy(0.1)
 
 
 def value(state, memo=None, told_by=None):
-    """The regularized value of the real game, played out to its end; ``told_by(state)`` is a key known to be right."""
+    """The regularized value of the real game, played out to its end;
+    ``told_by(state)`` is a key known to be right.
+    """
     if state.is_terminal():
         return 0.0
     key = None if told_by is None else told_by(state)
     if key is not None and key in memo:
         return memo[key]
-    q = [sum(p * (r + GAMMA * value(z, memo, told_by)) for p, r, z in after(state.child(a))) for a in state.legal_actions()]
+    q = [
+        sum(
+            p * (r + GAMMA * value(z, memo, told_by))
+            for p, r, z in after(state.child(a))
+        )
+        for a in state.legal_actions()
+    ]
     found = OPERATOR.value(q, player=1 if state.current_player() == 0 else 2)
     if key is not None:
         memo[key] = found
@@ -38,25 +48,35 @@ def value(state, memo=None, told_by=None):
 def after(state):
     """(probability, payoff, position) once chance has had its turns."""
     if state.is_chance_node():
-        return [(p * q, r, z) for o, p in state.chance_outcomes() for q, r, z in after(state.child(o))]
+        return [
+            (p * q, r, z)
+            for o, p in state.chance_outcomes()
+            for q, r, z in after(state.child(o))
+        ]
     return [(1.0, state.returns()[0] if state.is_terminal() else 0.0, state)]
 
 
 def solved(problem, history):
-    """The exact value of a late position, with the states that can be reached from it."""
+    """The exact value of a late position, with the states that can be reached
+    from it.
+    """
     late = dataclasses.replace(problem, initial_state=problem.start(history))
     solution = sc.solve(late)
     return float(solution.values[solution.index(late.start(history))])
 
 
 def played(game, seed, stop):
-    """A random history without an end that can be helped, up to where ``stop(state)`` holds and a player moves; or None."""
+    """A random history without an end that can be helped, up to where
+    ``stop(state)`` holds and a player moves; or None.
+    """
     rng, state = random.Random(seed), game.new_initial_state()
     while not state.is_terminal():
         if not state.is_chance_node() and stop(state):
             return list(state.history())
         moves = state.legal_actions()
-        state.apply_action(rng.choice([m for m in moves if not state.child(m).is_terminal()] or moves))
+        state.apply_action(
+            rng.choice([m for m in moves if not state.child(m).is_terminal()] or moves)
+        )
     return None
 
 
@@ -67,18 +87,27 @@ def at(game, history):
     return state
 
 
-# --- values ----------------------------------------------------------------------------------------------------------
+# --- values -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_die_of_einstein_wurfelt_nicht_is_part_of_the_state(seed):
     game = spiel.load_game("einstein_wurfelt_nicht")
     few = lambda state: str(state).count("__") >= 22  # noqa: E731 - at most three cubes are left
-    history = next(h for s in range(100 * seed, 100 * seed + 100) if (h := played(game, s, few)))
-    truth = value(at(game, history), {}, lambda s: (s.current_player(), str(s), s.history()[-1]))  # the die is rolled last
-    problem = sc.make("openspiel:einstein_wurfelt_nicht", discount=GAMMA, operator=OPERATOR)
+    history = next(
+        h for s in range(100 * seed, 100 * seed + 100) if (h := played(game, s, few))
+    )
+    # the die is rolled last
+    truth = value(
+        at(game, history), {}, lambda s: (s.current_player(), str(s), s.history()[-1])
+    )
+    problem = sc.make(
+        "openspiel:einstein_wurfelt_nicht", discount=GAMMA, operator=OPERATOR
+    )
     assert solved(problem, history) == pytest.approx(truth, abs=1e-9)
-    found = sc.plan(problem, history, method="certified", epsilon=0.05, delta=0.1, budget=2_000)
+    found = sc.plan(
+        problem, history, method="certified", epsilon=0.05, delta=0.1, budget=2_000
+    )
     assert found.interval[0] - 1e-9 <= truth <= found.interval[1] + 1e-9
 
 
@@ -87,9 +116,15 @@ def test_the_move_limit_of_quoridor_is_part_of_the_state():
     near = lambda state: state.move_number() == game.max_game_length() - 8  # noqa: E731
     histories = [h for s in range(40) if (h := played(game, s, near))][:3]
     assert histories
-    problem = sc.make("openspiel:quoridor,board_size=3,wall_count=0", discount=GAMMA, operator=OPERATOR)
+    problem = sc.make(
+        "openspiel:quoridor,board_size=3,wall_count=0",
+        discount=GAMMA,
+        operator=OPERATOR,
+    )
     for history in histories:
-        assert solved(problem, history) == pytest.approx(value(at(game, history)), abs=1e-9)
+        assert solved(problem, history) == pytest.approx(
+            value(at(game, history)), abs=1e-9
+        )
 
 
 def test_the_move_limit_of_pig_is_felt_near_it_and_far_from_it_positions_are_merged():
@@ -98,32 +133,45 @@ def test_the_move_limit_of_pig_is_felt_near_it_and_far_from_it_positions_are_mer
     late = [1] * 997  # nobody rolls: three moves are left
     assert solved(problem, late) == pytest.approx(value(at(game, late)), abs=1e-12)
     assert problem.key_of(problem.start([])) == problem.key_of(problem.start([1, 1]))
-    assert problem.key_of(problem.start(late)) != problem.key_of(problem.start(late[:-2]))
+    assert problem.key_of(problem.start(late)) != problem.key_of(
+        problem.start(late[:-2])
+    )
     assert solved(problem, []) == pytest.approx(solved(problem, [1, 1]), abs=1e-9)
 
 
 def test_passes_are_part_of_the_state_in_go():
     game = spiel.load_game("go", {"board_size": 2, "max_game_length": 6})
-    problem = sc.make("openspiel:go,board_size=2,max_game_length=6", discount=GAMMA, operator=OPERATOR)
-    assert solved(problem, []) == pytest.approx(value(game.new_initial_state()), abs=1e-9)
+    problem = sc.make(
+        "openspiel:go,board_size=2,max_game_length=6", discount=GAMMA, operator=OPERATOR
+    )
+    assert solved(problem, []) == pytest.approx(
+        value(game.new_initial_state()), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "one", "two"),
     [
-        ("go,board_size=2", [3, 0, 2, 4], [2, 4, 3, 0]),  # the second to pass ends the game
+        # the second to pass ends the game
+        ("go,board_size=2", [3, 0, 2, 4], [2, 4, 3, 0]),
         ("cursor_go,board_size=3,max_cursor_moves=5", [1, 5], [3, 5]),
-        ("oware,num_houses_per_player=2,num_seeds_per_house=2", [1, 0, 1, 1, 1, 0, 1, 1, 0, 1], [1, 1, 1, 0, 1, 1, 1, 0, 0, 1]),
+        (
+            "oware,num_houses_per_player=2,num_seeds_per_house=2",
+            [1, 0, 1, 1, 1, 0, 1, 1, 0, 1],
+            [1, 1, 1, 0, 1, 1, 1, 0, 0, 1],
+        ),
     ],
-)  # fmt: skip
-def test_histories_with_one_string_and_different_futures_have_different_keys(name, one, two):
+)
+def test_histories_with_one_string_and_different_futures_have_different_keys(
+    name, one, two
+):
     problem = sc.make(f"openspiel:{name}", discount=GAMMA, operator=OPERATOR)
     first, second = problem.start(one), problem.start(two)
     assert str(first.state) == str(second.state)
     assert problem.key_of(first) != problem.key_of(second)
 
 
-# --- the choice ------------------------------------------------------------------------------------------------------
+# --- the choice ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -134,7 +182,8 @@ def test_histories_with_one_string_and_different_futures_have_different_keys(nam
         ("quoridor", "numbered"),
         ("chess", "history"),
         ("misere(game=tic_tac_toe())", "numbered"),
-        ("misere(game=pig(winscore=6,horizon=20))", "numbered"),  # unknown: what playouts show decides
+        # unknown: what playouts show decides
+        ("misere(game=pig(winscore=6,horizon=20))", "numbered"),
         ("misere(game=go(board_size=3))", "history"),  # as the game inside needs
     ],
 )
@@ -148,10 +197,26 @@ def test_auto_takes_the_key_that_the_rules_need(name, merge):
 @pytest.mark.parametrize(
     ("name", "merge", "sentence"),
     [
-        ("go", "observation", "merge='observation' cannot be trusted for go: it needs merge='history'"),
-        ("quoridor", "observation", "merge='observation' cannot be trusted for quoridor"),
-        ("misere(game=pig(winscore=6,horizon=20))", "observation", r"takes the positions of misere after moves \["),
-        ("tic_tac_toe", "board", "merge must be 'auto', 'observation', 'numbered' or 'history', got 'board'"),
+        (
+            "go",
+            "observation",
+            "merge='observation' cannot be trusted for go: it needs merge='history'",
+        ),
+        (
+            "quoridor",
+            "observation",
+            "merge='observation' cannot be trusted for quoridor",
+        ),
+        (
+            "misere(game=pig(winscore=6,horizon=20))",
+            "observation",
+            r"takes the positions of misere after moves \[",
+        ),
+        (
+            "tic_tac_toe",
+            "board",
+            "merge must be 'auto', 'observation', 'numbered' or 'history', got 'board'",
+        ),
     ],
 )
 def test_a_merge_that_is_wrong_is_refused(name, merge, sentence):
@@ -163,7 +228,8 @@ def test_a_merge_that_is_wrong_is_refused(name, merge, sentence):
     ("name", "merge"),
     [
         ("go(board_size=2)", "numbered"),  # passes, superko
-        ("oware(num_houses_per_player=2,num_seeds_per_house=2)", "numbered"),  # repetition
+        # repetition
+        ("oware(num_houses_per_player=2,num_seeds_per_house=2)", "numbered"),
         ("quoridor(board_size=3)", "observation"),  # the move limit
         ("pig(winscore=6,horizon=20)", "observation"),
         ("checkers", "observation"),
@@ -175,28 +241,36 @@ def test_playouts_find_what_a_string_hides(name, merge):
 
 
 def test_a_game_without_a_longest_one_needs_a_horizon_at_discount_one():
-    """OpenSpiel says that maedn lasts 1,000 moves; whoever only rolls ones passes for ever."""
+    """OpenSpiel says that maedn lasts 1,000 moves; whoever only rolls ones
+    passes for ever.
+    """
     with pytest.raises(sc.InvalidInput, match="maedn may go on for ever"):
         sc.make("openspiel:maedn", discount=1, operator="max")
-    low, high = openspiel.problem("maedn", discount=0.999, operator=OPERATOR).value_bounds
+    low, high = openspiel.problem(
+        "maedn", discount=0.999, operator=OPERATOR
+    ).value_bounds
     assert high == pytest.approx(3.0 + OPERATOR.offset(45) / 0.001)
     assert low == -high
 
 
 def test_twixt_boards_of_two_sizes_are_refused():
-    """They share one table of links inside OpenSpiel: after the second board, the first plays by other rules."""
+    """They share one table of links inside OpenSpiel: after the second board,
+    the first plays by other rules.
+    """
     known = set(openspiel._TWIXT_SIZES)
     try:
         openspiel._TWIXT_SIZES.clear()
         openspiel.problem("twixt", discount=GAMMA, operator=OPERATOR)
-        with pytest.raises(sc.InvalidInput, match="boards of sizes 5 and 8 spoil each other"):
+        with pytest.raises(
+            sc.InvalidInput, match="boards of sizes 5 and 8 spoil each other"
+        ):
             sc.make("openspiel:twixt,board_size=5", discount=GAMMA, operator=OPERATOR)
     finally:
         openspiel._TWIXT_SIZES.clear()
         openspiel._TWIXT_SIZES.update(known)
 
 
-# --- keys of a user's own --------------------------------------------------------------------------------------------
+# --- keys of a user's own -----------------------------------------------------
 
 
 class Counter:
@@ -211,12 +285,24 @@ class Counter:
 
 def counting(key):
     """Count to 4 in steps of 1 or 2; odd numbers allow one action, even ones both."""
-    step = lambda state, action, rng: (0.5, Counter(min(4, state.n + 1 + (rng.random() < 0.5))))  # noqa: E731
-    law = lambda s, a: [(0.5, 0.5, Counter(min(4, s.n + k))) for k in (1, 2)]  # noqa: E731
+
+    def step(state, action, rng):
+        return 0.5, Counter(min(4, state.n + 1 + (rng.random() < 0.5)))
+
+    def law(state, action):
+        return [(0.5, 0.5, Counter(min(4, state.n + k))) for k in (1, 2)]
+
     return sc.MDP(
-        step, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=Counter(0), key=key, outcomes=law,
-        legal=lambda s, a: a == 0 or s.n % 2 == 0, terminal=lambda s: s.n == 4,
-    )  # fmt: skip
+        step,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Max(),
+        initial_state=Counter(0),
+        key=key,
+        outcomes=law,
+        legal=lambda s, a: a == 0 or s.n % 2 == 0,
+        terminal=lambda s: s.n == 4,
+    )
 
 
 def test_the_exact_solver_numbers_states_by_key_and_looks_them_up_by_key():
@@ -224,16 +310,22 @@ def test_the_exact_solver_numbers_states_by_key_and_looks_them_up_by_key():
     solution = sc.solve(problem)
     assert len(solution.states) == 5
     # V(3) = 1/2, V(2) = 5/8, V(1) = 1/2 + (V(2) + V(3))/4, V(0) = 1/2 + (V(1) + V(2))/4
-    assert solution.values[solution.index(Counter(0))] == pytest.approx(0.8515625, abs=1e-9)
+    assert solution.values[solution.index(Counter(0))] == pytest.approx(
+        0.8515625, abs=1e-9
+    )
     found = sc.evaluate(problem, solution, budget=20_000)
     assert found.interval[0] <= 0.8515625 <= found.interval[1]
 
 
 @pytest.mark.parametrize("method", ["exact", "uct"])
-@pytest.mark.parametrize("key", [lambda s: s.n > 0, lambda s: max(s.n, 2)], ids=["all", "first"])
+@pytest.mark.parametrize(
+    "key", [lambda s: s.n > 0, lambda s: max(s.n, 2)], ids=["all", "first"]
+)
 def test_a_key_that_two_different_states_share_is_refused(method, key):
     with pytest.raises(sc.OracleError, match="Two different states have the same key"):
-        sc.plan(counting(key), method=method, **({"budget": 200} if method == "uct" else {}))
+        sc.plan(
+            counting(key), method=method, **({"budget": 200} if method == "uct" else {})
+        )
 
 
 def test_states_that_never_come_back_are_refused_by_the_exact_solver():

@@ -1,4 +1,6 @@
-"""Fixtures of the command line's tests: ``run`` calls it in this process, ``own`` writes a user's module into the current folder."""
+"""Fixtures of the command line's tests: ``run`` calls it in this process,
+``own`` writes a user's module into the current folder.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from smoothcruiser.cli.app import app as cli
+from smoothcruiser.cli import app as cli
 
 OWN = '''
 import os, signal
@@ -83,7 +85,9 @@ def number():
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a module in the current folder; a new one for each test, because Python remembers modules."""
+    """The name of a module in the current folder; a new one for each test,
+    because Python remembers modules.
+    """
     name = f"own_{abs(hash(str(tmp_path)))}"
     (tmp_path / f"{name}.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)

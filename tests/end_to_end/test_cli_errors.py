@@ -1,4 +1,6 @@
-"""What goes wrong on the command line is told in one sentence, with exit code 2 and nothing on standard output."""
+"""What goes wrong on the command line is told in one sentence, with exit code 2
+and nothing on standard output.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +11,30 @@ import pytest
 
 CHAIN = ["chain:n=5", "--discount", "0.2", "--temperature", "10"]
 PROMISE = ["--epsilon", "20%", "--delta", "0.1"]
-SHARP = ["--method", "smoothcruiser", "--executor", "reference"]  # reference: nothing to compile
+# reference: nothing to compile
+SHARP = ["--method", "smoothcruiser", "--executor", "reference"]
 
 BAD = [
     (["plam"], "No such command 'plam'"),
     (["explain"], "PROBLEM"),
     (["plan"], "PROBLEM"),
     (["plan", "maze", *PROMISE], "'maze'"),
-    (["plan", "chain:n=zero", "--discount", "0.2", "--temperature", "1", *PROMISE], "'zero'"),
+    (
+        ["plan", "chain:n=zero", "--discount", "0.2", "--temperature", "1", *PROMISE],
+        "'zero'",
+    ),
     (["explain", *CHAIN, "--epsilonn", "1"], "--epsilon"),
     (["explain", *CHAIN[:1], "--temperature", "1", *PROMISE], "--discount"),
     (["explain", *CHAIN[:3], *PROMISE], "--temperature"),
     (["explain", "chain", "--discount", "1.5", "--temperature", "1", *PROMISE], "1.5"),
-    (["explain", "chain", "--discount", "much", "--temperature", "1", *PROMISE], "'much'"),
-    (["explain", "chain", "--discount", "0.2", "--temperature", "cold", *PROMISE], "'cold'"),
+    (
+        ["explain", "chain", "--discount", "much", "--temperature", "1", *PROMISE],
+        "'much'",
+    ),
+    (
+        ["explain", "chain", "--discount", "0.2", "--temperature", "cold", *PROMISE],
+        "'cold'",
+    ),
     (["explain", "chain", "--discount", "0.2", "--temperature", "-1", *PROMISE], "-1"),
     (["explain", *CHAIN, "--operator", "soft", *PROMISE], "'soft'"),
     (["explain", *CHAIN, "--delta", "0.1"], "--epsilon"),
@@ -34,14 +46,20 @@ BAD = [
     (["explain", *CHAIN, *PROMISE, "--target", "all"], "'all'"),
     (["explain", *CHAIN, *PROMISE, "--budget", "lots"], "'lots'"),
     (["explain", *CHAIN, *PROMISE, "--budget", "0"], "at least 1"),
-    (["explain", *CHAIN, *PROMISE, "--method", "smoothcruiser", "--budget", "5"], "What can be paid"),
+    (
+        ["explain", *CHAIN, *PROMISE, "--method", "smoothcruiser", "--budget", "5"],
+        "What can be paid",
+    ),
     (["explain", *CHAIN, *PROMISE, "--delta-prime", "0.1"], "--delta-prime"),
     (["plan", *CHAIN, *PROMISE, *SHARP, "--state", "[1"], "'[1'"),
     (["plan", *CHAIN, *PROMISE, *SHARP, "--state", "99"], "99"),
     (["plan", *CHAIN, *PROMISE, *SHARP, "--state", "[1, 2]"], "(1, 2)"),
     (["plan", *CHAIN, *PROMISE, *SHARP, "--seed", "-1"], "-1"),
     (["plan", *CHAIN, *PROMISE, *SHARP, "--seed", "x"], "'x'"),
-    (["plan", *CHAIN, *PROMISE, "--method", "smoothcruiser", "--executor", "gpu"], "'gpu'"),
+    (
+        ["plan", *CHAIN, *PROMISE, "--method", "smoothcruiser", "--executor", "gpu"],
+        "'gpu'",
+    ),
     (["plan", *CHAIN, *PROMISE, *SHARP, "--workers", "0"], "at least 1"),
     (["plan", *CHAIN, *PROMISE, *SHARP, "--shards", "0"], "at least 1"),
     (["plan", *CHAIN, *PROMISE, *SHARP, "--seconds", "-1"], "above 0"),
@@ -59,12 +77,17 @@ BAD = [
 
 @pytest.mark.parametrize(("arguments", "fragment"), BAD)
 def test_an_error_is_one_sentence_on_stderr_and_exit_code_2(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], fragment: str
+    run: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    fragment: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = run(*arguments)
     assert done.code == 2
-    assert done.out == "" or "--scheduler" in arguments  # found out when workers start, after the price was announced
+    # found out when workers start, after the price was announced
+    assert done.out == "" or "--scheduler" in arguments
     assert done.err.startswith("Error: ")
     assert fragment in done.err
     assert "Traceback" not in done.err
@@ -73,8 +96,13 @@ def test_an_error_is_one_sentence_on_stderr_and_exit_code_2(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("attribute", "fragment"), [("broken", "no licence"), ("number", "int"), ("nothing", "'nothing'")])
-def test_what_goes_wrong_in_a_users_module_is_told_without_a_traceback(run: Any, own: str, attribute: str, fragment: str) -> None:
+@pytest.mark.parametrize(
+    ("attribute", "fragment"),
+    [("broken", "no licence"), ("number", "int"), ("nothing", "'nothing'")],
+)
+def test_what_goes_wrong_in_a_users_module_is_told_without_a_traceback(
+    run: Any, own: str, attribute: str, fragment: str
+) -> None:
     done = run("plan", f"{own}:{attribute}", *PROMISE)
     assert done.code == 2
     assert fragment in done.err

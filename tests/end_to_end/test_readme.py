@@ -1,4 +1,6 @@
-"""Law: what the documentation shows is what happens: Python runs, commands exist, prices are today's, links lead somewhere."""
+"""Law: what the documentation shows is what happens: Python runs, commands
+exist, prices are today's, links lead somewhere.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ PAGES = ["README.md", "CHANGELOG.md", "DEVELOPING.md", "docs/index.md"]
 
 
 def invoked(line: str) -> Any:
-    return CliRunner().invoke(app, shlex.split(line), catch_exceptions=False, standalone_mode=False)
+    return CliRunner().invoke(
+        app, shlex.split(line), catch_exceptions=False, standalone_mode=False
+    )
 
 
 def test_the_package_docstring_is_true() -> None:
@@ -32,17 +36,25 @@ def test_the_package_docstring_is_true() -> None:
 def test_the_python_example_runs_as_printed() -> None:
     """The block is short (its promise too), and keeps the interval it prints."""
     (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len([line for line in block.splitlines() if line.strip()]) <= 19  # fifteen lines, three imports, the guard
+    # fifteen lines, three imports, the guard
+    assert len([line for line in block.splitlines() if line.strip()]) <= 19
     printed: list[tuple[Any, ...]] = []
-    exec(compile(block, "README.md", "exec"), {"print": lambda *words: printed.append(words), "__name__": "__main__"})
+    exec(
+        compile(block, "README.md", "exec"),
+        {"print": lambda *words: printed.append(words), "__name__": "__main__"},
+    )
     ((value, (low, high), action, num_calls),) = printed
     assert low <= value <= high <= value + 0.0715
     assert action == 2
     assert 0 < num_calls <= 15_000_000
 
 
-def test_the_python_example_as_a_module_prints_nothing_when_a_command_imports_it() -> None:
-    """What a module prints at import would spoil the one object of --json; and planning twice would cost twice."""
+def test_the_python_example_as_a_module_prints_nothing_when_a_command_imports_it() -> (
+    None
+):
+    """What a module prints at import would spoil the one object of --json; and
+    planning twice would cost twice.
+    """
     (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     printed: list[tuple[Any, ...]] = []
     module = {"print": lambda *words: printed.append(words), "__name__": "shop"}
@@ -58,12 +70,18 @@ def test_the_shown_run_is_the_command_of_make_run_at_its_printed_price() -> None
     words = shlex.split(command.group(1))
     made = " ".join((ROOT / "Makefile").read_text().replace("\\\n", " ").split())
     assert f"smoothcruiser {' '.join(words)}" in made
-    options = " ".join(word for word in words[1:] if word != "--compare-exact").replace("--state 23", "")
+    options = " ".join(word for word in words[1:] if word != "--compare-exact").replace(
+        "--state 23", ""
+    )
     price = json.loads(invoked(f"explain {options} --json").stdout)["num_calls"]
-    assert f"at most {price:,} oracle calls" in README, "make run prints another price: paste its new output"
+    assert f"at most {price:,} oracle calls" in README, (
+        "make run prints another price: paste its new output"
+    )
 
 
-ROWS = re.findall(r"^\| `([a-z-]+:[^`]*)` \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", README, re.MULTILINE)
+ROWS = re.findall(
+    r"^\| `([a-z-]+:[^`]*)` \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", README, re.MULTILINE
+)
 
 
 def test_there_is_a_price_table() -> None:
@@ -72,17 +90,29 @@ def test_there_is_a_price_table() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
 def test_prices_are_those_that_explain_prints(row: tuple[str, str, str, str]) -> None:
-    """Ours may have become up to 20% cheaper since the table was pasted, never dearer; the paper's does not change."""
-    data = json.loads(invoked(f"explain {row[0]} --epsilon 5% --delta 0.1 --json").stdout)
+    """Ours may have become up to 20% cheaper since the table was pasted, never
+    dearer; the paper's does not change.
+    """
+    data = json.loads(
+        invoked(f"explain {row[0]} --epsilon 5% --delta 0.1 --json").stdout
+    )
     rivals = {rival["name"]: rival for rival in data["rivals"]}
-    for shown, price in ((row[1], data), (row[2], rivals["sparse sampling, same sharp analysis"])):
+    for shown, price in (
+        (row[1], data),
+        (row[2], rivals["sparse sampling, same sharp analysis"]),
+    ):
         calls = 10.0 ** price["log10_calls"]
-        assert 0.8 * _number(shown) <= calls <= 1.005 * _number(shown), f"explain now prints {calls:.3g}"
+        assert 0.8 * _number(shown) <= calls <= 1.005 * _number(shown), (
+            f"explain now prints {calls:.3g}"
+        )
     paper = rivals["SmoothCruiser, paper's constants"]
     if not paper["price_is_exact"]:
         assert row[3] == f"up to 10^{paper['log10_calls']:,.0f}"
     else:
-        assert math.log10(_number(row[3])) == pytest.approx(paper["log10_calls"], abs=0.003)  # three digits are printed
+        # three digits are printed
+        assert math.log10(_number(row[3])) == pytest.approx(
+            paper["log10_calls"], abs=0.003
+        )
 
 
 def _number(text: str) -> float:
@@ -100,14 +130,22 @@ def test_commands_and_options_that_are_named_exist() -> None:
     for page in PAGES:
         text = (ROOT / page).read_text()
         for command in re.findall(r"`smoothcruiser ([a-z]+)", text):
-            assert command in app.list_commands(None), f"{page} names smoothcruiser {command}"  # type: ignore[arg-type]
-        targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+            assert command in app.list_commands(None), (
+                f"{page} names smoothcruiser {command}"
+            )  # type: ignore[arg-type]
+        targets = re.findall(
+            r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE
+        )
         for target in re.findall(r"`make ([a-z]+)", text):
             assert target in targets, f"{page} names make {target}"
 
 
-def test_the_page_on_tree_search_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every block, one after the other; a comment behind the last expression of the first is what it gives."""
+def test_the_page_on_tree_search_runs_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every block, one after the other; a comment behind the last expression of
+    the first is what it gives.
+    """
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs/tree-search.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
@@ -119,14 +157,24 @@ def test_the_page_on_tree_search_runs_as_printed(tmp_path: Path, monkeypatch: py
     assert repr(eval(shown.group(1), scope)) == shown.group(2)
 
 
-def test_the_commands_without_a_promise_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_without_a_promise_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As printed, with a hundredth of the calls."""
     monkeypatch.chdir(tmp_path)
     section = README.split("## Where no promise can be paid")[1].split("## ")[0]
-    lines = [line.split("#")[0].strip() for line in section.splitlines() if line.startswith("smoothcruiser ")]
+    lines = [
+        line.split("#")[0].strip()
+        for line in section.splitlines()
+        if line.startswith("smoothcruiser ")
+    ]
     assert len(lines) == 3
     for line in lines:
-        words = line.replace("1e6", "1e4").replace("1e5", "1e3").replace("--simulations 200", "--simulations 20 --episodes 2 --steps 5")
+        words = (
+            line.replace("1e6", "1e4")
+            .replace("1e5", "1e3")
+            .replace("--simulations 200", "--simulations 20 --episodes 2 --steps 5")
+        )
         result = invoked(words.removeprefix("smoothcruiser "))
         assert result.exit_code == 0, result.output
 

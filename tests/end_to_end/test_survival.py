@@ -1,6 +1,7 @@
 """Kill and resume, workers of every kind: the same bits whatever happens on the way.
 
-Long forms (ten kills, a loop of fifty, Dask workers killed in mid-shard): benchmarks/survival.py, results in docs/evidence.
+Long forms (ten kills, a loop of fifty, Dask workers killed in mid-shard):
+benchmarks/survival.py, results in docs/evidence.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ else:
 
 
 def child(store: Path, run: int | None) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", CHILD.format(problem=PROBLEM, store=str(store), run=run)])
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD.format(problem=PROBLEM, store=str(store), run=run)]
+    )
 
 
 def shards_done(store: Path) -> int:
@@ -45,7 +48,9 @@ def shards_done(store: Path) -> int:
 
 
 def test_killed_and_resumed_is_the_same(tmp_path: Path) -> None:
-    """kill -9 in the middle, three times; what was finished is there, and the end result is bit-identical."""
+    """kill -9 in the middle, three times; what was finished is there, and the
+    end result is bit-identical.
+    """
     store = tmp_path / "runs.db"
     problem = sc.make(PROBLEM, discount=0.5, temperature=1.0)
     schedule = sc.explain(problem, epsilon="8%", delta=0.1)
@@ -77,20 +82,39 @@ def test_killed_and_resumed_is_the_same(tmp_path: Path) -> None:
 def test_threads_do_not_change_the_result(workers: int) -> None:
     problem = sc.make(PROBLEM, discount=0.5, temperature=1.0)
     promise = {"epsilon": "8%", "delta": 0.1, "method": "smoothcruiser", "shards": 30}
-    assert sc.plan(problem, workers=workers, **promise).q_values == sc.plan(problem, executor="reference", **promise).q_values
+    assert (
+        sc.plan(problem, workers=workers, **promise).q_values
+        == sc.plan(problem, executor="reference", **promise).q_values
+    )
 
 
 def test_dask_gives_the_same_bits() -> None:
-    """Two worker processes on loopback against threads, and an oracle's error arrives as it is."""
+    """Two worker processes on loopback against threads, and an oracle's error
+    arrives as it is.
+    """
     pytest.importorskip("distributed")
     problem = sc.make(PROBLEM, discount=0.5, temperature=1.0)
     promise = {"epsilon": "8%", "delta": 0.1, "method": "smoothcruiser", "shards": 6}
-    here, there = sc.plan(problem, **promise), sc.plan(problem, executor="dask", workers=2, **promise)
-    assert (here.value, here.q_values, here.num_calls) == (there.value, there.q_values, there.num_calls)
+    here, there = (
+        sc.plan(problem, **promise),
+        sc.plan(problem, executor="dask", workers=2, **promise),
+    )
+    assert (here.value, here.q_values, here.num_calls) == (
+        there.value,
+        there.q_values,
+        there.num_calls,
+    )
     assert there.executor == "dask"
 
 
 def test_a_scheduler_address_needs_the_dask_executor() -> None:
     problem = sc.make(PROBLEM, discount=0.5, temperature=1.0)
     with pytest.raises(sc.InvalidInput, match="executor 'dask'"):
-        sc.plan(problem, epsilon="20%", delta=0.1, method="smoothcruiser", executor="compiled", scheduler="127.0.0.1:1")
+        sc.plan(
+            problem,
+            epsilon="20%",
+            delta=0.1,
+            method="smoothcruiser",
+            executor="compiled",
+            scheduler="127.0.0.1:1",
+        )

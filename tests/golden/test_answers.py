@@ -1,8 +1,11 @@
-"""Answers by hash: method x problem x executor. A change of structure must not change a bit of any of them.
+"""Answers by hash: method x problem x executor. A change of structure must not
+change a bit of any of them.
 
-``python tests/golden/test_answers.py`` writes ``answers.json`` anew, after a change that is meant to change answers; the file holds the
-value beside the hash, so that a reader of the difference sees by how much. Bits are promised for one platform and one set of libraries
-(README, "The bits"), so the test is skipped elsewhere.
+``python tests/golden/test_answers.py`` writes ``answers.json`` anew, after a
+change that is meant to change answers; the file holds the value beside the
+hash, so that a reader of the difference sees by how much. Bits are promised for
+one platform and one set of libraries (README, "The bits"), so the test is
+skipped elsewhere.
 """
 
 from __future__ import annotations
@@ -21,11 +24,16 @@ import pytest
 import smoothcruiser as sc
 
 FILE = Path(__file__).with_name("answers.json")
-HERE = f"{platform.system()} {platform.machine()}, numpy {np.__version__}, numba {numba.__version__}"
+HERE = (
+    f"{platform.system()} {platform.machine()}, numpy {np.__version__}, numba "
+    f"{numba.__version__}"
+)
 
 
 def walk(state, action, rng):
-    """A walk on twelve places that pays for the height reached, with a slip and an end."""
+    """A walk on twelve places that pays for the height reached, with a slip and
+    an end.
+    """
     move = action - 1 if rng.random() < 0.9 else rng.integers(3) - 1
     place = min(11, max(0, state + move))
     return place / 11.0 * rng.random(), place
@@ -48,12 +56,18 @@ COMPILED = {f: numba.njit(f) for f in (walk, over, allowed, turn)}
 
 def spring(states, actions, rng):
     """A noisy spring over arrays."""
-    x = 0.8 * states[:, 0] + 0.1 * (actions - 1) + 0.05 * rng.standard_normal(len(states))
+    x = (
+        0.8 * states[:, 0]
+        + 0.1 * (actions - 1)
+        + 0.05 * rng.standard_normal(len(states))
+    )
     return 1.0 / (1.0 + x * x), x[:, None]
 
 
 def user_problem(compiled: bool, **more: Any) -> sc.Problem:
-    step, ends, legal, player = (COMPILED[f] if compiled else f for f in (walk, over, allowed, turn))
+    step, ends, legal, player = (
+        COMPILED[f] if compiled else f for f in (walk, over, allowed, turn)
+    )
     kind = sc.Game if more.pop("game", False) else sc.MDP
     parts: dict[str, Any] = {
         "terminal": ends,
@@ -72,16 +86,38 @@ def problems() -> dict[str, sc.Problem]:
     return {
         "chain": sc.make("chain:n=5", discount=0.5, temperature=1.0),
         "grid": sc.make("gridworld:n=4", discount=0.6, temperature=2.0),
-        "garnet kl": sc.make("garnet:states=8,actions=3", discount=0.4, temperature=1.0, operator="kl"),
-        "garnet max": sc.make("garnet:states=8,actions=2", discount=0.3, operator="max"),
-        "garnet sparsemax": sc.make("garnet:states=8,actions=3", discount=0.4, temperature=1.0, operator="sparsemax"),
-        "garnet square root": sc.make("garnet:states=8,actions=3", discount=0.4, temperature=1.0, operator="square-root"),
-        "game": sc.make("random-game:states=8,actions=2", discount=0.5, temperature=1.0),
+        "garnet kl": sc.make(
+            "garnet:states=8,actions=3", discount=0.4, temperature=1.0, operator="kl"
+        ),
+        "garnet max": sc.make(
+            "garnet:states=8,actions=2", discount=0.3, operator="max"
+        ),
+        "garnet sparsemax": sc.make(
+            "garnet:states=8,actions=3",
+            discount=0.4,
+            temperature=1.0,
+            operator="sparsemax",
+        ),
+        "garnet square root": sc.make(
+            "garnet:states=8,actions=3",
+            discount=0.4,
+            temperature=1.0,
+            operator="square-root",
+        ),
+        "game": sc.make(
+            "random-game:states=8,actions=2", discount=0.5, temperature=1.0
+        ),
         "walk": user_problem(True),
         "walk, python": user_problem(False),
         "turns": user_problem(True, game=True),
         "horizon": user_problem(True, horizon=3, discount=0.7),
-        "spring": sc.MDP(sc.batched(spring), num_actions=3, discount=0.4, operator=sc.Entropy(1.0), initial_state=np.zeros(1)),
+        "spring": sc.MDP(
+            sc.batched(spring),
+            num_actions=3,
+            discount=0.4,
+            operator=sc.Entropy(1.0),
+            initial_state=np.zeros(1),
+        ),
     }
 
 
@@ -90,7 +126,18 @@ SPARSE = {"method": "sparse-sampling", "epsilon": "30%", "delta": 0.1}
 SEARCH = {"method": "certified", "epsilon": "8%", "delta": 0.1}
 TREE = {"simulations": 300}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {}
-for _problem in ("chain", "grid", "garnet kl", "garnet max", "garnet sparsemax", "garnet square root", "game", "walk", "turns", "horizon"):
+for _problem in (
+    "chain",
+    "grid",
+    "garnet kl",
+    "garnet max",
+    "garnet sparsemax",
+    "garnet square root",
+    "game",
+    "walk",
+    "turns",
+    "horizon",
+):
     CASES[f"{_problem}: smoothcruiser"] = (_problem, SHARP)
     CASES[f"{_problem}: certified"] = (_problem, SEARCH)
 for _problem in ("chain", "garnet kl", "game"):
@@ -98,14 +145,20 @@ for _problem in ("chain", "garnet kl", "game"):
     CASES[f"{_problem}: value"] = (_problem, SHARP | {"target": "value"})
     CASES[f"{_problem}: exact"] = (_problem, {"method": "exact"})
     CASES[f"{_problem}: auto"] = (_problem, {"epsilon": "12%", "delta": 0.1})
-CASES["chain: paper"] = ("chain", {"method": "paper", "epsilon": 3.0, "delta_prime": 0.9, "budget": 10**7})
+CASES["chain: paper"] = (
+    "chain",
+    {"method": "paper", "epsilon": 3.0, "delta_prime": 0.9, "budget": 10**7},
+)
 for _executor in ("reference", "python", "processes"):
     CASES[f"walk: {_executor}"] = ("walk, python", SHARP | {"executor": _executor})
 CASES["spring: batched"] = ("spring", SHARP)
 CASES["walk: shards=3"] = ("walk", SHARP | {"shards": 3})
 for _method in ("uct", "ments", "rents", "tents", "bts", "dents"):
     CASES[f"walk: {_method}"] = ("walk", TREE | {"method": _method})
-CASES["walk: uct, certify"] = ("walk", {"method": "uct", "budget": 4000, "certify": True, "delta": 0.1})
+CASES["walk: uct, certify"] = (
+    "walk",
+    {"method": "uct", "budget": 4000, "certify": True, "delta": 0.1},
+)
 
 
 def answer(name: str) -> sc.Estimate:
@@ -114,12 +167,36 @@ def answer(name: str) -> sc.Estimate:
 
 
 def bits(estimate: sc.Estimate) -> str:
-    """Sixteen digits over every number of an answer that does not depend on the clock or on threads."""
+    """Sixteen digits over every number of an answer that does not depend on the
+    clock or on threads.
+    """
     data = estimate.to_dict()
-    kept = ("value", "interval", "q_values", "policy", "action", "num_calls", "epsilon", "delta", "method", "price", "seed")
+    kept = (
+        "value",
+        "interval",
+        "q_values",
+        "policy",
+        "action",
+        "num_calls",
+        "epsilon",
+        "delta",
+        "method",
+        "price",
+        "seed",
+    )
     promised = data["certificate"] or {}
-    numbers = ("kind", "interval", "q_intervals", "confidence", "bound", "policy_loss", "best_actions")
-    shown = {name: data[name] for name in kept} | {f"certificate {name}": promised.get(name) for name in numbers}
+    numbers = (
+        "kind",
+        "interval",
+        "q_intervals",
+        "confidence",
+        "bound",
+        "policy_loss",
+        "best_actions",
+    )
+    shown = {name: data[name] for name in kept} | {
+        f"certificate {name}": promised.get(name) for name in numbers
+    }
     return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -133,7 +210,9 @@ def test_answers_are_the_same_to_the_last_bit(name: str) -> None:
 
 
 def test_the_executors_agree() -> None:
-    """Reference, python, processes and (for the same step compiled) compiled: one answer."""
+    """Reference, python, processes and (for the same step compiled) compiled:
+    one answer.
+    """
     recorded = json.loads(FILE.read_text())["answers"]
     same = ("walk: reference", "walk: python", "walk: processes", "walk: smoothcruiser")
     assert len({json.dumps(recorded[name]) for name in same}) == 1
@@ -146,6 +225,9 @@ def test_every_case_is_recorded() -> None:
 if __name__ == "__main__":
     sys.setrecursionlimit(10_000)
     found = {name: answer(name) for name in CASES}
-    answers = {name: {"value": estimate.value, "bits": bits(estimate)} for name, estimate in found.items()}
+    answers = {
+        name: {"value": estimate.value, "bits": bits(estimate)}
+        for name, estimate in found.items()
+    }
     FILE.write_text(json.dumps({"platform": HERE, "answers": answers}, indent=1) + "\n")
     print(f"{len(answers)} answers")

@@ -1,4 +1,6 @@
-"""Paper-mode schedules: the exact tables, their promises, and a verifier that notices every way of breaking them."""
+"""Paper-mode schedules: the exact tables, their promises, and a verifier that
+notices every way of breaking them.
+"""
 
 import math
 from dataclasses import replace
@@ -6,7 +8,14 @@ from dataclasses import replace
 import pytest
 
 from smoothcruiser.errors import BrokenPromise, InvalidInput, Unpayable
-from smoothcruiser.operators.base import KL, CustomOperator, Entropy, Max, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import (
+    KL,
+    CustomOperator,
+    Entropy,
+    Max,
+    Sparsemax,
+    SquareRoot,
+)
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.paper import paper_schedule, paper_sparse_sampling
 from smoothcruiser.schedule.schedule import Kind, Level
@@ -15,22 +24,42 @@ from smoothcruiser.theory.paper import Setting
 
 
 def mdp(gamma, temperature, num_actions=2, **more):
-    return Facts(num_actions, num_actions, gamma, Entropy(temperature), more.pop("reward_range", (0.0, 1.0)), **more)
+    return Facts(
+        num_actions,
+        num_actions,
+        gamma,
+        Entropy(temperature),
+        more.pop("reward_range", (0.0, 1.0)),
+        **more,
+    )
 
 
 def hand_facts():
-    """The hand example of tests/unit/test_paper_theory.py: gamma = 1/4, K = 2, L = 1/8, M = F(0) = 1."""
-    operator = CustomOperator(lambda q: 1.0 + 0.5 * (q[0] + q[1]), lambda q: [0.5, 0.5], smooth=0.125, sums_to_one=True)
+    """The hand example of tests/unit/test_paper_theory.py: gamma = 1/4, K = 2,
+    L = 1/8, M = F(0) = 1.
+    """
+    operator = CustomOperator(
+        lambda q: 1.0 + 0.5 * (q[0] + q[1]),
+        lambda q: [0.5, 0.5],
+        smooth=0.125,
+        sums_to_one=True,
+    )
     return Facts(2, 2, 0.25, operator, (0.0, 1.0))
 
 
 def tight_schedule():
-    """A table without slack: kappa = gamma V_max and the root's child just below kappa, so every chain ends a hair above V_max.
+    """A table without slack: kappa = gamma V_max and the root's child just
+    below kappa, so every chain ends a hair above V_max.
 
-    kappa/V_max = (1-sqrt g)(1-g) lambda / (K (1 + lambda log K)) = g is solved by this lambda.
+    kappa/V_max = (1-sqrt g)(1-g) lambda / (K (1 + lambda log K)) = g is solved
+    by this lambda.
     """
     gamma = 0.2
-    temperature = 2.0 * gamma / ((1.0 - math.sqrt(gamma)) * (1.0 - gamma) - 2.0 * gamma * math.log(2.0))
+    temperature = (
+        2.0
+        * gamma
+        / ((1.0 - math.sqrt(gamma)) * (1.0 - gamma) - 2.0 * gamma * math.log(2.0))
+    )
     facts = mdp(gamma, temperature * (1.0 + 1e-5))
     epsilon = paper.kappa(Setting.of(facts)) * math.sqrt(gamma) * (1.0 - 1e-6)
     return paper_schedule(facts, epsilon=epsilon, delta=0.1)
@@ -46,33 +75,61 @@ def with_level(schedule, index, **changes):
     return replace(schedule, levels=tuple(levels))
 
 
-# --- tables ------------------------------------------------------------------------------------------------------------------
+# --- tables -------------------------------------------------------------------
 
 
 def test_table_by_hand():
-    schedule = paper_schedule(hand_facts(), epsilon=0.5, delta_prime=4.0 * math.exp(-2.0))
-    assert schedule.levels == (Level(Kind.CONSTANT), Level(Kind.PLUGIN, 456, 0), Level(Kind.ROLLOUT, 911, 0, 1))
-    assert (schedule.root.samples, schedule.root.child, schedule.root.target, schedule.root.bound) == (7282, 2, "q_values", "paper")
+    schedule = paper_schedule(
+        hand_facts(), epsilon=0.5, delta_prime=4.0 * math.exp(-2.0)
+    )
+    assert schedule.levels == (
+        Level(Kind.CONSTANT),
+        Level(Kind.PLUGIN, 456, 0),
+        Level(Kind.ROLLOUT, 911, 0, 1),
+    )
+    assert (
+        schedule.root.samples,
+        schedule.root.child,
+        schedule.root.target,
+        schedule.root.bound,
+    ) == (7282, 2, "q_values", "paper")
     assert schedule.num_calls == 2 * 7282 * 2736
     assert schedule.delta == 1.0  # no promise: delta' times the calls is far above 1
-    assert schedule.clip == pytest.approx((1.0 / 3.0, 5.0 / 3.0))  # r + gamma [1, 2]/(1-gamma)
+    # r + gamma [1, 2]/(1-gamma)
+    assert schedule.clip == pytest.approx((1.0 / 3.0, 5.0 / 3.0))
 
 
 @pytest.mark.parametrize(
-    ("gamma", "temperature", "epsilon", "delta_prime", "calls"), [(0.2, 1.0, 0.9, 0.1, 2_828_268), (0.2, 0.5, 0.8, 0.05, 3_572)]
+    ("gamma", "temperature", "epsilon", "delta_prime", "calls"),
+    [(0.2, 1.0, 0.9, 0.1, 2_828_268), (0.2, 0.5, 0.8, 0.05, 3_572)],
 )
 def test_the_counts_of_the_issue(gamma, temperature, epsilon, delta_prime, calls):
-    assert paper_schedule(mdp(gamma, temperature), epsilon=epsilon, delta_prime=delta_prime).num_calls == calls
+    assert (
+        paper_schedule(
+            mdp(gamma, temperature), epsilon=epsilon, delta_prime=delta_prime
+        ).num_calls
+        == calls
+    )
 
 
 def test_rollout_tables_share_rows_between_near_identical_accuracies():
-    """kappa/eps = sqrt(gamma)^-8: continuations and queries of queries fall on common accuracies; each row appears once."""
+    """kappa/eps = sqrt(gamma)^-8: continuations and queries of queries fall on
+    common accuracies; each row appears once.
+    """
     gamma = 0.2
     facts = mdp(gamma, 10.0)
-    schedule = paper_schedule(facts, epsilon=paper.kappa(Setting.of(facts)) * math.sqrt(gamma) ** 8, delta_prime=0.1)
-    rows = [(level.kind, level.samples, level.query, level.continuation) for level in schedule.levels]
+    schedule = paper_schedule(
+        facts,
+        epsilon=paper.kappa(Setting.of(facts)) * math.sqrt(gamma) ** 8,
+        delta_prime=0.1,
+    )
+    rows = [
+        (level.kind, level.samples, level.query, level.continuation)
+        for level in schedule.levels
+    ]
     assert len(rows) == len(set(rows))
-    # units of log_{1/sqrt(gamma)} from kappa: -7...-1 and their queries x/2+1, again and again, V_max is at 1.6
+    # units of log_{1/sqrt(gamma)} from kappa: -7...-1 and their queries x/2+1,
+    # again and again, V_max is at 1.6
     units, todo = set(), [-7.0]
     while todo:
         x = todo.pop()
@@ -82,14 +139,24 @@ def test_rollout_tables_share_rows_between_near_identical_accuracies():
     assert len(rows) == 1 + len(units)
 
 
-@pytest.mark.parametrize("operator", [Entropy(1.0), KL(1.0), Sparsemax(1.0), SquareRoot(1.0), Max()], ids=lambda o: o.name)
+@pytest.mark.parametrize(
+    "operator",
+    [Entropy(1.0), KL(1.0), Sparsemax(1.0), SquareRoot(1.0), Max()],
+    ids=lambda o: o.name,
+)
 @pytest.mark.parametrize("game", [False, True])
 def test_price_equals_the_recurrence_for_every_operator(operator, game):
     facts = Facts(3, 3, 0.3, operator, (-1.0, 2.0), game=game, alternating=game)
     schedule = paper_schedule(facts, epsilon=0.4, delta=0.05)
-    assert schedule.num_calls == paper.oracle_calls(Setting.of(facts), 0.4, schedule.delta_prime).exact
+    assert (
+        schedule.num_calls
+        == paper.oracle_calls(Setting.of(facts), 0.4, schedule.delta_prime).exact
+    )
     assert schedule.delta == 0.05
-    assert all(level.kind != Kind.ROLLOUT for level in schedule.levels) or operator.name != "max"
+    assert (
+        all(level.kind != Kind.ROLLOUT for level in schedule.levels)
+        or operator.name != "max"
+    )
 
 
 def test_a_given_delta_prime_states_the_delta_it_keeps():
@@ -102,7 +169,9 @@ def test_sparse_sampling_is_the_table_with_kappa_zero():
     schedule = paper_sparse_sampling(facts, epsilon=0.5, delta=0.1)
     assert {level.kind for level in schedule.levels} == {Kind.CONSTANT, Kind.PLUGIN}
     flat = paper.sparse_sampling(Setting.of(facts))
-    assert schedule.num_calls == paper.oracle_calls(flat, 0.5, schedule.delta_prime).exact
+    assert (
+        schedule.num_calls == paper.oracle_calls(flat, 0.5, schedule.delta_prime).exact
+    )
     assert schedule.num_calls > paper_schedule(facts, epsilon=0.5, delta=0.1).num_calls
 
 
@@ -111,15 +180,22 @@ def test_a_horizon_bounds_the_depth(horizon):
     schedule = paper_schedule(mdp(0.5, 1.0, horizon=horizon), epsilon=0.3, delta=0.1)
     unbounded = paper_schedule(mdp(0.5, 1.0), epsilon=0.3, delta=0.1)
     assert schedule.depth == min(horizon, unbounded.depth)
-    assert schedule.num_calls == paper.oracle_calls(Setting.of(schedule.facts), 0.3, schedule.delta_prime, horizon).exact
+    assert (
+        schedule.num_calls
+        == paper.oracle_calls(
+            Setting.of(schedule.facts), 0.3, schedule.delta_prime, horizon
+        ).exact
+    )
     assert schedule.num_calls <= unbounded.num_calls
 
 
-# --- the box -----------------------------------------------------------------------------------------------------------------
+# --- the box ------------------------------------------------------------------
 
 
 def test_the_box_holds_negative_values_of_games():
-    """Zero rewards, alternating turns: a min state has V = -M/(1+gamma), so Q = -gamma M/(1+gamma) at a max state; printed box: [0, .]."""
+    """Zero rewards, alternating turns: a min state has V = -M/(1+gamma), so Q =
+    -gamma M/(1+gamma) at a max state; printed box: [0, .].
+    """
     facts = mdp(0.5, 1.0, reward_range=(0.0, 0.0), game=True, alternating=True)
     schedule = paper_schedule(facts, epsilon=0.5, delta=0.1)
     worst = 0.5 * math.log(2.0) / 1.5
@@ -145,12 +221,17 @@ def test_the_box_holds_every_stage_and_cannot_shrink(facts):
         for player in (1, 2) if facts.game else (1,):
             inner = facts.q_bounds(player, stage)
             assert low <= inner[0] <= inner[1] <= high
-    for box in ((low + 1e-3, high), (low, high - 1e-3), (low, paper.value_bound(Setting.of(facts)) + 1e-3), None):
+    for box in (
+        (low + 1e-3, high),
+        (low, high - 1e-3),
+        (low, paper.value_bound(Setting.of(facts)) + 1e-3),
+        None,
+    ):
         with pytest.raises(BrokenPromise):
             replace(schedule, clip=box)
 
 
-# --- mutations ---------------------------------------------------------------------------------------------------------------
+# --- mutations ----------------------------------------------------------------
 
 
 def test_the_tight_table_has_every_kind_and_passes():
@@ -165,13 +246,18 @@ def test_halving_the_samples_of_any_level_or_of_the_root_breaks_the_promise():
         if level.kind != Kind.CONSTANT:
             with pytest.raises(BrokenPromise, match="above the promised epsilon"):
                 with_level(schedule, index, samples=level.samples // 2)
-            with_level(schedule, index, samples=level.samples)  # the same table unchanged passes
+            # the same table unchanged passes
+            with_level(schedule, index, samples=level.samples)
     with pytest.raises(BrokenPromise, match="above the promised epsilon"):
-        replace(schedule, root=replace(schedule.root, samples=schedule.root.samples // 2))
+        replace(
+            schedule, root=replace(schedule.root, samples=schedule.root.samples // 2)
+        )
 
 
 def test_in_a_deep_table_halving_is_noticed_down_the_chain_and_one_draw_everywhere():
-    """With slack at the leaves (V_max below the last rung) a halved leaf may pass, honestly; one draw alone never does."""
+    """With slack at the leaves (V_max below the last rung) a halved leaf may
+    pass, honestly; one draw alone never does.
+    """
     schedule = deep_schedule()
     top = schedule.root.child
     with pytest.raises(BrokenPromise):
@@ -184,12 +270,18 @@ def test_in_a_deep_table_halving_is_noticed_down_the_chain_and_one_draw_everywhe
 
 def test_swapping_query_and_continuation_breaks_the_promise():
     schedule = deep_schedule()
-    rollouts = [i for i, level in enumerate(schedule.levels) if level.kind == Kind.ROLLOUT]
+    rollouts = [
+        i for i, level in enumerate(schedule.levels) if level.kind == Kind.ROLLOUT
+    ]
     assert len(rollouts) == 6
     for index in rollouts:
         level = schedule.levels[index]
-        with pytest.raises(BrokenPromise):  # the accuracy (near the root), or the calls and with them delta (near the leaves)
-            with_level(schedule, index, query=level.continuation, continuation=level.query)
+        # the accuracy (near the root), or the calls and with them delta (near the
+        # leaves)
+        with pytest.raises(BrokenPromise):
+            with_level(
+                schedule, index, query=level.continuation, continuation=level.query
+            )
 
 
 def test_promising_more_breaks_the_promise():
@@ -200,9 +292,11 @@ def test_promising_more_breaks_the_promise():
         replace(schedule, delta=0.999 * schedule.delta)
     with pytest.raises(BrokenPromise):
         replace(schedule, delta_prime=2.0 * schedule.delta_prime)
-    with pytest.raises(BrokenPromise):  # fewer misses, but each Q-hat is too coarse for it
+    # fewer misses, but each Q-hat is too coarse for it
+    with pytest.raises(BrokenPromise):
         replace(schedule, delta_prime=0.5 * schedule.delta_prime)
-    replace(schedule, epsilon=2.0 * schedule.epsilon, delta=0.5)  # a table that keeps more passes
+    # a table that keeps more passes
+    replace(schedule, epsilon=2.0 * schedule.epsilon, delta=0.5)
 
 
 def test_a_short_cut_to_the_constant_breaks_the_promise():
@@ -222,11 +316,18 @@ def test_what_the_paper_does_not_have_is_refused():
         with_level(schedule, 0, shift=0.1)
     with pytest.raises(BrokenPromise, match="beyond C_gamma"):
         with_level(schedule, 0, constant=1e9)
-    for changes in ({"target": "value"}, {"bound": "hoeffding"}, {"looks": (10,)}, {"adaptive_delta": 0.01}):
+    for changes in (
+        {"target": "value"},
+        {"bound": "hoeffding"},
+        {"looks": (10,)},
+        {"adaptive_delta": 0.01},
+    ):
         with pytest.raises(BrokenPromise, match="fixed number"):
             replace(schedule, root=replace(root, **changes))
     with pytest.raises(BrokenPromise, match="not smooth"):
-        replace(schedule, facts=replace(schedule.facts, operator=Max()), clip=(0.0, 1.25))
+        replace(
+            schedule, facts=replace(schedule.facts, operator=Max()), clip=(0.0, 1.25)
+        )
 
 
 def test_a_level_beyond_the_horizon_is_refused():
@@ -237,13 +338,15 @@ def test_a_level_beyond_the_horizon_is_refused():
 
 
 def test_the_constant_is_exact_only_at_the_end():
-    """The table for 2 steps is not enough for 3: its constant then stands for one more step."""
+    """The table for 2 steps is not enough for 3: its constant then stands for
+    one more step.
+    """
     schedule = paper_schedule(mdp(0.5, 1.0, horizon=2), epsilon=0.3, delta=0.1)
     with pytest.raises(BrokenPromise, match="above the promised epsilon"):
         replace(schedule, facts=replace(schedule.facts, horizon=3), clip=(0.0, 3.0))
 
 
-# --- refusals ----------------------------------------------------------------------------------------------------------------
+# --- refusals -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -270,9 +373,13 @@ def test_bad_input_is_refused(facts, promise):
     [
         (mdp(0.9, 50.0, 4), {"epsilon": 0.5, "delta": 0.1}),  # delta' below the floats
         (mdp(0.999, 1.0), {"epsilon": 50.0, "delta_prime": 0.1}),  # 114,448 digits
-        (mdp(0.999, 1.0), {"epsilon": 1e-6, "delta_prime": 0.1}),  # more than 10^4 levels
+        # more than 10^4 levels
+        (mdp(0.999, 1.0), {"epsilon": 1e-6, "delta_prime": 0.1}),
         (mdp(1.0 - 1e-12, 1.0), {"epsilon": 50.0, "delta": 0.1}),
-        (mdp(0.99, 1.0, game=True, alternating=True, horizon=10_000), {"epsilon": 0.3, "delta_prime": 0.1}),
+        (
+            mdp(0.99, 1.0, game=True, alternating=True, horizon=10_000),
+            {"epsilon": 0.3, "delta_prime": 0.1},
+        ),
     ],
 )
 def test_a_table_too_large_to_make_is_refused_with_its_price(facts, promise):
@@ -281,7 +388,11 @@ def test_a_table_too_large_to_make_is_refused_with_its_price(facts, promise):
 
 
 def test_a_long_horizon_has_a_box_without_a_hull_of_every_stage():
-    schedule = paper_schedule(mdp(0.95, 5.0, horizon=90, reward_range=(0.0, 1.0)), epsilon=0.2, delta_prime=0.1)
+    schedule = paper_schedule(
+        mdp(0.95, 5.0, horizon=90, reward_range=(0.0, 1.0)),
+        epsilon=0.2,
+        delta_prime=0.1,
+    )
     assert schedule.depth > 64
     top = paper.value_bound(Setting.of(schedule.facts))
     assert schedule.clip == (-top, top)

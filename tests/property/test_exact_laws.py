@@ -1,4 +1,6 @@
-"""Laws of exact values on random problems of every shape: the proven bound holds, methods agree, bounds on V (theory, section 3) hold."""
+"""Laws of exact values on random problems of every shape: the proven bound
+holds, methods agree, bounds on V (theory, section 3) hold.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smoothcruiser.exact import METHODS, policy_value, solve
-from smoothcruiser.operators.base import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import (
+    KL,
+    Entropy,
+    Max,
+    Operator,
+    Sparsemax,
+    SquareRoot,
+)
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
 
@@ -30,19 +39,32 @@ class Case:
 
     def sweep(self, value: np.ndarray) -> np.ndarray:
         """One sweep of T in Python, from the definition."""
-        q = np.einsum("sat,sat->sa", self.P, self.R) + self.problem.discount * self.P @ value
+        q = (
+            np.einsum("sat,sat->sa", self.P, self.R)
+            + self.problem.discount * self.P @ value
+        )
         out = np.zeros(len(value))
         for s in np.flatnonzero(~self.terminal):
             live = self.legal[s]
             weights = np.array(self.problem.operator.weights(len(live)))[live]
-            out[s] = self.problem.operator.value(list(q[s, live]), player=int(self.players[s]), weights=list(weights))
+            out[s] = self.problem.operator.value(
+                list(q[s, live]), player=int(self.players[s]), weights=list(weights)
+            )
         return out
 
     def reference(self) -> np.ndarray:
-        """V* by plain value iteration: until gamma^n times the first step is below 1e-14, or for the horizon."""
+        """V* by plain value iteration: until gamma^n times the first step is
+        below 1e-14, or for the horizon.
+        """
         value = np.zeros(len(self.P))
         gamma, horizon = self.problem.discount, self.problem.horizon
-        steps = horizon if horizon is not None else 1 if gamma == 0.0 else int(np.ceil(np.log(1e-15 * (1.0 - gamma)) / np.log(gamma)))
+        steps = (
+            horizon
+            if horizon is not None
+            else 1
+            if gamma == 0.0
+            else int(np.ceil(np.log(1e-15 * (1.0 - gamma)) / np.log(gamma)))
+        )
         for _ in range(steps):
             value = self.sweep(value)
         return value
@@ -54,17 +76,29 @@ def cases(draw: st.DrawFn, *, horizon: bool | None = None) -> Case:
     states, actions = draw(st.integers(1, 6)), draw(st.integers(1, 4))
     temperature = draw(st.sampled_from([0.01, 0.3, 2.0, 50.0]))
     prior = tuple(rng.dirichlet(np.ones(actions)) * 0.9 + 0.1 / actions)
-    kinds: list[Operator] = [Entropy(temperature), KL(temperature, prior), Sparsemax(temperature), SquareRoot(temperature), Max()]
-    shape = draw(st.sampled_from(["mdp", "game", "alternating"])) if states > 1 else "mdp"
+    kinds: list[Operator] = [
+        Entropy(temperature),
+        KL(temperature, prior),
+        Sparsemax(temperature),
+        SquareRoot(temperature),
+        Max(),
+    ]
+    shape = (
+        draw(st.sampled_from(["mdp", "game", "alternating"])) if states > 1 else "mdp"
+    )
     players = np.ones(states, dtype=int)
     P = rng.dirichlet(np.full(states, 0.3), size=(states, actions))
     if shape == "game":
         players = rng.integers(1, 3, size=states)
     if shape == "alternating":
         players = np.arange(states) % 2 + 1
-        P = P * (players[:, None, None] != players[None, None, :]) + 1e-3 * (players[:, None, None] != players[None, None, :])
+        P = P * (players[:, None, None] != players[None, None, :]) + 1e-3 * (
+            players[:, None, None] != players[None, None, :]
+        )
     P = P / P.sum(axis=2, keepdims=True)
-    low, span = draw(st.sampled_from([(0.0, 1.0), (-3.0, 2.0), (1.0, 0.0), (-2.0, 1.0)]))
+    low, span = draw(
+        st.sampled_from([(0.0, 1.0), (-3.0, 2.0), (1.0, 0.0), (-2.0, 1.0)])
+    )
     R = low + span * rng.random((states, actions, states))
     terminal = rng.random(states) < (0.3 if draw(st.booleans()) else 0.0)
     legal = rng.random((states, actions)) < (0.6 if draw(st.booleans()) else 2.0)
@@ -91,7 +125,10 @@ def cases(draw: st.DrawFn, *, horizon: bool | None = None) -> Case:
 def test_the_bound_holds_for_every_method(case: Case) -> None:
     """|values - V*| <= residual_bound, and action values are within it too."""
     truth = case.reference()
-    scale = 1e-13 * (1.0 + np.max(np.abs(truth))) / (1.0 - min(case.problem.discount, 0.9))  # rounding of the reference itself
+    # rounding of the reference itself
+    scale = (
+        1e-13 * (1.0 + np.max(np.abs(truth))) / (1.0 - min(case.problem.discount, 0.9))
+    )
     for method in METHODS:
         found = solve(case.problem, method=method)
         assert np.max(np.abs(found.values - truth)) <= found.residual_bound + scale
@@ -100,8 +137,14 @@ def test_the_bound_holds_for_every_method(case: Case) -> None:
         assert np.all(found.policy[~live] == 0.0)
         assert found.policy.sum(axis=1)[~case.terminal] == pytest.approx(1.0, abs=1e-9)
         if case.problem.horizon is None:
-            q = np.einsum("sat,sat->sa", case.P, case.R) + case.problem.discount * case.P @ truth
-            assert np.max(np.abs(found.q_values - q)[live], initial=0.0) <= found.residual_bound + scale
+            q = (
+                np.einsum("sat,sat->sa", case.P, case.R)
+                + case.problem.discount * case.P @ truth
+            )
+            assert (
+                np.max(np.abs(found.q_values - q)[live], initial=0.0)
+                <= found.residual_bound + scale
+            )
 
 
 @LAWS
@@ -117,11 +160,17 @@ def test_a_tolerance_is_met(case: Case, tolerance: float) -> None:
 @LAWS
 @given(cases())
 def test_values_lie_within_the_facts(case: Case) -> None:
-    """Bounds of theory, section 3: V(s) in value_bounds(mover), Q(s, a) in q_bounds(mover), stage by stage with a horizon."""
+    """Bounds of theory, section 3: V(s) in value_bounds(mover), Q(s, a) in
+    q_bounds(mover), stage by stage with a horizon.
+    """
     facts, found = case.problem.facts, solve(case.problem)
     horizon = case.problem.horizon
     slack = found.residual_bound + 1e-11
-    stages = {None: found.values} if found.stages is None else {h: found.stages[h] for h in range(1, horizon + 1)}
+    stages = (
+        {None: found.values}
+        if found.stages is None
+        else {h: found.stages[h] for h in range(1, horizon + 1)}
+    )
     for remaining, values in stages.items():
         for s in np.flatnonzero(~case.terminal):
             low, high = facts.value_bounds(int(case.players[s]), remaining)
@@ -136,34 +185,55 @@ def test_values_lie_within_the_facts(case: Case) -> None:
 @LAWS
 @given(cases(horizon=False))
 def test_the_solution_is_a_fixed_point(case: Case) -> None:
-    """|TV - V| <= (1 + gamma) residual_bound, by a sweep that shares no code with the solver's."""
+    """|TV - V| <= (1 + gamma) residual_bound, by a sweep that shares no code
+    with the solver's.
+    """
     found = solve(case.problem)
     residual = np.max(np.abs(case.sweep(found.values) - found.values))
-    assert residual <= (1.0 + case.problem.discount) * found.residual_bound + 1e-12 * (1.0 + np.max(np.abs(found.values)))
+    assert residual <= (1.0 + case.problem.discount) * found.residual_bound + 1e-12 * (
+        1.0 + np.max(np.abs(found.values))
+    )
 
 
 @LAWS
 @given(cases(horizon=False))
 def test_the_policy_attains_the_value(case: Case) -> None:
-    """V_pi = V* at the solver's policy: first-order optimal for both players, so the loss is of second order in the bound (Max: linear)."""
+    """V_pi = V* at the solver's policy: first-order optimal for both players,
+    so the loss is of second order in the bound (Max: linear).
+    """
     found = solve(case.problem)
     value = policy_value(case.problem, found.policy)
     scale = 1.0 / (1.0 - case.problem.discount)
-    assert np.max(np.abs(value - found.values)) <= 4.0 * scale * found.residual_bound + 1e-11 * scale * (1.0 + np.max(np.abs(value)))
+    assert np.max(
+        np.abs(value - found.values)
+    ) <= 4.0 * scale * found.residual_bound + 1e-11 * scale * (
+        1.0 + np.max(np.abs(value))
+    )
 
 
 @LAWS
 @given(cases(), st.floats(-2.0, 2.0))
 def test_adding_a_constant_to_rewards_moves_values_by_it(case: Case, c: float) -> None:
-    """Without terminals V moves by c times the discounted number of steps: shift invariance of every operator."""
+    """Without terminals V moves by c times the discounted number of steps:
+    shift invariance of every operator.
+    """
     if case.terminal.any():
         return
     p = case.problem
     players = case.players if p.is_game else None
-    moved = tabular(case.P, case.R + c, discount=p.discount, operator=p.operator, players=players, legal=case.legal, horizon=p.horizon)
+    moved = tabular(
+        case.P,
+        case.R + c,
+        discount=p.discount,
+        operator=p.operator,
+        players=players,
+        legal=case.legal,
+        horizon=p.horizon,
+    )
     first, second = solve(p), solve(moved)
     assert second.values - first.values == pytest.approx(
-        c * p.facts.steps(p.horizon), abs=first.residual_bound + second.residual_bound + 1e-10
+        c * p.facts.steps(p.horizon),
+        abs=first.residual_bound + second.residual_bound + 1e-10,
     )
 
 
@@ -175,7 +245,14 @@ def test_relaxation_bound(case: Case) -> None:
     players = case.players if p.is_game else None
     terminal = case.terminal if case.terminal.any() else None
     plain = tabular(
-        case.P, case.R, discount=p.discount, operator=Max(), players=players, terminal=terminal, legal=case.legal, horizon=p.horizon
+        case.P,
+        case.R,
+        discount=p.discount,
+        operator=Max(),
+        players=players,
+        terminal=terminal,
+        legal=case.legal,
+        horizon=p.horizon,
     )
     gap = np.max(np.abs(solve(p).values - solve(plain).values))
     assert gap <= p.facts.relaxation_bound() + 1e-9

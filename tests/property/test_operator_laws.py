@@ -1,4 +1,6 @@
-"""Laws of the operators (theory, section 1), on numbers that Hypothesis looks for: monotone, shift-invariant, 1-Lipschitz, curvature."""
+"""Laws of the operators (theory, section 1), on numbers that Hypothesis looks
+for: monotone, shift-invariant, 1-Lipschitz, curvature.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from smoothcruiser.operators.base import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import (
+    KL,
+    Entropy,
+    Max,
+    Operator,
+    Sparsemax,
+    SquareRoot,
+)
 
 LAWS = settings(derandomize=True, deadline=None, max_examples=300)
 
@@ -20,7 +29,12 @@ temperatures = st.floats(-2.0, 2.0).map(lambda x: 10.0**x)
 @st.composite
 def operators(draw: st.DrawFn, k: int | None = None, smooth: bool = False) -> Operator:
     temperature = draw(temperatures)
-    kinds: list[Operator] = [Entropy(temperature), KL(temperature), Sparsemax(temperature), SquareRoot(temperature)]
+    kinds: list[Operator] = [
+        Entropy(temperature),
+        KL(temperature),
+        Sparsemax(temperature),
+        SquareRoot(temperature),
+    ]
     if k is not None:
         prior = draw(st.lists(st.floats(0.05, 1.0), min_size=k, max_size=k))
         kinds.append(KL(temperature, tuple(prior)))
@@ -36,7 +50,9 @@ def cases(draw: st.DrawFn, smooth: bool = False) -> tuple[Operator, list[float]]
 
 
 @st.composite
-def pairs(draw: st.DrawFn, smooth: bool = False) -> tuple[Operator, list[float], list[float]]:
+def pairs(
+    draw: st.DrawFn, smooth: bool = False
+) -> tuple[Operator, list[float], list[float]]:
     operator, q = draw(cases(smooth))
     scale = draw(st.sampled_from([1e-3, 1e-1, 1.0, 30.0]))
     step = draw(st.lists(st.floats(-1.0, 1.0), min_size=len(q), max_size=len(q)))
@@ -44,7 +60,9 @@ def pairs(draw: st.DrawFn, smooth: bool = False) -> tuple[Operator, list[float],
 
 
 def noise(operator: Operator, *vectors: list[float]) -> float:
-    """Rounding of a value: some hundred units in the last place of the largest number that enters."""
+    """Rounding of a value: some hundred units in the last place of the largest
+    number that enters.
+    """
     return 1e-13 * (1.0 + operator.strength + max(abs(x) for q in vectors for x in q))
 
 
@@ -65,7 +83,9 @@ def test_shift_invariance(case: tuple[Operator, list[float]], c: float) -> None:
     operator, q = case
     shifted = [x + c for x in q]
     for player in (1, 2):
-        moved = operator.value(shifted, player=player) - operator.value(q, player=player)
+        moved = operator.value(shifted, player=player) - operator.value(
+            q, player=player
+        )
         assert moved == pytest.approx(c, abs=noise(operator, q, shifted))
 
 
@@ -76,23 +96,33 @@ def test_monotone(case: tuple[Operator, list[float], list[float]]) -> None:
     operator, q, other = case
     upper = [max(x, y) for x, y in zip(q, other, strict=True)]
     for player in (1, 2):
-        assert operator.value(q, player=player) <= operator.value(upper, player=player) + noise(operator, q, upper)
+        assert operator.value(q, player=player) <= operator.value(
+            upper, player=player
+        ) + noise(operator, q, upper)
 
 
 @LAWS
 @given(pairs())
-def test_one_lipschitz_in_the_sup_norm(case: tuple[Operator, list[float], list[float]]) -> None:
+def test_one_lipschitz_in_the_sup_norm(
+    case: tuple[Operator, list[float], list[float]],
+) -> None:
     operator, q, other = case
     gap = max(abs(x - y) for x, y in zip(q, other, strict=True))
     for player in (1, 2):
-        moved = abs(operator.value(q, player=player) - operator.value(other, player=player))
+        moved = abs(
+            operator.value(q, player=player) - operator.value(other, player=player)
+        )
         assert moved <= gap + noise(operator, q, other)
 
 
 @LAWS
 @given(cases(smooth=True))
-def test_the_gradient_is_the_limit_of_difference_quotients(case: tuple[Operator, list[float]]) -> None:
-    """Central differences with h = 1e-4 lambda: their error is at most curv h (the gradient moves by no more) plus rounding over h."""
+def test_the_gradient_is_the_limit_of_difference_quotients(
+    case: tuple[Operator, list[float]],
+) -> None:
+    """Central differences with h = 1e-4 lambda: their error is at most curv h
+    (the gradient moves by no more) plus rounding over h.
+    """
     operator, q = case
     h = 1e-4 * operator.strength
     gradient = operator.gradient(q)
@@ -109,8 +139,12 @@ def test_the_gradient_is_the_limit_of_difference_quotients(case: tuple[Operator,
 @given(pairs(smooth=True))
 @example((Entropy(1.0), [0.0, 0.0], [0.005, -0.005]))
 @example((Sparsemax(1.0), [0.0, 0.0, 0.0, 0.0], [0.01, 0.01, 0.0, 0.0]))
-def test_the_bregman_remainder_is_between_zero_and_curvature(case: tuple[Operator, list[float], list[float]]) -> None:
-    """0 <= D(Q, Q') <= curv span(Q - Q')^2 / 8, and D <= L |Q - Q'|_2^2 with the paper's L."""
+def test_the_bregman_remainder_is_between_zero_and_curvature(
+    case: tuple[Operator, list[float], list[float]],
+) -> None:
+    """0 <= D(Q, Q') <= curv span(Q - Q')^2 / 8, and D <= L |Q - Q'|_2^2 with
+    the paper's L.
+    """
     operator, base, q = case
     step = [x - y for x, y in zip(q, base, strict=True)]
     inner = math.fsum(d * g for d, g in zip(step, operator.gradient(base), strict=True))
@@ -119,25 +153,37 @@ def test_the_bregman_remainder_is_between_zero_and_curvature(case: tuple[Operato
     span = max(step) - min(step)
     assert remainder >= -slack
     assert remainder <= operator.curvature(len(q)) * span * span / 8.0 + slack
-    assert remainder <= operator.smoothness(len(q)) * math.fsum(d * d for d in step) + slack
+    assert (
+        remainder
+        <= operator.smoothness(len(q)) * math.fsum(d * d for d in step) + slack
+    )
 
 
 @pytest.mark.parametrize(
     ("operator", "base", "q", "share"),
     [
-        # Entropy at a tie: D = lambda log cosh(h/(2 lambda)), which tends to h^2/(8 lambda).
+        # Entropy at a tie: D = lambda log cosh(h/(2 lambda)), which tends to h^2/(8
+        # lambda).
         (Entropy(2.0), [0.0, 0.0], [0.01, -0.01], 0.9999),
         (KL(2.0), [0.0, 0.0], [0.01, -0.01], 0.9999),
-        # Sparsemax at 0, half the actions up: |h - mean h|^2 / (2 lambda) = K span^2 / (8 lambda), exactly.
+        # Sparsemax at 0, half the actions up: |h - mean h|^2 / (2 lambda) = K
+        # span^2 / (8 lambda), exactly.
         (Sparsemax(2.0), [0.0] * 4, [0.1, 0.1, 0.0, 0.0], 0.999999),
-        # Square root at a tie of two: (sum pi^1.5) (4/lambda) Var = 2^-0.5 of the bound.
+        # Square root at a tie of two: (sum pi^1.5) (4/lambda) Var = 2^-0.5 of the
+        # bound.
         (SquareRoot(2.0), [0.0, 0.0], [0.01, -0.01], 0.70),
     ],
     ids=str,
 )
-def test_curvature_is_nearly_attained(operator: Operator, base: list[float], q: list[float], share: float) -> None:
-    """The constants of theory, section 1, cannot be made smaller (square root: not by more than 30 percent)."""
-    inner = math.fsum((x - y) * g for x, y, g in zip(q, base, operator.gradient(base), strict=True))
+def test_curvature_is_nearly_attained(
+    operator: Operator, base: list[float], q: list[float], share: float
+) -> None:
+    """The constants of theory, section 1, cannot be made smaller (square root:
+    not by more than 30 percent).
+    """
+    inner = math.fsum(
+        (x - y) * g for x, y, g in zip(q, base, operator.gradient(base), strict=True)
+    )
     remainder = operator.value(q) - operator.value(base) - inner
     step = [x - y for x, y in zip(q, base, strict=True)]
     bound = operator.curvature(len(q)) * (max(step) - min(step)) ** 2 / 8.0
@@ -147,19 +193,31 @@ def test_curvature_is_nearly_attained(operator: Operator, base: list[float], q: 
 @LAWS
 @given(vectors, temperatures)
 def test_order_of_the_operators(q: list[float], temperature: float) -> None:
-    """max <= entropy <= max + lambda log K; KL <= max; max <= sparsemax <= max + F(0) (and the like for the square root)."""
+    """max <= entropy <= max + lambda log K; KL <= max; max <= sparsemax <= max
+    + F(0) (and the like for the square root).
+    """
     top = max(q)
-    for operator in (Entropy(temperature), Sparsemax(temperature), SquareRoot(temperature)):
+    for operator in (
+        Entropy(temperature),
+        Sparsemax(temperature),
+        SquareRoot(temperature),
+    ):
         slack = noise(operator, q)
         assert top - slack <= operator.value(q) <= top + operator.offset(len(q)) + slack
     mellow = KL(temperature)
-    assert top - temperature * math.log(len(q)) - noise(mellow, q) <= mellow.value(q) <= top + noise(mellow, q)
+    assert (
+        top - temperature * math.log(len(q)) - noise(mellow, q)
+        <= mellow.value(q)
+        <= top + noise(mellow, q)
+    )
 
 
 @LAWS
 @given(cases(smooth=True))
 def test_fenchel_young_equality(case: tuple[Operator, list[float]]) -> None:
-    """F(Q) = <pi, Q> - Omega(pi) at pi = grad F(Q), with Omega written out: value and gradient belong together."""
+    """F(Q) = <pi, Q> - Omega(pi) at pi = grad F(Q), with Omega written out:
+    value and gradient belong together.
+    """
     operator, q = case
     p = operator.gradient(q)
     t = operator.strength
@@ -167,10 +225,16 @@ def test_fenchel_young_equality(case: tuple[Operator, list[float]]) -> None:
         omega = t * math.fsum(x * math.log(x) for x in p if x > 0.0)
     elif isinstance(operator, KL):
         prior = operator.weights(len(q))
-        omega = t * math.fsum(x * math.log(x * math.fsum(prior) / w) for x, w in zip(p, prior, strict=True) if x > 0.0)
+        omega = t * math.fsum(
+            x * math.log(x * math.fsum(prior) / w)
+            for x, w in zip(p, prior, strict=True)
+            if x > 0.0
+        )
     elif isinstance(operator, Sparsemax):
         omega = 0.5 * t * (math.fsum(x * x for x in p) - 1.0)
     else:
         omega = -t * math.fsum(math.sqrt(x) for x in p)
     inner = math.fsum(x * y for x, y in zip(p, q, strict=True))
-    assert operator.value(q) == pytest.approx(inner - omega, abs=10.0 * noise(operator, q))
+    assert operator.value(q) == pytest.approx(
+        inner - omega, abs=10.0 * noise(operator, q)
+    )

@@ -1,4 +1,6 @@
-"""Laws of the sharp schedule over random problems: monotone bounds, the two limits of the temperature, promises that verify."""
+"""Laws of the sharp schedule over random problems: monotone bounds, the two
+limits of the temperature, promises that verify.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smoothcruiser.errors import BrokenPromise
-from smoothcruiser.operators.base import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import (
+    KL,
+    Entropy,
+    Max,
+    Operator,
+    Sparsemax,
+    SquareRoot,
+)
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.schedule import Kind
 from smoothcruiser.schedule.verify.sharp import root_promise
-from smoothcruiser.theory.moments import backup, blind, constant, ground, plug_in, rollout
-from smoothcruiser.theory.noise import Rule, bregman_cap, bregman_noise, plug_in_noise, plug_in_variance
+from smoothcruiser.theory.moments import (
+    backup,
+    blind,
+    constant,
+    ground,
+    plug_in,
+    rollout,
+)
+from smoothcruiser.theory.noise import (
+    Rule,
+    bregman_cap,
+    bregman_noise,
+    plug_in_noise,
+    plug_in_variance,
+)
 
 temperatures = st.floats(0.05, 50.0)
 
@@ -39,7 +61,9 @@ def problems(draw: st.DrawFn) -> Facts:
     return Facts(
         num_actions=k,
         min_actions=draw(st.integers(1, k)),
-        discount=draw(st.floats(0.0, 0.6)) if horizon is None else draw(st.floats(0.0, 1.0)),
+        discount=draw(st.floats(0.0, 0.6))
+        if horizon is None
+        else draw(st.floats(0.0, 1.0)),
         operator=draw(operators()),
         reward_range=(low, low + draw(st.floats(0.0, 2.0))),
         game=game,
@@ -49,10 +73,21 @@ def problems(draw: st.DrawFn) -> Facts:
     )
 
 
-@given(operators(), st.integers(1, 8), st.integers(1, 200), st.floats(0.01, 5.0), st.floats(0.0, 0.25), st.floats(0.0, 3.0))
+@given(
+    operators(),
+    st.integers(1, 8),
+    st.integers(1, 200),
+    st.floats(0.01, 5.0),
+    st.floats(0.0, 0.25),
+    st.floats(0.0, 3.0),
+)
 @settings(max_examples=150, deadline=None, derandomize=True)
-def test_noise_bounds_are_monotone(operator: Operator, k: int, n: int, spread: float, ratio: float, tilt: float) -> None:
-    """More draws never hurt; a wider range, a larger variance or bias and more actions never help."""
+def test_noise_bounds_are_monotone(
+    operator: Operator, k: int, n: int, spread: float, ratio: float, tilt: float
+) -> None:
+    """More draws never hurt; a wider range, a larger variance or bias and more
+    actions never help.
+    """
     variance = ratio * spread * spread
     for bound in (
         lambda k, n, r, v, t: plug_in_noise(Rule.of(operator, k), n, r, v),
@@ -70,25 +105,37 @@ def test_noise_bounds_are_monotone(operator: Operator, k: int, n: int, spread: f
 
 @given(operators(), st.integers(2, 6), st.floats(0.01, 4.0), st.integers(0, 10**6))
 @settings(max_examples=100, deadline=None, derandomize=True)
-def test_bregman_cap_holds_at_random_points(operator: Operator, k: int, width: float, seed: int) -> None:
+def test_bregman_cap_holds_at_random_points(
+    operator: Operator, k: int, width: float, seed: int
+) -> None:
     """D(Q, Q') <= cap(span(Q - Q')) for any two vectors."""
     rng = np.random.default_rng(seed)
     q, h = rng.normal(size=k), rng.random(k)
     h *= width / max(np.ptp(h), 1e-9)
-    d = operator.value(list(q + h)) - operator.value(list(q)) - float(np.dot(operator.gradient(list(q)), h))
+    d = (
+        operator.value(list(q + h))
+        - operator.value(list(q))
+        - float(np.dot(operator.gradient(list(q)), h))
+    )
     assert d <= float(bregman_cap(Rule.of(operator, k), width)) + 1e-9
 
 
 @given(problems(), st.integers(1, 30))
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_levels_are_centred_and_consistent(facts: Facts, n: int) -> None:
-    """Every kind: seen with the player's sign the bias is centred, the width is at least gamma w', the variance fits the range."""
+    """Every kind: seen with the player's sign the bias is centred, the width is
+    at least gamma w', the variance fits the range.
+    """
     base = ground(facts)
     remaining = facts.horizon
     after = None if remaining is None else remaining - 1
     draw = backup(base, constant(base, after), after)
     samples = np.array([float(n)])
-    for level in (plug_in(base, draw, samples), rollout(base, draw, samples, draw, remaining), blind(base, draw, remaining)):
+    for level in (
+        plug_in(base, draw, samples),
+        rollout(base, draw, samples, draw, remaining),
+        blind(base, draw, remaining),
+    ):
         low = np.min(np.where(base.sign > 0, level.bias_low, -level.bias_high))
         high = np.max(np.where(base.sign > 0, level.bias_high, -level.bias_low))
         assert low == pytest.approx(-high, abs=1e-9)
@@ -97,27 +144,48 @@ def test_levels_are_centred_and_consistent(facts: Facts, n: int) -> None:
         assert np.all(level.variance <= (level.high - level.low) ** 2 / 4.0 + 1e-9)
 
 
-@given(problems(), st.floats(0.15, 0.6), st.sampled_from([0.1, 0.01]), st.sampled_from(["q_values", "value"]))
+@given(
+    problems(),
+    st.floats(0.15, 0.6),
+    st.sampled_from([0.1, 0.01]),
+    st.sampled_from(["q_values", "value"]),
+)
 @settings(max_examples=40, deadline=None, derandomize=True)
-def test_compiled_schedules_verify_and_are_tight(facts: Facts, share: float, delta: float, target: str) -> None:
-    """Any facts: the table verifies when it is made, spends its epsilon, and one root draw less is refused."""
+def test_compiled_schedules_verify_and_are_tight(
+    facts: Facts, share: float, delta: float, target: str
+) -> None:
+    """Any facts: the table verifies when it is made, spends its epsilon, and
+    one root draw less is refused.
+    """
     epsilon = share * facts.value_span() or 0.1
-    schedule = compile_schedule(facts, epsilon=epsilon, delta=delta, target=target, adaptive=False)  # type: ignore[arg-type]
+    schedule = compile_schedule(
+        facts, epsilon=epsilon, delta=delta, target=target, adaptive=False
+    )  # type: ignore[arg-type]
     promise = root_promise(schedule)
     assert promise.half_width <= epsilon * (1 + 1e-9)
     if schedule.root.samples > 1:
         with pytest.raises(BrokenPromise):
-            replace(schedule, root=replace(schedule.root, samples=schedule.root.samples - 1))
+            replace(
+                schedule, root=replace(schedule.root, samples=schedule.root.samples - 1)
+            )
 
 
-@given(st.one_of(st.just(0.0), st.floats(1e-300, 0.8)), st.integers(2, 6), st.floats(0.05, 0.3))
+@given(
+    st.one_of(st.just(0.0), st.floats(1e-300, 0.8)),
+    st.integers(2, 6),
+    st.floats(0.05, 0.3),
+)
 @settings(max_examples=8, deadline=None, derandomize=True)
 def test_strong_regularization_is_blind(gamma: float, k: int, share: float) -> None:
-    """Lambda to infinity: blind rollouts only, a price of O(1/epsilon^2) up to the depth log(1/epsilon)."""
+    """Lambda to infinity: blind rollouts only, a price of O(1/epsilon^2) up to
+    the depth log(1/epsilon).
+    """
     facts = Facts(k, k, gamma, Entropy(1e9), (0.0, 1.0))
     prices = []
     for part in (share, share / 4.0):
-        schedule = compile_schedule(facts, epsilon=part * facts.value_span(), delta=0.1, adaptive=False)
+        schedule = compile_schedule(
+            facts, epsilon=part * facts.value_span(), delta=0.1, adaptive=False
+        )
         assert {level.kind for level in schedule.levels} <= {Kind.CONSTANT, Kind.BLIND}
         prices.append(schedule.num_calls)
     depth = 1.0 + math.log(4.0) / max(-math.log(gamma), 0.1) if gamma > 0.0 else 1.0
@@ -126,7 +194,9 @@ def test_strong_regularization_is_blind(gamma: float, k: int, share: float) -> N
 
 @given(st.floats(0.05, 0.5), st.integers(2, 5), st.floats(0.08, 0.3))
 @settings(max_examples=8, deadline=None, derandomize=True)
-def test_weak_regularization_is_sparse_sampling(gamma: float, k: int, share: float) -> None:
+def test_weak_regularization_is_sparse_sampling(
+    gamma: float, k: int, share: float
+) -> None:
     """Lambda to 0: plug-ins only, at the price of sparse sampling with plain max."""
     promise = {"epsilon": share / (1.0 - gamma), "delta": 0.1, "adaptive": False}
     weak = compile_schedule(Facts(k, k, gamma, Entropy(1e-9), (0.0, 1.0)), **promise)  # type: ignore[arg-type]
@@ -137,11 +207,30 @@ def test_weak_regularization_is_sparse_sampling(gamma: float, k: int, share: flo
 
 @given(st.floats(0.1, 0.6), temperatures, st.integers(1, 5), st.floats(0.05, 0.3))
 @settings(max_examples=8, deadline=None, derandomize=True)
-def test_easier_promises_are_not_dearer(gamma: float, temperature: float, k: int, share: float) -> None:
-    """A larger epsilon or delta, or the value alone, never costs more than 2% more (the search is not exhaustive)."""
+def test_easier_promises_are_not_dearer(
+    gamma: float, temperature: float, k: int, share: float
+) -> None:
+    """A larger epsilon or delta, or the value alone, never costs more than 2%
+    more (the search is not exhaustive).
+    """
     facts = Facts(k, k, gamma, Entropy(temperature), (0.0, 1.0))
     epsilon = share / (1.0 - gamma)
-    price = compile_schedule(facts, epsilon=epsilon, delta=0.05, adaptive=False).num_calls
-    assert compile_schedule(facts, epsilon=1.1 * epsilon, delta=0.05, adaptive=False).num_calls <= 1.02 * price
-    assert compile_schedule(facts, epsilon=epsilon, delta=0.1, adaptive=False).num_calls <= 1.02 * price
-    assert compile_schedule(facts, epsilon=epsilon, delta=0.05, target="value", adaptive=False).num_calls <= 1.02 * price
+    price = compile_schedule(
+        facts, epsilon=epsilon, delta=0.05, adaptive=False
+    ).num_calls
+    assert (
+        compile_schedule(
+            facts, epsilon=1.1 * epsilon, delta=0.05, adaptive=False
+        ).num_calls
+        <= 1.02 * price
+    )
+    assert (
+        compile_schedule(facts, epsilon=epsilon, delta=0.1, adaptive=False).num_calls
+        <= 1.02 * price
+    )
+    assert (
+        compile_schedule(
+            facts, epsilon=epsilon, delta=0.05, target="value", adaptive=False
+        ).num_calls
+        <= 1.02 * price
+    )

@@ -1,7 +1,10 @@
-"""``evaluate``: its interval holds the exact value of the policy, and for MDPs its lower end is below V.
+"""``evaluate``: its interval holds the exact value of the policy, and for MDPs
+its lower end is below V.
 
-Coverage is tested against exact policy values over 1,200 runs with delta = 0.1. A promise kept with probability 0.9 fails more than 155
-times in 1,200 with probability below 1e-3 (exact binomial); the bounds are conservative, so that far fewer failures are seen.
+Coverage is tested against exact policy values over 1,200 runs with delta = 0.1.
+A promise kept with probability 0.9 fails more than 155 times in 1,200 with
+probability below 1e-3 (exact binomial); the bounds are conservative, so that
+far fewer failures are seen.
 """
 
 import math
@@ -27,7 +30,12 @@ CASES = [
 
 
 def random_policy(problem, seed):
-    shares = np.random.default_rng(seed).random((problem.tables.num_states, problem.num_actions)) ** 3
+    shares = (
+        np.random.default_rng(seed).random(
+            (problem.tables.num_states, problem.num_actions)
+        )
+        ** 3
+    )
     return shares / shares.sum(axis=1, keepdims=True)
 
 
@@ -80,7 +88,9 @@ def test_horizon_and_terminals_leave_nothing_to_cut():
 
 
 def test_forms_of_a_policy_agree():
-    """Compiled rollouts of a table and Python rollouts of a function draw from the same stream: the same mean."""
+    """Compiled rollouts of a table and Python rollouts of a function draw from
+    the same stream: the same mean.
+    """
     problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4)
     solution = sc.solve(problem)
     table = sc.evaluate(problem, solution.policy, budget=3000, seed=7)
@@ -93,15 +103,25 @@ def test_forms_of_a_policy_agree():
 
 
 def test_trees_are_followed_as_far_as_they_know():
-    """A tree's compiled and Python rollouts agree, and its policy is worth more than the blind one on the lake."""
+    """A tree's compiled and Python rollouts agree, and its policy is worth more
+    than the blind one on the lake.
+    """
     problem = sc.make("frozen-lake", discount=1.0, operator="max")
-    tree = Tree(problem, method=sc.BTS(expansion=None, initial_q=0.0, search_temperature=0.1, exploration=1.0)).grow(simulations=30_000)
+    tree = Tree(
+        problem,
+        method=sc.BTS(
+            expansion=None, initial_q=0.0, search_temperature=0.1, exploration=1.0
+        ),
+    ).grow(simulations=30_000)
     fast = sc.evaluate(problem, tree, budget=20_000, seed=1)
     slow = sc.evaluate(problem, tree, budget=20_000, seed=1, executor="reference")
     assert fast.value == pytest.approx(slow.value, abs=1e-12)
-    # Rewards of up to 1 a step over 100 steps: the range of a return is 100, which only many rollouts outweigh.
+    # Rewards of up to 1 a step over 100 steps: the range of a return is 100, which
+    # only many rollouts outweigh.
     sure = sc.evaluate(problem, tree, budget=4_000_000, seed=1)
-    blind = sc.evaluate(problem, np.full((problem.tables.num_states, 4), 0.25), budget=4_000_000)
+    blind = sc.evaluate(
+        problem, np.full((problem.tables.num_states, 4), 0.25), budget=4_000_000
+    )
     assert sure.interval[0] > blind.interval[1]
 
 
@@ -116,7 +136,13 @@ def test_an_estimate_is_a_policy_of_one_state():
 
 def test_bad_policies_are_refused():
     problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4)
-    for policy in (lambda s: [0.5, 0.5], lambda s: [0.5, 0.6, 0.2], lambda s: [1.5, -0.5, 0.0], np.ones((8, 3)), np.ones((8, 2)) / 2):
+    for policy in (
+        lambda s: [0.5, 0.5],
+        lambda s: [0.5, 0.6, 0.2],
+        lambda s: [1.5, -0.5, 0.0],
+        np.ones((8, 3)),
+        np.ones((8, 2)) / 2,
+    ):
         with pytest.raises(InvalidInput):
             sc.evaluate(problem, policy, budget=1000)
     with pytest.raises(InvalidInput, match="delta"):
@@ -129,11 +155,20 @@ def test_bad_policies_are_refused():
 @pytest.mark.parametrize(
     ("policy", "told"),
     [
-        ("greedy", "A policy is a function state -> probabilities, .* got str 'greedy'"),
+        (
+            "greedy",
+            "A policy is a function state -> probabilities, .* got str 'greedy'",
+        ),
         (None, "got NoneType None"),
-        (lambda s: None, "must give probabilities, one an action, got None; is a return missing"),
+        (
+            lambda s: None,
+            "must give probabilities, one an action, got None; is a return missing",
+        ),
         (lambda s: 7, r"policy\(0\) must give 3 probabilities, one an action, got 7"),
-        (lambda s: 1 / 0, "The policy raised ZeroDivisionError: division by zero at state 0"),
+        (
+            lambda s: 1 / 0,
+            "The policy raised ZeroDivisionError: division by zero at state 0",
+        ),
     ],
 )
 def test_what_is_no_policy_is_told_in_a_sentence(policy, told):
@@ -154,14 +189,30 @@ def test_an_epsilon_that_the_budget_does_not_reach_is_told():
 
 
 def shortest_path():
-    """Every step costs 1 until the end: the range of rewards is a point, and the value's is not, since episodes end."""
+    """Every step costs 1 until the end: the range of rewards is a point, and
+    the value's is not, since episodes end.
+    """
     P = np.zeros((3, 2, 3))
-    P[0, 0], P[0, 1], P[1, 0], P[1, 1], P[2, :, 2] = [0.5, 0.5, 0], [0.2, 0.8, 0], [0, 0.5, 0.5], [0.5, 0, 0.5], 1.0
-    return sc.tabular(P, -np.ones((3, 2)), discount=0.99, operator=sc.Max(), terminal=[False, False, True])
+    P[0, 0], P[0, 1], P[1, 0], P[1, 1], P[2, :, 2] = (
+        [0.5, 0.5, 0],
+        [0.2, 0.8, 0],
+        [0, 0.5, 0.5],
+        [0.5, 0, 0.5],
+        1.0,
+    )
+    return sc.tabular(
+        P,
+        -np.ones((3, 2)),
+        discount=0.99,
+        operator=sc.Max(),
+        terminal=[False, False, True],
+    )
 
 
 def test_the_cut_is_a_share_of_epsilon_where_episodes_end():
-    """H has to follow the span of values with their ends, or the cut alone is wider than epsilon and no budget is enough."""
+    """H has to follow the span of values with their ends, or the cut alone is
+    wider than epsilon and no budget is enough.
+    """
     problem, blind = shortest_path(), np.full((3, 2), 0.5)
     answer = sc.evaluate(problem, blind, epsilon=0.2, budget=2_000_000)
     assert answer.epsilon <= 0.2
@@ -169,11 +220,15 @@ def test_the_cut_is_a_share_of_epsilon_where_episodes_end():
 
 
 def test_an_exact_solution_with_a_horizon_is_played_step_by_step():
-    """One step left: take the money; before: invest. The first step's policy at every step would earn less."""
+    """One step left: take the money; before: invest. The first step's policy at
+    every step would earn less.
+    """
     P = np.zeros((2, 2, 2))
     P[0, 0, 0] = P[0, 1, 1] = P[1, :, 1] = 1.0
     R = np.array([[0.3, 0.0], [0.5, 0.5]])
-    problem = sc.tabular(P, R, discount=1.0, horizon=5, operator=sc.Max(), initial_state=0)
+    problem = sc.tabular(
+        P, R, discount=1.0, horizon=5, operator=sc.Max(), initial_state=0
+    )
     solution = sc.solve(problem)
     answer = sc.evaluate(problem, solution, budget=100_000)
     assert answer.interval[0] <= solution.values[0] <= answer.interval[1]
@@ -185,7 +240,9 @@ def test_array_states_are_told_apart():
         return 0.5 * action, state + action
 
     start = np.zeros(2)
-    problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(0.3), initial_state=start)
+    problem = sc.MDP(
+        step, num_actions=2, discount=0.5, operator=sc.Entropy(0.3), initial_state=start
+    )
     tree = Tree(problem, method="bts").grow(simulations=200)
     exact = 0.5  # half of the time 0.5, twice in the long run; and the entropy
     for policy in (tree.estimate(), tree):
@@ -200,7 +257,9 @@ def test_a_step_that_writes_into_its_state_gets_no_interval():
         state[action] += 1
         return 0.1 * action, state
 
-    problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=np.zeros(2))
+    problem = sc.MDP(
+        step, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=np.zeros(2)
+    )
     with pytest.raises(sc.OracleError, match="changed the state it was given"):
         sc.evaluate(problem, lambda s: [0.5, 0.5], budget=1_000)
     with pytest.raises(sc.OracleError, match="changed the state it was given"):
@@ -208,18 +267,26 @@ def test_a_step_that_writes_into_its_state_gets_no_interval():
 
 
 def test_an_empty_intersection_is_never_shown():
-    """At delta = 0.5 the running intersection is empty now and then; the last one that was not is as good."""
+    """At delta = 0.5 the running intersection is empty now and then; the last
+    one that was not is as good.
+    """
     problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.3, operator="max")
     for seed in range(300):
-        answer = sc.evaluate(problem, np.full((8, 3), 1 / 3), delta=0.5, budget=3_000, seed=seed)
+        answer = sc.evaluate(
+            problem, np.full((8, 3), 1 / 3), delta=0.5, budget=3_000, seed=seed
+        )
         assert answer.interval[0] <= answer.value <= answer.interval[1]
 
 
 def test_the_value_of_a_certified_tree_lies_in_its_interval():
-    """UCT estimates the plain maximum: beside an interval of the entropy problem its own number would be nonsense."""
+    """UCT estimates the plain maximum: beside an interval of the entropy
+    problem its own number would be nonsense.
+    """
     problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=1.0)
     for method in ("uct", "bts", "ments"):
-        answer = sc.plan(problem, method=method, budget=100_000, certify=True, delta=0.1)
+        answer = sc.plan(
+            problem, method=method, budget=100_000, certify=True, delta=0.1
+        )
         assert answer.interval[0] <= answer.value <= answer.interval[1]
         assert answer.num_calls <= 100_000
     with pytest.raises(InvalidInput, match="at least 2 calls"):
@@ -236,4 +303,8 @@ def test_a_clock_may_end_a_certificate():
 def test_a_terminal_state_is_worth_nothing():
     problem = sc.make("d-chain", discount=1.0, operator="max")
     answer = sc.evaluate(problem, lambda s: [0.5, 0.5], 10)
-    assert (answer.value, answer.num_calls, math.isnan(answer.q_values[0])) == (0.0, 0, True)
+    assert (answer.value, answer.num_calls, math.isnan(answer.q_values[0])) == (
+        0.0,
+        0,
+        True,
+    )

@@ -1,7 +1,9 @@
-"""Rewards that share a large offset lose no promise to rounding, and a promise that rounding forbids is refused.
+"""Rewards that share a large offset lose no promise to rounding, and a promise
+that rounding forbids is refused.
 
-World: two actions pay ``offset`` + 0.2 + 0.3 a or ``offset`` + 0.9 with equal chance, for ever. Q = offset/(1-gamma) + the Q of
-offset 0, exactly, so the truth is known to the last digit of the offset.
+World: two actions pay ``offset`` + 0.2 + 0.3 a or ``offset`` + 0.9 with equal
+chance, for ever. Q = offset/(1-gamma) + the Q of offset 0, exactly, so the
+truth is known to the last digit of the offset.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def step(state, action, rng):
 
 
 def rows(states, actions, rng):
-    return 1e9 + np.where(rng.random(len(states)) < 0.5, 0.2 + 0.3 * actions, 0.9), states
+    return 1e9 + np.where(
+        rng.random(len(states)) < 0.5, 0.2 + 0.3 * actions, 0.9
+    ), states
 
 
 def problem(oracle, offset: float = OFFSET, **more):
@@ -47,8 +51,12 @@ def problem(oracle, offset: float = OFFSET, **more):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_promise_at_a_billion_is_kept(seed: int) -> None:
-    """Before sums were taken around a centre, 20 of 20 runs were off by more than epsilon."""
-    estimate = sc.plan(problem(step), epsilon=EPSILON, delta=0.1, method="smoothcruiser", seed=seed)
+    """Before sums were taken around a centre, 20 of 20 runs were off by more
+    than epsilon.
+    """
+    estimate = sc.plan(
+        problem(step), epsilon=EPSILON, delta=0.1, method="smoothcruiser", seed=seed
+    )
     low, high = estimate.interval
     assert low <= truth(OFFSET) <= high
     assert abs(estimate.value - truth(OFFSET)) <= EPSILON
@@ -58,7 +66,13 @@ def test_a_promise_at_a_billion_is_kept(seed: int) -> None:
 @pytest.mark.parametrize("executor", ["reference", "python", "batched"])
 def test_every_engine_sums_around_a_centre(executor: str) -> None:
     oracle = sc.batched(rows) if executor == "batched" else step.py_func
-    estimate = sc.plan(problem(oracle), epsilon=0.5, delta=0.1, method="smoothcruiser", executor=executor)
+    estimate = sc.plan(
+        problem(oracle),
+        epsilon=0.5,
+        delta=0.1,
+        method="smoothcruiser",
+        executor=executor,
+    )
     assert estimate.interval[0] <= truth(OFFSET) <= estimate.interval[1]
 
 
@@ -79,7 +93,9 @@ def test_a_horizon_has_a_centre_for_every_stage() -> None:
 
 def test_certified_search_keeps_it_too() -> None:
     for seed in range(5):
-        estimate = sc.plan(problem(step), epsilon=EPSILON, delta=0.1, method="certified", seed=seed)
+        estimate = sc.plan(
+            problem(step), epsilon=EPSILON, delta=0.1, method="certified", seed=seed
+        )
         assert estimate.interval[0] <= truth(OFFSET) <= estimate.interval[1]
 
 
@@ -89,11 +105,31 @@ def test_what_rounding_forbids_is_refused() -> None:
     def huge(state, action, rng):
         return 1e16 + 1.0, state
 
-    with pytest.raises(sc.InvalidInput, match=r"too fine for rewards.*subtract what all rewards share"):
-        sc.plan(problem(huge, 1e16, horizon=None), epsilon=EPSILON, delta=0.1, method="smoothcruiser")
+    with pytest.raises(
+        sc.InvalidInput, match=r"too fine for rewards.*subtract what all rewards share"
+    ):
+        sc.plan(
+            problem(huge, 1e16, horizon=None),
+            epsilon=EPSILON,
+            delta=0.1,
+            method="smoothcruiser",
+        )
 
 
 def test_the_allowance_is_small_where_rewards_are() -> None:
-    estimate = sc.plan(sc.make("chain:n=5", discount=0.5, temperature=1.0), epsilon=0.1, delta=0.1, method="smoothcruiser")
+    estimate = sc.plan(
+        sc.make("chain:n=5", discount=0.5, temperature=1.0),
+        epsilon=0.1,
+        delta=0.1,
+        method="smoothcruiser",
+    )
     assert estimate.epsilon == 0.1
-    assert math.isclose(0.5 * (estimate.certificate.q_intervals[0][1] - estimate.certificate.q_intervals[0][0]), 0.1, rel_tol=1.0)
+    assert math.isclose(
+        0.5
+        * (
+            estimate.certificate.q_intervals[0][1]
+            - estimate.certificate.q_intervals[0][0]
+        ),
+        0.1,
+        rel_tol=1.0,
+    )

@@ -1,9 +1,11 @@
-"""No world that lies gets a certificate without a word, and no true world gets a false one.
+"""No world that lies gets a certificate without a word, and no true world gets
+a false one.
 
-The law (``lying_worlds.law``): ``plan`` refuses with a sentence that names the fault, or its
-intervals hold the exact value; where a lie cannot be seen in principle, the certificate names the
-assumption. Seeds are fixed. With delta = 1e-4 a run, the runs below would meet an honest exclusion
-with probability below 0.05 if every bound were exact; the bounds are conservative.
+The law (``lying_worlds.law``): ``plan`` refuses with a sentence that names the
+fault, or its intervals hold the exact value; where a lie cannot be seen in
+principle, the certificate names the assumption. Seeds are fixed. With delta =
+1e-4 a run, the runs below would meet an honest exclusion with probability below
+0.05 if every bound were exact; the bounds are conservative.
 
 The long tier: ``python tests/statistical/test_lying_worlds.py --runs 20 --out FILE``.
 """
@@ -55,7 +57,9 @@ def test_the_law_can_be_broken():
     ask = honest.asks[0]
     moved = Truth(honest.truth.value + 1.0, honest.truth.q_values)
     assert attempt(replace(honest, truth=moved), ask, 0).ending == "EXCLUDED"
-    one_q = Truth(honest.truth.value, (honest.truth.q_values[0] + 1.0, honest.truth.q_values[1]))
+    one_q = Truth(
+        honest.truth.value, (honest.truth.q_values[0] + 1.0, honest.truth.q_values[1])
+    )
     assert attempt(replace(honest, truth=one_q), ask, 0).ending == "EXCLUDED"
     blank = replace(honest, truth=None, ends=("named",))
     unnamed = replace(blank, names="no such assumption")
@@ -75,7 +79,8 @@ def test_the_truth_is_true():
     assert soft.value == pytest.approx(2.0 * 0.6931471805599453, abs=1e-14)
     in_turn = {"discount": 0.5, "smooth": max, "player": lambda s: 1 + s}
     turns = solve(lambda s, a: [(1.0, float(a), 1 - s)], 0, **in_turn)
-    assert turns.value == pytest.approx(4.0 / 3.0, abs=1e-14)  # max takes 1, min takes 0, in turn
+    # max takes 1, min takes 0, in turn
+    assert turns.value == pytest.approx(4.0 / 3.0, abs=1e-14)
     short = solve(lambda s, a: [(1.0, 1.0, s)], 0, discount=1.0, smooth=max, horizon=3)
     assert short.value == 3.0
 
@@ -90,9 +95,15 @@ def report(row: Row) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run the gallery and print its table.")
-    parser.add_argument("--runs", type=int, default=20, help="seeds for each way of asking")
-    parser.add_argument("--only", default="", help="worlds whose kind or name holds this text")
-    parser.add_argument("--out", type=Path, help="where the table goes (default: the terminal)")
+    parser.add_argument(
+        "--runs", type=int, default=20, help="seeds for each way of asking"
+    )
+    parser.add_argument(
+        "--only", default="", help="worlds whose kind or name holds this text"
+    )
+    parser.add_argument(
+        "--out", type=Path, help="where the table goes (default: the terminal)"
+    )
     given = parser.parse_args()
     worlds = [world for world in WORLDS if given.only in f"{world.kind}: {world.name}"]
     rows = rows_of(worlds, given.runs, report)

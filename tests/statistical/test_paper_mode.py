@@ -1,7 +1,10 @@
-"""Paper mode run to its end where its printed constants can be paid: it costs what it says and keeps what it promises.
+"""Paper mode run to its end where its printed constants can be paid: it costs
+what it says and keeps what it promises.
 
-The runs have fixed seeds. Where a promise (epsilon, delta) is tested, an exact binomial test must not reject "fails with probability at
-most delta" at level FALSE_ALARM: a correct engine would have failed it with at most that probability when the seeds were chosen.
+The runs have fixed seeds. Where a promise (epsilon, delta) is tested, an exact
+binomial test must not reject "fails with probability at most delta" at level
+FALSE_ALARM: a correct engine would have failed it with at most that probability
+when the seeds were chosen.
 """
 
 import math
@@ -27,7 +30,9 @@ OPERATORS = {
 
 
 def coins(operator, discount=0.2, players=None):
-    """Every reward is a fair coin, so that draws vary as much as rewards in [0, 1] can: the widest spread there is."""
+    """Every reward is a fair coin, so that draws vary as much as rewards in [0,
+    1] can: the widest spread there is.
+    """
     P = np.full((2, 2, 2), 0.5)
     P[1, 1] = (0.1, 0.9)
     R = np.zeros((2, 2, 2))
@@ -38,11 +43,18 @@ def coins(operator, discount=0.2, players=None):
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("players", [None, [1, 2]], ids=["mdp", "game"])
 def test_counted_calls_are_the_price(name, players):
-    """gamma = 0.2, lambda = 0.5, K = 2, epsilon = 0.8, delta' = 0.05: 3,572 calls for entropy; square root costs 6.6 million."""
+    """gamma = 0.2, lambda = 0.5, K = 2, epsilon = 0.8, delta' = 0.05: 3,572
+    calls for entropy; square root costs 6.6 million.
+    """
     problem = coins(OPERATORS[name], players=players)
     epsilon = 1.1 if name == "square-root" else 0.8
     answer = sc.plan(problem, method="paper", epsilon=epsilon, delta_prime=0.05)
-    assert answer.num_calls == sc.explain(problem, method="paper", epsilon=epsilon, delta_prime=0.05).num_calls
+    assert (
+        answer.num_calls
+        == sc.explain(
+            problem, method="paper", epsilon=epsilon, delta_prime=0.05
+        ).num_calls
+    )
     if name == "entropy":
         assert answer.num_calls == 3572
     assert abs(answer.value - sc.solve(problem).values[0]) <= epsilon
@@ -51,26 +63,40 @@ def test_counted_calls_are_the_price(name, players):
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("players", [None, [1, 2]], ids=["mdp", "game"])
 def test_the_promise_is_kept(name, players):
-    """|V-hat - V| and every |Q-hat - Q| at most epsilon in at least 1 - delta of the runs, in MDPs and games."""
+    """|V-hat - V| and every |Q-hat - Q| at most epsilon in at least 1 - delta
+    of the runs, in MDPs and games.
+    """
     problem = coins(OPERATORS[name], players=players)
     truth = sc.solve(problem)
-    schedule = paper_schedule(problem.facts, epsilon=1.1 if name == "square-root" else 0.8, delta=0.1)
+    schedule = paper_schedule(
+        problem.facts, epsilon=1.1 if name == "square-root" else 0.8, delta=0.1
+    )
     assert schedule.delta == 0.1
     failures = 0
     for seed in range(RUNS):
         answer = sc.run(problem, schedule, seed=seed, workers=1)
-        error = max(abs(answer.value - truth.values[0]), float(np.max(np.abs(np.array(answer.q_values) - truth.q_values[0]))))
+        error = max(
+            abs(answer.value - truth.values[0]),
+            float(np.max(np.abs(np.array(answer.q_values) - truth.q_values[0]))),
+        )
         failures += error > schedule.epsilon
-    assert stats.binomtest(failures, RUNS, schedule.delta, alternative="greater").pvalue > FALSE_ALARM
+    assert (
+        stats.binomtest(failures, RUNS, schedule.delta, alternative="greater").pvalue
+        > FALSE_ALARM
+    )
 
 
 def test_two_levels_deep():
-    """2,828,268 calls (gamma = 0.2, lambda = 1, K = 2, epsilon = 0.9, delta' = 0.1), counted to the last; errors within epsilon."""
+    """2,828,268 calls (gamma = 0.2, lambda = 1, K = 2, epsilon = 0.9, delta' =
+    0.1), counted to the last; errors within epsilon.
+    """
     problem = coins(sc.Entropy(1.0))
     truth = sc.solve(problem).values[0]
     errors = []
     for seed in range(10):
-        answer = sc.plan(problem, method="paper", epsilon=0.9, delta_prime=0.1, seed=seed)
+        answer = sc.plan(
+            problem, method="paper", epsilon=0.9, delta_prime=0.1, seed=seed
+        )
         assert answer.num_calls == 2_828_268
         errors.append(abs(answer.value - truth))
     assert max(errors) <= 0.9
@@ -78,24 +104,48 @@ def test_two_levels_deep():
 
 
 def test_the_printed_box_breaks_the_promise_in_games_and_the_repaired_one_keeps_it():
-    """Zero rewards, alternating turns: V = M/(1+gamma) where max moves and -M/(1+gamma) where min does (theory, section 2, item 2).
+    """Zero rewards, alternating turns: V = M/(1+gamma) where max moves and
+    -M/(1+gamma) where min does (theory, section 2, item 2).
 
-    Nothing is random, so one draw an action is exact and only the truncation is left: gamma**10 M. The printed box [0, (1+M)/(1-gamma)]
-    moves every Q-hat of max from -gamma M/(1+gamma) to 0, which no number of samples repairs.
+    Nothing is random, so one draw an action is exact and only the truncation is
+    left: gamma**10 M. The printed box [0, (1+M)/(1-gamma)] moves every Q-hat of
+    max from -gamma M/(1+gamma) to 0, which no number of samples repairs.
     """
     discount, epsilon, depth = 0.5, 0.05, 9
     P = np.zeros((2, 2, 2))
     P[0, :, 1] = P[1, :, 0] = 1.0
-    problem = sc.tabular(P, np.zeros((2, 2)), players=[1, 2], alternating=True, discount=discount, operator=sc.Entropy(1.0))
+    problem = sc.tabular(
+        P,
+        np.zeros((2, 2)),
+        players=[1, 2],
+        alternating=True,
+        discount=discount,
+        operator=sc.Entropy(1.0),
+    )
     M = math.log(2.0)
-    assert sc.solve(problem).values == pytest.approx([M / (1.0 + discount), -M / (1.0 + discount)])
+    assert sc.solve(problem).values == pytest.approx(
+        [M / (1.0 + discount), -M / (1.0 + discount)]
+    )
     repaired = paper_schedule(problem.facts, epsilon=2.0, delta_prime=0.1).clip
     printed = (0.0, (1.0 + M) / (1.0 - discount))
-    levels = (Level(Kind.CONSTANT), *(Level(Kind.PLUGIN, samples=1, query=i) for i in range(depth)))
+    levels = (
+        Level(Kind.CONSTANT),
+        *(Level(Kind.PLUGIN, samples=1, query=i) for i in range(depth)),
+    )
 
     def error(box, state):
-        schedule = Schedule("hand", problem.facts, levels, Root("q_values", 1, depth, "none"), math.inf, 1.0, clip=box)
-        return abs(sc.run(problem, schedule, state).value - sc.solve(problem).values[state])
+        schedule = Schedule(
+            "hand",
+            problem.facts,
+            levels,
+            Root("q_values", 1, depth, "none"),
+            math.inf,
+            1.0,
+            clip=box,
+        )
+        return abs(
+            sc.run(problem, schedule, state).value - sc.solve(problem).values[state]
+        )
 
     for state in (0, 1):
         assert error(printed, state) > epsilon

@@ -1,9 +1,12 @@
-"""The estimator algebra against the truth: lemmas by exact enumeration, levels by simulation on problems made to attain the bounds.
+"""The estimator algebra against the truth: lemmas by exact enumeration, levels
+by simulation on problems made to attain the bounds.
 
-Lemmas: draws are Bernoulli, so Q-hat lives on a grid of binomial outcomes and E F(Q-hat), E D are finite sums, exact to rounding. A bound
-below such a sum is wrong, whatever the sample size. Levels: a plain recursive sampler draws each level of a compiled schedule in every
-state; its mean must lie in the claimed bias interval up to five standard errors (false alarm below 1e-6 a check), its variance and range
-within their claims.
+Lemmas: draws are Bernoulli, so Q-hat lives on a grid of binomial outcomes and E
+F(Q-hat), E D are finite sums, exact to rounding. A bound below such a sum is
+wrong, whatever the sample size. Levels: a plain recursive sampler draws each
+level of a compiled schedule in every state; its mean must lie in the claimed
+bias interval up to five standard errors (false alarm below 1e-6 a check), its
+variance and range within their claims.
 """
 
 from __future__ import annotations
@@ -17,28 +20,63 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from smoothcruiser.operators.base import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import (
+    KL,
+    Entropy,
+    Max,
+    Operator,
+    Sparsemax,
+    SquareRoot,
+)
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
-from smoothcruiser.theory.moments import Moments, backup, blind, constant, ground, plug_in, rollout
-from smoothcruiser.theory.noise import Rule, blind_loss, bregman_noise, plug_in_noise, plug_in_variance
+from smoothcruiser.theory.moments import (
+    Moments,
+    backup,
+    blind,
+    constant,
+    ground,
+    plug_in,
+    rollout,
+)
+from smoothcruiser.theory.noise import (
+    Rule,
+    blind_loss,
+    bregman_noise,
+    plug_in_noise,
+    plug_in_variance,
+)
 
-# --- the lemmas, exactly ------------------------------------------------------------------------------------------------------
+# --- the lemmas, exactly ------------------------------------------------------
 
-OPERATORS = [Entropy(0.3), Entropy(1.0), KL(0.5), KL(0.4, (0.2, 0.3, 0.5)), Sparsemax(0.7319), SquareRoot(0.6), Max()]
+OPERATORS = [
+    Entropy(0.3),
+    Entropy(1.0),
+    KL(0.5),
+    KL(0.4, (0.2, 0.3, 0.5)),
+    Sparsemax(0.7319),
+    SquareRoot(0.6),
+    Max(),
+]
 
 
 def outcomes(probabilities: list[float], n: int) -> tuple[np.ndarray, np.ndarray]:
-    """(weights, noise) of all binomial outcomes: noise has shape (outcomes, K), the mean of n Bernoulli draws minus p."""
+    """(weights, noise) of all binomial outcomes: noise has shape (outcomes, K),
+    the mean of n Bernoulli draws minus p.
+    """
     axes = [np.arange(n + 1)] * len(probabilities)
     grids = np.array(list(itertools.product(*axes)))
-    weight = np.prod([binom.pmf(grids[:, a], n, p) for a, p in enumerate(probabilities)], axis=0)
+    weight = np.prod(
+        [binom.pmf(grids[:, a], n, p) for a, p in enumerate(probabilities)], axis=0
+    )
     return weight, grids / n - np.array(probabilities)
 
 
 def variants(k: int) -> list[tuple[list[float], list[float]]]:
-    """Bernoulli parameters and gaps of Q: symmetric, skewed, unequal noise; equal and separated actions."""
+    """Bernoulli parameters and gaps of Q: symmetric, skewed, unequal noise;
+    equal and separated actions.
+    """
     laws = [[0.5] * k, [0.25] * k, [0.1] * k, [0.9] * k, [0.5] + [0.02] * (k - 1)]
     gaps = [[0.0] * k, [0.3 * a for a in range(k)], [-0.4] + [0.0] * (k - 1)]
     return [(law, gap) for law in laws for gap in gaps]
@@ -47,7 +85,9 @@ def variants(k: int) -> list[tuple[list[float], list[float]]]:
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: f"{o.name}-{o.strength}")
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_noise_bounds_hold_exactly(operator: Operator, n: int) -> None:
-    """S1, S2, S4, S5, S9-S11: phi, E D and Var F(Q-hat) are never below the exact values, with and without a tilt of the bias."""
+    """S1, S2, S4, S5, S9-S11: phi, E D and Var F(Q-hat) are never below the
+    exact values, with and without a tilt of the bias.
+    """
     for k in (2, 3):
         op = KL(operator.strength) if k == 2 and isinstance(operator, KL) else operator
         rule = Rule.of(op, k)
@@ -64,30 +104,49 @@ def test_noise_bounds_hold_exactly(operator: Operator, n: int) -> None:
             for tilt in (0.0, 0.5):
                 truth = mean - tilt * (np.arange(k) % 2)
                 losses = [
-                    op.value(list(truth)) - v - np.dot(op.gradient(list(mean + h)), truth - mean - h)
+                    op.value(list(truth))
+                    - v
+                    - np.dot(op.gradient(list(mean + h)), truth - mean - h)
                     for h, v in zip(noise, values, strict=True)
                 ]
-                assert float(weight @ np.array(losses)) <= bregman_noise(rule, n, 1.0, variance, tilt) + 1e-12
+                assert (
+                    float(weight @ np.array(losses))
+                    <= bregman_noise(rule, n, 1.0, variance, tilt) + 1e-12
+                )
 
 
 def test_two_action_entropy_noise_is_nearly_attained() -> None:
-    """S11: lambda log cosh(sigma/(lambda sqrt(2N))) is attained within 3% for many draws, so nothing is left to gain there."""
+    """S11: lambda log cosh(sigma/(lambda sqrt(2N))) is attained within 3% for
+    many draws, so nothing is left to gain there.
+    """
     rule = Rule.of(Entropy(0.5), 2)
     weight, noise = outcomes([0.5, 0.5], 40)
-    phi = float(weight @ np.array([Entropy(0.5).value(list(h)) for h in noise])) - 0.5 * math.log(2.0)
+    phi = float(
+        weight @ np.array([Entropy(0.5).value(list(h)) for h in noise])
+    ) - 0.5 * math.log(2.0)
     bound = float(plug_in_noise(rule, 40, 1.0, 0.25))
     assert 0.97 * bound <= phi <= bound
 
 
 def test_bias_and_noise_do_not_mix() -> None:
-    """S9: with a tilt as large as the noise E D is within 10% of the bound, which lies well below Minkowski's (a + b)^2."""
+    """S9: with a tilt as large as the noise E D is within 10% of the bound,
+    which lies well below Minkowski's (a + b)^2.
+    """
     n, t = 40, 2.0
     rule = Rule.of(Entropy(t), 2)
     weight, noise = outcomes([0.5, 0.5], n)
     tilt = math.sqrt(2 * 0.25 / n)
     op = Entropy(t)
-    losses = [op.value([tilt, 0.0]) - op.value(list(h)) - np.dot(op.gradient(list(h)), np.array([tilt, 0.0]) - h) for h in noise]
-    loss, bound = float(weight @ np.array(losses)), float(bregman_noise(rule, n, 1.0, 0.25, tilt))
+    losses = [
+        op.value([tilt, 0.0])
+        - op.value(list(h))
+        - np.dot(op.gradient(list(h)), np.array([tilt, 0.0]) - h)
+        for h in noise
+    ]
+    loss, bound = (
+        float(weight @ np.array(losses)),
+        float(bregman_noise(rule, n, 1.0, 0.25, tilt)),
+    )
     assert 0.9 * bound <= loss <= bound
     assert bound < 0.55 * (tilt + tilt) ** 2 / (8 * t)
 
@@ -96,27 +155,40 @@ def test_many_actions_entropy_noise_is_nearly_attained() -> None:
     """S10: for K = 3 the bound without a factor K is attained within 12%."""
     weight, noise = outcomes([0.5] * 3, 24)
     op = Entropy(1.0)
-    phi = float(weight @ np.array([op.value(list(h)) for h in noise])) - op.value([0.0] * 3)
+    phi = float(weight @ np.array([op.value(list(h)) for h in noise])) - op.value(
+        [0.0] * 3
+    )
     bound = float(plug_in_noise(Rule.of(op, 3), 24, 1.0, 0.25))
     assert 0.88 * bound <= phi <= bound
 
 
-@pytest.mark.parametrize("operator", [Entropy(0.5), Sparsemax(0.5), SquareRoot(0.5), KL(0.5, (0.1, 0.2, 0.7))], ids=lambda o: o.name)
+@pytest.mark.parametrize(
+    "operator",
+    [Entropy(0.5), Sparsemax(0.5), SquareRoot(0.5), KL(0.5, (0.1, 0.2, 0.7))],
+    ids=lambda o: o.name,
+)
 def test_blind_loss_is_the_maximum(operator: Operator) -> None:
-    """S6: no Q in the box loses more than the bound, and a vertex loses exactly that."""
+    """S6: no Q in the box loses more than the bound, and a vertex loses exactly
+    that.
+    """
     rng = np.random.default_rng(5)
     bound = blind_loss(operator, 3, 3, 1.3)
     gradient = np.array(operator.gradient([0.0] * 3))
-    loss = [operator.value(list(q)) - operator.value([0.0] * 3) - gradient @ q for q in 1.3 * rng.random((4000, 3))]
+    loss = [
+        operator.value(list(q)) - operator.value([0.0] * 3) - gradient @ q
+        for q in 1.3 * rng.random((4000, 3))
+    ]
     vertices = [
-        operator.value([1.3 * b for b in v]) - operator.value([0.0] * 3) - 1.3 * gradient @ np.array(v)
+        operator.value([1.3 * b for b in v])
+        - operator.value([0.0] * 3)
+        - 1.3 * gradient @ np.array(v)
         for v in itertools.product((0, 1), repeat=3)
     ]
     assert max(loss) <= bound + 1e-12
     assert max(vertices) == pytest.approx(bound, rel=1e-12)
 
 
-# --- the levels, by simulation ------------------------------------------------------------------------------------------------
+# --- the levels, by simulation ------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -132,21 +204,40 @@ class Toy:
     values: dict[int | None, np.ndarray] = field(default_factory=dict)
 
     def exact(self, remaining: int | None) -> np.ndarray:
-        """V with ``remaining`` steps left, by value iteration (to a fixed point without a horizon)."""
+        """V with ``remaining`` steps left, by value iteration (to a fixed point
+        without a horizon).
+        """
         if remaining not in self.values:
             v = np.zeros(len(self.players))
             for _ in range(remaining if remaining is not None else 400):
-                q = np.sum(self.transition * (self.reward + self.facts.discount * v), axis=2)
-                v = np.array([0.0 if self.terminal[s] else self.operate(s, q[s]) for s in range(len(v))])
+                q = np.sum(
+                    self.transition * (self.reward + self.facts.discount * v), axis=2
+                )
+                v = np.array(
+                    [
+                        0.0 if self.terminal[s] else self.operate(s, q[s])
+                        for s in range(len(v))
+                    ]
+                )
             self.values[remaining] = v
         return self.values[remaining]
 
     def operate(self, s: int, q: np.ndarray) -> float:
-        return self.facts.operator.value(list(q[self.legal[s]]), player=1 if self.players[s] > 0 else 2)
+        return self.facts.operator.value(
+            list(q[self.legal[s]]), player=1 if self.players[s] > 0 else 2
+        )
 
 
-def toy(transition: np.ndarray, reward: np.ndarray, operator: Operator, gamma: float, **options: object) -> Toy:
-    """A Toy with its Facts; options: players, legal, terminal, and any of Facts' own."""
+def toy(
+    transition: np.ndarray,
+    reward: np.ndarray,
+    operator: Operator,
+    gamma: float,
+    **options: object,
+) -> Toy:
+    """A Toy with its Facts; options: players, legal, terminal, and any of
+    Facts' own.
+    """
     states, k, _ = transition.shape
     players = np.array(options.pop("players", np.ones(states)))
     legal = np.array(options.pop("legal", np.ones((states, k), bool)))
@@ -166,7 +257,9 @@ def toy(transition: np.ndarray, reward: np.ndarray, operator: Operator, gamma: f
 
 
 def coin(operator: Operator, gamma: float, k: int = 2) -> Toy:
-    """One state, all actions alike, reward a fair coin: the noise bounds are attained."""
+    """One state, all actions alike, reward a fair coin: the noise bounds are
+    attained.
+    """
     transition = np.zeros((3, k, 3))
     transition[:, :, 1] = transition[:, :, 2] = 0.5
     reward = np.zeros((3, k, 3))
@@ -175,7 +268,9 @@ def coin(operator: Operator, gamma: float, k: int = 2) -> Toy:
 
 
 def good_bad(operator: Operator, gamma: float) -> Toy:
-    """Action 0 leads to the good or the bad state for ever, by a coin; action 1 does as well: V differs by the whole span."""
+    """Action 0 leads to the good or the bad state for ever, by a coin; action 1
+    does as well: V differs by the whole span.
+    """
     transition = np.zeros((3, 2, 3))
     transition[0, :, 1] = transition[0, :, 2] = 0.5
     transition[1, :, 1] = transition[2, :, 2] = 1.0
@@ -185,7 +280,9 @@ def good_bad(operator: Operator, gamma: float) -> Toy:
 
 
 def hidden(operator: Operator, gamma: float) -> Toy:
-    """A chain whose reward is at its end, behind the right actions: biases pull actions apart."""
+    """A chain whose reward is at its end, behind the right actions: biases pull
+    actions apart.
+    """
     transition = np.zeros((4, 2, 4))
     for s in range(4):
         transition[s, 0, max(s - 1, 0)] = 1.0
@@ -195,7 +292,9 @@ def hidden(operator: Operator, gamma: float) -> Toy:
     return toy(transition, reward, operator, gamma)
 
 
-def turns(operator: Operator, gamma: float, *, alternating: bool, **options: object) -> Toy:
+def turns(
+    operator: Operator, gamma: float, *, alternating: bool, **options: object
+) -> Toy:
     """Two players, random transitions; strictly alternating or in any order."""
     rng = np.random.default_rng(11)
     players = np.array([1.0, -1.0, 1.0, -1.0])
@@ -204,7 +303,15 @@ def turns(operator: Operator, gamma: float, *, alternating: bool, **options: obj
         transition *= (players[:, None] != players[None, :])[:, None, :]
     transition /= transition.sum(axis=2, keepdims=True)
     reward = (rng.random((4, 3, 4)) < 0.5).astype(float)
-    return toy(transition, reward, operator, gamma, players=players, alternating=alternating, **options)
+    return toy(
+        transition,
+        reward,
+        operator,
+        gamma,
+        players=players,
+        alternating=alternating,
+        **options,
+    )
 
 
 def ragged(operator: Operator, gamma: float) -> Toy:
@@ -214,20 +321,35 @@ def ragged(operator: Operator, gamma: float) -> Toy:
     transition /= transition.sum(axis=2, keepdims=True)
     reward = (rng.random((4, 3, 4)) < 0.5).astype(float)
     legal = np.array([[1, 1, 1], [1, 0, 0], [1, 0, 1], [1, 1, 1]], bool)
-    return toy(transition, reward, operator, gamma, legal=legal, terminal=[False, False, False, True])
+    return toy(
+        transition,
+        reward,
+        operator,
+        gamma,
+        legal=legal,
+        terminal=[False, False, False, True],
+    )
 
 
 class Sampler:
-    """Draws levels by the definition in ``schedule.schedule``, one recursion a level, vectorized over states."""
+    """Draws levels by the definition in ``schedule.schedule``, one recursion a
+    level, vectorized over states.
+    """
 
     def __init__(self, problem: Toy, levels: tuple[Level, ...], seed: int) -> None:
         self.problem, self.levels = problem, levels
         self.rng = np.random.default_rng(seed)
         self.cumulative = np.cumsum(problem.transition, axis=2)
 
-    def step(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def step(
+        self, states: np.ndarray, actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         chance = self.rng.random(len(states))
-        after = (chance[:, None] > self.cumulative[states, actions]).sum(axis=1).clip(max=len(self.problem.players) - 1)
+        after = (
+            (chance[:, None] > self.cumulative[states, actions])
+            .sum(axis=1)
+            .clip(max=len(self.problem.players) - 1)
+        )
         return self.problem.reward[states, actions, after], after
 
     def backup(self, child: int, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
@@ -240,7 +362,9 @@ class Sampler:
         for s in np.unique(states):
             here = np.nonzero(states == s)[0]
             if not p.terminal[s]:
-                out[here] = self._at(level, int(s), len(here)) + p.players[s] * level.shift
+                out[here] = (
+                    self._at(level, int(s), len(here)) + p.players[s] * level.shift
+                )
         return out
 
     def _at(self, level: Level, s: int, m: int) -> np.ndarray:
@@ -251,24 +375,44 @@ class Sampler:
         q = np.zeros((m, len(actions)))
         if level.kind is not Kind.BLIND:
             for column, a in enumerate(actions):
-                draws = self.backup(level.query, np.full(m * level.samples, s), np.full(m * level.samples, a))
+                draws = self.backup(
+                    level.query,
+                    np.full(m * level.samples, s),
+                    np.full(m * level.samples, a),
+                )
                 q[:, column] = draws.reshape(m, level.samples).mean(axis=1)
         player = 1 if sign > 0 else 2
-        value = np.array([p.facts.operator.value(list(row), player=player) for row in q])
+        value = np.array(
+            [p.facts.operator.value(list(row), player=player) for row in q]
+        )
         if level.kind is Kind.PLUGIN:
             return value
-        policy = np.array([p.facts.operator.gradient(list(row), player=player) for row in q])
-        chosen = (self.rng.random(m)[:, None] > np.cumsum(policy, axis=1)).sum(axis=1).clip(max=len(actions) - 1)
-        return value - (q * policy).sum(axis=1) + self.backup(level.continuation, np.full(m, s), actions[chosen])
+        policy = np.array(
+            [p.facts.operator.gradient(list(row), player=player) for row in q]
+        )
+        chosen = (
+            (self.rng.random(m)[:, None] > np.cumsum(policy, axis=1))
+            .sum(axis=1)
+            .clip(max=len(actions) - 1)
+        )
+        return (
+            value
+            - (q * policy).sum(axis=1)
+            + self.backup(level.continuation, np.full(m, s), actions[chosen])
+        )
 
 
 def claims(schedule: Schedule) -> list[tuple[Moments, int | None]]:
-    """Moments of every row, and its remaining steps (rows of a staged table have one each)."""
+    """Moments of every row, and its remaining steps (rows of a staged table
+    have one each).
+    """
     base = ground(schedule.facts)
     steps = schedule.facts.horizon
     remaining: list[int | None] = [None] * len(schedule.levels)
     if steps is not None:
-        remaining[schedule.root.child] = steps - (1 if schedule.root.target == "q_values" else 0)
+        remaining[schedule.root.child] = steps - (
+            1 if schedule.root.target == "q_values" else 0
+        )
         for i in range(len(schedule.levels) - 1, -1, -1):
             for child in (schedule.levels[i].query, schedule.levels[i].continuation):
                 if child >= 0:
@@ -276,25 +420,34 @@ def claims(schedule: Schedule) -> list[tuple[Moments, int | None]]:
     made: list[Moments] = []
     for level, left in zip(schedule.levels, remaining, strict=True):
         n = np.array([float(level.samples)])
-        below = {c: backup(base, made[c], remaining[c]) for c in (level.query, level.continuation) if c >= 0}
+        below = {
+            c: backup(base, made[c], remaining[c])
+            for c in (level.query, level.continuation)
+            if c >= 0
+        }
         if level.kind is Kind.CONSTANT:
             made.append(constant(base, left, level.constant, level.shift))
         elif level.kind is Kind.PLUGIN:
             made.append(plug_in(base, below[level.query], n))
         elif level.kind is Kind.ROLLOUT:
-            made.append(rollout(base, below[level.query], n, below[level.continuation], left))
+            made.append(
+                rollout(base, below[level.query], n, below[level.continuation], left)
+            )
         else:
             made.append(blind(base, below[level.continuation], left))
     return list(zip(made, remaining, strict=True))
 
 
 def check_levels(problem: Toy, schedule: Schedule, budget: int, seed: int = 1) -> float:
-    """Assert bias, variance and range of every level in every state; returns the largest share of a bias interval that was reached."""
+    """Assert bias, variance and range of every level in every state; returns
+    the largest share of a bias interval that was reached.
+    """
     sampler = Sampler(problem, schedule.levels, seed)
     reached = 0.0
     for index, (claim, remaining) in enumerate(claims(schedule)):
         truth = problem.exact(remaining)
-        if schedule.level_calls[index] > 400:  # a few seconds of plain Python; deeper levels are made of the same pieces
+        # a few seconds of plain Python; deeper levels are made of the same pieces
+        if schedule.level_calls[index] > 400:
             continue
         runs = max(150, min(3000, budget // (1 + schedule.level_calls[index])))
         for s in np.nonzero(~problem.terminal)[0]:
@@ -302,13 +455,26 @@ def check_levels(problem: Toy, schedule: Schedule, budget: int, seed: int = 1) -
             draws = sampler.draw(index, np.full(runs, s))
             error = 5.0 * float(draws.std()) / math.sqrt(runs) + 1e-9
             bias = float(draws.mean()) - truth[s]
-            low, high = float(claim.bias_low[player, 0]), float(claim.bias_high[player, 0])
+            low, high = (
+                float(claim.bias_low[player, 0]),
+                float(claim.bias_high[player, 0]),
+            )
             assert low - error <= bias <= high + error, (index, s, bias, low, high)
-            assert claim.low[player, 0] - 1e-9 <= draws.min() <= draws.max() <= claim.high[player, 0] + 1e-9, (index, s)
+            assert (
+                claim.low[player, 0] - 1e-9
+                <= draws.min()
+                <= draws.max()
+                <= claim.high[player, 0] + 1e-9
+            ), (index, s)
             fourth = float(((draws - draws.mean()) ** 4).mean())
-            assert draws.var() <= claim.variance[player, 0] + 5.0 * math.sqrt(fourth / runs) + 1e-9, (index, s)
+            assert (
+                draws.var()
+                <= claim.variance[player, 0] + 5.0 * math.sqrt(fourth / runs) + 1e-9
+            ), (index, s)
             if high > low and schedule.levels[index].kind is not Kind.CONSTANT:
-                reached = max(reached, (bias - low) / (high - low), (high - bias) / (high - low))
+                reached = max(
+                    reached, (bias - low) / (high - low), (high - bias) / (high - low)
+                )
     return reached
 
 
@@ -333,18 +499,24 @@ CASES = [
 
 @lru_cache(maxsize=32)
 def compiled(facts: Facts, share: float) -> Schedule:
-    return compile_schedule(facts, epsilon=share * facts.value_span(), delta=0.1, adaptive=False)
+    return compile_schedule(
+        facts, epsilon=share * facts.value_span(), delta=0.1, adaptive=False
+    )
 
 
 @pytest.mark.parametrize("name, problem, share", CASES, ids=[c[0] for c in CASES])
 def test_levels_keep_their_claims(name: str, problem: Toy, share: float) -> None:
-    """Section 3: bias, variance and range of every level of the compiled schedule, in every state."""
+    """Section 3: bias, variance and range of every level of the compiled
+    schedule, in every state.
+    """
     schedule = compiled(problem.facts, share)
     check_levels(problem, schedule, budget=5_000)
 
 
 def test_every_kind_is_simulated() -> None:
-    """The cases above are no empty promise: together they contain every kind of level, in MDPs and in games."""
+    """The cases above are no empty promise: together they contain every kind of
+    level, in MDPs and in games.
+    """
     seen: dict[bool, set[Kind]] = {False: set(), True: set()}
     for _, problem, share in CASES:
         schedule = compiled(problem.facts, share)
@@ -354,7 +526,9 @@ def test_every_kind_is_simulated() -> None:
 
 
 def test_forgetting_the_recentring_is_seen() -> None:
-    """A plug-in over the coin overestimates by phi: without its shift the mean leaves the claimed interval, with it it does not."""
+    """A plug-in over the coin overestimates by phi: without its shift the mean
+    leaves the claimed interval, with it it does not.
+    """
     facts = coin(Max(), 0.0).facts
     base = ground(facts)
     n = np.array([4.0])
@@ -362,6 +536,12 @@ def test_forgetting_the_recentring_is_seen() -> None:
     middle = Level(Kind.CONSTANT, constant=0.5)
     runs = 4000
     for shift, inside in ((float(claim.shift[0]), True), (0.0, False)):
-        draws = Sampler(coin(Max(), 0.0), (middle, Level(Kind.PLUGIN, 4, 0, shift=shift)), seed=2).draw(1, np.zeros(runs, dtype=int))
+        draws = Sampler(
+            coin(Max(), 0.0), (middle, Level(Kind.PLUGIN, 4, 0, shift=shift)), seed=2
+        ).draw(1, np.zeros(runs, dtype=int))
         error = 5.0 * float(draws.std()) / math.sqrt(runs)
-        assert (float(claim.bias_low[0, 0]) - error <= float(draws.mean()) - 0.5 <= float(claim.bias_high[0, 0]) + error) == inside
+        assert (
+            float(claim.bias_low[0, 0]) - error
+            <= float(draws.mean()) - 0.5
+            <= float(claim.bias_high[0, 0]) + error
+        ) == inside

@@ -1,4 +1,6 @@
-"""Agents plan at every state they meet; ``play`` lets them act, with the world's randomness apart from theirs."""
+"""Agents plan at every state they meet; ``play`` lets them act, with the
+world's randomness apart from theirs.
+"""
 
 import copy
 import math
@@ -68,7 +70,9 @@ def test_the_horizon_shrinks_as_an_agent_plays():
 
 
 def test_play_repeats_itself_and_streams_are_apart():
-    """Same seed, same episodes; the world draws the same whatever the agent's planning does."""
+    """Same seed, same episodes; the world draws the same whatever the agent's
+    planning does.
+    """
     problem = sc.make("garnet:states=6,actions=2", discount=0.8, temperature=0.5)
     one = sc.play(sc.Agent(problem, "exact"), episodes=5, seed=4)
     two = sc.play(sc.Agent(problem, "exact", seed=99), episodes=5, seed=4)
@@ -101,7 +105,9 @@ def nim_game(**changes):
 
 
 def test_an_agent_wins_a_won_game_on_either_side():
-    """From 7 the first player wins by leaving multiples of 3; a random second player loses its share when it starts."""
+    """From 7 the first player wins by leaving multiples of 3; a random second
+    player loses its share when it starts.
+    """
     first = sc.play(sc.Agent(nim_game(), "exact"), episodes=30, side=1)
     assert (first.wins, first.draws, first.losses) == (30, 0, 0)
     turns = sc.play(sc.Agent(nim_game(), "exact"), episodes=40, seed=2)
@@ -111,21 +117,38 @@ def test_an_agent_wins_a_won_game_on_either_side():
 
 
 def test_two_agents_and_a_players_own_function():
-    lost = sc.play(sc.Agent(nim_game(), "exact"), episodes=2, side=2, opponent=sc.Agent(nim_game(), "exact"))
+    lost = sc.play(
+        sc.Agent(nim_game(), "exact"),
+        episodes=2,
+        side=2,
+        opponent=sc.Agent(nim_game(), "exact"),
+    )
     assert lost.losses == 2
     assert lost.opponent == "exact"
 
     def greedy(state, problem, rng):
         return problem.legal_actions(state)[-1]
 
-    assert sc.play(sc.Agent(nim_game(), "exact"), episodes=2, side=1, opponent=greedy).opponent == "greedy"
+    assert (
+        sc.play(
+            sc.Agent(nim_game(), "exact"), episodes=2, side=1, opponent=greedy
+        ).opponent
+        == "greedy"
+    )
     with pytest.raises(sc.InvalidInput, match=r"opponent chose action 5 at state"):
-        sc.play(sc.Agent(nim_game(), "exact"), episodes=1, side=1, opponent=lambda s, p, rng: 5)
+        sc.play(
+            sc.Agent(nim_game(), "exact"),
+            episodes=1,
+            side=1,
+            opponent=lambda s, p, rng: 5,
+        )
 
 
 def test_searching_agents_play_too():
     for method, options in (("certified", {"delta": 0.1}), ("uct", {})):
-        summary = sc.play(sc.Agent(nim_game(), method, budget=400, **options), episodes=4, side=1)
+        summary = sc.play(
+            sc.Agent(nim_game(), method, budget=400, **options), episodes=4, side=1
+        )
         assert summary.wins == 4, method
         assert 0 < summary.calls_per_decision <= 400
 
@@ -144,10 +167,13 @@ def test_budgets_are_kept_and_read_as_plan_reads_them():
     def step(state, action, rng):
         return 0.5, state + 1
 
-    problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=np.zeros(1))
+    problem = sc.MDP(
+        step, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=np.zeros(1)
+    )
     agent = sc.Agent(problem=problem, method="uct", budget=1e2)
     agent.act()
-    assert agent.estimate.num_calls == 100  # the look at whether the step writes into its state included
+    # the look at whether the step writes into its state included
+    assert agent.estimate.num_calls == 100
     assert sc.plan(problem, method="uct", budget=1e2, seed=np.int64(1)).num_calls == 100
 
 
@@ -170,15 +196,24 @@ def test_what_one_player_cannot_be_asked():
         sc.play(sc.Agent(chain()), episodes=1, side=2)
     with pytest.raises(sc.InvalidInput, match="belong to tree searches"):
         sc.Agent(chain(), "certified", simulations=5)
-    assert sc.play(sc.Agent(chain()), episodes=1).to_dict()["return_interval"] == [None, None]
+    assert sc.play(sc.Agent(chain()), episodes=1).to_dict()["return_interval"] == [
+        None,
+        None,
+    ]
 
 
 def test_an_agent_keeps_its_tree_below_the_moves_made():
-    """What was found about the next states is not forgotten: the second decision starts with visits."""
+    """What was found about the next states is not forgotten: the second
+    decision starts with visits.
+    """
     agent = sc.Agent(chain(), sc.UCT(depth=6), simulations=200)
     assert agent.act(0) == 1
     tree = agent._tree
-    known = {tree.node(i).state: tree.node(i).visits for move, i in tree.children(0) if move == 1}
+    known = {
+        tree.node(i).state: tree.node(i).visits
+        for move, i in tree.children(0)
+        if move == 1
+    }
     after = next(iter(known))
     agent.act(after)
     assert agent._tree is tree
@@ -206,7 +241,9 @@ def test_a_tree_is_kept_over_the_other_players_move():
 
 
 def test_an_agents_policy_is_one_function_that_can_be_certified():
-    """act learns and draws new seeds; policy answers the same every time, so its value exists, and evaluate finds it."""
+    """act learns and draws new seeds; policy answers the same every time, so
+    its value exists, and evaluate finds it.
+    """
     problem = chain()
     agent = sc.Agent(problem, sc.MENTS(temperature=0.5), simulations=50, seed=3)
     table = [agent.policy(s) for s in range(5)]
@@ -231,9 +268,13 @@ def test_bad_requests():
         sc.Agent(42)
     with pytest.raises(sc.InvalidInput, match="The episode is over"):
         sc.Agent(nim_game(), "exact").act((0, 1))
-    with pytest.raises(sc.InvalidInput, match="opponent must be an Agent or a function"):
+    with pytest.raises(
+        sc.InvalidInput, match="opponent must be an Agent or a function"
+    ):
         sc.play(agent, episodes=1, opponent="bts")
-    with pytest.raises(sc.InvalidInput, match="no option 'budgte'; did you mean budget="):
+    with pytest.raises(
+        sc.InvalidInput, match="no option 'budgte'; did you mean budget="
+    ):
         sc.Agent(chain(), "uct", budgte=100)
     with pytest.raises(sc.InvalidInput, match="Unknown method 'utc'"):
         sc.Agent(chain(), "utc")
@@ -243,19 +284,28 @@ def test_bad_requests():
 
 
 def test_an_agent_in_a_gymnasium_environment():
-    """It reads the state of the real environment, answers in its terms, and leaves its draws alone."""
+    """It reads the state of the real environment, answers in its terms, and
+    leaves its draws alone.
+    """
     gym = pytest.importorskip("gymnasium")
     env = gym.make("CartPole-v1")
     with pytest.raises(sc.InvalidInput, match="needs discount= and operator="):
         sc.Agent(env)
     env.reset(seed=3)
-    agent = sc.Agent(env, "uct", discount=0.95, operator=sc.Max(), budget=300, deterministic=True)
+    agent = sc.Agent(
+        env, "uct", discount=0.95, operator=sc.Max(), budget=300, deterministic=True
+    )
     for _ in range(30):
         _, _, terminated, truncated, _ = env.step(agent.act())
         assert not terminated
         assert not truncated
     with_box = sc.Agent(
-        gym.make("Pendulum-v1"), "uct", discount=0.9, operator=sc.Max(), budget=60, actions=[np.array([-2.0]), np.array([2.0])]
+        gym.make("Pendulum-v1"),
+        "uct",
+        discount=0.9,
+        operator=sc.Max(),
+        budget=60,
+        actions=[np.array([-2.0]), np.array([2.0])],
     )
     with_box.env.reset(seed=1)
     assert with_box.act() in (np.array([-2.0]), np.array([2.0]))

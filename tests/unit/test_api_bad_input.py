@@ -1,4 +1,6 @@
-"""Law: whatever a user gets wrong, the error is one of ours, names the value that came, and says what to change (design, Promises)."""
+"""Law: whatever a user gets wrong, the error is one of ours, names the value
+that came, and says what to change (design, Promises).
+"""
 
 from __future__ import annotations
 
@@ -22,18 +24,32 @@ def step(state: int, action: int, rng: Any) -> tuple[float, int]:
 
 
 def mdp(**changes: Any) -> sc.Problem:
-    given = {"oracle": step, "num_actions": 2, "discount": 0.2, "operator": sc.Entropy(10.0), "initial_state": 0} | changes
+    given = {
+        "oracle": step,
+        "num_actions": 2,
+        "discount": 0.2,
+        "operator": sc.Entropy(10.0),
+        "initial_state": 0,
+    } | changes
     oracle = given.pop("oracle")
     return sc.MDP(oracle, **given)
 
 
 def game(**changes: Any) -> sc.Problem:
-    given = {"num_actions": 2, "discount": 0.2, "operator": sc.Entropy(10.0), "initial_state": 0, "player": lambda s: 1} | changes
+    given = {
+        "num_actions": 2,
+        "discount": 0.2,
+        "operator": sc.Entropy(10.0),
+        "initial_state": 0,
+        "player": lambda s: 1,
+    } | changes
     return sc.Game(step, **given)
 
 
 def table(P: Any = P, R: Any = R, **changes: Any) -> sc.Problem:
-    return sc.tabular(P, R, **({"discount": 0.2, "operator": sc.Entropy(1.0)} | changes))
+    return sc.tabular(
+        P, R, **({"discount": 0.2, "operator": sc.Entropy(1.0)} | changes)
+    )
 
 
 def made(text: Any = "chain:n=5", **changes: Any) -> sc.Problem:
@@ -45,7 +61,12 @@ def explained(**changes: Any) -> Any:
 
 
 def planned(problem: sc.Problem | None = None, **changes: Any) -> Any:
-    given = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser", "executor": "reference"} | changes
+    given = {
+        "epsilon": "20%",
+        "delta": 0.1,
+        "method": "smoothcruiser",
+        "executor": "reference",
+    } | changes
     return sc.plan(mdp() if problem is None else problem, **given)
 
 
@@ -61,8 +82,18 @@ PARAMETERS = [
     (sc.KL, {"temperature": 1.0, "prior": (0.5, 0.0)}, "0.0", "legal="),
     (sc.Sparsemax, {"temperature": INF}, "inf", "finite"),
     (sc.SquareRoot, {"temperature": "hot"}, "'hot'", "temperature"),
-    (sc.CustomOperator, {"value_function": 1, "gradient_function": max, "smooth": 1.0}, "cannot be called", "functions"),
-    (sc.CustomOperator, {"value_function": max, "gradient_function": max, "smooth": -1.0}, "-1.0", ">= 0"),
+    (
+        sc.CustomOperator,
+        {"value_function": 1, "gradient_function": max, "smooth": 1.0},
+        "cannot be called",
+        "functions",
+    ),
+    (
+        sc.CustomOperator,
+        {"value_function": max, "gradient_function": max, "smooth": -1.0},
+        "-1.0",
+        ">= 0",
+    ),
     # problems
     (mdp, {"oracle": "walk"}, "'walk'", "step(state, action, rng)"),
     (mdp, {"num_actions": 0}, "0", "at least 1"),
@@ -105,7 +136,12 @@ PARAMETERS = [
     (made, {"text": "chain:m=5"}, "'m'", "n=5"),
     (made, {"text": "gridworld:n=five"}, "'five'", "whole number"),
     (made, {"text": "garnet:seed=-1"}, "-1", "at least 0"),
-    (made, {"text": "no_such_module_at_all:thing"}, "'no_such_module_at_all'", "gridworld"),
+    (
+        made,
+        {"text": "no_such_module_at_all:thing"},
+        "'no_such_module_at_all'",
+        "gridworld",
+    ),
     (made, {"text": "math:thing"}, "'thing'", "Problem"),
     (made, {"text": "math:pi"}, "float", "Problem"),
     (made, {"discount": None}, "chain", "--discount"),
@@ -133,8 +169,18 @@ PARAMETERS = [
     (explained, {"budget": "much"}, "'much'", "calls"),
     (explained, {"budget": 10}, "10", "What can be paid"),
     (explained, {"delta_prime": 0.1}, "delta_prime", "method 'paper'"),
-    (explained, {"method": "paper", "delta_prime": 0.1}, "delta_prime", "one of the two"),
-    (explained, {"method": "paper", "delta": None, "delta_prime": 2.0}, "2.0", "(0, 1)"),
+    (
+        explained,
+        {"method": "paper", "delta_prime": 0.1},
+        "delta_prime",
+        "one of the two",
+    ),
+    (
+        explained,
+        {"method": "paper", "delta": None, "delta_prime": 2.0},
+        "2.0",
+        "(0, 1)",
+    ),
     # the run
     (planned, {"problem": 3}, "int", "MDP"),
     (planned, {"epsilon": 0.0}, "0.0", "above 0"),
@@ -167,7 +213,9 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize(("call", "given", "value", "remedy"), PARAMETERS)
-def test_a_bad_parameter_is_named_with_its_remedy(call: Any, given: dict[str, Any], value: str, remedy: str) -> None:
+def test_a_bad_parameter_is_named_with_its_remedy(
+    call: Any, given: dict[str, Any], value: str, remedy: str
+) -> None:
     with pytest.raises(SmoothcruiserError) as caught:
         call(**given)
     message = str(caught.value)
@@ -195,7 +243,9 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("oracle", "value", "remedy"), ANSWERS)
-def test_a_bad_answer_of_a_plain_oracle_is_named_with_state_and_action(oracle: Any, value: str, remedy: str) -> None:
+def test_a_bad_answer_of_a_plain_oracle_is_named_with_state_and_action(
+    oracle: Any, value: str, remedy: str
+) -> None:
     with pytest.raises(sc.OracleError) as caught:
         planned(mdp(oracle=oracle))
     message = str(caught.value)
@@ -205,7 +255,9 @@ def test_a_bad_answer_of_a_plain_oracle_is_named_with_state_and_action(oracle: A
 
 
 class Countdown:
-    """An oracle that works for a while: what goes wrong late must be reported as well."""
+    """An oracle that works for a while: what goes wrong late must be reported
+    as well.
+    """
 
     def __init__(self, calls: int) -> None:
         self.left = calls
@@ -217,13 +269,19 @@ class Countdown:
         return 0.5, state + 1
 
 
-def test_an_oracle_that_raises_in_the_middle_is_reported_with_state_and_action() -> None:
-    with pytest.raises(sc.OracleError, match=r"RuntimeError: disk full at state 0, action [01]"):
+def test_an_oracle_that_raises_in_the_middle_is_reported_with_state_and_action() -> (
+    None
+):
+    with pytest.raises(
+        sc.OracleError, match=r"RuntimeError: disk full at state 0, action [01]"
+    ):
         planned(mdp(oracle=Countdown(100)))
 
 
 def test_compiled_oracles_report_the_state_and_action_of_a_bad_answer() -> None:
-    """NaN, out of range, an exception in the middle: one oracle with three faults, since compiling takes seconds."""
+    """NaN, out of range, an exception in the middle: one oracle with three
+    faults, since compiling takes seconds.
+    """
     import numba
 
     @numba.njit
@@ -235,7 +293,9 @@ def test_compiled_oracles_report_the_state_and_action_of_a_bad_answer() -> None:
     problem = mdp(oracle=faulty, operator=sc.Entropy(0.5), discount=0.5)
     for state, value in ((3, "nan"), (13, "1.5"), (23, "lost")):
         with pytest.raises(sc.OracleError, match=value) as caught:
-            planned(problem, state=state - 1, executor="compiled", epsilon="10%", workers=1)
+            planned(
+                problem, state=state - 1, executor="compiled", epsilon="10%", workers=1
+            )
         assert re.search(rf"state {state}, action [01]", str(caught.value))
 
 

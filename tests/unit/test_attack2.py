@@ -1,4 +1,6 @@
-"""What an attack on "truth at the door" found: each test states a law that did not hold."""
+"""What an attack on "truth at the door" found: each test states a law that did
+not hold.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,18 @@ def pays(state, action, rng):
 
 @pytest.mark.parametrize("method", ["smoothcruiser", "sparse-sampling", "certified"])
 @pytest.mark.parametrize("bounds", [(1.5, 3.0), (1.2, 3.0)])
-def test_bounds_that_a_stage_contradicts_are_refused(method: str, bounds: tuple[float, float]) -> None:
-    """One step before the end V <= 1 < 1.2: no draw is needed to see it. The truth is 2.55."""
-    facts = {"num_actions": 1, "discount": 1.0, "operator": sc.Max(), "initial_state": 0}
+def test_bounds_that_a_stage_contradicts_are_refused(
+    method: str, bounds: tuple[float, float]
+) -> None:
+    """One step before the end V <= 1 < 1.2: no draw is needed to see it. The
+    truth is 2.55.
+    """
+    facts = {
+        "num_actions": 1,
+        "discount": 1.0,
+        "operator": sc.Max(),
+        "initial_state": 0,
+    }
     try:
         made = sc.MDP(pays, horizon=3, value_bounds=bounds, **facts)
         low, high = sc.plan(made, epsilon=0.3, delta=0.1, method=method).interval
@@ -34,7 +45,9 @@ def test_bounds_that_a_stage_contradicts_are_refused(method: str, bounds: tuple[
 
 @pytest.mark.parametrize(("discount", "value"), [(0.7, 1.0), (0.99, 30.0)])
 def test_tight_bounds_survive_rounding(discount: float, value: float) -> None:
-    """0.3 / (1 - 0.7) = 1 is what the rewards allow, whichever way the last bit falls."""
+    """0.3 / (1 - 0.7) = 1 is what the rewards allow, whichever way the last bit
+    falls.
+    """
     sc.MDP(
         lambda state, action, rng: (0.3, state),
         num_actions=1,
@@ -56,8 +69,16 @@ def test_check_does_not_read_past_a_terminal_row() -> None:
     chances = np.zeros((3, 1, 3))
     chances[0, 0, 1], chances[0, 0, 2], chances[2, 0, 2] = 0.5, 0.5, 1.0
     rewards = np.array([[0.1], [0.0], [0.7]])
-    made = sc.tabular(chances, rewards, discount=0.5, operator=sc.Entropy(1.0), terminal=[False, True, False])
-    assert not [f for f in sc.check(made).findings if f.name == "ends" and f.verdict != "ok"]
+    made = sc.tabular(
+        chances,
+        rewards,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        terminal=[False, True, False],
+    )
+    assert not [
+        f for f in sc.check(made).findings if f.name == "ends" and f.verdict != "ok"
+    ]
 
 
 class Three(gym.Env):
@@ -82,12 +103,20 @@ class Three(gym.Env):
 def snapshots(discount: float, operator: sc.Operator) -> sc.MDP:
     env = Three()
     env.reset(seed=0)
-    return gym_problem(env, discount=discount, operator=operator, reward_range=(0.0, 1.0))
+    return gym_problem(
+        env, discount=discount, operator=operator, reward_range=(0.0, 1.0)
+    )
 
 
 def test_certified_search_refuses_snapshots_without_a_key() -> None:
     with pytest.raises(sc.InvalidInput, match="key="):
-        sc.plan(snapshots(0.9, sc.Max()), epsilon=0.5, delta=0.1, method="certified", budget=1000)
+        sc.plan(
+            snapshots(0.9, sc.Max()),
+            epsilon=0.5,
+            delta=0.1,
+            method="certified",
+            budget=1000,
+        )
 
 
 def test_looks_at_snapshots_stay_within_the_budget() -> None:
@@ -104,7 +133,9 @@ def test_an_environment_that_was_not_reset_is_refused_in_a_sentence() -> None:
 
 
 def test_an_unpayable_epsilon_is_called_unpayable() -> None:
-    """It was "The root's 59311707951422423040 draws do not keep epsilon; raise the samples"."""
+    """It was "The root's 59311707951422423040 draws do not keep epsilon; raise
+    the samples".
+    """
     made = sc.MDP(
         lambda state, action, rng: (rng.random(), state),
         num_actions=1,
@@ -129,7 +160,9 @@ def test_explain_auto_explains_what_plan_auto_does() -> None:
         deterministic=True,
     )
     assert sc.plan(made, epsilon=1e-8, delta=0.1).method == "certified"
-    assert sc.explain(made, epsilon=1e-8, delta=0.1, method="auto").method == "certified"
+    assert (
+        sc.explain(made, epsilon=1e-8, delta=0.1, method="auto").method == "certified"
+    )
 
 
 def test_single_precision_arguments_give_the_same_bits() -> None:
@@ -138,4 +171,6 @@ def test_single_precision_arguments_give_the_same_bits() -> None:
 
     ends = np.float32(0.1), np.float32(0.3)
     compiled: Callable[..., float] = numba.njit(draw)
-    assert [draw(s, *ends) for s in [stream(3)] * 9] == [compiled(s, *ends) for s in [stream(3)] * 9]
+    assert [draw(s, *ends) for s in [stream(3)] * 9] == [
+        compiled(s, *ends) for s in [stream(3)] * 9
+    ]

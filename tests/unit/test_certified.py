@@ -1,4 +1,6 @@
-"""Certified search end to end: intervals against exact values, every kind of problem, stops, warm starts, errors."""
+"""Certified search end to end: intervals against exact values, every kind of
+problem, stops, warm starts, errors.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,31 @@ from smoothcruiser.certified.model import known_model
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.exact import solve
-from smoothcruiser.operators.base import KL, CustomOperator, Entropy, Max, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import (
+    KL,
+    CustomOperator,
+    Entropy,
+    Max,
+    Sparsemax,
+    SquareRoot,
+)
 from smoothcruiser.problem.problem import MDP, Game
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo import chain, garnet, random_game
 
-OPERATORS = [Entropy(0.2), KL(0.2, prior=(0.5, 0.3, 0.2)), Sparsemax(0.5), SquareRoot(0.3), Max()]
+OPERATORS = [
+    Entropy(0.2),
+    KL(0.2, prior=(0.5, 0.3, 0.2)),
+    Sparsemax(0.5),
+    SquareRoot(0.3),
+    Max(),
+]
 
 
 def ring(size=6, slip=0.2):
-    """A plain Python simulator over tuples: two moves around a ring, with slips, and a reward at one place."""
+    """A plain Python simulator over tuples: two moves around a ring, with
+    slips, and a reward at one place.
+    """
 
     def step(state, action, rng):
         if rng.random() < slip:
@@ -49,7 +66,9 @@ def ring_model(size=6, slip=0.2):
 def check(estimate, value, q=None, slack=1e-9):
     """The exact value and action values lie in the certified intervals."""
     assert estimate.interval[0] - slack <= value <= estimate.interval[1] + slack
-    for (low, high), exact in zip(estimate.certificate.q_intervals, () if q is None else q, strict=False):
+    for (low, high), exact in zip(
+        estimate.certificate.q_intervals, () if q is None else q, strict=False
+    ):
         assert math.isnan(exact) == math.isnan(low)
         assert math.isnan(exact) or low - slack <= exact <= high + slack
 
@@ -57,7 +76,9 @@ def check(estimate, value, q=None, slack=1e-9):
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
 @pytest.mark.parametrize("make", [garnet, random_game], ids=["mdp", "game"])
 def test_promise_is_reached_and_kept(make, operator):
-    """Half-widths of all intervals are at most epsilon, exact values lie inside, policy and certificate fit together."""
+    """Half-widths of all intervals are at most epsilon, exact values lie
+    inside, policy and certificate fit together.
+    """
     problem = make(states=8, discount=0.7, operator=operator, seed=3)
     solution = solve(problem)
     found = Certified(problem, delta=0.01, seed=1).query(epsilon=0.25)
@@ -70,22 +91,39 @@ def test_promise_is_reached_and_kept(make, operator):
     assert found.certificate.kind == "search"
     assert sum(found.policy) == pytest.approx(1.0)
     player = problem.mover(0)
-    best = int(np.argmax(solution.q_values[0]) if player == 1 else np.argmin(solution.q_values[0]))
+    best = int(
+        np.argmax(solution.q_values[0])
+        if player == 1
+        else np.argmin(solution.q_values[0])
+    )
     assert best in found.certificate.best_actions
-    loss = operator.value(solution.q_values[0], player=player) - sum(np.array(found.policy) * solution.q_values[0])
-    regularizer = operator.value(found.q_values, player=player) - sum(np.array(found.policy) * np.array(found.q_values))
-    assert -1e-9 <= (1 if player == 1 else -1) * (loss - regularizer) <= found.certificate.policy_loss
+    loss = operator.value(solution.q_values[0], player=player) - sum(
+        np.array(found.policy) * solution.q_values[0]
+    )
+    regularizer = operator.value(found.q_values, player=player) - sum(
+        np.array(found.policy) * np.array(found.q_values)
+    )
+    assert (
+        -1e-9
+        <= (1 if player == 1 else -1) * (loss - regularizer)
+        <= found.certificate.policy_loss
+    )
 
 
 def test_value_target_needs_no_more_than_action_values():
     """A narrow value does not need narrow intervals for bad actions."""
     problem = garnet(states=12, actions=4, discount=0.8, operator=Max(), seed=5)
-    calls = {t: Certified(problem, delta=0.1).query(epsilon=0.3, target=t).num_calls for t in ("value", "q_values")}
+    calls = {
+        t: Certified(problem, delta=0.1).query(epsilon=0.3, target=t).num_calls
+        for t in ("value", "q_values")
+    }
     assert calls["value"] < calls["q_values"]
 
 
 def test_a_python_simulator_is_certified_from_hashes():
-    """Tuple states, plain Python step: every seen state's bounds hold, and calls are counted as they happen."""
+    """Tuple states, plain Python step: every seen state's bounds hold, and
+    calls are counted as they happen.
+    """
     calls = []
     inner = ring()
 
@@ -93,16 +131,34 @@ def test_a_python_simulator_is_certified_from_hashes():
         calls.append(action)
         return inner(state, action, rng)
 
-    problem = MDP(step, num_actions=2, discount=0.9, operator=Entropy(0.1), initial_state=("at", 0))
+    problem = MDP(
+        step,
+        num_actions=2,
+        discount=0.9,
+        operator=Entropy(0.1),
+        initial_state=("at", 0),
+    )
     memory = Certified(problem, delta=0.01)
     found = memory.query(epsilon=0.5)
-    exact = known_model(MDP(inner, num_actions=2, discount=0.9, operator=Entropy(0.1), outcomes=ring_model()), ("at", 0), epsilon=1e-7)
+    exact = known_model(
+        MDP(
+            inner,
+            num_actions=2,
+            discount=0.9,
+            operator=Entropy(0.1),
+            outcomes=ring_model(),
+        ),
+        ("at", 0),
+        epsilon=1e-7,
+    )
     check(found, exact.value, exact.q_values, slack=1e-6)
     assert found.num_calls == len(calls) == memory.num_calls
 
 
 def test_warm_start_reuses_draws_and_keeps_delta():
-    """A second query on the memory is cheaper than a fresh one, and a repeated one is free."""
+    """A second query on the memory is cheaper than a fresh one, and a repeated
+    one is free.
+    """
     problem = garnet(states=10, discount=0.8, operator=Entropy(0.2), seed=1)
     solution = solve(problem)
     memory = Certified(problem, delta=0.05)
@@ -115,16 +171,22 @@ def test_warm_start_reuses_draws_and_keeps_delta():
 
 
 def test_same_seed_same_bits_other_seed_other_draws():
-    """Nothing depends on the clock; intermediate stops do not change what is drawn from a pair's stream."""
+    """Nothing depends on the clock; intermediate stops do not change what is
+    drawn from a pair's stream.
+    """
     problem = garnet(states=10, discount=0.8, operator=Entropy(0.2), seed=1)
-    runs = [Certified(problem, delta=0.1, seed=s).query(budget=20_000) for s in (3, 3, 4)]
+    runs = [
+        Certified(problem, delta=0.1, seed=s).query(budget=20_000) for s in (3, 3, 4)
+    ]
     assert runs[0].interval == runs[1].interval
     assert runs[0].q_values == runs[1].q_values
     assert runs[0].interval != runs[2].interval
 
 
 def test_compiled_and_python_oracles_agree_to_the_bit():
-    """One step as njit over numbers and as plain Python over the same numbers: the same draws, bounds and calls."""
+    """One step as njit over numbers and as plain Python over the same numbers:
+    the same draws, bounds and calls.
+    """
 
     def step(state, action, rng):
         shift = 1 if rng.random() < 0.7 else 2
@@ -133,19 +195,26 @@ def test_compiled_and_python_oracles_agree_to_the_bit():
 
     results = []
     for oracle in (step, numba.njit(step)):
-        problem = MDP(oracle, num_actions=2, discount=0.8, operator=Entropy(0.1), initial_state=0)
+        problem = MDP(
+            oracle, num_actions=2, discount=0.8, operator=Entropy(0.1), initial_state=0
+        )
         results.append(Certified(problem, delta=0.1, seed=5).query(budget=5_000))
     assert results[0].num_calls == results[1].num_calls == 5_000
-    assert results[0].interval == pytest.approx(results[1].interval, abs=1e-9)  # order of discovery may differ, the draws do not
+    # order of discovery may differ, the draws do not
+    assert results[0].interval == pytest.approx(results[1].interval, abs=1e-9)
 
 
 def test_terminated_and_terminal_are_the_same_thing():
-    """An end told by the step's third value, by a function, or in tables: the same value, and 0 calls in a terminal state."""
+    """An end told by the step's third value, by a function, or in tables: the
+    same value, and 0 calls in a terminal state.
+    """
     P = np.zeros((3, 2, 3))
     P[:, 0, 1], P[:, 0, 0], P[:, 1, 2], P[:, 1, 0] = 0.5, 0.5, 0.3, 0.7
     R = np.zeros((3, 2, 3))
     R[:, :, 2] = 1.0
-    table = tabular(P, R, discount=0.9, operator=Entropy(0.1), terminal=[False, False, True])
+    table = tabular(
+        P, R, discount=0.9, operator=Entropy(0.1), terminal=[False, False, True]
+    )
     exact = float(solve(table).values[0])
 
     def flagged(state, action, rng):
@@ -156,7 +225,12 @@ def test_terminated_and_terminal_are_the_same_thing():
     def silent(state, action, rng):
         return flagged(state, action, rng)[:2]
 
-    common = {"num_actions": 2, "discount": 0.9, "operator": Entropy(0.1), "initial_state": 0}
+    common = {
+        "num_actions": 2,
+        "discount": 0.9,
+        "operator": Entropy(0.1),
+        "initial_state": 0,
+    }
     problems = [
         table,
         MDP(flagged, terminal=True, **common),
@@ -173,23 +247,34 @@ def test_terminated_and_terminal_are_the_same_thing():
 
 
 def test_horizon_is_backward_induction():
-    """discount 1 and five steps: stages of the exact solver; bounds of every (state, steps left) hold."""
-    problem = garnet(states=5, actions=2, discount=1.0, operator=Entropy(0.3), seed=2, horizon=4)
+    """discount 1 and five steps: stages of the exact solver; bounds of every
+    (state, steps left) hold.
+    """
+    problem = garnet(
+        states=5, actions=2, discount=1.0, operator=Entropy(0.3), seed=2, horizon=4
+    )
     solution = solve(problem)
     memory = Certified(problem, delta=0.01)
     found = memory.query(epsilon=0.3)
     check(found, solution.stages[4][0])
     for i in range(1, memory.memory.num_nodes):
-        node, exact = memory.memory.graph.nodes[i], solution.stages[memory.memory.remaining[i]][memory.memory.states[i]]
+        node, exact = (
+            memory.memory.graph.nodes[i],
+            solution.stages[memory.memory.remaining[i]][memory.memory.states[i]],
+        )
         assert node["lower"] - 1e-9 <= exact <= node["upper"] + 1e-9
 
 
 def test_legal_actions_vary():
-    """Illegal actions are never drawn: policy 0, q NaN, and the value is that of the legal ones."""
+    """Illegal actions are never drawn: policy 0, q NaN, and the value is that
+    of the legal ones.
+    """
     rng = np.random.default_rng(0)
     legal = np.array([[True, False, True], [True, True, True], [False, True, False]])
     P = rng.dirichlet(np.ones(3), size=(3, 3))
-    problem = tabular(P, rng.random((3, 3)), discount=0.6, operator=Entropy(0.2), legal=legal)
+    problem = tabular(
+        P, rng.random((3, 3)), discount=0.6, operator=Entropy(0.2), legal=legal
+    )
     found = Certified(problem, delta=0.01).query(epsilon=0.2)
     check(found, float(solve(problem).values[0]), solve(problem).q_values[0])
     assert math.isnan(found.q_values[1])
@@ -197,7 +282,9 @@ def test_legal_actions_vary():
 
 
 def test_custom_operators_plain_and_compiled():
-    """A user's log-sum-exp gives what the built-in gives, as plain Python and as njit."""
+    """A user's log-sum-exp gives what the built-in gives, as plain Python and
+    as njit.
+    """
 
     def value(q):
         return np.log(np.sum(np.exp(q)))
@@ -209,7 +296,9 @@ def test_custom_operators_plain_and_compiled():
     for operator in (
         Entropy(1.0),
         CustomOperator(value, gradient, smooth=1.0, sums_to_one=True),
-        CustomOperator(numba.njit(value), numba.njit(gradient), smooth=1.0, sums_to_one=True),
+        CustomOperator(
+            numba.njit(value), numba.njit(gradient), smooth=1.0, sums_to_one=True
+        ),
     ):
         problem = garnet(states=4, actions=2, discount=0.6, operator=operator, seed=1)
         results.append(Certified(problem, delta=0.1).query(budget=2_000))
@@ -219,20 +308,30 @@ def test_custom_operators_plain_and_compiled():
 
 
 def test_deterministic_problems_cost_one_call_a_pair():
-    """Intervals close to rounding, confidence 1 under an assumption that is named; checks are the only second draws."""
+    """Intervals close to rounding, confidence 1 under an assumption that is
+    named; checks are the only second draws.
+    """
     problem = chain(n=9, discount=0.9, operator=Entropy(0.3))
     exact = float(solve(problem).values[0])
     sure = dataclasses.replace(problem, deterministic=True)
     found = Certified(sure, delta=0.1).query(epsilon=1e-6)
     check(found, exact)
-    assert found.num_calls <= 18 + 8 + 1  # 9 states of 2 actions, the first 8 pairs and the 16th twice
+    # 9 states of 2 actions, the first 8 pairs and the 16th twice
+    assert found.num_calls <= 18 + 8 + 1
     assert found.certificate.confidence == 1.0
     assert any("deterministic=True" in line for line in found.certificate.assumptions)
 
 
 def test_a_lie_about_determinism_is_found():
     """Two outcomes of one pair raise, and name it."""
-    problem = MDP(ring(slip=0.5), num_actions=2, discount=0.9, operator=Max(), initial_state=("at", 0), deterministic=True)
+    problem = MDP(
+        ring(slip=0.5),
+        num_actions=2,
+        discount=0.9,
+        operator=Max(),
+        initial_state=("at", 0),
+        deterministic=True,
+    )
     with pytest.raises(
         OracleError, match=r"two outcomes|drop deterministic="
     ):  # each of the pairs drawn twice gives it away with probability 1/2
@@ -240,7 +339,9 @@ def test_a_lie_about_determinism_is_found():
 
 
 def test_known_model_needs_no_calls_and_explores_lazily():
-    """An infinite line: outcomes alone close the interval around the start, without the oracle and with few states."""
+    """An infinite line: outcomes alone close the interval around the start,
+    without the oracle and with few states.
+    """
 
     def outcomes(state, action):
         step = 1 if action else -1
@@ -249,12 +350,20 @@ def test_known_model_needs_no_calls_and_explores_lazily():
     def never(state, action, rng):
         raise AssertionError("the oracle was called")
 
-    problem = MDP(never, num_actions=2, discount=0.8, operator=Entropy(0.1), initial_state=0, outcomes=outcomes)
+    problem = MDP(
+        never,
+        num_actions=2,
+        discount=0.8,
+        operator=Entropy(0.1),
+        initial_state=0,
+        outcomes=outcomes,
+    )
     found = known_model(problem, epsilon=0.05)
     assert found.num_calls == 0
     assert found.certificate.confidence == 1.0
     assert found.interval[1] - found.interval[0] <= 0.1
-    V = np.zeros(401)  # backward induction on a window that the start cannot leave in 200 steps
+    # backward induction on a window that the start cannot leave in 200 steps
+    V = np.zeros(401)
     for _ in range(200):
         up, down = np.roll(V, -1), np.roll(V, 1)
         r = 0.75 * (np.arange(-200, 201) == 3)
@@ -268,35 +377,53 @@ def test_known_model_needs_no_calls_and_explores_lazily():
 
 
 def test_sampling_never_reads_the_model():
-    """With tables and outcomes poisoned, the search still runs: it only calls the oracle."""
+    """With tables and outcomes poisoned, the search still runs: it only calls
+    the oracle.
+    """
 
     def poison(state, action):
         raise AssertionError("the model was read")
 
-    problem = dataclasses.replace(garnet(states=6, discount=0.5, operator=Entropy(0.1)), outcomes=poison)
+    problem = dataclasses.replace(
+        garnet(states=6, discount=0.5, operator=Entropy(0.1)), outcomes=poison
+    )
     assert Certified(problem, delta=0.1).query(epsilon=0.3).num_calls > 0
 
 
 def test_budget_seconds_and_callback_stop_with_a_valid_interval():
-    """The budget is never exceeded, stops are told in a note, epsilon is then what was reached, and bounds are nested."""
+    """The budget is never exceeded, stops are told in a note, epsilon is then
+    what was reached, and bounds are nested.
+    """
     problem = garnet(states=10, discount=0.9, operator=Entropy(0.1), seed=4)
     exact = float(solve(problem).values[0])
     for budget in (1, 7, 1_000):
         found = Certified(problem, delta=0.05).query(epsilon=1e-3, budget=budget)
         assert found.num_calls == budget
         assert "budget" in found.notes[0]
-        assert found.epsilon == pytest.approx(max(high - low for low, high in found.certificate.q_intervals) / 2)
+        assert found.epsilon == pytest.approx(
+            max(high - low for low, high in found.certificate.q_intervals) / 2
+        )
         check(found, exact)
-    assert "time was up" in Certified(problem, delta=0.05).query(epsilon=1e-4, seconds=0.2).notes[0]
+    assert (
+        "time was up"
+        in Certified(problem, delta=0.05).query(epsilon=1e-4, seconds=0.2).notes[0]
+    )
     told = []
-    stopped = Certified(problem, delta=0.05).query(epsilon=1e-4, callback=lambda p: (told.append(p), len(told) < 5)[1])
+    stopped = Certified(problem, delta=0.05).query(
+        epsilon=1e-4, callback=lambda p: (told.append(p), len(told) < 5)[1]
+    )
     assert len(told) == 5
     assert "callback" in stopped.notes[0]
-    assert all(a.interval[0] <= b.interval[0] and b.interval[1] <= a.interval[1] for a, b in pairwise(told))
+    assert all(
+        a.interval[0] <= b.interval[0] and b.interval[1] <= a.interval[1]
+        for a, b in pairwise(told)
+    )
 
 
 def test_a_state_that_hides_something_is_found_out():
-    """A simulator whose hash leaves out what matters breaks assumption 1; bounds that cross say so."""
+    """A simulator whose hash leaves out what matters breaks assumption 1;
+    bounds that cross say so.
+    """
     hidden = {"n": 0}
 
     def step(state, action, rng):
@@ -309,7 +436,9 @@ def test_a_state_that_hides_something_is_found_out():
 
 
 def test_bad_oracles_are_named():
-    """Rewards outside the range, NaN, exceptions, wrong tuples: the message has the state and the action; the memory is closed."""
+    """Rewards outside the range, NaN, exceptions, wrong tuples: the message has
+    the state and the action; the memory is closed.
+    """
 
     def wrong(answer):
         def step(state, action, rng):
@@ -322,9 +451,23 @@ def test_bad_oracles_are_named():
     def raising():
         raise RuntimeError("boom")
 
-    cases = [(lambda: (1.5, 0), "1.5"), (lambda: (math.nan, 0), "nan"), (raising, "boom"), (lambda: 3.0, "state 2, action 1")]
+    cases = [
+        (lambda: (1.5, 0), "1.5"),
+        (lambda: (math.nan, 0), "nan"),
+        (raising, "boom"),
+        (lambda: 3.0, "state 2, action 1"),
+    ]
     for answer, words in cases:
-        memory = Certified(MDP(wrong(answer), num_actions=2, discount=0.9, operator=Max(), initial_state=0), delta=0.1)
+        memory = Certified(
+            MDP(
+                wrong(answer),
+                num_actions=2,
+                discount=0.9,
+                operator=Max(),
+                initial_state=0,
+            ),
+            delta=0.1,
+        )
         with pytest.raises(OracleError, match=words) as caught:
             memory.query(epsilon=0.01)
         assert "state 2, action 1" in str(caught.value)
@@ -336,7 +479,16 @@ def test_bad_oracles_are_named():
         return (2.0 if state == 2 and action == 1 else 0.5), min(state + 1, 2)
 
     with pytest.raises(OracleError, match=r"2\.0 at state 2, action 1"):
-        Certified(MDP(compiled_wrong, num_actions=2, discount=0.9, operator=Max(), initial_state=0), delta=0.1).query(epsilon=0.01)
+        Certified(
+            MDP(
+                compiled_wrong,
+                num_actions=2,
+                discount=0.9,
+                operator=Max(),
+                initial_state=0,
+            ),
+            delta=0.1,
+        ).query(epsilon=0.01)
 
 
 def test_false_declarations_are_found():
@@ -345,10 +497,26 @@ def test_false_declarations_are_found():
     def step(state, action, rng):
         return 0.0, (state + 1) % 3
 
-    game = Game(step, player=lambda s: 1 + s % 2, alternating=True, num_actions=2, discount=0.9, operator=Entropy(0.1), initial_state=0)
+    game = Game(
+        step,
+        player=lambda s: 1 + s % 2,
+        alternating=True,
+        num_actions=2,
+        discount=0.9,
+        operator=Entropy(0.1),
+        initial_state=0,
+    )
     with pytest.raises(OracleError, match=r"keeps the turn|of the same player"):
         Certified(game, delta=0.1).query(epsilon=0.1)
-    few = MDP(step, num_actions=2, discount=0.9, operator=Entropy(0.1), initial_state=0, legal=lambda s, a: a == 0 or s != 2, min_actions=2)
+    few = MDP(
+        step,
+        num_actions=2,
+        discount=0.9,
+        operator=Entropy(0.1),
+        initial_state=0,
+        legal=lambda s, a: a == 0 or s != 2,
+        min_actions=2,
+    )
     with pytest.raises(InvalidInput, match="min_actions"):
         Certified(few, delta=0.1).query(epsilon=0.1)
 
@@ -360,7 +528,14 @@ def test_bad_input_is_refused():
         with pytest.raises(InvalidInput, match="delta"):
             Certified(problem, delta=delta)
     memory = Certified(problem, delta=0.1)
-    for bad in ({"epsilon": 0.0}, {"epsilon": math.nan}, {"budget": -1}, {"seconds": 0}, {"epsilon": 0.1, "target": "v"}, {}):
+    for bad in (
+        {"epsilon": 0.0},
+        {"epsilon": math.nan},
+        {"budget": -1},
+        {"seconds": 0},
+        {"epsilon": 0.1, "target": "v"},
+        {},
+    ):
         with pytest.raises(InvalidInput):
             memory.query(**bad)
     with pytest.raises(InvalidInput, match="whole number from 0 to 2"):
@@ -368,20 +543,32 @@ def test_bad_input_is_refused():
 
 
 def test_policy_loss_bounds_every_point_of_the_box():
-    """The loss at 300 random points of a box, for all operators and both players, stays below the bound, which a corner attains."""
+    """The loss at 300 random points of a box, for all operators and both
+    players, stays below the bound, which a corner attains.
+    """
     rng = np.random.default_rng(0)
     for operator, player in product(OPERATORS, (1, 2)):
         weights = operator.weights(3)
-        boxes = [(low, low + width) for low, width in zip(rng.normal(size=3), rng.random(3), strict=True)]
+        boxes = [
+            (low, low + width)
+            for low, width in zip(rng.normal(size=3), rng.random(3), strict=True)
+        ]
         middle = [sum(box) / 2 for box in boxes]
         bound = policy_loss(operator, boxes, player, weights)
         policy = operator.gradient(middle, player=player, weights=weights)
         sign = 1 if player == 1 else -1
         losses = []
         for _ in range(300):
-            q = [low + (high - low) * rng.integers(2) if rng.random() < 0.5 else rng.uniform(low, high) for low, high in boxes]
+            q = [
+                low + (high - low) * rng.integers(2)
+                if rng.random() < 0.5
+                else rng.uniform(low, high)
+                for low, high in boxes
+            ]
             linear = sum(p * (x - m) for p, x, m in zip(policy, q, middle, strict=True))
-            gap = operator.value(q, player=player, weights=weights) - operator.value(middle, player=player, weights=weights)
+            gap = operator.value(q, player=player, weights=weights) - operator.value(
+                middle, player=player, weights=weights
+            )
             losses.append(sign * (gap - linear))
         assert min(losses) >= -1e-9
         assert max(losses) <= bound
@@ -390,19 +577,31 @@ def test_policy_loss_bounds_every_point_of_the_box():
 
 
 def test_actions_not_excluded():
-    """By hand: for max an action whose top is below another's bottom is out; for min mirrored."""
+    """By hand: for max an action whose top is below another's bottom is out;
+    for min mirrored.
+    """
     boxes = [(0.0, 1.0), (0.5, 2.0), (-1.0, 0.4)]
     assert not_excluded(boxes, 1) == [0, 1]
     assert not_excluded(boxes, 2) == [0, 2]
 
 
 def test_memory_is_linear_in_what_was_seen():
-    """Bytes a pair and outcome stay below a constant while ten thousand states are met out of a million."""
+    """Bytes a pair and outcome stay below a constant while ten thousand states
+    are met out of a million.
+    """
     problem = MDP(
-        numba.njit(lambda s, a, rng: (0.5, rng.integers(1_000_000))), num_actions=2, discount=0.9, operator=Max(), initial_state=0
+        numba.njit(lambda s, a, rng: (0.5, rng.integers(1_000_000))),
+        num_actions=2,
+        discount=0.9,
+        operator=Max(),
+        initial_state=0,
     )
     memory = Certified(problem, delta=0.1)
     for budget in (500, 3_000, 15_000):
         memory.query(budget=budget)
-        seen = memory.memory.num_nodes + memory.memory.num_pairs + memory.memory.num_entries
+        seen = (
+            memory.memory.num_nodes
+            + memory.memory.num_pairs
+            + memory.memory.num_entries
+        )
         assert memory.memory.num_bytes <= 64 * 1024 + 400 * seen

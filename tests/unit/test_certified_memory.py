@@ -1,4 +1,6 @@
-"""The memory of certified search: outcomes are counted exactly while arrays grow, move and are hashed."""
+"""The memory of certified search: outcomes are counted exactly while arrays
+grow, move and are hashed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ import numpy as np
 import pytest
 
 from smoothcruiser.certified.kernels import make_kernels
-from smoothcruiser.certified.memory import END, GRID_CELLS, MANY_OUTCOMES, Memory, rounded_reward
+from smoothcruiser.certified.memory import (
+    END,
+    GRID_CELLS,
+    MANY_OUTCOMES,
+    Memory,
+    rounded_reward,
+)
 from smoothcruiser.certified.sampling import first_words
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.operators.base import Entropy
@@ -17,14 +25,33 @@ from smoothcruiser.problem.problem import MDP, Game
 
 
 def a_memory(**rest):
-    problem = MDP(lambda s, a, rng: (0.0, s), num_actions=3, discount=0.5, operator=Entropy(1.0), **rest)
+    problem = MDP(
+        lambda s, a, rng: (0.0, s),
+        num_actions=3,
+        discount=0.5,
+        operator=Entropy(1.0),
+        **rest,
+    )
     return Memory(problem), make_kernels(problem.operator)
 
 
 def record_all(memory, kernels, pairs, counts, raws, rewards, *, resolved=True):
     done = 0
     while True:
-        done = int(kernels.record(memory.graph, pairs, counts, raws, rewards, done, resolved, 0.0, 1.0, np.uint64(7)))
+        done = int(
+            kernels.record(
+                memory.graph,
+                pairs,
+                counts,
+                raws,
+                rewards,
+                done,
+                resolved,
+                0.0,
+                1.0,
+                np.uint64(7),
+            )
+        )
         if done == len(raws):
             return
         memory.make_room(rehash_with=kernels.rehash)
@@ -36,7 +63,9 @@ def entries_of(memory, p):
 
 
 def test_counts_are_those_of_a_counter():
-    """Interleaved batches over pairs with 1 to 3,000 outcomes: every (state, reward) has its count, totals are exact."""
+    """Interleaved batches over pairs with 1 to 3,000 outcomes: every (state,
+    reward) has its count, totals are exact.
+    """
     memory, kernels = a_memory()
     for state in range(4):
         memory.node_of(state, 0)
@@ -46,25 +75,44 @@ def test_counts_are_those_of_a_counter():
         pairs = rng.permutation(12)[:8].astype(np.int64)
         counts = rng.integers(1, 3_000, size=8)
         many = np.array([1, 3, 12, 40, 3_000])[pairs % 5]
-        raws = np.concatenate([rng.integers(m, size=c) for m, c in zip(many, counts, strict=True)])
-        rewards = np.where(raws % 2 == 0, 0.0, 1.0)  # on the grid: rounding leaves them alone
+        raws = np.concatenate(
+            [rng.integers(m, size=c) for m, c in zip(many, counts, strict=True)]
+        )
+        # on the grid: rounding leaves them alone
+        rewards = np.where(raws % 2 == 0, 0.0, 1.0)
         record_all(memory, kernels, pairs, counts, raws, rewards)
-        for p, part in zip(pairs.tolist(), np.split(np.stack([raws, rewards], axis=1), np.cumsum(counts)[:-1]), strict=True):
+        for p, part in zip(
+            pairs.tolist(),
+            np.split(np.stack([raws, rewards], axis=1), np.cumsum(counts)[:-1]),
+            strict=True,
+        ):
             truth[p].update((int(raw), float(reward)) for raw, reward in part)
     for p in range(12):
-        found = {(int(e["raw"]), float(e["reward"])): int(e["weight"]) for e in entries_of(memory, p)}
+        found = {
+            (int(e["raw"]), float(e["reward"])): int(e["weight"])
+            for e in entries_of(memory, p)
+        }
         assert found == dict(truth[p])
         assert memory.graph.pairs[p]["total"] == sum(truth[p].values())
     assert memory.num_entries == sum(len(t) for t in truth)
 
 
 def test_rewards_of_many_values_are_rounded_with_their_mean_kept():
-    """200,000 continuous rewards: few entries, all in range, and the mean within five standard errors."""
+    """200,000 continuous rewards: few entries, all in range, and the mean
+    within five standard errors.
+    """
     memory, kernels = a_memory()
     memory.node_of(0, 0)
     n = 200_000
     rewards = np.random.default_rng(3).random(n) ** 2
-    record_all(memory, kernels, np.array([0]), np.array([n]), np.zeros(n, dtype=np.int64), rewards)
+    record_all(
+        memory,
+        kernels,
+        np.array([0]),
+        np.array([n]),
+        np.zeros(n, dtype=np.int64),
+        rewards,
+    )
     entries = entries_of(memory, 0)
     assert len(entries) <= MANY_OUTCOMES + GRID_CELLS + 1
     assert entries["weight"].sum() == n
@@ -75,7 +123,9 @@ def test_rewards_of_many_values_are_rounded_with_their_mean_kept():
 
 
 def test_rounding_is_unbiased_in_closed_form():
-    """With weight x - cell on the upper neighbour: the mean over a fine grid of u is the reward."""
+    """With weight x - cell on the upper neighbour: the mean over a fine grid of
+    u is the reward.
+    """
     u = (np.arange(4_000) + 0.5) / 4_000
     for reward in (0.0, 0.013, 0.5, 0.987, 1.0):
         mean = np.mean([rounded_reward(reward, 0.0, 1.0, x) for x in u])
@@ -83,11 +133,15 @@ def test_rounding_is_unbiased_in_closed_form():
 
 
 def test_numbers_are_resolved_to_nodes_and_terminal_states_to_the_end():
-    """Bare next states of a compiled oracle become nodes after the batch, each once; terminal ones become the end."""
+    """Bare next states of a compiled oracle become nodes after the batch, each
+    once; terminal ones become the end.
+    """
     memory, kernels = a_memory(terminal=lambda s: s == 9)
     memory.node_of(5, 0)
     raws = np.array([7, 9, 7, 5, 8], dtype=np.int64)
-    record_all(memory, kernels, np.array([0]), np.array([5]), raws, np.zeros(5), resolved=False)
+    record_all(
+        memory, kernels, np.array([0]), np.array([5]), raws, np.zeros(5), resolved=False
+    )
     memory.resolve()
     found = {int(e["raw"]): int(e["target"]) for e in entries_of(memory, 0)}
     assert found[9] == END
@@ -97,16 +151,21 @@ def test_numbers_are_resolved_to_nodes_and_terminal_states_to_the_end():
 
 
 def test_with_a_horizon_time_is_part_of_the_state():
-    """The same state with other steps left is another node; no steps left is the end."""
+    """The same state with other steps left is another node; no steps left is
+    the end.
+    """
     memory, _ = a_memory(horizon=3)
     assert memory.node_of("s", 3) != memory.node_of("s", 2)
     assert memory.node_of("s", 0) == END
     node = memory.graph.nodes[memory.node_of("s", 1)]
-    assert (node["q_low"], node["q_high"]) == (0.0, 1.0)  # one step left: only the reward
+    # one step left: only the reward
+    assert (node["q_low"], node["q_high"]) == (0.0, 1.0)
 
 
 def test_states_without_a_hash_are_refused():
-    """A list, or a tuple that holds one, cannot be recognized; the message says what to use."""
+    """A list, or a tuple that holds one, cannot be recognized; the message says
+    what to use.
+    """
     memory, _ = a_memory()
     for state in ([1, 2], (1, [2])):
         with pytest.raises(InvalidInput, match="give key="):
@@ -134,17 +193,25 @@ class Board:
 
 
 def test_states_that_never_come_back_are_refused():
-    """Objects without ==, alone or in a tuple, and NaN; with key= the first are fine."""
+    """Objects without ==, alone or in a tuple, and NaN; with key= the first are
+    fine.
+    """
     memory, _ = a_memory()
     for state in (Bare(1), ("at", Bare(1)), math.nan):
         with pytest.raises(InvalidInput, match="give key="):
             memory.node_of(state, 0)
     memory, _ = a_memory(key=lambda s: s.place)
-    assert memory.node_of(Bare(1), 0) == memory.node_of(Bare(1), 0) != memory.node_of(Bare(2), 0)
+    assert (
+        memory.node_of(Bare(1), 0)
+        == memory.node_of(Bare(1), 0)
+        != memory.node_of(Bare(2), 0)
+    )
 
 
 def test_looks_go_on_after_the_first_state():
-    """A tuple that holds an object is met after tuples that hold none: found when the node's number is a power of two."""
+    """A tuple that holds an object is met after tuples that hold none: found
+    when the node's number is a power of two.
+    """
     memory, _ = a_memory()
     memory.node_of((0,), 0)
     memory.node_of((1,), 0)
@@ -162,11 +229,25 @@ def test_arrays_are_told_apart_by_their_numbers():
 
 @pytest.mark.parametrize("horizon", [None, 3])
 def test_equal_keys_must_mean_equal_movers_moves_and_ends(horizon):
-    """A key that comes back with another mover, other legal actions or an end (or without one) is refused."""
+    """A key that comes back with another mover, other legal actions or an end
+    (or without one) is refused.
+    """
 
     def fresh(key):
-        board = {"player": lambda s: s.player, "legal": lambda s, a: a in s.legal, "terminal": lambda s: s.over}
-        problem = Game(lambda s, a, rng: (0.0, s), num_actions=3, discount=0.5, operator=Entropy(1.0), key=key, horizon=horizon, **board)
+        board = {
+            "player": lambda s: s.player,
+            "legal": lambda s, a: a in s.legal,
+            "terminal": lambda s: s.over,
+        }
+        problem = Game(
+            lambda s, a, rng: (0.0, s),
+            num_actions=3,
+            discount=0.5,
+            operator=Entropy(1.0),
+            key=key,
+            horizon=horizon,
+            **board,
+        )
         return Memory(problem)
 
     first, over = Board("a"), Board("a", over=True)
@@ -179,26 +260,49 @@ def test_equal_keys_must_mean_equal_movers_moves_and_ends(horizon):
         ):
             memory = fresh(key)
             node = memory.node_of(known, 3)
-            assert memory.node_of(Board("a", known.player, known.legal, known.over), 3) == node
+            assert (
+                memory.node_of(Board("a", known.player, known.legal, known.over), 3)
+                == node
+            )
             with pytest.raises(OracleError, match="same key"):
                 memory.node_of(other, 3)
 
 
 def test_whole_numbers_with_a_key_share_their_nodes():
-    """Bare numbers of a compiled oracle go by key= too: 7 and 17 are one node, and 27, which is over, contradicts them."""
+    """Bare numbers of a compiled oracle go by key= too: 7 and 17 are one node,
+    and 27, which is over, contradicts them.
+    """
     memory, kernels = a_memory(key=lambda s: s % 10, terminal=lambda s: s == 27)
     memory.node_of(5, 0)
-    record_all(memory, kernels, np.array([0]), np.array([3]), np.array([7, 17, 8]), np.zeros(3), resolved=False)
+    record_all(
+        memory,
+        kernels,
+        np.array([0]),
+        np.array([3]),
+        np.array([7, 17, 8]),
+        np.zeros(3),
+        resolved=False,
+    )
     memory.resolve()
     found = {int(e["raw"]): int(e["target"]) for e in entries_of(memory, 0)}
     assert found[7] == found[17] != found[8]
-    record_all(memory, kernels, np.array([0]), np.array([1]), np.array([27]), np.zeros(1), resolved=False)
+    record_all(
+        memory,
+        kernels,
+        np.array([0]),
+        np.array([1]),
+        np.array([27]),
+        np.zeros(1),
+        resolved=False,
+    )
     with pytest.raises(OracleError, match="same key"):
         memory.resolve()
 
 
 def test_streams_of_pairs_are_positions():
-    """The words of pair k do not depend on how many pairs there are, and differ from pair to pair and seed to seed."""
+    """The words of pair k do not depend on how many pairs there are, and differ
+    from pair to pair and seed to seed.
+    """
     words = first_words(1, np.arange(1_000))
     assert np.array_equal(words[[3, 700]], first_words(1, np.array([3, 700])))
     assert len({tuple(row) for row in words.tolist()}) == 1_000

@@ -1,4 +1,6 @@
-"""Certified search reaches epsilon: rewards at the edge of their range, steering that fails, prices that suffice."""
+"""Certified search reaches epsilon: rewards at the edge of their range,
+steering that fails, prices that suffice.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def covers(found, exact, epsilon):
 
 @pytest.mark.parametrize("edge", [0.0, 1e-12, 1e-6])
 def test_draws_at_the_edge_of_the_range_do_not_end_the_search(edge):
-    """A draw at the edge makes the bound of the nearest pole trivial, and its slope 0; no seed may stop there."""
+    """A draw at the edge makes the bound of the nearest pole trivial, and its
+    slope 0; no seed may stop there.
+    """
     problem = coin(edge=edge)
     exact = float(solve(problem).values[0])
     for seed in range(10):
@@ -48,7 +52,9 @@ def test_draws_at_the_edge_of_the_range_do_not_end_the_search(edge):
 
 
 def test_the_walk_over_poles_ends_at_the_best():
-    """After a query on coins, trying every pole narrows nothing that walking from pole to pole did not."""
+    """After a query on coins, trying every pole narrows nothing that walking
+    from pole to pole did not.
+    """
     memory = Certified(coin(), delta=0.1, seed=1)
     memory.query(budget=3_000, callback=lambda told: told.num_calls < 2_000)
     memory._settle(1, make_limits(None, 1, None, None, "value", 0.0))
@@ -76,7 +82,9 @@ class Wasteful(Certified):
 
 @pytest.mark.parametrize("target", ["q_values", "value"])
 def test_where_steering_finds_nothing_draws_are_equal(target):
-    """Without one steered draw, every pair in reach is drawn until the promise is kept."""
+    """Without one steered draw, every pair in reach is drawn until the promise
+    is kept.
+    """
     problem = garnet(states=6, discount=0.7, operator=Entropy(0.2), seed=3)
     found = Idle(problem, delta=0.01).query(epsilon=0.3, target=target)
     covers(found, float(solve(problem).values[0]), 0.3)
@@ -84,13 +92,19 @@ def test_where_steering_finds_nothing_draws_are_equal(target):
 
 @pytest.mark.parametrize("kind", [Certified, Idle, Wasteful])
 def test_the_price_suffices_whatever_the_steering(kind):
-    """2 N n(N) calls are enough for N pairs, also where all steered draws are wasted; for those half is not."""
+    """2 N n(N) calls are enough for N pairs, also where all steered draws are
+    wasted; for those half is not.
+    """
     problem = coin(discount=0.3)
     epsilon = 0.05 * problem.facts.value_span()
     price = price_bound(problem.facts, epsilon=epsilon, delta=0.1, num_pairs=2)
     for seed in range(10):
         memory = kind(problem, delta=0.1, seed=seed)
-        covers(memory.query(epsilon=epsilon, budget=price), float(solve(problem).values[0]), epsilon)
+        covers(
+            memory.query(epsilon=epsilon, budget=price),
+            float(solve(problem).values[0]),
+            epsilon,
+        )
         assert memory.memory.num_pairs == 2
     if kind is Wasteful:
         half = kind(problem, delta=0.1).query(epsilon=epsilon, budget=price // 2)
@@ -98,43 +112,75 @@ def test_the_price_suffices_whatever_the_steering(kind):
 
 
 def test_flow_that_is_not_passed_on_does_not_end_the_search(monkeypatch):
-    """With all flow cut off at the asked state, the states behind it are found over outcomes seen."""
+    """With all flow cut off at the asked state, the states behind it are found
+    over outcomes seen.
+    """
     monkeypatch.setattr(certified, "SPREAD_SHARE", 1e9)
-    problem = dataclasses.replace(chain(n=9, discount=0.9, operator=Entropy(0.3)), deterministic=True)
-    covers(Certified(problem, delta=0.1).query(epsilon=1e-6), float(solve(problem).values[0]), 1e-6)
+    problem = dataclasses.replace(
+        chain(n=9, discount=0.9, operator=Entropy(0.3)), deterministic=True
+    )
+    covers(
+        Certified(problem, delta=0.1).query(epsilon=1e-6),
+        float(solve(problem).values[0]),
+        1e-6,
+    )
 
 
 def test_sweeps_that_were_cut_off_are_made_up_for(monkeypatch):
-    """With one sweep a round, the sweeps at the end alone carry the far reward to the asked state."""
+    """With one sweep a round, the sweeps at the end alone carry the far reward
+    to the asked state.
+    """
     monkeypatch.setattr(certified, "MOST_SWEEPS", 1)
-    problem = dataclasses.replace(chain(n=9, discount=0.9, operator=Entropy(0.3)), deterministic=True)
-    covers(Certified(problem, delta=0.1).query(epsilon=1e-9), float(solve(problem).values[0]), 1e-9)
+    problem = dataclasses.replace(
+        chain(n=9, discount=0.9, operator=Entropy(0.3)), deterministic=True
+    )
+    covers(
+        Certified(problem, delta=0.1).query(epsilon=1e-9),
+        float(solve(problem).values[0]),
+        1e-9,
+    )
 
 
 def test_what_rounding_hides_is_told():
-    """Epsilon below what doubles hold ends with a note: after sampling at 1e9, and where outcomes are exact."""
+    """Epsilon below what doubles hold ends with a note: after sampling at 1e9,
+    and where outcomes are exact.
+    """
     P = np.ones((1, 1, 1))
-    far = tabular(P, np.full((1, 1), 1e9 + 0.5), discount=0.5, operator=Max(), reward_range=(1e9, 1e9 + 1.0))
+    far = tabular(
+        P,
+        np.full((1, 1), 1e9 + 0.5),
+        discount=0.5,
+        operator=Max(),
+        reward_range=(1e9, 1e9 + 1.0),
+    )
     found = Certified(far, delta=0.1).query(epsilon=1e-9)
     assert "double precision" in found.notes[0]
     assert 1e-9 < found.epsilon <= rounding_floor(far.facts)
     assert found.interval[0] <= 2e9 + 1.0 <= found.interval[1]
-    sure = dataclasses.replace(chain(n=4, discount=0.9, operator=Entropy(0.3)), deterministic=True)
+    sure = dataclasses.replace(
+        chain(n=4, discount=0.9, operator=Entropy(0.3)), deterministic=True
+    )
     found = Certified(sure, delta=0.1).query(epsilon=1e-300)
     assert "rounding" in found.notes[0]
     assert found.interval[1] - found.interval[0] < 1e-11
 
 
 def test_a_limit_on_states_is_named():
-    """An infinite line known by its outcomes: the note says that max_states ended it."""
+    """An infinite line known by its outcomes: the note says that max_states
+    ended it.
+    """
     line = MDP(
         lambda s, a, rng: (0.0, s),
-        num_actions=1, discount=0.9, operator=Max(), initial_state=0, outcomes=lambda s, a: [(1.0, 0.5, s + 1)],
-    )  # fmt: skip
+        num_actions=1,
+        discount=0.9,
+        operator=Max(),
+        initial_state=0,
+        outcomes=lambda s, a: [(1.0, 0.5, s + 1)],
+    )
     assert "max_states" in known_model(line, epsilon=1e-9, max_states=20).notes[0]
 
 
-# --- operators of one's own ------------------------------------------------------------------------------------------
+# --- operators of one's own ---------------------------------------------------
 
 
 def softmax_value(q):
@@ -154,10 +200,14 @@ COMPILED = tuple(numba.njit(function) for function in PLAIN)
 @pytest.mark.parametrize("make", [garnet, random_game], ids=["mdp", "game"])
 @pytest.mark.parametrize("functions", [PLAIN, COMPILED], ids=["plain", "njit"])
 def test_an_operator_of_ones_own_reaches_epsilon(make, functions):
-    """Functions that fail on an empty vector: epsilon is reached, and covers the value of the built-in."""
+    """Functions that fail on an empty vector: epsilon is reached, and covers
+    the value of the built-in.
+    """
     own = CustomOperator(*functions, smooth=1.0, sums_to_one=True)
     problem = make(states=4, actions=2, discount=0.5, operator=own, seed=1)
-    exact = solve(make(states=4, actions=2, discount=0.5, operator=Entropy(1.0), seed=1)).values[0]
+    exact = solve(
+        make(states=4, actions=2, discount=0.5, operator=Entropy(1.0), seed=1)
+    ).values[0]
     covers(Certified(problem, delta=0.01).query(epsilon=0.3), float(exact), 0.3)
 
 
@@ -166,14 +216,17 @@ def test_auto_with_an_operator_of_ones_own():
     own = CustomOperator(*PLAIN, smooth=1.0, sums_to_one=True)
     problem = MDP(
         lambda s, a, rng: (float(rng.random() < 0.5), (s + a) % 2),
-        num_actions=2, discount=0.5, operator=own, initial_state=0,
-    )  # fmt: skip
+        num_actions=2,
+        discount=0.5,
+        operator=own,
+        initial_state=0,
+    )
     found = sc.plan(problem, epsilon=0.25, delta=0.1, budget=20_000)
     assert found.method == "certified"
     covers(found, 2.0 * (0.5 + math.log(2.0)), 0.25)
 
 
-# --- states that are objects ---------------------------------------------------------------------------------------------
+# --- states that are objects --------------------------------------------------
 
 
 class Place:
@@ -191,11 +244,20 @@ def places(**rest):
         after = (state.number + shift * (action + 1)) % 10
         return float(after < 5), Place(after)
 
-    return MDP(step, num_actions=2, discount=0.5, operator=Max(), initial_state=Place(0), **rest)
+    return MDP(
+        step,
+        num_actions=2,
+        discount=0.5,
+        operator=Max(),
+        initial_state=Place(0),
+        **rest,
+    )
 
 
 def test_objects_without_equality_need_a_key():
-    """One sentence that names key=; with it ten states are seen, and the certificate names the assumption."""
+    """One sentence that names key=; with it ten states are seen, and the
+    certificate names the assumption.
+    """
     with pytest.raises(InvalidInput, match="give key="):
         Certified(places(), delta=0.1).query(epsilon=0.3)
     memory = Certified(places(key=lambda s: s.number), delta=0.1)
@@ -205,13 +267,17 @@ def test_objects_without_equality_need_a_key():
     for s in range(10):
         for a in range(2):
             P[s, a, [(s + a + 1) % 10, (s + 2 * a + 2) % 10]] = 0.5
-    covers(found, float(solve(tabular(P, R, discount=0.5, operator=Max())).values[0]), 0.3)
+    covers(
+        found, float(solve(tabular(P, R, discount=0.5, operator=Max())).values[0]), 0.3
+    )
     assert memory.memory.num_nodes == 11
     assert any("key=" in line for line in found.certificate.assumptions)
 
 
 def test_auto_does_not_choose_what_would_refuse():
-    """Where no schedule can be paid and states cannot be recognized, auto says what can be paid; with key= it searches."""
+    """Where no schedule can be paid and states cannot be recognized, auto says
+    what can be paid; with key= it searches.
+    """
     promise = {"epsilon": 0.3, "delta": 0.1, "budget": 50_000}
     with pytest.raises(sc.SmoothcruiserError) as caught:
         sc.plan(places(), **promise)

@@ -1,4 +1,6 @@
-"""``check`` finds each fault it claims to find, says how to mend it, and passes what is sound."""
+"""``check`` finds each fault it claims to find, says how to mend it, and passes
+what is sound.
+"""
 
 import random
 import time
@@ -8,7 +10,12 @@ import pytest
 
 import smoothcruiser as sc
 
-COMMON = {"num_actions": 2, "discount": 0.5, "operator": sc.Entropy(1.0), "initial_state": 0}
+COMMON = {
+    "num_actions": 2,
+    "discount": 0.5,
+    "operator": sc.Entropy(1.0),
+    "initial_state": 0,
+}
 
 
 def walk(state, action, rng):
@@ -28,9 +35,21 @@ def fault_of(problem, **options):
 def test_a_sound_oracle_passes_with_speed_and_price():
     report = sc.check(sc.MDP(walk, **COMMON), epsilon="20%", delta=0.1)
     assert report.ok
-    assert {f.name for f in report.findings} >= {"walks", "states", "randomness", "independence", "rewards", "chance", "speed", "price"}
+    assert {f.name for f in report.findings} >= {
+        "walks",
+        "states",
+        "randomness",
+        "independence",
+        "rewards",
+        "chance",
+        "speed",
+        "price",
+    }
     assert all(f.verdict == "ok" for f in report.findings)
-    assert report.price == sc.explain(sc.MDP(walk, **COMMON), epsilon="20%", delta=0.1).num_calls
+    assert (
+        report.price
+        == sc.explain(sc.MDP(walk, **COMMON), epsilon="20%", delta=0.1).num_calls
+    )
     assert report.price_seconds == pytest.approx(report.price / report.calls_per_second)
     assert report.to_dict()["ok"] is True
 
@@ -43,18 +62,25 @@ def test_randomness_from_elsewhere():
 
 
 def test_memory_between_draws():
-    """Every third draw of a pair pays less: equal streams in another order give other answers."""
+    """Every third draw of a pair pays less: equal streams in another order give
+    other answers.
+    """
 
     class Tired:
         calls = 0
 
         def __call__(self, state, action, rng):
             self.calls += 1
-            return 0.5 * rng.random() + (0.1 if self.calls // 2 % 3 == 0 else 0.0), (state + 1) % 5
+            return 0.5 * rng.random() + (0.1 if self.calls // 2 % 3 == 0 else 0.0), (
+                state + 1
+            ) % 5
 
     found = fault_of(sc.MDP(Tired(), **COMMON))
     assert found.name in ("randomness", "independence")
-    assert "remembers earlier calls" in found.sentence or "keeps something between calls" in found.sentence
+    assert (
+        "remembers earlier calls" in found.sentence
+        or "keeps something between calls" in found.sentence
+    )
 
 
 def test_a_state_that_is_changed():
@@ -78,7 +104,10 @@ def test_a_state_that_is_shared_between_draws():
     start = np.zeros(2)
     found = fault_of(sc.MDP(step, **(COMMON | {"initial_state": start})))
     assert found.name == "states"
-    assert "fresh state from every call" in found.sentence or "copy the state" in found.sentence
+    assert (
+        "fresh state from every call" in found.sentence
+        or "copy the state" in found.sentence
+    )
 
 
 def test_objects_without_equality_are_compared_by_what_they_hold():
@@ -95,8 +124,12 @@ def test_objects_without_equality_are_compared_by_what_they_hold():
 
     report = sc.check(sc.MDP(good, **(COMMON | {"initial_state": Car(0)})))
     assert report.ok, str(report)
-    assert any(f.name == "memory" and "give key=" in f.sentence for f in report.findings)
-    assert fault_of(sc.MDP(bad, **(COMMON | {"initial_state": Car(0)}))).name == "states"
+    assert any(
+        f.name == "memory" and "give key=" in f.sentence for f in report.findings
+    )
+    assert (
+        fault_of(sc.MDP(bad, **(COMMON | {"initial_state": Car(0)}))).name == "states"
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,9 +140,17 @@ def test_objects_without_equality_are_compared_by_what_they_hold():
         (lambda s, a, rng: (0.5, s, True), "walks", "pass terminal=True"),
         (lambda s, a, rng: 0.5, "walks", "must return (reward, next_state)"),
         (lambda s, a, rng: 1 / 0, "walks", "raised ZeroDivisionError"),
-        (lambda s, a, rng: ([0.1][a], s), "walks", "raised IndexError"),  # fewer actions than claimed
+        # fewer actions than claimed
+        (lambda s, a, rng: ([0.1][a], s), "walks", "raised IndexError"),
         (lambda s, a, rng: (0.5, None if s is None else s), "ok", ""),
-        (lambda s, a, rng: (0.5 * len(s) if isinstance(s, str) else 0.5, "x" if s == 0 else 1 / (s != "x")), "walks", "ZeroDivisionError"),
+        (
+            lambda s, a, rng: (
+                0.5 * len(s) if isinstance(s, str) else 0.5,
+                "x" if s == 0 else 1 / (s != "x"),
+            ),
+            "walks",
+            "ZeroDivisionError",
+        ),
     ],
 )
 def test_faults_of_a_single_answer(step, name, words):
@@ -128,7 +169,10 @@ def test_an_oracle_that_hangs():
         time.sleep(30)
 
     begin = time.perf_counter()
-    assert "did not return within 0.3 s at state 0, action 0" in fault_of(sc.MDP(step, **COMMON), call_seconds=0.3).sentence
+    assert (
+        "did not return within 0.3 s at state 0, action 0"
+        in fault_of(sc.MDP(step, **COMMON), call_seconds=0.3).sentence
+    )
     assert time.perf_counter() - begin < 10
 
 
@@ -171,7 +215,11 @@ def test_warnings_say_what_would_be_cheaper():
     sentences = {f.name: f.sentence for f in wide.findings if f.verdict == "warning"}
     assert "narrower range" in sentences["rewards"]
     still = sc.check(sc.MDP(lambda s, a, rng: (0.5, s), **COMMON))
-    assert any("deterministic=True" in f.sentence for f in still.findings if f.verdict == "warning")
+    assert any(
+        "deterministic=True" in f.sentence
+        for f in still.findings
+        if f.verdict == "warning"
+    )
 
 
 def test_compiled_tabular_and_batched_problems_are_checked_too():

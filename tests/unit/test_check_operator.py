@@ -1,4 +1,6 @@
-"""The operator checker: every built-in operator passes, and each broken one is caught under the name of what it breaks."""
+"""The operator checker: every built-in operator passes, and each broken one is
+caught under the name of what it breaks.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ import numpy as np
 import pytest
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.base import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import (
+    KL,
+    CustomOperator,
+    Entropy,
+    Max,
+    Operator,
+    Sparsemax,
+    SquareRoot,
+)
 from smoothcruiser.operators.check import check_operator
 
 Array = np.ndarray
@@ -24,12 +34,28 @@ def softmax(q: Array) -> Array:
     return weight / weight.sum()
 
 
-def custom(value: Callable[[Array], float], gradient: Callable[[Array], Array], smooth: float, sums: bool = False) -> CustomOperator:
-    return CustomOperator(value, gradient, smooth=smooth, label="mine", sums_to_one=sums)
+def custom(
+    value: Callable[[Array], float],
+    gradient: Callable[[Array], Array],
+    smooth: float,
+    sums: bool = False,
+) -> CustomOperator:
+    return CustomOperator(
+        value, gradient, smooth=smooth, label="mine", sums_to_one=sums
+    )
 
 
 @pytest.mark.parametrize(
-    "operator", [Entropy(1.0), Entropy(0.01), Entropy(100.0), KL(0.3, (0.2, 0.3, 0.5)), Sparsemax(0.5), SquareRoot(0.5)], ids=str
+    "operator",
+    [
+        Entropy(1.0),
+        Entropy(0.01),
+        Entropy(100.0),
+        KL(0.3, (0.2, 0.3, 0.5)),
+        Sparsemax(0.5),
+        SquareRoot(0.5),
+    ],
+    ids=str,
 )
 def test_the_built_in_operators_pass(operator: Operator) -> None:
     report = check_operator(operator, samples=60)
@@ -38,10 +64,19 @@ def test_the_built_in_operators_pass(operator: Operator) -> None:
 
 
 def test_a_custom_operator_with_gradients_below_one_passes() -> None:
-    """The paper allows 0 < |grad|_1 <= 1: 0.9 logsumexp is such an operator, and nothing is said of its sum."""
-    report = check_operator(custom(lambda q: 0.9 * logsumexp(q), lambda q: 0.9 * softmax(q), 0.25 * 0.9))
+    """The paper allows 0 < |grad|_1 <= 1: 0.9 logsumexp is such an operator,
+    and nothing is said of its sum.
+    """
+    report = check_operator(
+        custom(lambda q: 0.9 * logsumexp(q), lambda q: 0.9 * softmax(q), 0.25 * 0.9)
+    )
     assert report.ok, str(report)
-    assert [c.name for c in report.conditions] == ["differentiable", "gradient norm", "nonnegative gradient", "L-smooth"]
+    assert [c.name for c in report.conditions] == [
+        "differentiable",
+        "gradient norm",
+        "nonnegative gradient",
+        "L-smooth",
+    ]
 
 
 def test_max_has_a_kink_and_no_smoothness() -> None:
@@ -52,13 +87,23 @@ def test_max_has_a_kink_and_no_smoothness() -> None:
 
 
 BROKEN = {
-    # The value's true gradient is softmax(q), the one given that of half the temperature.
+    # The value's true gradient is softmax(q), the one given that of half the
+    # temperature.
     "differentiable": custom(logsumexp, lambda q: softmax(2.0 * q), 10.0),
-    "gradient norm": custom(lambda q: 1.5 * logsumexp(q), lambda q: 1.5 * softmax(q), 1.0),
-    "nonnegative gradient": custom(lambda q: float(0.7 * q[0] - 0.2 * q[1]), lambda q: np.array([0.7, -0.2, 0.0]), 0.0),
-    # The tight constant of logsumexp is 1/4 (theory, section 2, item 3); 0.2 is too small.
+    "gradient norm": custom(
+        lambda q: 1.5 * logsumexp(q), lambda q: 1.5 * softmax(q), 1.0
+    ),
+    "nonnegative gradient": custom(
+        lambda q: float(0.7 * q[0] - 0.2 * q[1]),
+        lambda q: np.array([0.7, -0.2, 0.0]),
+        0.0,
+    ),
+    # The tight constant of logsumexp is 1/4 (theory, section 2, item 3); 0.2 is too
+    # small.
     "L-smooth": custom(logsumexp, softmax, 0.2),
-    "sums to one": custom(lambda q: 0.9 * logsumexp(q), lambda q: 0.9 * softmax(q), 1.0, sums=True),
+    "sums to one": custom(
+        lambda q: 0.9 * logsumexp(q), lambda q: 0.9 * softmax(q), 1.0, sums=True
+    ),
 }
 
 
@@ -67,7 +112,9 @@ def test_each_broken_operator_is_caught_under_its_own_name(name: str) -> None:
     report = check_operator(BROKEN[name])
     assert not report.ok
     assert name in report.failures
-    if name != "differentiable":  # a wrong gradient also breaks the first-order remainder, the others break one thing alone
+    # a wrong gradient also breaks the first-order remainder, the others break one
+    # thing alone
+    if name != "differentiable":
         assert report.failures == (name,)
     condition = report[name]
     assert condition.q is not None
@@ -77,8 +124,14 @@ def test_each_broken_operator_is_caught_under_its_own_name(name: str) -> None:
 
 
 def test_a_zero_gradient_is_a_norm_of_zero() -> None:
-    """F constant on one side: max(q0, 0)^2/20 is smooth and monotone, with gradient 0 for q0 <= 0."""
-    flat = custom(lambda q: float(max(q[0], 0.0) ** 2 / 20.0), lambda q: np.array([max(q[0], 0.0) / 10.0, 0.0, 0.0]), 1.0)
+    """F constant on one side: max(q0, 0)^2/20 is smooth and monotone, with
+    gradient 0 for q0 <= 0.
+    """
+    flat = custom(
+        lambda q: float(max(q[0], 0.0) ** 2 / 20.0),
+        lambda q: np.array([max(q[0], 0.0) / 10.0, 0.0, 0.0]),
+        1.0,
+    )
     report = check_operator(flat)
     assert report.failures == ("gradient norm",)
     assert "= 0" in report["gradient norm"].finding
@@ -103,11 +156,21 @@ def test_nan_and_wrong_lengths_are_named() -> None:
 
 
 def test_reports_are_reproducible_and_depend_on_the_seed_only() -> None:
-    assert check_operator(BROKEN["L-smooth"], seed=4) == check_operator(BROKEN["L-smooth"], seed=4)
+    assert check_operator(BROKEN["L-smooth"], seed=4) == check_operator(
+        BROKEN["L-smooth"], seed=4
+    )
 
 
 @pytest.mark.parametrize(
-    "bad", [{"num_actions": 0}, {"num_actions": 2.5}, {"samples": 0}, {"low": 1.0, "high": 1.0}, {"high": math.inf}], ids=str
+    "bad",
+    [
+        {"num_actions": 0},
+        {"num_actions": 2.5},
+        {"samples": 0},
+        {"low": 1.0, "high": 1.0},
+        {"high": math.inf},
+    ],
+    ids=str,
 )
 def test_bad_parameters_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(bad))):

@@ -1,4 +1,6 @@
-"""What a user declares is checked where it is met, and named in the certificate where it cannot be."""
+"""What a user declares is checked where it is met, and named in the certificate
+where it cannot be.
+"""
 
 from __future__ import annotations
 
@@ -20,27 +22,41 @@ def legal(state, action):
 
 
 def rows(states, actions, rng):
-    return np.full(len(states), 0.5), (states + 1 + rng.integers(2, size=len(states))) % 6
+    return np.full(len(states), 0.5), (
+        states + 1 + rng.integers(2, size=len(states))
+    ) % 6
 
 
 def legal_rows(states, actions):
     return (actions < 2) | (states < 4)
 
 
-FALSE = {"num_actions": 3, "min_actions": 3, "discount": 0.6, "operator": sc.Entropy(1.0), "initial_state": 0}
+FALSE = {
+    "num_actions": 3,
+    "min_actions": 3,
+    "discount": 0.6,
+    "operator": sc.Entropy(1.0),
+    "initial_state": 0,
+}
 PROMISE = {"epsilon": 1.0, "delta": 0.1, "method": "smoothcruiser"}
 
 
 @pytest.mark.parametrize("executor", ["reference", "python", "compiled"])
-def test_fewer_legal_actions_than_declared_are_refused_where_they_are_met(executor: str) -> None:
+def test_fewer_legal_actions_than_declared_are_refused_where_they_are_met(
+    executor: str,
+) -> None:
     problem = sc.MDP(step, legal=legal, **FALSE)
-    with pytest.raises(sc.InvalidInput, match=r"has 2 legal actions, fewer than min_actions=3"):
+    with pytest.raises(
+        sc.InvalidInput, match=r"has 2 legal actions, fewer than min_actions=3"
+    ):
         sc.plan(problem, executor=executor, **PROMISE)
 
 
 def test_fewer_legal_rows_than_declared_are_refused() -> None:
     problem = sc.MDP(sc.batched(rows), legal=legal_rows, **FALSE)
-    with pytest.raises(sc.InvalidInput, match=r"has 2 legal actions, fewer than min_actions=3"):
+    with pytest.raises(
+        sc.InvalidInput, match=r"has 2 legal actions, fewer than min_actions=3"
+    ):
         sc.plan(problem, **PROMISE)
 
 
@@ -64,7 +80,11 @@ def test_the_certificate_names_the_fewest_actions_and_the_operator() -> None:
         smooth=0.5,
         sums_to_one=True,
     )
-    problem = sc.MDP(step.py_func, legal=lambda s, a: True, **(FALSE | {"discount": 0.2, "operator": smooth}))
+    problem = sc.MDP(
+        step.py_func,
+        legal=lambda s, a: True,
+        **(FALSE | {"discount": 0.2, "operator": smooth}),
+    )
     for method in ("smoothcruiser", "certified"):
         estimate = sc.plan(problem, epsilon=1.0, delta=0.1, method=method)
         named = " ".join(estimate.certificate.assumptions)
@@ -73,7 +93,9 @@ def test_the_certificate_names_the_fewest_actions_and_the_operator() -> None:
 
 
 def test_an_interval_with_nothing_in_it_is_an_error() -> None:
-    """value_bounds that the world breaks: every reward is 1, the value 2, and the bounds end at 1.2."""
+    """value_bounds that the world breaks: every reward is 1, the value 2, and
+    the bounds end at 1.2.
+    """
     problem = sc.MDP(
         lambda s, a, rng: (1.0, s),
         num_actions=1,
@@ -83,4 +105,6 @@ def test_an_interval_with_nothing_in_it_is_an_error() -> None:
         value_bounds=(0.0, 1.0),
     )
     with pytest.raises(sc.OracleError, match=r"exclude each other.*value_bounds"):
-        sc.plan(problem, epsilon=0.05, delta=0.1, method="smoothcruiser", target="value")
+        sc.plan(
+            problem, epsilon=0.05, delta=0.1, method="smoothcruiser", target="value"
+        )

@@ -1,7 +1,9 @@
-"""The laws of ``rng``: each against SciPy, the same bits in both forms, errors for every domain.
+"""The laws of ``rng``: each against SciPy, the same bits in both forms, errors
+for every domain.
 
-Seeds are fixed, so these tests pass or fail for good. Each p-value must be above 1e-4: a correct
-sampler would have failed any one of them with that probability when its seed was chosen.
+Seeds are fixed, so these tests pass or fail for good. Each p-value must be
+above 1e-4: a correct sampler would have failed any one of them with that
+probability when its seed was chosen.
 """
 
 import itertools
@@ -22,7 +24,16 @@ from smoothcruiser.jit.streams import METHODS, Stream, stream
 FALSE_ALARM = 1e-4
 SHAPES = (0.05, 0.5, 0.999, 1.0, 1.5, 10.0, 1e4, 1e9)
 PAIRS = ((0.2, 0.3), (0.5, 0.5), (1.0, 1.0), (2.0, 5.0), (50.0, 0.7), (1e3, 2e3))
-NAMES = ["uniform", "normal", "exponential", "gamma", "beta", "poisson", "binomial", "geometric"]
+NAMES = [
+    "uniform",
+    "normal",
+    "exponential",
+    "gamma",
+    "beta",
+    "poisson",
+    "binomial",
+    "geometric",
+]
 
 
 @njit
@@ -50,7 +61,9 @@ def drawn(rng, name, a, b, size):
 
 
 def sample(name, a, b=0.0, size=200_000):
-    return drawn(stream(17, NAMES.index(name)), NAMES.index(name), float(a), float(b), size)
+    return drawn(
+        stream(17, NAMES.index(name)), NAMES.index(name), float(a), float(b), size
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +78,9 @@ def sample(name, a, b=0.0, size=200_000):
     ids=lambda x: str(x) if isinstance(x, str | float) else "",
 )
 def test_continuous_laws(name, a, b, law):
-    """Kolmogorov-Smirnov, and the tails beyond the 0.1% quantiles, where KS sees little."""
+    """Kolmogorov-Smirnov, and the tails beyond the 0.1% quantiles, where KS
+    sees little.
+    """
     numbers = sample(name, a, b)
     assert stats.kstest(numbers, law.cdf).pvalue > FALSE_ALARM
     in_tails = int(np.sum((numbers < law.ppf(0.001)) | (numbers > law.ppf(0.999))))
@@ -80,10 +95,14 @@ def chi_square(numbers, law):
     counts = np.bincount(np.searchsorted(edges, numbers), minlength=len(edges) + 1)
     kept = expected > 1e-6
     assert counts[~kept].sum() == 0
-    return 1.0 if kept.sum() == 1 else stats.chisquare(counts[kept], expected[kept]).pvalue
+    return (
+        1.0 if kept.sum() == 1 else stats.chisquare(counts[kept], expected[kept]).pvalue
+    )
 
 
-@pytest.mark.parametrize("lam", [0.0, 0.3, 2.0, 9.99, 10.0, 12.5, 29.0, 100.0, 1e3, 1e6])
+@pytest.mark.parametrize(
+    "lam", [0.0, 0.3, 2.0, 9.99, 10.0, 12.5, 29.0, 100.0, 1e3, 1e6]
+)
 def test_poisson_counts(lam):
     """Below and above mean 10, where the algorithm changes."""
     assert chi_square(sample("poisson", lam), stats.poisson(lam)) > FALSE_ALARM
@@ -92,13 +111,28 @@ def test_poisson_counts(lam):
 @pytest.mark.parametrize(
     "n, p",
     [
-        (0, 0.5), (1, 0.3), (5, 0.0), (5, 1.0), (20, 0.1), (20, 0.7), (30, 0.33), (20, 0.5),
-        (25, 0.4), (100, 0.1), (25, 0.5), (40, 0.7), (1000, 0.3), (10**6, 1e-6), (10**6, 0.5),
+        (0, 0.5),
+        (1, 0.3),
+        (5, 0.0),
+        (5, 1.0),
+        (20, 0.1),
+        (20, 0.7),
+        (30, 0.33),
+        (20, 0.5),
+        (25, 0.4),
+        (100, 0.1),
+        (25, 0.5),
+        (40, 0.7),
+        (1000, 0.3),
+        (10**6, 1e-6),
+        (10**6, 0.5),
         (10**9, 0.25),
     ],
-)  # fmt: skip
+)
 def test_binomial_counts(n, p):
-    """Below and above mean 10 (of successes or failures), where the algorithm changes."""
+    """Below and above mean 10 (of successes or failures), where the algorithm
+    changes.
+    """
     counts = sample("binomial", n, p)
     assert counts.min() >= 0
     assert counts.max() <= n
@@ -118,14 +152,20 @@ def test_a_beta_of_tiny_parameters_is_a_coin():
     """Gamma variables of such shapes underflow; their ratio must not become NaN."""
     numbers = sample("beta", 1e-4, 3e-4, 20_000)
     assert np.all((numbers >= 0.0) & (numbers <= 1.0))
-    assert stats.binomtest(int(np.sum(numbers > 0.5)), 20_000, 0.25).pvalue > FALSE_ALARM
+    assert (
+        stats.binomtest(int(np.sum(numbers > 0.5)), 20_000, 0.25).pvalue > FALSE_ALARM
+    )
 
 
 def test_counts_beyond_the_reach_of_scipy_are_normal():
-    """At a mean of 1e15 the skewness is 3e-8, far below what 200,000 numbers can see."""
+    """At a mean of 1e15 the skewness is 3e-8, far below what 200,000 numbers
+    can see.
+    """
     mean, trials = 1e15, 10**15
     poisson = (sample("poisson", mean) - mean) / math.sqrt(mean)
-    binomial = (sample("binomial", trials, 0.9) - 0.9 * trials) / math.sqrt(0.09 * trials)
+    binomial = (sample("binomial", trials, 0.9) - 0.9 * trials) / math.sqrt(
+        0.09 * trials
+    )
     assert stats.kstest(poisson, stats.norm().cdf).pvalue > FALSE_ALARM
     assert stats.kstest(binomial, stats.norm().cdf).pvalue > FALSE_ALARM
 
@@ -143,12 +183,16 @@ def test_log_probabilities_of_small_counts(lam):
 
 
 def test_log_probabilities_of_large_counts():
-    """Differences of log-gammas would be off by units; references from mpmath, 60 digits."""
+    """Differences of log-gammas would be off by units; references from mpmath,
+    60 digits.
+    """
     log_poisson, log_binomial = distributions._log_poisson, distributions._log_binomial
     assert log_poisson(1e15, 1e15) == pytest.approx(-18.188326730660015, abs=1e-8)
     assert log_poisson(1e15 + 5e7, 1e15) == pytest.approx(-19.438326734826682, abs=1e-8)
     assert log_binomial(3e14, 1e15, 0.3) == pytest.approx(-17.408002856527681, abs=1e-8)
-    assert log_binomial(3e14 + 1e7, 1e15, 0.3) == pytest.approx(-17.646098103163691, abs=1e-8)
+    assert log_binomial(3e14 + 1e7, 1e15, 0.3) == pytest.approx(
+        -17.646098103163691, abs=1e-8
+    )
 
 
 @njit
@@ -161,24 +205,44 @@ def whole(rng, low, high, size):
 
 @pytest.mark.parametrize(
     "low, high",
-    [(-5, 5), (-3, -1), (7, 8), (0, 2**33), (-(2**40), 3), (0, 3 * 2**61), (-(2**63), 2**63 - 1)],
+    [
+        (-5, 5),
+        (-3, -1),
+        (7, 8),
+        (0, 2**33),
+        (-(2**40), 3),
+        (0, 3 * 2**61),
+        (-(2**63), 2**63 - 1),
+    ],
 )
 def test_integers_of_a_range_are_uniform(low, high):
-    """Awkward sizes: without rejection the lower part of 3 * 2**61 values would come more often."""
+    """Awkward sizes: without rejection the lower part of 3 * 2**61 values would
+    come more often.
+    """
     numbers = whole(stream(23), low, high, 100_000)
     assert numbers.min() >= low
     assert numbers.max() < high
     if high - low < 100:
-        pvalue = 1.0 if high - low == 1 else stats.chisquare(np.bincount(numbers - low)).pvalue
+        pvalue = (
+            1.0
+            if high - low == 1
+            else stats.chisquare(np.bincount(numbers - low)).pvalue
+        )
     else:
-        pvalue = stats.kstest((numbers - float(low)) / (high - low), stats.uniform().cdf).pvalue
+        pvalue = stats.kstest(
+            (numbers - float(low)) / (high - low), stats.uniform().cdf
+        ).pvalue
     assert pvalue > FALSE_ALARM
 
 
 def test_integers_reach_both_ends_of_64_bits_and_keep_the_bits_of_n():
     rng, twin = stream(1), stream(1)
-    assert [rng.integers(-9, -2) for _ in range(99)] == [twin.integers(7) - 9 for _ in range(99)]
-    assert rng.integers(-(2**63), 2**63) == int(np.uint64(twin.raw() ^ (1 << 63)).view(np.int64))
+    assert [rng.integers(-9, -2) for _ in range(99)] == [
+        twin.integers(7) - 9 for _ in range(99)
+    ]
+    assert rng.integers(-(2**63), 2**63) == int(
+        np.uint64(twin.raw() ^ (1 << 63)).view(np.int64)
+    )
     assert rng.integers(2**63) == twin.raw() & (2**63 - 1)
 
 
@@ -187,14 +251,17 @@ def test_choice_returns_elements_with_their_probabilities():
     faces = np.bincount([rng.choice([1, 2, 3, 4, 5, 6]) for _ in range(12_000)])
     assert faces[0] == 0
     assert stats.chisquare(faces[1:]).pvalue > FALSE_ALARM
-    words = [rng.choice(("up", "down", "never"), p=[0.25, 0.75, 0.0]) for _ in range(8_000)]
+    words = [
+        rng.choice(("up", "down", "never"), p=[0.25, 0.75, 0.0]) for _ in range(8_000)
+    ]
     assert "never" not in words
     assert stats.binomtest(words.count("up"), 8_000, 0.25).pvalue > FALSE_ALARM
     row = rng.choice(np.arange(6).reshape(3, 2))
     assert row.tolist() in [[0, 1], [2, 3], [4, 5]]
     matrix = np.zeros((1, 2))
     rng.choice(matrix)[0] = 7.0
-    assert matrix.tolist() == [[0.0, 0.0]]  # a chosen row is a copy: a step cannot write into it
+    # a chosen row is a copy: a step cannot write into it
+    assert matrix.tolist() == [[0.0, 0.0]]
 
 
 @njit
@@ -212,7 +279,7 @@ def test_every_order_is_equally_likely():
     assert stats.chisquare(counts).pvalue > FALSE_ALARM
 
 
-# --- both forms ------------------------------------------------------------------------------
+# --- both forms ---------------------------------------------------------------
 
 
 class Point(NamedTuple):
@@ -225,26 +292,58 @@ def every_form(rng, out, probabilities, matrix):
     """One number of every method in every form of its arguments."""
     n = 0
     for x in (
-        rng.random(), rng.uniform(), rng.uniform(2, 3), rng.uniform(high=4.0), rng.uniform(low=-1),
-        rng.normal(), rng.normal(3), rng.normal(1.0, 2.0), rng.normal(scale=2),
-        rng.normal(loc=1.0, scale=2.0), rng.exponential(), rng.exponential(2), rng.gamma(0.3),
-        rng.exponential(scale=0.5), rng.gamma(2, 3), rng.gamma(shape=7.5, scale=0.1),
-        rng.gamma(0), rng.beta(0.2, 3), rng.beta(a=2.0, b=0.5),
-    ):  # fmt: skip
+        rng.random(),
+        rng.uniform(),
+        rng.uniform(2, 3),
+        rng.uniform(high=4.0),
+        rng.uniform(low=-1),
+        rng.normal(),
+        rng.normal(3),
+        rng.normal(1.0, 2.0),
+        rng.normal(scale=2),
+        rng.normal(loc=1.0, scale=2.0),
+        rng.exponential(),
+        rng.exponential(2),
+        rng.gamma(0.3),
+        rng.exponential(scale=0.5),
+        rng.gamma(2, 3),
+        rng.gamma(shape=7.5, scale=0.1),
+        rng.gamma(0),
+        rng.beta(0.2, 3),
+        rng.beta(a=2.0, b=0.5),
+    ):
         out[n] = x
         n += 1
     for k in (
-        rng.integers(5), rng.integers(-3, 4), rng.integers(low=2, high=9), rng.integers(2**40),
-        rng.integers(7, None), rng.integers(-(2**62), 2**62), rng.poisson(0), rng.poisson(3.5),
-        rng.poisson(lam=400.0), rng.binomial(10, 0.3), rng.binomial(n=1000, p=0.8),
-        rng.binomial(7, 1), rng.geometric(0.1), rng.geometric(p=1), rng.choice(6),
-        rng.choice([1, 2, 3]), rng.choice((4, 5, 6)), rng.choice(np.array([7, 8, 9])),
-        rng.choice(4, probabilities), rng.choice(a=(1, 2), p=(0.3, 0.7)),
-        rng.choice([3, 4, 5, 6], p=probabilities), rng.categorical((1, 2, 3)),
-        rng.categorical([0.0, 2.5]), rng.categorical(weights=probabilities),
-        rng.choice(np.array([[5], [6]]))[0], rng.categorical(np.array([False, True, True])),
-        rng.choice(Point(5, 6)), rng.categorical(Point(0.0, 1.0)),
-    ):  # fmt: skip
+        rng.integers(5),
+        rng.integers(-3, 4),
+        rng.integers(low=2, high=9),
+        rng.integers(2**40),
+        rng.integers(7, None),
+        rng.integers(-(2**62), 2**62),
+        rng.poisson(0),
+        rng.poisson(3.5),
+        rng.poisson(lam=400.0),
+        rng.binomial(10, 0.3),
+        rng.binomial(n=1000, p=0.8),
+        rng.binomial(7, 1),
+        rng.geometric(0.1),
+        rng.geometric(p=1),
+        rng.choice(6),
+        rng.choice([1, 2, 3]),
+        rng.choice((4, 5, 6)),
+        rng.choice(np.array([7, 8, 9])),
+        rng.choice(4, probabilities),
+        rng.choice(a=(1, 2), p=(0.3, 0.7)),
+        rng.choice([3, 4, 5, 6], p=probabilities),
+        rng.categorical((1, 2, 3)),
+        rng.categorical([0.0, 2.5]),
+        rng.categorical(weights=probabilities),
+        rng.choice(np.array([[5], [6]]))[0],
+        rng.categorical(np.array([False, True, True])),
+        rng.choice(Point(5, 6)),
+        rng.categorical(Point(0.0, 1.0)),
+    ):
         out[n] = k
         n += 1
     line, listed, table = np.arange(6), [3, 1, 2, 0], matrix.copy()
@@ -252,9 +351,15 @@ def every_form(rng, out, probabilities, matrix):
     rng.shuffle(listed)
     rng.shuffle(x=table)
     for row in (
-        line, np.array(listed), table.ravel(), rng.permutation(5), rng.permutation(np.arange(4)),
-        rng.permutation((1, 2, 3)), rng.permutation([4, 5, 6]), rng.permutation(x=matrix).ravel(),
-    ):  # fmt: skip
+        line,
+        np.array(listed),
+        table.ravel(),
+        rng.permutation(5),
+        rng.permutation(np.arange(4)),
+        rng.permutation((1, 2, 3)),
+        rng.permutation([4, 5, 6]),
+        rng.permutation(x=matrix).ravel(),
+    ):
         for i in range(len(row)):
             out[n] = row[i]
             n += 1
@@ -274,13 +379,18 @@ def test_the_same_bits_from_python_and_compiled_code():
 
 def test_plain_results_are_plain_numbers():
     rng = stream(0)
-    for number in (rng.integers(5), rng.poisson(30.0), rng.binomial(9, 0.5), rng.geometric(0.5)):
+    for number in (
+        rng.integers(5),
+        rng.poisson(30.0),
+        rng.binomial(9, 0.5),
+        rng.geometric(0.5),
+    ):
         assert type(number) is int
     assert type(rng.choice(5)) is type(rng.categorical([1.0])) is int
     assert type(rng.gamma(2.0)) is type(rng.normal(1, 2)) is float
 
 
-# --- domains ---------------------------------------------------------------------------------
+# --- domains ------------------------------------------------------------------
 
 WRONG = [
     ("rng.integers(0)", "rng.integers(n) needs n from 1 to 2**63"),
@@ -289,12 +399,24 @@ WRONG = [
     ("rng.integers(np.uint64(2**63 + 1))", "rng.integers(n) needs n from 1 to 2**63"),
     ("rng.integers(3, 3)", "rng.integers(low, high) needs -2**63 <= low < high"),
     ("rng.integers(4, -4)", "rng.integers(low, high) needs -2**63 <= low < high"),
-    ("rng.integers(1, np.uint64(2**63 + 1))", "rng.integers(low, high) needs -2**63 <= low"),
-    ("rng.uniform(2.0, 1.0)", "rng.uniform(low, high) needs finite numbers with low <= high"),
+    (
+        "rng.integers(1, np.uint64(2**63 + 1))",
+        "rng.integers(low, high) needs -2**63 <= low",
+    ),
+    (
+        "rng.uniform(2.0, 1.0)",
+        "rng.uniform(low, high) needs finite numbers with low <= high",
+    ),
     ("rng.uniform(0.0, math.inf)", "rng.uniform(low, high) needs finite numbers"),
     ("rng.uniform(math.nan, 1.0)", "rng.uniform(low, high) needs finite numbers"),
-    ("rng.normal(0.0, -1.0)", "rng.normal(loc, scale) needs a finite loc and a finite scale"),
-    ("rng.normal(math.nan)", "rng.normal(loc, scale) needs a finite loc and a finite scale"),
+    (
+        "rng.normal(0.0, -1.0)",
+        "rng.normal(loc, scale) needs a finite loc and a finite scale",
+    ),
+    (
+        "rng.normal(math.nan)",
+        "rng.normal(loc, scale) needs a finite loc and a finite scale",
+    ),
     ("rng.normal(scale=math.nan)", "rng.normal(loc, scale) needs a finite loc"),
     ("rng.exponential(-1)", "rng.exponential(scale) needs a finite scale >= 0"),
     ("rng.exponential(math.inf)", "rng.exponential(scale) needs a finite scale >= 0"),
@@ -312,26 +434,52 @@ WRONG = [
     ("rng.geometric(1.5)", "rng.geometric(p) needs a probability 0 < p <= 1"),
     ("rng.categorical([1.0, -0.5])", "rng.categorical(weights) needs weights >= 0"),
     ("rng.categorical([1.0, math.nan])", "rng.categorical(weights) needs weights >= 0"),
-    ("rng.categorical([0.0, 0.0])", "rng.categorical(weights) needs weights with a finite sum > 0"),
-    ("rng.categorical([1.0, math.inf])", "rng.categorical(weights) needs weights with a finite"),
-    ("rng.categorical(np.zeros(0))", "rng.categorical(weights) needs weights with a finite sum"),
+    (
+        "rng.categorical([0.0, 0.0])",
+        "rng.categorical(weights) needs weights with a finite sum > 0",
+    ),
+    (
+        "rng.categorical([1.0, math.inf])",
+        "rng.categorical(weights) needs weights with a finite",
+    ),
+    (
+        "rng.categorical(np.zeros(0))",
+        "rng.categorical(weights) needs weights with a finite sum",
+    ),
     ("rng.choice(0)", "rng.choice(a, p) needs at least one element"),
     ("rng.choice(np.zeros(0))", "rng.choice(a, p) needs at least one element"),
-    ("rng.choice(np.zeros(0), np.zeros(0))", "rng.choice(a, p) needs at least one element"),
-    ("rng.choice([1, 2], [0.5, 0.4])", "rng.choice(a, p) needs probabilities p that sum to 1 "
-     "(rng.categorical(weights) takes any weights"),
-    ("rng.choice([1, 2], [0.0, 0.0])", "rng.choice(a, p) needs probabilities p that sum to 1"),
+    (
+        "rng.choice(np.zeros(0), np.zeros(0))",
+        "rng.choice(a, p) needs at least one element",
+    ),
+    (
+        "rng.choice([1, 2], [0.5, 0.4])",
+        "rng.choice(a, p) needs probabilities p that sum to 1 "
+        "(rng.categorical(weights) takes any weights",
+    ),
+    (
+        "rng.choice([1, 2], [0.0, 0.0])",
+        "rng.choice(a, p) needs probabilities p that sum to 1",
+    ),
     ("rng.choice([1, 2], [1.5, -0.5])", "rng.choice(a, p) needs probabilities p >= 0"),
-    ("rng.choice([1, 2], [1.0, math.nan])", "rng.choice(a, p) needs probabilities p >= 0"),
-    ("rng.choice(3, [0.5, 0.5])", "rng.choice(a, p) needs one probability in p for every element"),
+    (
+        "rng.choice([1, 2], [1.0, math.nan])",
+        "rng.choice(a, p) needs probabilities p >= 0",
+    ),
+    (
+        "rng.choice(3, [0.5, 0.5])",
+        "rng.choice(a, p) needs one probability in p for every element",
+    ),
     ("rng.permutation(-1)", "rng.permutation(n) needs n >= 0"),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
 def fail():
     """``fail(rng, case)`` makes the call number ``case``."""
-    lines = [f"    if case == {i}:\n        {call}\n" for i, (call, _) in enumerate(WRONG)]
+    lines = [
+        f"    if case == {i}:\n        {call}\n" for i, (call, _) in enumerate(WRONG)
+    ]
     scope = {"np": np, "math": math}
     exec("def fail(rng, case):\n" + "".join(lines), scope)
     return njit(scope["fail"])
@@ -352,12 +500,30 @@ def test_arguments_outside_the_domain_are_errors_in_both_forms(fail, case):
 @pytest.mark.parametrize(
     "call, said",
     [
-        (lambda rng: rng.integers(2.5), "rng.integers(low, high) takes whole numbers, got 2.5"),
-        (lambda rng: rng.binomial(2.5, 0.5), "rng.binomial(n, p) takes a whole number as n, got"),
-        (lambda rng: rng.choice("abc"), "rng.choice(a, p) takes a whole number or a list"),
-        (lambda rng: rng.choice({1, 2}), "rng.choice(a, p) takes a whole number or a list"),
-        (lambda rng: rng.permutation(2.5), "rng.permutation(x) takes a whole number or a list"),
-        (lambda rng: rng.shuffle((1, 2)), "rng.shuffle(x) takes an array or a list, got tuple"),
+        (
+            lambda rng: rng.integers(2.5),
+            "rng.integers(low, high) takes whole numbers, got 2.5",
+        ),
+        (
+            lambda rng: rng.binomial(2.5, 0.5),
+            "rng.binomial(n, p) takes a whole number as n, got",
+        ),
+        (
+            lambda rng: rng.choice("abc"),
+            "rng.choice(a, p) takes a whole number or a list",
+        ),
+        (
+            lambda rng: rng.choice({1, 2}),
+            "rng.choice(a, p) takes a whole number or a list",
+        ),
+        (
+            lambda rng: rng.permutation(2.5),
+            "rng.permutation(x) takes a whole number or a list",
+        ),
+        (
+            lambda rng: rng.shuffle((1, 2)),
+            "rng.shuffle(x) takes an array or a list, got tuple",
+        ),
     ],
 )
 def test_arguments_of_the_wrong_kind_are_errors(call, said):
@@ -368,7 +534,7 @@ def test_arguments_of_the_wrong_kind_are_errors(call, said):
         stream(0).binomial(10**30, 0.5)  # beyond what compiled code can hold
 
 
-# --- NumPy's own Generator -------------------------------------------------------------------
+# --- NumPy's own Generator ----------------------------------------------------
 
 
 def test_numpy_is_a_generator_on_the_same_stream():
@@ -380,14 +546,16 @@ def test_numpy_is_a_generator_on_the_same_stream():
     assert mixed == [twin.random() for _ in range(6)]
     numbers = generator.standard_cauchy(20_000)
     assert stats.kstest(numbers, stats.cauchy().cdf).pvalue > FALSE_ALARM
-    assert (stream(41).numpy().normal(size=9) == stream(41).numpy().normal(size=9)).all()
+    assert (
+        stream(41).numpy().normal(size=9) == stream(41).numpy().normal(size=9)
+    ).all()
     orphan = stream(41).numpy()  # keeps the words of its stream alive
     junk = [stream(k) for k in range(1000)]
     assert orphan.random() == mixed[0]
     assert len(junk) == 1000
 
 
-# --- at the door -----------------------------------------------------------------------------
+# --- at the door --------------------------------------------------------------
 
 
 def die(state, action, rng):
@@ -398,9 +566,13 @@ def problem(step):
     return sc.MDP(step, num_actions=1, discount=0.0, operator=sc.Max(), initial_state=0)
 
 
-@pytest.mark.parametrize("step, method", [(die, "smoothcruiser"), (njit(die), "certified")])
+@pytest.mark.parametrize(
+    "step, method", [(die, "smoothcruiser"), (njit(die), "certified")]
+)
 def test_a_die_is_worth_three_and_a_half(step, method):
-    """The mean is 3.5 / 6; a weighted index, which ``choice`` once was, has mean 70 / 21 / 6."""
+    """The mean is 3.5 / 6; a weighted index, which ``choice`` once was, has
+    mean 70 / 21 / 6.
+    """
     estimate = sc.plan(problem(step), epsilon=0.02, delta=0.01, method=method)
     low, high = estimate.interval
     assert low <= 3.5 / 6.0 <= high
@@ -432,7 +604,9 @@ def test_a_missing_method_is_answered_with_those_there_are(method):
     for step, error in ((cauchy, OracleError), (njit(cauchy), InvalidInput)):
         with pytest.raises(error) as caught:
             sc.plan(problem(step), epsilon=0.1, delta=0.1, method=method)
-        assert f"rng has no method 'standard_cauchy'; it has {METHODS}" in str(caught.value)
+        assert f"rng has no method 'standard_cauchy'; it has {METHODS}" in str(
+            caught.value
+        )
         assert "drop numba.njit" not in str(caught.value)
 
 
@@ -443,12 +617,17 @@ def test_a_missing_method_is_answered_with_those_there_are(method):
         (mixed, "rng.choice(a, p) takes tuples whose elements have one type", True),
         (
             sized,
-            f"rng.random does not take the arguments (Literal[int](5)); rng has {METHODS}",
+            (
+                "rng.random does not take the arguments (Literal[int](5)); rng has "
+                f"{METHODS}"
+            ),
             False,
         ),
     ],
 )
-def test_what_compiled_code_cannot_do_is_said_with_a_remedy_that_helps(step, said, drop):
+def test_what_compiled_code_cannot_do_is_said_with_a_remedy_that_helps(
+    step, said, drop
+):
     with pytest.raises(InvalidInput) as caught:
         sc.plan(problem(njit(step)), epsilon=0.1, delta=0.1)
     assert said in str(caught.value)
@@ -459,7 +638,9 @@ def test_what_compiled_code_cannot_do_is_said_with_a_remedy_that_helps(step, sai
 def test_a_wrong_argument_arrives_as_one_sentence_with_its_place(step):
     with pytest.raises(OracleError) as caught:
         sc.plan(problem(step), epsilon=0.1, delta=0.1, method="smoothcruiser")
-    assert "ValueError: rng.poisson(lam) needs a mean lam >= 0 (at most 1e15)" in str(caught.value)
+    assert "ValueError: rng.poisson(lam) needs a mean lam >= 0 (at most 1e15)" in str(
+        caught.value
+    )
     assert "at state 0, action 0" in str(caught.value)
 
 

@@ -1,4 +1,6 @@
-"""Attacks on the door that went through: each law here was broken when it was written down."""
+"""Attacks on the door that went through: each law here was broken when it was
+written down.
+"""
 
 import dataclasses
 import functools
@@ -10,12 +12,15 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.errors import OracleError, SmoothcruiserError
 
-RING = 12  # longer than the walk of the look, so that what happens at its end is met late
+# longer than the walk of the look, so that what happens at its end is met late
+RING = 12
 TRUTH = 0.8 / (1.0 - 0.9)
 
 
 def coin(step, **more):
-    return sc.MDP(step, num_actions=2, discount=0.3, operator=sc.Max(), initial_state=0, **more)
+    return sc.MDP(
+        step, num_actions=2, discount=0.3, operator=sc.Max(), initial_state=0, **more
+    )
 
 
 def first_draws_kept():
@@ -40,14 +45,18 @@ def remembered_by_stream():
 @pytest.mark.parametrize("world", [first_draws_kept, remembered_by_stream])
 @pytest.mark.parametrize("method", ["certified", "sparse-sampling"])
 def test_a_memo_of_random_answers_is_refused(world, method):
-    """Whether a call takes anything from its stream depends on state and action alone, so a second call that takes nothing tells."""
+    """Whether a call takes anything from its stream depends on state and action
+    alone, so a second call that takes nothing tells.
+    """
     with pytest.raises(OracleError):
         sc.plan(coin(world()), method=method, epsilon=0.25, delta=0.05, seed=1)
 
 
 @pytest.mark.parametrize("world", [first_draws_kept, remembered_by_stream])
 def test_check_finds_a_memo_of_random_answers(world):
-    assert any(finding.verdict == "wrong" for finding in sc.check(coin(world())).findings)
+    assert any(
+        finding.verdict == "wrong" for finding in sc.check(coin(world())).findings
+    )
 
 
 @numba.njit
@@ -62,12 +71,20 @@ def unsigned(state, action, rng):
     return (1.0 if state > 10 else 0.0), np.uint64(0x8000000000000005)
 
 
-@pytest.mark.parametrize(("step", "start", "truth"), [(to_the_top_bit, 0, 1.0), (unsigned, 20, 2.0)])
+@pytest.mark.parametrize(
+    ("step", "start", "truth"), [(to_the_top_bit, 0, 1.0), (unsigned, 20, 2.0)]
+)
 def test_every_whole_number_is_a_state(step, start, truth):
-    """The smallest 64-bit number is no sign for the end, and one above 2**63 does not turn negative; or they are refused."""
-    problem = sc.MDP(step, num_actions=1, discount=0.5, operator=sc.Max(), initial_state=start)
+    """The smallest 64-bit number is no sign for the end, and one above 2**63
+    does not turn negative; or they are refused.
+    """
+    problem = sc.MDP(
+        step, num_actions=1, discount=0.5, operator=sc.Max(), initial_state=start
+    )
     try:
-        found = sc.plan(problem, method="certified", epsilon=0.1, delta=0.05, budget=100_000)
+        found = sc.plan(
+            problem, method="certified", epsilon=0.1, delta=0.05, budget=100_000
+        )
     except SmoothcruiserError:
         return
     assert found.interval[0] <= truth <= found.interval[1]
@@ -118,7 +135,9 @@ class Private:
 
 
 class Record:
-    """A row of a structured array, which is a NumPy scalar and yet can be written into."""
+    """A row of a structured array, which is a NumPy scalar and yet can be
+    written into.
+    """
 
     def __new__(cls, pos):
         return np.rec.array([(pos, 0)], dtype=[("pos", "i8"), ("hits", "i8")])[0]
@@ -137,7 +156,9 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_write_met_late_is_seen_or_said_to_be_unseen(form):
-    """A state of any form that pays only once, at the far end of a ring; the certificate must not count looks that see nothing."""
+    """A state of any form that pays only once, at the far end of a ring; the
+    certificate must not count looks that see nothing.
+    """
     make = FORMS[form]
 
     def step(state, action, rng):
@@ -147,24 +168,52 @@ def test_a_write_met_late_is_seen_or_said_to_be_unseen(form):
             state.hits += 1
         return paid, make((int(state.pos) + 1) % RING)
 
-    problem = sc.MDP(step, num_actions=1, discount=0.9, operator=sc.Max(), initial_state=make(0), key=lambda state: int(state.pos))
+    problem = sc.MDP(
+        step,
+        num_actions=1,
+        discount=0.9,
+        operator=sc.Max(),
+        initial_state=make(0),
+        key=lambda state: int(state.pos),
+    )
     try:
-        found = sc.plan(problem, method="certified", epsilon=0.15, delta=0.05, seed=1, budget=300_000)
+        found = sc.plan(
+            problem,
+            method="certified",
+            epsilon=0.15,
+            delta=0.05,
+            seed=1,
+            budget=300_000,
+        )
     except OracleError:
         return
-    assert form in ("a copy that is no copy", "a private field that was None")  # what no look can tell
-    assert any("go unseen" in said or "taken for caches" in said for said in found.certificate.assumptions)
+    # what no look can tell
+    assert form in ("a copy that is no copy", "a private field that was None")
+    assert any(
+        "go unseen" in said or "taken for caches" in said
+        for said in found.certificate.assumptions
+    )
 
 
 def test_a_budget_too_small_for_a_look_still_names_what_was_not_looked_at():
-    """Four calls: nothing is repeated, yet the interval is a point, and the step does remember."""
+    """Four calls: nothing is repeated, yet the interval is a point, and the
+    step does remember.
+    """
     calls = []
 
     def step(state, action, rng):
         calls.append(action)
         return float(len(calls) == 1), state
 
-    problem = sc.MDP(step, num_actions=2, discount=1.0, horizon=1, operator=sc.Max(), initial_state=0, deterministic=True)
+    problem = sc.MDP(
+        step,
+        num_actions=2,
+        discount=1.0,
+        horizon=1,
+        operator=sc.Max(),
+        initial_state=0,
+        deterministic=True,
+    )
     found = sc.plan(problem, method="certified", epsilon=0.1, delta=0.05, budget=2)
     said = " ".join(found.certificate.assumptions)
     assert "remembers nothing" in said
@@ -172,7 +221,9 @@ def test_a_budget_too_small_for_a_look_still_names_what_was_not_looked_at():
 
 
 def test_the_certificate_names_player_legal_and_terminal():
-    """An interval rests on them as on the step; one that answers differently later makes it false without a word."""
+    """An interval rests on them as on the step; one that answers differently
+    later makes it false without a word.
+    """
     asked = [0]
 
     def player(state):
@@ -182,9 +233,18 @@ def test_the_certificate_names_player_legal_and_terminal():
     def step(state, action, rng):
         return float(rng.random() < (0.9 if action else 0.1)), (state + 1) % RING
 
-    game = sc.Game(step, num_actions=2, discount=0.9, operator=sc.Max(), initial_state=0, player=player)
+    game = sc.Game(
+        step,
+        num_actions=2,
+        discount=0.9,
+        operator=sc.Max(),
+        initial_state=0,
+        player=player,
+    )
     try:
-        found = sc.plan(game, method="certified", epsilon=0.15, delta=0.05, seed=0, budget=1_000_000)
+        found = sc.plan(
+            game, method="certified", epsilon=0.15, delta=0.05, seed=0, budget=1_000_000
+        )
     except OracleError:
         return
     assert any("player" in sentence for sentence in found.certificate.assumptions)
@@ -199,16 +259,32 @@ def test_an_error_of_terminal_in_a_leaf_is_told_in_a_sentence():
     def step(state, action, rng):
         return 0.5, 99 if rng.random() < 0.02 else (state + 1) % 5
 
-    problem = sc.MDP(step, num_actions=2, discount=0.4, operator=sc.Entropy(0.1), initial_state=0, terminal=terminal)
+    problem = sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.4,
+        operator=sc.Entropy(0.1),
+        initial_state=0,
+        terminal=terminal,
+    )
     with pytest.raises(OracleError, match="terminal raised ValueError"):
-        sc.plan(problem, method="smoothcruiser", epsilon=0.2, delta=0.05, seed=3, executor="python")
+        sc.plan(
+            problem,
+            method="smoothcruiser",
+            epsilon=0.2,
+            delta=0.05,
+            seed=3,
+            executor="python",
+        )
 
 
 def test_a_caller_may_write_into_its_own_array_between_queries():
     def step(state, action, rng):
         return float(rng.random() < 0.5), (state + 1) % 4
 
-    problem = sc.MDP(step, num_actions=1, discount=0.5, operator=sc.Max(), initial_state=np.zeros(1))
+    problem = sc.MDP(
+        step, num_actions=1, discount=0.5, operator=sc.Max(), initial_state=np.zeros(1)
+    )
     memory, here = sc.Certified(problem, delta=0.05), np.zeros(1)
     memory.query(here, epsilon=0.2)
     here[0] = 2.0
@@ -216,12 +292,19 @@ def test_a_caller_may_write_into_its_own_array_between_queries():
 
 
 def test_a_sure_value_of_a_policy_allows_for_rounding():
-    """Ten rewards of 0.1 are worth more than their rounded sum; an interval that holds surely has to hold both."""
+    """Ten rewards of 0.1 are worth more than their rounded sum; an interval
+    that holds surely has to hold both.
+    """
     from fractions import Fraction
 
     problem = sc.MDP(
         lambda state, action, rng: (0.1, state + 1),
-        num_actions=1, discount=1.0, horizon=10, operator=sc.Max(), initial_state=0, deterministic=True,
-    )  # fmt: skip
+        num_actions=1,
+        discount=1.0,
+        horizon=10,
+        operator=sc.Max(),
+        initial_state=0,
+        deterministic=True,
+    )
     low, high = sc.evaluate(problem, lambda state: [1.0]).interval
     assert Fraction(low) <= 10 * Fraction(0.1) <= Fraction(high)

@@ -1,7 +1,9 @@
-"""docs/errata.md, item by item: the repaired form passes a check that the printed form fails.
+"""docs/errata.md, item by item: the repaired form passes a check that the
+printed form fails.
 
-Most tests are built from one predicate, asserted for the repair and denied for the print, so that putting the printed form in the place of
-the repaired one makes the test fail.
+Most tests are built from one predicate, asserted for the repair and denied for
+the print, so that putting the printed form in the place of the repaired one
+makes the test fail.
 """
 
 import math
@@ -23,16 +25,34 @@ from smoothcruiser.reproduce.table1 import ENVIRONMENTS, EPSILON, GAMMA, TEMPERA
 from smoothcruiser.schedule.paper import paper_schedule
 from smoothcruiser.theory import paper
 from smoothcruiser.theory.paper import Setting
-from smoothcruiser.theory.paper_ladder import child_accuracy, ladder, log_counts, samples_at
+from smoothcruiser.theory.paper_ladder import (
+    child_accuracy,
+    ladder,
+    log_counts,
+    samples_at,
+)
 
 FIGURE_1 = Setting.entropy(0.2, 0.1, 2)
 
 
 def unverified(facts, levels, clip):
-    """A schedule without its verifier, which would refuse a table that promises nothing: for showing what printed forms do."""
+    """A schedule without its verifier, which would refuse a table that promises
+    nothing: for showing what printed forms do.
+    """
     schedule = object.__new__(sc.Schedule)
-    fields = {"method": "paper", "facts": facts, "levels": tuple(levels), "root": sc.Root("value", 1, len(levels) - 1, "paper")}
-    for name, value in {**fields, "epsilon": 1.0, "delta": 1.0, "clip": clip, "delta_prime": 0.1}.items():
+    fields = {
+        "method": "paper",
+        "facts": facts,
+        "levels": tuple(levels),
+        "root": sc.Root("value", 1, len(levels) - 1, "paper"),
+    }
+    for name, value in {
+        **fields,
+        "epsilon": 1.0,
+        "delta": 1.0,
+        "clip": clip,
+        "delta_prime": 0.1,
+    }.items():
         object.__setattr__(schedule, name, value)
     return schedule
 
@@ -44,25 +64,35 @@ def draws(problem, schedule, count, state=0):
 
 
 def test_1_the_count_of_theorem_1():
-    """Counted by an engine: K N(eps) n(eps/sqrt(gamma)); and where the printed count is too small, delta' chosen with it breaks delta."""
+    """Counted by an engine: K N(eps) n(eps/sqrt(gamma)); and where the printed
+    count is too small, delta' chosen with it breaks delta.
+    """
     problem = sc.make("chain:n=3", discount=0.05, temperature=10.0)
     setting, eps, dp = Setting.of(problem.facts), 0.7, 0.9
     schedule = paper_schedule(problem.facts, epsilon=eps, delta_prime=dp)
     engine = ReferenceEngine(problem, schedule, 0)
-    one = engine.run_shard(Shard(0, 0, 0, 1), seed=0).calls  # one root draw of one action; every other makes the same calls
+    # one root draw of one action; every other makes the same calls
+    one = engine.run_shard(Shard(0, 0, 0, 1), seed=0).calls
     counted = setting.K * schedule.root.samples * one
     repaired = paper.oracle_calls(setting, eps, dp).exact
-    printed = paper.num_samples(setting, eps, dp) * paper.sample_v_calls(setting, eps, dp).exact
+    printed = (
+        paper.num_samples(setting, eps, dp)
+        * paper.sample_v_calls(setting, eps, dp).exact
+    )
     assert counted == repaired == 8_003_940
     assert printed == 2_299_075_597
 
     deep, delta = Setting.entropy(0.5, 10.0, 10), Fraction(1, 10)
     eps, dp = paper.kappa(deep) / 100.0, 1e-90
     true = paper.oracle_calls(deep, eps, dp).exact
-    printed = paper.num_samples(deep, eps, dp) * paper.sample_v_calls(deep, eps, dp).exact
+    printed = (
+        paper.num_samples(deep, eps, dp) * paper.sample_v_calls(deep, eps, dp).exact
+    )
 
     def keeps(count):
-        """Whether delta' = delta/count keeps delta (the count hardly moves with so small a change of delta')."""
+        """Whether delta' = delta/count keeps delta (the count hardly moves with
+        so small a change of delta').
+        """
         return delta / count * (1 + true) <= delta
 
     assert keeps(1 + true)
@@ -70,12 +100,23 @@ def test_1_the_count_of_theorem_1():
 
 
 def test_2_clipping_at_zero_breaks_games():
-    """Zero rewards, alternating turns: nothing is random, so 12 levels of one draw each know V to gamma^12 unless Q-hat is clipped."""
+    """Zero rewards, alternating turns: nothing is random, so 12 levels of one
+    draw each know V to gamma^12 unless Q-hat is clipped.
+    """
     P = np.zeros((2, 2, 2))
     P[0, :, 1] = P[1, :, 0] = 1.0
     gamma = 0.2
-    game = sc.tabular(P, np.zeros((2, 2)), players=[1, 2], alternating=True, discount=gamma, operator=sc.Entropy(1.0))
-    levels = [sc.Level(sc.Kind.CONSTANT)] + [sc.Level(sc.Kind.PLUGIN, 1, i) for i in range(12)]
+    game = sc.tabular(
+        P,
+        np.zeros((2, 2)),
+        players=[1, 2],
+        alternating=True,
+        discount=gamma,
+        operator=sc.Entropy(1.0),
+    )
+    levels = [sc.Level(sc.Kind.CONSTANT)] + [
+        sc.Level(sc.Kind.PLUGIN, 1, i) for i in range(12)
+    ]
     M = math.log(2.0)
     exact = M / (1.0 + gamma)
     assert sc.solve(game).values[0] == pytest.approx(exact)
@@ -84,7 +125,10 @@ def test_2_clipping_at_zero_breaks_games():
         return abs(draws(game, unverified(game.facts, levels, clip), 1)[0] - exact)
 
     printed, repaired = (0.0, (1.0 + M) / (1.0 - gamma)), game.facts.q_bounds(1)
-    both = (min(repaired[0], game.facts.q_bounds(2)[0]), max(repaired[1], game.facts.q_bounds(2)[1]))
+    both = (
+        min(repaired[0], game.facts.q_bounds(2)[0]),
+        max(repaired[1], game.facts.q_bounds(2)[1]),
+    )
     assert error(both) < 1e-6
     assert error(printed) > 0.9 * gamma * M / (1.0 + gamma)
 
@@ -94,15 +138,27 @@ def test_2_clipping_at_zero_breaks_games():
 
 
 def test_3_smoothness_is_a_quarter_of_the_printed():
-    """sup D/|h|_2^2 = 1/(4 lambda), and sup D/|h|_inf^2 <= 1/(2 lambda) for every K; printed 1/lambda and K/lambda."""
+    """sup D/|h|_2^2 = 1/(4 lambda), and sup D/|h|_inf^2 <= 1/(2 lambda) for
+    every K; printed 1/lambda and K/lambda.
+    """
     rng = np.random.default_rng(3)
     operator, worst_2, worst_inf = sc.Entropy(1.0), 0.0, 0.0
     for _ in range(4000):
         K = int(rng.integers(2, 6))
-        q, h = rng.normal(size=K) * rng.choice([0.1, 1.0, 5.0]), rng.normal(size=K) * rng.choice([0.01, 0.3, 3.0])
-        remainder = operator.value(q + h) - operator.value(q) - float(h @ np.array(operator.gradient(q)))
+        q, h = (
+            rng.normal(size=K) * rng.choice([0.1, 1.0, 5.0]),
+            rng.normal(size=K) * rng.choice([0.01, 0.3, 3.0]),
+        )
+        remainder = (
+            operator.value(q + h)
+            - operator.value(q)
+            - float(h @ np.array(operator.gradient(q)))
+        )
         if remainder > 1e-9:  # below, rounding decides
-            worst_2, worst_inf = max(worst_2, remainder / float(h @ h)), max(worst_inf, remainder / float(np.abs(h).max()) ** 2)
+            worst_2, worst_inf = (
+                max(worst_2, remainder / float(h @ h)),
+                max(worst_inf, remainder / float(np.abs(h).max()) ** 2),
+            )
     h = 1e-3
     attained = (operator.value([h, -h]) - operator.value([0.0, 0.0])) / (2.0 * h * h)
 
@@ -119,7 +175,9 @@ def test_4_sample_v_is_a_rollout_within_the_values_own_bounds():
     q = [0.3, -1.2, 2.0]
     p = operator.gradient(q)
     entropy = -0.7 * sum(x * math.log(x) for x in p)
-    assert operator.value(q) - sum(a * b for a, b in zip(q, p, strict=True)) == pytest.approx(entropy)
+    assert operator.value(q) - sum(
+        a * b for a, b in zip(q, p, strict=True)
+    ) == pytest.approx(entropy)
 
     problem = sc.make("garnet:states=5,actions=3,seed=2", discount=0.5, temperature=0.7)
     setting = Setting.of(problem.facts)
@@ -130,14 +188,21 @@ def test_4_sample_v_is_a_rollout_within_the_values_own_bounds():
     assert min(outputs) >= 0.0
     assert max(outputs) <= top  # the repaired range
     assert max(outputs) > 0.5 * top  # which is used
-    assert paper.c_gamma(setting) / top == pytest.approx(3.0 / (1.0 - 0.5))  # the printed one is never approached
+    # the printed one is never approached
+    assert paper.c_gamma(setting) / top == pytest.approx(3.0 / (1.0 - 0.5))
 
 
 def test_5_the_simulated_curve_is_not_a_count():
     for e in (1e-9, 1e-6, 1e-3, 0.1):
-        exact, drawn = paper.sample_v_calls(FIGURE_1, e, 0.1).log10, published.simulated_log10(FIGURE_1, e, 0.1)
+        exact, drawn = (
+            paper.sample_v_calls(FIGURE_1, e, 0.1).log10,
+            published.simulated_log10(FIGURE_1, e, 0.1),
+        )
         assert drawn > exact + 0.5
-    assert (round(published.simulated_log10(FIGURE_1, 1e-9, 0.1), 2), round(paper.sample_v_calls(FIGURE_1, 1e-9, 0.1).log10, 2)) == (
+    assert (
+        round(published.simulated_log10(FIGURE_1, 1e-9, 0.1), 2),
+        round(paper.sample_v_calls(FIGURE_1, 1e-9, 0.1).log10, 2),
+    ) == (
         61.74,
         59.5,
     )
@@ -154,25 +219,33 @@ def test_5_the_published_height_is_not_rounded_up():
 
 
 def test_6_delta_prime_must_fall_like_the_fifth_power():
-    """delta' n(eps, delta') at eps = 1e-100 and 1e-200 (log10; delta' is below the floats): falls for eps^5, grows for eps^3."""
+    """delta' n(eps, delta') at eps = 1e-100 and 1e-200 (log10; delta' is below
+    the floats): falls for eps^5, grows for eps^3.
+    """
 
     def log10_failures(power, x):
         ell = math.log(2.0 * FIGURE_1.K) + power * x * math.log(10.0)
         e = 10.0**-x
         rungs = ladder(FIGURE_1, child_accuracy(FIGURE_1, e))
         draws_at_root = samples_at(FIGURE_1, e, ell)
-        return (math.log(FIGURE_1.K * draws_at_root) + log_counts(FIGURE_1, rungs, ell)[-1]) / math.log(10.0) - power * x
+        return (
+            math.log(FIGURE_1.K * draws_at_root) + log_counts(FIGURE_1, rungs, ell)[-1]
+        ) / math.log(10.0) - power * x
 
     def falls(power):
         return log10_failures(power, 200) < log10_failures(power, 100)
 
     assert falls(5)
     assert not falls(3)
-    assert (log10_failures(5, 200) - log10_failures(5, 100)) / 100.0 + 5.0 == pytest.approx(4.12, abs=0.01)
+    assert (
+        log10_failures(5, 200) - log10_failures(5, 100)
+    ) / 100.0 + 5.0 == pytest.approx(4.12, abs=0.01)
 
 
 def test_6_the_root_of_the_square_root_operator():
-    """U > max Q picks the optimum; the printed U > max pi also admits a root below min Q, which is no optimum."""
+    """U > max Q picks the optimum; the printed U > max pi also admits a root
+    below min Q, which is no optimum.
+    """
     q, t = [3.0, 5.0], 1.0
 
     def total(u):
@@ -186,10 +259,13 @@ def test_6_the_root_of_the_square_root_operator():
     wrong = low
     policies = {u: [(0.5 * t / (u - x)) ** 2 for x in q] for u in (right, wrong)}
     assert all(total(u) == pytest.approx(1.0) for u in policies)
-    assert all(u > max(pi) for u, pi in policies.items())  # the printed condition does not tell them apart
+    # the printed condition does not tell them apart
+    assert all(u > max(pi) for u, pi in policies.items())
 
     def value(u):
-        return sum(x * p + t * math.sqrt(p) for x, p in zip(q, policies[u], strict=True))
+        return sum(
+            x * p + t * math.sqrt(p) for x, p in zip(q, policies[u], strict=True)
+        )
 
     assert value(right) == pytest.approx(sc.SquareRoot(t).value(q))
     assert value(wrong) < value(right) - 1.0
@@ -222,9 +298,11 @@ def test_7_the_number_of_simulations_belongs_to_the_papers_c():
 
 
 def test_8_conditioning_on_the_good_event_tilts_the_next_state():
-    """Two next states of value 0 and 1; the estimate is exact when good, 0 when not; only state 1 can fail, with probability d.
+    """Two next states of value 0 and 1; the estimate is exact when good, 0 when
+    not; only state 1 can fail, with probability d.
 
-    Exact arithmetic. Printed: |E[X(Z) | good] - E[V(Z)]| <= the conditional bias, which is 0. Repaired: X~ = V off the good event.
+    Exact arithmetic. Printed: |E[X(Z) | good] - E[V(Z)]| <= the conditional
+    bias, which is 0. Repaired: X~ = V off the good event.
     """
     half, d = Fraction(1, 2), Fraction(1, 10)
     outcomes = [  # probability, good, V(z), X
@@ -236,10 +314,12 @@ def test_8_conditioning_on_the_good_event_tilts_the_next_state():
     good = sum(p for p, g, _, _ in outcomes if g)
     given_good = sum(p * x for p, g, _, x in outcomes if g) / good
     repaired = sum(p * (x if g else v) for p, g, v, x in outcomes)
-    assert all(x == v for _, g, v, x in outcomes if g)  # no bias at all, given the next state and the good event
+    # no bias at all, given the next state and the good event
+    assert all(x == v for _, g, v, x in outcomes if g)
     assert repaired == mean_v
     assert mean_v - given_good == d / (4 - 2 * d)
-    assert sum(p for p, g, v, x in outcomes if (x if g else v) != x) <= d  # X~ = X but with probability d
+    # X~ = X but with probability d
+    assert sum(p for p, g, v, x in outcomes if (x if g else v) != x) <= d
 
 
 def test_9_f_of_a_clipped_q_exceeds_the_printed_bound_by_m():
@@ -263,8 +343,12 @@ def test_10_lemma_1_as_printed_is_exceeded():
 
     assert holds(paper.repaired_lemma_1_log10)
     assert not holds(paper.lemma_1_log10)
-    numbers = [f(FIGURE_1, e, 0.1) for f in (paper.lemma_1_log10, paper.repaired_lemma_1_log10)]
-    assert [round(x, 2) for x in (paper.sample_v_calls(FIGURE_1, e, 0.1).log10, *numbers)] == [35.02, 33.91, 35.69]
+    numbers = [
+        f(FIGURE_1, e, 0.1) for f in (paper.lemma_1_log10, paper.repaired_lemma_1_log10)
+    ]
+    assert [
+        round(x, 2) for x in (paper.sample_v_calls(FIGURE_1, e, 0.1).log10, *numbers)
+    ] == [35.02, 33.91, 35.69]
 
 
 def test_11_theorem_1_as_printed_is_exceeded():
@@ -272,19 +356,28 @@ def test_11_theorem_1_as_printed_is_exceeded():
     eps = paper.kappa(setting) * math.sqrt(0.8) ** 7.2
     calls = paper.oracle_calls(setting, eps, 0.1).log10
     draws_at_root = math.log10(setting.K * paper.num_samples(setting, eps, 0.1))
-    repaired = draws_at_root + paper.repaired_lemma_1_log10(setting, child_accuracy(setting, eps), 0.1)
+    repaired = draws_at_root + paper.repaired_lemma_1_log10(
+        setting, child_accuracy(setting, eps), 0.1
+    )
     assert calls <= repaired
     assert not calls <= paper.theorem_1_log10(setting, eps, 0.1)
-    assert (round(calls, 2), round(paper.theorem_1_log10(setting, eps, 0.1), 2)) == (717.08, 715.11)
+    assert (round(calls, 2), round(paper.theorem_1_log10(setting, eps, 0.1), 2)) == (
+        717.08,
+        715.11,
+    )
 
 
 def test_12_the_ceiling_of_n_matters_in_lemma_1():
-    """KL at lambda = 1e5: 1 + K N n(query) <= (factor/e) n(query) for factor = beta + (K+1) kappa, not for 2 beta."""
+    """KL at lambda = 1e5: 1 + K N n(query) <= (factor/e) n(query) for factor =
+    beta + (K+1) kappa, not for 2 beta.
+    """
     setting = Setting.of(Facts(2, 2, 0.2, sc.KL(1e5), (0.0, 1.0)))
     assert setting.M == 0.0
     e, bar, beta = 0.5, paper.kappa(setting), paper.beta(setting, 0.1)
     onward = paper.sample_v_calls(setting, child_accuracy(setting, e), 0.1).exact
-    query = paper.sample_v_calls(setting, child_accuracy(setting, math.sqrt(bar * e)), 0.1).exact
+    query = paper.sample_v_calls(
+        setting, child_accuracy(setting, math.sqrt(bar * e)), 0.1
+    ).exact
     exact = paper.sample_v_calls(setting, e, 0.1).exact
 
     def holds(factor):
@@ -298,12 +391,20 @@ def test_12_the_ceiling_of_n_matters_in_lemma_1():
 def test_13_c_1_depends_on_delta_prime():
     setting = Setting.entropy(0.5, 1.0, 2)
     coarse, fine = (paper.theorem_1_constants(setting, dp) for dp in (0.1, 1e-9))
-    assert (coarse.c2, coarse.c3, coarse.c4, coarse.c5) == (fine.c2, fine.c3, fine.c4, fine.c5)  # these are constants
+    # these are constants
+    assert (coarse.c2, coarse.c3, coarse.c4, coarse.c5) == (
+        fine.c2,
+        fine.c3,
+        fine.c4,
+        fine.c5,
+    )
     assert fine.log10_c1 - coarse.log10_c1 == pytest.approx(7.8, abs=0.05)
 
 
 def test_14_the_smooth_minimum():
-    """-LSE_{-lambda} as printed is near -min; the library's min player has LSE_{-lambda}(x) = -LSE_lambda(-x), near min."""
+    """-LSE_{-lambda} as printed is near -min; the library's min player has
+    LSE_{-lambda}(x) = -LSE_lambda(-x), near min.
+    """
 
     def lse(t, x):
         return t * math.log(sum(math.exp(v / t) for v in x))
@@ -320,7 +421,9 @@ def test_14_the_smooth_minimum():
 
 
 def test_15_a_linearized_call_draws_n_of_zeta():
-    """The schedule's rollouts draw N(sqrt(kappa e)), which is below the N(e) of the printed parameter set."""
+    """The schedule's rollouts draw N(sqrt(kappa e)), which is below the N(e) of
+    the printed parameter set.
+    """
     problem = sc.make("chain:n=3", discount=0.05, temperature=10.0)
     setting = Setting.of(problem.facts)
     schedule = paper_schedule(problem.facts, epsilon=0.15, delta_prime=0.9)

@@ -1,15 +1,29 @@
-"""The empirical Bernstein sequence of Waudby-Smith and Ramdas: two draws by hand, valid at all counts, narrow for steady draws."""
+"""The empirical Bernstein sequence of Waudby-Smith and Ramdas: two draws by
+hand, valid at all counts, narrow for steady draws.
+"""
 
 import math
 
 import numpy as np
 from scipy.stats import binom
 
-from smoothcruiser.evaluation.confidence import COST, HIGH, LOW, TOTAL, WEIGHT, WEIGHTED, T, begin, take
+from smoothcruiser.evaluation.confidence import (
+    COST,
+    HIGH,
+    LOW,
+    TOTAL,
+    WEIGHT,
+    WEIGHTED,
+    T,
+    begin,
+    take,
+)
 
 
 def test_two_draws_by_hand():
-    """delta = 2/e makes log(2/delta) = 1: the first bet is min(3/4, sqrt(2/(1/4 log 2))) = 3/4, and so is the second."""
+    """delta = 2/e makes log(2/delta) = 1: the first bet is min(3/4, sqrt(2/(1/4
+    log 2))) = 3/4, and so is the second.
+    """
     state = begin(2.0 / math.e, 0.0)
     take(state, 1.0)
     psi = -math.log(0.25) - 0.75
@@ -17,13 +31,16 @@ def test_two_draws_by_hand():
     assert state[COST] == 0.25 * psi  # the guess before the first draw is 1/2
     take(state, 0.0)
     assert (state[T], state[TOTAL], state[WEIGHTED]) == (2.0, 1.0, 0.75)
-    assert math.isclose(state[COST], 0.25 * psi + (0.0 - 0.75) ** 2 * psi)  # the guess is now (1/2 + 1)/2
+    # the guess is now (1/2 + 1)/2
+    assert math.isclose(state[COST], 0.25 * psi + (0.0 - 0.75) ** 2 * psi)
     radius = (1.0 + state[COST]) / 1.5
     assert state[LOW] == max(0.0, 0.5 - radius)
 
 
 def test_it_holds_at_every_count_at_once():
-    """400 sequences of 400 skewed draws at delta = 0.1: more than 60 that ever miss would have probability below 1e-3."""
+    """400 sequences of 400 skewed draws at delta = 0.1: more than 60 that ever
+    miss would have probability below 1e-3.
+    """
     assert binom.sf(60, 400, 0.1) < 1e-3
     for aim in (0.0, 400.0):
         rng = np.random.default_rng(int(aim))
@@ -32,7 +49,8 @@ def test_it_holds_at_every_count_at_once():
             state = begin(0.1, aim)
             for y in (rng.random(400) < 0.1) * 1.0:
                 take(state, y)
-            missed += not state[LOW] <= 0.1 <= state[HIGH]  # the running intersection holds iff every interval did
+            # the running intersection holds iff every interval did
+            missed += not state[LOW] <= 0.1 <= state[HIGH]
         assert missed <= 60
 
 

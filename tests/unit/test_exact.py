@@ -1,4 +1,6 @@
-"""The exact solver against closed forms, the paper's environments, QuantEcon, backward induction in NumPy; stops that are never silent."""
+"""The exact solver against closed forms, the paper's environments, QuantEcon,
+backward induction in NumPy; stops that are never silent.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,36 @@ from quantecon.markov import DiscreteDP
 from smoothcruiser.api import evaluate, plan
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.exact import METHODS, policy_value, reachable, solve
-from smoothcruiser.operators.base import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import (
+    KL,
+    CustomOperator,
+    Entropy,
+    Max,
+    Operator,
+    Sparsemax,
+    SquareRoot,
+)
 from smoothcruiser.problem.make import make
 from smoothcruiser.problem.problem import MDP, Game
 from smoothcruiser.problem.tabular import tabular
 
-OPERATORS: list[Operator] = [Entropy(0.5), KL(0.5), KL(0.5, (0.2, 0.3, 0.5)), Sparsemax(0.5), SquareRoot(0.5), Max()]
+OPERATORS: list[Operator] = [
+    Entropy(0.5),
+    KL(0.5),
+    KL(0.5, (0.2, 0.3, 0.5)),
+    Sparsemax(0.5),
+    SquareRoot(0.5),
+    Max(),
+]
 
 
-def random_arrays(states: int, actions: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def random_arrays(
+    states: int, actions: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
-    return rng.dirichlet(np.ones(states), size=(states, actions)), rng.random((states, actions))
+    return rng.dirichlet(np.ones(states), size=(states, actions)), rng.random(
+        (states, actions)
+    )
 
 
 def deterministic(targets: list[list[int]]) -> np.ndarray:
@@ -37,7 +58,7 @@ def deterministic(targets: list[list[int]]) -> np.ndarray:
     return P
 
 
-# --- closed forms ------------------------------------------------------------------------------------------------------------
+# --- closed forms -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -45,16 +66,26 @@ def deterministic(targets: list[list[int]]) -> np.ndarray:
 def test_one_state_that_loops(operator: Operator, method: str) -> None:
     """V = F(r + gamma V) = F(r) + gamma V, so V = F(r)/(1 - gamma)."""
     r = [0.1, 0.9, 0.4]
-    found = solve(tabular(np.ones((1, 3, 1)), [r], discount=0.9, operator=operator), method=method)
-    assert found.values[0] == pytest.approx(operator.value(r) / 0.1, abs=found.residual_bound)
+    found = solve(
+        tabular(np.ones((1, 3, 1)), [r], discount=0.9, operator=operator), method=method
+    )
+    assert found.values[0] == pytest.approx(
+        operator.value(r) / 0.1, abs=found.residual_bound
+    )
     assert found.residual_bound <= 1e-10
-    assert found.q_values[0] == pytest.approx(np.array(r) + 0.9 * found.values[0], abs=1e-9)
+    assert found.q_values[0] == pytest.approx(
+        np.array(r) + 0.9 * found.values[0], abs=1e-9
+    )
     assert found.policy[0] == pytest.approx(operator.gradient(r), abs=1e-9)
 
 
 def test_two_states_by_hand() -> None:
-    """State 0 pays 1 and goes to 1, state 1 pays 0 and goes to 0: V0 = 1/(1 - gamma^2), V1 = gamma V0."""
-    found = solve(tabular(deterministic([[1], [0]]), [[1.0], [0.0]], discount=0.5, operator=Max()))
+    """State 0 pays 1 and goes to 1, state 1 pays 0 and goes to 0: V0 = 1/(1 -
+    gamma^2), V1 = gamma V0.
+    """
+    found = solve(
+        tabular(deterministic([[1], [0]]), [[1.0], [0.0]], discount=0.5, operator=Max())
+    )
     assert found.values == pytest.approx([4.0 / 3.0, 2.0 / 3.0], abs=1e-12)
 
 
@@ -63,16 +94,31 @@ def test_two_states_by_hand() -> None:
 def test_equal_rewards(operator: Operator, discount: float) -> None:
     """All rewards r: V = (r + F(0))/(1 - gamma) whatever the transitions."""
     P, _ = random_arrays(7, 3, 1)
-    found = solve(tabular(P, np.full((7, 3), 0.3), discount=discount, operator=operator))
+    found = solve(
+        tabular(P, np.full((7, 3), 0.3), discount=discount, operator=operator)
+    )
     # F(r, ..., r) = r + F(0); KL's prior does not matter.
-    assert found.values == pytest.approx((0.3 + operator.value([0.0] * 3)) / (1.0 - discount), abs=found.residual_bound + 1e-12)
+    assert found.values == pytest.approx(
+        (0.3 + operator.value([0.0] * 3)) / (1.0 - discount),
+        abs=found.residual_bound + 1e-12,
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("operator", [Entropy(0.7), Sparsemax(0.7), SquareRoot(0.7)], ids=str)
+@pytest.mark.parametrize(
+    "operator", [Entropy(0.7), Sparsemax(0.7), SquareRoot(0.7)], ids=str
+)
 def test_alternating_game_without_rewards(operator: Operator, method: str) -> None:
-    """V = M/(1 + gamma) where max moves and -M/(1 + gamma) where min does (theory, section 2, item 2)."""
-    game = tabular(deterministic([[1, 1], [0, 0]]), np.zeros((2, 2)), discount=0.8, operator=operator, players=[1, 2])
+    """V = M/(1 + gamma) where max moves and -M/(1 + gamma) where min does
+    (theory, section 2, item 2).
+    """
+    game = tabular(
+        deterministic([[1, 1], [0, 0]]),
+        np.zeros((2, 2)),
+        discount=0.8,
+        operator=operator,
+        players=[1, 2],
+    )
     found = solve(game, method=method)
     value = operator.offset(2) / 1.8
     assert found.values == pytest.approx([value, -value], abs=found.residual_bound)
@@ -80,36 +126,66 @@ def test_alternating_game_without_rewards(operator: Operator, method: str) -> No
 
 
 def test_chain_of_plain_maxima() -> None:
-    """Chain(n) with Max: walk right, so V(s) = gamma^(n-2-s), and 0 in the last state."""
+    """Chain(n) with Max: walk right, so V(s) = gamma^(n-2-s), and 0 in the last
+    state.
+    """
     found = solve(make("chain:n=6", discount=0.5, operator="max"))
-    assert found.values == pytest.approx([0.5**4, 0.5**3, 0.5**2, 0.5, 1.0, 0.0], abs=1e-12)
+    assert found.values == pytest.approx(
+        [0.5**4, 0.5**3, 0.5**2, 0.5, 1.0, 0.0], abs=1e-12
+    )
     assert np.all(found.policy[:5, 1] == 1.0)
 
 
 def test_terminal_states_are_worth_zero_and_pay_no_entropy() -> None:
-    """0 -> 1 (terminal): V0 = lambda log 2 + 1, V1 = 0, though the table has transitions in 1."""
-    problem = tabular(deterministic([[1, 1], [0, 0]]), np.ones((2, 2)), discount=0.9, operator=Entropy(2.0), terminal=[False, True])
+    """0 -> 1 (terminal): V0 = lambda log 2 + 1, V1 = 0, though the table has
+    transitions in 1.
+    """
+    problem = tabular(
+        deterministic([[1, 1], [0, 0]]),
+        np.ones((2, 2)),
+        discount=0.9,
+        operator=Entropy(2.0),
+        terminal=[False, True],
+    )
     for method in METHODS:
         found = solve(problem, method=method)
-        assert found.values == pytest.approx([1.0 + 2.0 * math.log(2.0), 0.0], abs=1e-12)
+        assert found.values == pytest.approx(
+            [1.0 + 2.0 * math.log(2.0), 0.0], abs=1e-12
+        )
         assert np.all(np.isnan(found.q_values[1]))
         assert np.all(found.policy[1] == 0.0)
 
 
 def test_illegal_actions_have_no_value_and_no_probability() -> None:
-    """The best action is illegal: the operator sees the two others, KL's prior renormalized over them."""
+    """The best action is illegal: the operator sees the two others, KL's prior
+    renormalized over them.
+    """
     for operator in (Entropy(1.0), KL(1.0, (0.5, 0.3, 0.2)), Max()):
-        problem = tabular(np.ones((1, 3, 1)), [[9.0, 1.0, 2.0]], discount=0.0, operator=operator, legal=[[False, True, True]])
+        problem = tabular(
+            np.ones((1, 3, 1)),
+            [[9.0, 1.0, 2.0]],
+            discount=0.0,
+            operator=operator,
+            legal=[[False, True, True]],
+        )
         found = solve(problem)
         prior = [0.3, 0.2] if isinstance(operator, KL) else None
-        assert found.values[0] == pytest.approx(operator.value([1.0, 2.0], weights=prior), abs=1e-12)
+        assert found.values[0] == pytest.approx(
+            operator.value([1.0, 2.0], weights=prior), abs=1e-12
+        )
         assert math.isnan(found.q_values[0, 0])
         assert found.policy[0, 0] == 0.0
         assert found.policy[0].sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("chain:n=5", 8.664929), ("chain:n=10", 8.664340), ("gridworld:n=5", 17.328680), ("gridworld:n=10", 17.328680)]
+    ("name", "value"),
+    [
+        ("chain:n=5", 8.664929),
+        ("chain:n=10", 8.664340),
+        ("gridworld:n=5", 17.328680),
+        ("gridworld:n=10", 17.328680),
+    ],
 )
 def test_the_papers_environments(name: str, value: float) -> None:
     """gamma = 0.2, lambda = 10 (theory, section 2, item 7)."""
@@ -118,7 +194,7 @@ def test_the_papers_environments(name: str, value: float) -> None:
         assert found.values[0] == pytest.approx(value, abs=5e-7)
 
 
-# --- against QuantEcon and NumPy ---------------------------------------------------------------------------------------------
+# --- against QuantEcon and NumPy ----------------------------------------------
 
 
 @pytest.mark.parametrize("discount", [0.3, 0.95])
@@ -130,25 +206,35 @@ def test_max_against_quantecon_dense_and_sparse(discount: float, method: str) ->
     reference = DiscreteDP(R, P, discount).solve("policy_iteration").v
     sparse = sp.csr_matrix(P.reshape(120, 40))
     for model in (P, sparse):
-        found = solve(tabular(model, R, discount=discount, operator=Max()), method=method)
+        found = solve(
+            tabular(model, R, discount=discount, operator=Max()), method=method
+        )
         assert np.max(np.abs(found.values - reference)) <= found.residual_bound + 1e-11
         assert found.residual_bound <= 1e-10
-        assert np.array_equal(found.policy.argmax(axis=1), (R + discount * P @ reference).argmax(axis=1))
+        assert np.array_equal(
+            found.policy.argmax(axis=1), (R + discount * P @ reference).argmax(axis=1)
+        )
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
 @pytest.mark.parametrize("discount", [0.7, 1.0])
-def test_horizon_against_backward_induction(operator: Operator, discount: float) -> None:
+def test_horizon_against_backward_induction(
+    operator: Operator, discount: float
+) -> None:
     P, R = random_arrays(5, 3, 3)
     players = np.array([1, 2, 1, 2, 2])
-    found = solve(tabular(P, R, discount=discount, operator=operator, players=players, horizon=6))
+    found = solve(
+        tabular(P, R, discount=discount, operator=operator, players=players, horizon=6)
+    )
     value = np.zeros(5)
     assert found.stages is not None
     assert found.stages.shape == (7, 5)
     assert np.all(found.stages[0] == 0.0)
     for h in range(1, 7):
         q = R + discount * P @ value
-        value = np.array([operator.value(list(q[s]), player=int(players[s])) for s in range(5)])
+        value = np.array(
+            [operator.value(list(q[s]), player=int(players[s])) for s in range(5)]
+        )
         assert found.stages[h] == pytest.approx(value, abs=1e-12)
     assert np.array_equal(found.values, found.stages[6])
     assert found.q_values == pytest.approx(q, abs=1e-12)
@@ -159,36 +245,59 @@ def test_horizon_against_backward_induction(operator: Operator, discount: float)
 def test_dense_and_sparse_input_agree() -> None:
     P, R = random_arrays(30, 3, 4)
     dense = solve(tabular(P, R, discount=0.9, operator=Entropy(0.1)))
-    shuffled = sp.csr_matrix(P.reshape(90, 30))[:, ::-1][:, ::-1]  # same matrix, indices no longer in order
+    # same matrix, indices no longer in order
+    shuffled = sp.csr_matrix(P.reshape(90, 30))[:, ::-1][:, ::-1]
     sparse = solve(tabular(shuffled, R, discount=0.9, operator=Entropy(0.1)))
-    assert np.max(np.abs(dense.values - sparse.values)) <= dense.residual_bound + sparse.residual_bound
+    assert (
+        np.max(np.abs(dense.values - sparse.values))
+        <= dense.residual_bound + sparse.residual_bound
+    )
 
 
 def test_a_large_sparse_problem_is_solved_to_the_tolerance() -> None:
-    """20,000 states here (the benchmark has 100,000): the bound is what was asked for, checked by one sweep in NumPy."""
+    """20,000 states here (the benchmark has 100,000): the bound is what was
+    asked for, checked by one sweep in NumPy.
+    """
     rng = np.random.default_rng(0)
     states, actions, successors = 20_000, 4, 5
     rows = states * actions
-    index, prob = rng.integers(0, states, size=(rows, successors)), rng.dirichlet(np.ones(successors), size=rows)
-    P = sp.csr_matrix((prob.ravel(), index.ravel(), np.arange(0, rows * successors + 1, successors)), shape=(rows, states))
+    index, prob = (
+        rng.integers(0, states, size=(rows, successors)),
+        rng.dirichlet(np.ones(successors), size=rows),
+    )
+    P = sp.csr_matrix(
+        (prob.ravel(), index.ravel(), np.arange(0, rows * successors + 1, successors)),
+        shape=(rows, states),
+    )
     R = rng.random((states, actions))
     found = solve(tabular(P, R, discount=0.95, operator=Max()), tolerance=1e-8)
     assert found.residual_bound <= 1e-8
-    residual = np.max(np.abs((R + 0.95 * (P @ found.values).reshape(R.shape)).max(axis=1) - found.values))
+    residual = np.max(
+        np.abs(
+            (R + 0.95 * (P @ found.values).reshape(R.shape)).max(axis=1) - found.values
+        )
+    )
     assert residual <= 1.95 * 1e-8  # |TV - V| <= (1 + gamma) |V - V*|
     assert found.sweeps < 200
 
 
-# --- methods, games, operators of one's own ----------------------------------------------------------------------------------
+# --- methods, games, operators of one's own -----------------------------------
 
 
 def test_joint_policy_iteration_cycles_in_this_game_and_the_solver_does_not() -> None:
-    """Three states, both players switch at once: the naive method comes back to its first policy; ours tests every step."""
-    targets, R = [[0, 1], [0, 2], [2, 0]], np.array([[0.7, 0.8], [0.0, 1.0], [0.6, 0.8]])
+    """Three states, both players switch at once: the naive method comes back to
+    its first policy; ours tests every step.
+    """
+    targets, R = (
+        [[0, 1], [0, 2], [2, 0]],
+        np.array([[0.7, 0.8], [0.0, 1.0], [0.6, 0.8]]),
+    )
     P, players, gamma = deterministic(targets), np.array([1, 2, 1]), 0.95
 
     def switch(q: np.ndarray) -> tuple[int, ...]:
-        return tuple(int(q[s].argmax() if players[s] == 1 else q[s].argmin()) for s in range(3))
+        return tuple(
+            int(q[s].argmax() if players[s] == 1 else q[s].argmin()) for s in range(3)
+        )
 
     policy = switch(R)
     seen = []
@@ -197,19 +306,25 @@ def test_joint_policy_iteration_cycles_in_this_game_and_the_solver_does_not() ->
         pick = (np.arange(3), np.array(policy))
         value = np.linalg.solve(np.eye(3) - gamma * P[pick], R[pick])
         policy = switch(R + gamma * P @ value)
-    assert len(seen) - seen.index(policy) > 1  # a cycle of several policies, not a fixed point
+    # a cycle of several policies, not a fixed point
+    assert len(seen) - seen.index(policy) > 1
     game = tabular(P, R, discount=gamma, operator=Max(), players=players)
     values = [solve(game, method=method).values for method in METHODS]
     for found in values:
         q = R + gamma * P @ found
-        assert np.array([q[0].max(), q[1].min(), q[2].max()]) == pytest.approx(found, abs=1e-9)
+        assert np.array([q[0].max(), q[1].min(), q[2].max()]) == pytest.approx(
+            found, abs=1e-9
+        )
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
 def test_policy_iteration_takes_a_handful_of_steps(operator: Operator) -> None:
-    """Newton's method: a dozen sweeps where value iteration needs more, for dense and sparse tables (whose evaluations differ in code)."""
+    """Newton's method: a dozen sweeps where value iteration needs more, for
+    dense and sparse tables (whose evaluations differ in code).
+    """
     P, R = random_arrays(40, 3, 6)
-    P = 0.1 * P + 0.9 * np.eye(40)[:, None, :]  # slow to mix, so that steps of value iteration are small
+    # slow to mix, so that steps of value iteration are small
+    P = 0.1 * P + 0.9 * np.eye(40)[:, None, :]
     thin = np.where(P < 0.001, 0.0, P).reshape(120, 40)
     for model in (P, sp.csr_matrix(thin / thin.sum(axis=1, keepdims=True))):
         problem = tabular(model, R, discount=0.99, operator=operator)
@@ -231,8 +346,12 @@ fast_value, fast_gradient = numba.njit(half_value), numba.njit(half_gradient)
 
 
 @pytest.mark.parametrize("game", [False, True])
-def test_custom_operators_plain_and_compiled_whose_gradients_do_not_sum_to_one(game: bool) -> None:
-    """V = F(Q) with |grad F|_1 = 1/2: still a contraction. Reference: value iteration in Python to the last bit."""
+def test_custom_operators_plain_and_compiled_whose_gradients_do_not_sum_to_one(
+    game: bool,
+) -> None:
+    """V = F(Q) with |grad F|_1 = 1/2: still a contraction. Reference: value
+    iteration in Python to the last bit.
+    """
     P, R = random_arrays(6, 3, 5)
     players = np.array([1, 2, 1, 1, 2, 2]) if game else None
     plain = CustomOperator(half_value, half_gradient, smooth=0.125)
@@ -240,11 +359,23 @@ def test_custom_operators_plain_and_compiled_whose_gradients_do_not_sum_to_one(g
     value = np.zeros(6)
     for _ in range(100):
         q = R + 0.9 * P @ value
-        value = np.array([plain.value(list(q[s]), player=1 if players is None else int(players[s])) for s in range(6)])
+        value = np.array(
+            [
+                plain.value(
+                    list(q[s]), player=1 if players is None else int(players[s])
+                )
+                for s in range(6)
+            ]
+        )
     for operator in (plain, fast):
         for method in METHODS:
-            found = solve(tabular(P, R, discount=0.9, operator=operator, players=players), method=method)
-            assert found.values == pytest.approx(value, abs=found.residual_bound + 1e-13)
+            found = solve(
+                tabular(P, R, discount=0.9, operator=operator, players=players),
+                method=method,
+            )
+            assert found.values == pytest.approx(
+                value, abs=found.residual_bound + 1e-13
+            )
             assert found.residual_bound <= 1e-10
             assert found.policy.sum(axis=1) == pytest.approx(0.5)
 
@@ -256,20 +387,28 @@ def test_an_operator_that_returns_nan_is_refused() -> None:
         solve(tabular(P, R, discount=0.5, operator=broken))
 
 
-# --- stops are never silent --------------------------------------------------------------------------------------------------
+# --- stops are never silent ---------------------------------------------------
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_too_few_sweeps_raise_and_say_what_was_reached(method: str) -> None:
-    ring = sp.csr_matrix((np.ones(3000), np.roll(np.arange(3000), -1), np.arange(3001)), shape=(3000, 3000))  # too long for a dense solve
-    problem = tabular(ring, np.linspace(0.0, 1.0, 3000)[:, None], discount=0.99, operator=Max())
+    # too long for a dense solve
+    ring = sp.csr_matrix(
+        (np.ones(3000), np.roll(np.arange(3000), -1), np.arange(3001)),
+        shape=(3000, 3000),
+    )
+    problem = tabular(
+        ring, np.linspace(0.0, 1.0, 3000)[:, None], discount=0.99, operator=Max()
+    )
     with pytest.raises(Unpayable, match=r"max_sweeps=3.*reached.*raise max_sweeps"):
         solve(problem, method=method, max_sweeps=3)
 
 
 def test_a_tolerance_below_rounding_raises() -> None:
     problem = make("garnet", discount=0.9, temperature=0.1)
-    with pytest.raises(InvalidInput, match=r"tolerance=1e-16 cannot be proven.*ask for at least"):
+    with pytest.raises(
+        InvalidInput, match=r"tolerance=1e-16 cannot be proven.*ask for at least"
+    ):
         solve(problem, tolerance=1e-16)
     with pytest.raises(InvalidInput, match="cannot be proven"):
         solve(make("garnet:horizon=5", discount=0.9, temperature=0.1), tolerance=1e-16)
@@ -277,27 +416,43 @@ def test_a_tolerance_below_rounding_raises() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("operator", [Entropy, Sparsemax, SquareRoot])
-def test_the_unit_of_rewards_does_not_matter(operator: type[Operator], method: str) -> None:
-    """Rewards and temperature times c = 2^k: values and bound are c times as large, to the last bit, since c is a power of two."""
+def test_the_unit_of_rewards_does_not_matter(
+    operator: type[Operator], method: str
+) -> None:
+    """Rewards and temperature times c = 2^k: values and bound are c times as
+    large, to the last bit, since c is a power of two.
+    """
     P, R = random_arrays(12, 3, 5)
     plain = solve(tabular(P, R, discount=0.95, operator=operator(0.5)), method=method)  # type: ignore[call-arg]
     assert plain.residual_bound <= 1e-10
     for c in (2.0**30, 2.0**-30):
-        scaled = solve(tabular(P, c * R, discount=0.95, operator=operator(0.5 * c)), method=method)  # type: ignore[call-arg]
+        scaled = solve(
+            tabular(P, c * R, discount=0.95, operator=operator(0.5 * c)), method=method
+        )  # type: ignore[call-arg]
         assert scaled.values.tolist() == (c * plain.values).tolist()
         assert scaled.residual_bound == c * plain.residual_bound
         assert scaled.note == ""
 
 
-def test_an_offset_of_all_rewards_leaves_the_differences_as_exact_as_rounding_allows() -> None:
-    """V = (1e9 + r)/(1 - gamma): the bound holds and is near the rounding of numbers of that size, not 1e-10 of 1e10."""
-    found = solve(tabular(np.ones((1, 2, 1)), [[1e9, 1e9 + 1.0]], discount=0.9, operator=Max()))
-    assert abs(found.values[0] - (1e9 + 1.0) / (1.0 - 0.9)) <= found.residual_bound <= 1e-3
+def test_an_offset_of_all_rewards_leaves_the_differences_as_exact_as_rounding_allows() -> (
+    None
+):
+    """V = (1e9 + r)/(1 - gamma): the bound holds and is near the rounding of
+    numbers of that size, not 1e-10 of 1e10.
+    """
+    found = solve(
+        tabular(np.ones((1, 2, 1)), [[1e9, 1e9 + 1.0]], discount=0.9, operator=Max())
+    )
+    assert (
+        abs(found.values[0] - (1e9 + 1.0) / (1.0 - 0.9)) <= found.residual_bound <= 1e-3
+    )
     assert "rounding" in found.note
 
 
 def test_without_a_tolerance_the_bound_is_honest_where_rounding_dominates() -> None:
-    """gamma = 0.9999 and values near 10^4: 1e-10 is out of reach of float64; the note says so and the bound holds."""
+    """gamma = 0.9999 and values near 10^4: 1e-10 is out of reach of float64;
+    the note says so and the bound holds.
+    """
     problem = tabular(np.ones((1, 2, 1)), [[0.3, 1.0]], discount=0.9999, operator=Max())
     found = solve(problem)
     assert found.residual_bound > 1e-10
@@ -307,7 +462,14 @@ def test_without_a_tolerance_the_bound_is_honest_where_rounding_dominates() -> N
 
 @pytest.mark.parametrize(
     "bad",
-    [{"tolerance": 0.0}, {"tolerance": math.nan}, {"tolerance": True}, {"method": "lp"}, {"max_sweeps": 0}, {"max_sweeps": 1.5}],
+    [
+        {"tolerance": 0.0},
+        {"tolerance": math.nan},
+        {"tolerance": True},
+        {"method": "lp"},
+        {"max_sweeps": 0},
+        {"max_sweeps": 1.5},
+    ],
     ids=str,
 )
 def test_bad_parameters_are_refused(bad: dict[str, object]) -> None:
@@ -316,16 +478,21 @@ def test_bad_parameters_are_refused(bad: dict[str, object]) -> None:
     assert repr(next(iter(bad.values()))) in str(caught.value)
 
 
-# --- problems that give outcomes instead of tables ---------------------------------------------------------------------------
+# --- problems that give outcomes instead of tables ----------------------------
 
 
-def walk(state: tuple[int, str], action: int) -> list[tuple[float, float, tuple[int, str]]]:
+def walk(
+    state: tuple[int, str], action: int
+) -> list[tuple[float, float, tuple[int, str]]]:
     """A walk on 0..4 with a turn marker; action 1 tends right, arrival at 4 pays 1."""
     place, turn = state
     following = "b" if turn == "a" else "a"
     right, left = min(place + 1, 4), max(place - 1, 0)
     p = 0.8 if action == 1 else 0.3
-    return [(p, float(right == 4), (right, following)), (1.0 - p, 0.0, (left, following))]
+    return [
+        (p, float(right == 4), (right, following)),
+        (1.0 - p, 0.0, (left, following)),
+    ]
 
 
 def _never(state: object, action: int, rng: object) -> tuple[float, object]:
@@ -333,9 +500,22 @@ def _never(state: object, action: int, rng: object) -> tuple[float, object]:
 
 
 def test_outcomes_are_explored_from_the_initial_state() -> None:
-    """The same game as arrays: equal values for every state that can be reached, terminals included."""
-    common = {"num_actions": 2, "discount": 0.8, "operator": Entropy(0.2), "initial_state": (0, "a")}
-    game = Game(_never, player=lambda s: 1 if s[1] == "a" else 2, terminal=lambda s: s[0] == 4, outcomes=walk, **common)
+    """The same game as arrays: equal values for every state that can be
+    reached, terminals included.
+    """
+    common = {
+        "num_actions": 2,
+        "discount": 0.8,
+        "operator": Entropy(0.2),
+        "initial_state": (0, "a"),
+    }
+    game = Game(
+        _never,
+        player=lambda s: 1 if s[1] == "a" else 2,
+        terminal=lambda s: s[0] == 4,
+        outcomes=walk,
+        **common,
+    )
     found = solve(game)
     assert found.states is not None
     assert found.states[0] == (0, "a")
@@ -343,55 +523,94 @@ def test_outcomes_are_explored_from_the_initial_state() -> None:
     P, R = np.zeros((len(index), 2, len(index))), np.zeros((len(index), 2, len(index)))
     for state, i in index.items():
         for action in (0, 1):
-            for p, r, z in walk(state, action) if state[0] != 4 else [(1.0, 0.0, state)]:
+            for p, r, z in (
+                walk(state, action) if state[0] != 4 else [(1.0, 0.0, state)]
+            ):
                 P[i, action, index[z]] += p
                 R[i, action, index[z]] = r
     players, dead = [1 if s[1] == "a" else 2 for s in index], [s[0] == 4 for s in index]
-    same = solve(tabular(P, R, discount=0.8, operator=Entropy(0.2), players=players, terminal=dead))
+    same = solve(
+        tabular(
+            P, R, discount=0.8, operator=Entropy(0.2), players=players, terminal=dead
+        )
+    )
     assert found.values == pytest.approx(same.values, abs=1e-9)
     assert found.values[found.index((4, "b"))] == 0.0
-    with pytest.raises(InvalidInput, match=r"not among the 10 states .* initial_state= set to it"):
+    with pytest.raises(
+        InvalidInput, match=r"not among the 10 states .* initial_state= set to it"
+    ):
         found.index((9, "a"))
 
 
 def test_the_exact_method_solves_from_the_asked_state() -> None:
-    """Two rings that never meet (two opening rolls, say): a state of the other ring has its own value, 1/(1 - gamma)."""
+    """Two rings that never meet (two opening rolls, say): a state of the other
+    ring has its own value, 1/(1 - gamma).
+    """
     apart = MDP(
-        _never, num_actions=1, discount=0.5, operator=Max(), initial_state=("a", 0),
+        _never,
+        num_actions=1,
+        discount=0.5,
+        operator=Max(),
+        initial_state=("a", 0),
         outcomes=lambda s, a: [(1.0, float(s[0] == "b"), (s[0], 1 - s[1]))],
-    )  # fmt: skip
+    )
     assert plan(apart, ("b", 1), method="exact").value == pytest.approx(2.0, abs=1e-9)
     assert plan(apart, method="exact").value == 0.0
 
 
 def test_exploration_ends_at_the_horizon() -> None:
-    """A walk without end, one place up or down a step, that pays the place it arrives at if that is above 0."""
+    """A walk without end, one place up or down a step, that pays the place it
+    arrives at if that is above 0.
+    """
     seen: list[int] = []
 
     def line(place: int, action: int) -> list[tuple[float, float, int]]:
         seen.append(place)
-        return [(0.5, max(0.0, place + 1.0), place + 1), (0.5, max(0.0, place - 1.0), place - 1)]
+        return [
+            (0.5, max(0.0, place + 1.0), place + 1),
+            (0.5, max(0.0, place - 1.0), place - 1),
+        ]
 
-    problem = MDP(_never, num_actions=1, discount=1.0, operator=Max(), initial_state=0, outcomes=line, horizon=3, reward_range=(0.0, 3.0))
+    problem = MDP(
+        _never,
+        num_actions=1,
+        discount=1.0,
+        operator=Max(),
+        initial_state=0,
+        outcomes=line,
+        horizon=3,
+        reward_range=(0.0, 3.0),
+    )
     found = solve(problem)
     assert found.states == (0, 1, -1, 2, -2, 3, -3)
-    assert sorted(seen) == [-2, -1, 0, 1, 2]  # states without a step left are not expanded
-    assert found.values[0] == pytest.approx(1 / 2 + 2 / 4 + (3 + 3 * 1) / 8)  # E max(0, place) after 1, 2, 3 steps
-    assert np.isnan(found.values[1:]).all()  # with three steps left they lead beyond what was explored
+    # states without a step left are not expanded
+    assert sorted(seen) == [-2, -1, 0, 1, 2]
+    # E max(0, place) after 1, 2, 3 steps
+    assert found.values[0] == pytest.approx(1 / 2 + 2 / 4 + (3 + 3 * 1) / 8)
+    # with three steps left they lead beyond what was explored
+    assert np.isnan(found.values[1:]).all()
     assert found.stages is not None
     assert found.stages[2, 1] == pytest.approx((2 + 0) / 2 + (3 + 1 + 1) / 4)
     assert np.isnan(found.stages[3, 1])
     assert policy_value(problem, np.ones((7, 1)))[0] == pytest.approx(found.values[0])
-    with pytest.raises(InvalidInput, match=r"does not know state 1 with 3 steps left.*initial_state="):
+    with pytest.raises(
+        InvalidInput, match=r"does not know state 1 with 3 steps left.*initial_state="
+    ):
         evaluate(problem, found, 1, delta=0.1, budget=10)
 
 
 def test_an_exploration_that_the_horizon_does_not_cut_knows_every_state() -> None:
     """Two states, one of them terminal; values of both, as without exploration."""
     problem = MDP(
-        _never, num_actions=1, discount=1.0, operator=Max(), initial_state=0, terminal=lambda s: s == 1, horizon=5,
+        _never,
+        num_actions=1,
+        discount=1.0,
+        operator=Max(),
+        initial_state=0,
+        terminal=lambda s: s == 1,
+        horizon=5,
         outcomes=lambda s, a: [(0.5, 1.0, 0), (0.5, 1.0, 1)],
-    )  # fmt: skip
+    )
     assert solve(problem).values == pytest.approx([2.0 - 2.0**-4, 0.0])
 
 
@@ -413,17 +632,33 @@ def test_models_that_cannot_be_solved_are_refused_with_a_remedy(
     changes: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reachable, "MOST_STATES", 50)
-    base = MDP(_never, num_actions=1, discount=0.5, operator=Max(), initial_state=0, outcomes=lambda s, a: [(1.0, 0.0, s)])
+    base = MDP(
+        _never,
+        num_actions=1,
+        discount=0.5,
+        operator=Max(),
+        initial_state=0,
+        outcomes=lambda s, a: [(1.0, 0.0, s)],
+    )
     with pytest.raises(InvalidInput, match=message):
         solve(dataclasses.replace(base, **changes))  # type: ignore[arg-type]
 
 
-# --- the value of a given policy ---------------------------------------------------------------------------------------------
+# --- the value of a given policy ----------------------------------------------
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
-@pytest.mark.parametrize("name", ["garnet:states=9,seed=3", "random-game:states=9,seed=3", "garnet:states=9,seed=3,horizon=1"])
-def test_the_value_of_the_optimal_policy_is_the_optimal_value(operator: Operator, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "garnet:states=9,seed=3",
+        "random-game:states=9,seed=3",
+        "garnet:states=9,seed=3,horizon=1",
+    ],
+)
+def test_the_value_of_the_optimal_policy_is_the_optimal_value(
+    operator: Operator, name: str
+) -> None:
     problem = make(name, discount=0.9, operator=operator)
     found = solve(problem)
     assert policy_value(problem, found.policy) == pytest.approx(found.values, abs=1e-8)
@@ -440,10 +675,19 @@ def test_no_policy_beats_the_optimal_value(operator: Operator) -> None:
 
 
 def test_policy_value_by_hand_and_by_iteration() -> None:
-    """Uniform policy, one state: V = (mean r + lambda log 2)/(1 - gamma). Large problems iterate to the same as a solve."""
-    problem = tabular(np.ones((1, 2, 1)), [[0.0, 1.0]], discount=0.5, operator=Entropy(1.0))
-    assert policy_value(problem, [[0.5, 0.5]]) == pytest.approx([2.0 * (0.5 + math.log(2.0))])
-    ring = sp.csr_matrix((np.ones(3000), np.roll(np.arange(3000), -1), np.arange(3001)), shape=(3000, 3000))
+    """Uniform policy, one state: V = (mean r + lambda log 2)/(1 - gamma). Large
+    problems iterate to the same as a solve.
+    """
+    problem = tabular(
+        np.ones((1, 2, 1)), [[0.0, 1.0]], discount=0.5, operator=Entropy(1.0)
+    )
+    assert policy_value(problem, [[0.5, 0.5]]) == pytest.approx(
+        [2.0 * (0.5 + math.log(2.0))]
+    )
+    ring = sp.csr_matrix(
+        (np.ones(3000), np.roll(np.arange(3000), -1), np.arange(3001)),
+        shape=(3000, 3000),
+    )
     long = tabular(ring, np.ones((3000, 1)), discount=0.9, operator=Max())
     assert policy_value(long, np.ones((3000, 1))) == pytest.approx(10.0, abs=1e-10)
     small = tabular(ring, np.full((3000, 1), 1e-12), discount=0.9, operator=Max())
@@ -452,10 +696,17 @@ def test_policy_value_by_hand_and_by_iteration() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "message"),
-    [([[1.0]], "shape"), ([[0.5, 0.6]], "sums to 1.1"), ([[1.5, -0.5]], "negative"), ([[math.nan, 1.0]], "undefined")],
+    [
+        ([[1.0]], "shape"),
+        ([[0.5, 0.6]], "sums to 1.1"),
+        ([[1.5, -0.5]], "negative"),
+        ([[math.nan, 1.0]], "undefined"),
+    ],
 )
 def test_bad_policies_are_refused(policy: list[list[float]], message: str) -> None:
-    problem = tabular(np.ones((1, 2, 1)), [[0.0, 1.0]], discount=0.5, operator=Entropy(1.0))
+    problem = tabular(
+        np.ones((1, 2, 1)), [[0.0, 1.0]], discount=0.5, operator=Entropy(1.0)
+    )
     with pytest.raises(InvalidInput, match=message):
         policy_value(problem, policy)
 
@@ -468,5 +719,8 @@ def test_policy_value_refuses_operators_without_a_regularizer() -> None:
 
 
 def test_importing_the_solver_does_not_import_numba() -> None:
-    code = "import sys, smoothcruiser, smoothcruiser.exact, smoothcruiser.problem.make; sys.exit('numba' in sys.modules)"
+    code = (
+        "import sys, smoothcruiser, smoothcruiser.exact, "
+        "smoothcruiser.problem.make; sys.exit('numba' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

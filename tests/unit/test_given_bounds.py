@@ -1,4 +1,6 @@
-"""Bounds that a user gives hold where a step is left; an end is worth 0 whatever they say."""
+"""Bounds that a user gives hold where a step is left; an end is worth 0
+whatever they say.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from smoothcruiser.schedule.relaxation import relax
 
 
 def ends_at_once(state, action, rng):
-    """Pays 0.9 and is over: V = 0.9, and r + gamma V of a state with bounds [1.9, 2] would be above."""
+    """Pays 0.9 and is over: V = 0.9, and r + gamma V of a state with bounds
+    [1.9, 2] would be above.
+    """
     return 0.9, state, True
 
 
@@ -34,7 +38,9 @@ FACTS = Facts(
 @pytest.mark.parametrize("method", ["smoothcruiser", "sparse-sampling", "certified"])
 @pytest.mark.parametrize("seed", range(5))
 def test_an_end_is_inside_the_interval(method: str, seed: int) -> None:
-    """Every state that goes on is worth 1.9 to 2; the clip at r + gamma 1.9 = 0.95 shut out the truth, 0.9."""
+    """Every state that goes on is worth 1.9 to 2; the clip at r + gamma 1.9 =
+    0.95 shut out the truth, 0.9.
+    """
     problem = sc.MDP(
         ends_at_once,
         num_actions=1,
@@ -49,7 +55,10 @@ def test_an_end_is_inside_the_interval(method: str, seed: int) -> None:
     assert low <= 0.9 <= high
     for q_low, q_high in estimate.certificate.q_intervals:
         assert q_low <= 0.9 <= q_high
-    assert any("value_bounds" in sentence or "as given" in sentence for sentence in estimate.certificate.assumptions)
+    assert any(
+        "value_bounds" in sentence or "as given" in sentence
+        for sentence in estimate.certificate.assumptions
+    )
 
 
 def test_the_box_of_action_values_holds_a_move_into_an_end() -> None:
@@ -67,9 +76,19 @@ def test_the_paper_clips_to_that_box() -> None:
 
 
 def test_at_the_last_step_of_a_horizon_the_next_value_is_zero() -> None:
-    problem = sc.MDP(stage, num_actions=1, discount=0.5, operator=sc.Max(), initial_state=0, horizon=1, value_bounds=(0.85, 0.95))
+    problem = sc.MDP(
+        stage,
+        num_actions=1,
+        discount=0.5,
+        operator=sc.Max(),
+        initial_state=0,
+        horizon=1,
+        value_bounds=(0.85, 0.95),
+    )
     assert problem.facts.q_bounds() == (0.0, 1.0)
-    low, high = sc.plan(problem, epsilon=0.05, delta=0.1, method="smoothcruiser").interval
+    low, high = sc.plan(
+        problem, epsilon=0.05, delta=0.1, method="smoothcruiser"
+    ).interval
     assert low <= 0.9 <= high
 
 
@@ -82,7 +101,19 @@ def test_bounds_given_for_one_operator_are_dropped_for_another() -> None:
     warmer = payable_temperature(FACTS, 0.2, 0.1, "q_values", 10**12)
     assert warmer is not None
     temperature, calls, _ = warmer
-    plain = sc.MDP(ends_at_once, num_actions=2, discount=0.5, operator=sc.Entropy(temperature), terminal=True, initial_state=0)
+    plain = sc.MDP(
+        ends_at_once,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Entropy(temperature),
+        terminal=True,
+        initial_state=0,
+    )
     from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 
-    assert calls == compile_schedule(plain.facts, epsilon=0.2, delta=0.1, adaptive=False).num_calls
+    assert (
+        calls
+        == compile_schedule(
+            plain.facts, epsilon=0.2, delta=0.1, adaptive=False
+        ).num_calls
+    )

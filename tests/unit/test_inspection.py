@@ -12,7 +12,11 @@ import smoothcruiser as sc
 from smoothcruiser.engines.inspection import look
 from smoothcruiser.problem.states import Guard, copied, same_state, unchanged
 
-COMMON: dict[str, Any] = {"num_actions": 2, "discount": 0.3, "operator": sc.Entropy(1.0)}
+COMMON: dict[str, Any] = {
+    "num_actions": 2,
+    "discount": 0.3,
+    "operator": sc.Entropy(1.0),
+}
 PROMISE: dict[str, Any] = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
 
 
@@ -49,7 +53,10 @@ def test_objects_are_compared_by_what_they_hold(make) -> None:
         state.place += 1
         return rng.random(), make(state.place)
 
-    assert sc.plan(sc.MDP(good, initial_state=make(0), **COMMON), **PROMISE).interval is not None
+    assert (
+        sc.plan(sc.MDP(good, initial_state=make(0), **COMMON), **PROMISE).interval
+        is not None
+    )
     with pytest.raises(sc.OracleError, match="changed the state it was given"):
         sc.plan(sc.MDP(bad, initial_state=make(0), **COMMON), **PROMISE)
 
@@ -79,11 +86,16 @@ def test_calls_that_share_one_next_state_are_refused() -> None:
 def test_randomness_from_elsewhere_is_refused() -> None:
     source = random.Random(3)
     with pytest.raises(sc.OracleError, match="draw every number from the rng"):
-        sc.plan(sc.MDP(lambda s, a, rng: (source.random(), s), initial_state=0, **COMMON), **PROMISE)
+        sc.plan(
+            sc.MDP(lambda s, a, rng: (source.random(), s), initial_state=0, **COMMON),
+            **PROMISE,
+        )
 
 
 def test_a_law_that_changes_late_is_seen_after_the_run() -> None:
-    """The first thousand calls pay one half, all later ones nothing: only asking again can tell."""
+    """The first thousand calls pay one half, all later ones nothing: only
+    asking again can tell.
+    """
     calls = itertools.count()
 
     def step(state, action, rng):
@@ -98,14 +110,24 @@ def test_a_law_that_changes_late_is_seen_after_the_run() -> None:
 @pytest.mark.parametrize("name", ["legal", "player"])
 def test_companions_that_change_their_mind_are_refused(name: str) -> None:
     calls = itertools.count()
-    turns = {"legal": lambda s, a: a == 0 or next(calls) % 3 != 0, "player": lambda s: 1 + next(calls) % 2}
-    problem = sc.Game(lambda s, a, rng: (0.5, s), initial_state=0, **({"player": lambda s: 1} | {name: turns[name]}), **COMMON)
+    turns = {
+        "legal": lambda s, a: a == 0 or next(calls) % 3 != 0,
+        "player": lambda s: 1 + next(calls) % 2,
+    }
+    problem = sc.Game(
+        lambda s, a, rng: (0.5, s),
+        initial_state=0,
+        **({"player": lambda s: 1} | {name: turns[name]}),
+        **COMMON,
+    )
     with pytest.raises(sc.OracleError, match="answered differently"):
         sc.plan(problem, **PROMISE)
 
 
 def test_states_that_carry_a_stamp_are_no_fault() -> None:
-    """A fresh number in every state changes no future: next states that differ are followed."""
+    """A fresh number in every state changes no future: next states that differ
+    are followed.
+    """
     stamps = itertools.count()
 
     def step(state, action, rng):
@@ -117,12 +139,17 @@ def test_states_that_carry_a_stamp_are_no_fault() -> None:
 
 
 def test_what_is_looked_at_is_counted_and_named() -> None:
-    problem = sc.MDP(lambda s, a, rng: (rng.random(), [s[0] + 1]), initial_state=[0], **COMMON)
+    problem = sc.MDP(
+        lambda s, a, rng: (rng.random(), [s[0] + 1]), initial_state=[0], **COMMON
+    )
     calls, looked = look(problem, [0], 0)
     assert (calls, len(looked)) == (20, 10)
     assert look(problem, [0], 0, looked)[0] == 10
     estimate = sc.plan(problem, **PROMISE)
-    assert any("10 calls were repeated" in s and "looked at while it ran" in s for s in estimate.certificate.assumptions)
+    assert any(
+        "10 calls were repeated" in s and "looked at while it ran" in s
+        for s in estimate.certificate.assumptions
+    )
     price = sc.explain(problem, epsilon="20%", delta=0.1).num_calls
     assert estimate.price == price + problem.inspection_calls == price + 30
     with pytest.raises(sc.Unpayable):

@@ -1,4 +1,6 @@
-"""Plain functions rebuilt as compiled ones: the same bits, the right replacements, a cache that cannot serve a stale function."""
+"""Plain functions rebuilt as compiled ones: the same bits, the right
+replacements, a cache that cannot serve a stale function.
+"""
 
 import math
 import os
@@ -34,7 +36,14 @@ def test_the_same_function_is_built_once():
 def test_operators_have_the_same_bits_compiled(code):
     """Value, gradient and both, over sizes 1 to 6 and temperatures from 0.01 to 100."""
     draw = random.Random(code)
-    value, gradient, both = (compiled(f) for f in (operators.builtin_value, operators.builtin_gradient, operators.builtin_both))
+    value, gradient, both = (
+        compiled(f)
+        for f in (
+            operators.builtin_value,
+            operators.builtin_gradient,
+            operators.builtin_both,
+        )
+    )
     for _ in range(300):
         k = draw.randint(1, 6)
         q = [draw.uniform(-3.0, 3.0) for _ in range(k)]
@@ -43,8 +52,12 @@ def test_operators_have_the_same_bits_compiled(code):
         slow, fast, fused = [0.0] * k, np.zeros(k), np.zeros(k)
         operators.builtin_gradient(code, q, w, t, slow)
         gradient(code, np.array(q), np.array(w), t, fast)
-        assert both(code, np.array(q), np.array(w), t, fused) == value(code, np.array(q), np.array(w), t)
-        assert operators.builtin_value(code, q, w, t) == value(code, np.array(q), np.array(w), t)
+        assert both(code, np.array(q), np.array(w), t, fused) == value(
+            code, np.array(q), np.array(w), t
+        )
+        assert operators.builtin_value(code, q, w, t) == value(
+            code, np.array(q), np.array(w), t
+        )
         assert slow == fast.tolist() == fused.tolist()
 
 
@@ -59,7 +72,9 @@ def eight(data, state, action, rng):
 
 
 def test_a_replacement_reaches_inner_calls_and_is_not_confused_with_another():
-    """``leaf_total`` calls STEP: each replacement gets its own machine, and neither is cached on disk."""
+    """``leaf_total`` calls STEP: each replacement gets its own machine, and
+    neither is cached on disk.
+    """
     from smoothcruiser.jit.streams import stream
 
     flag = np.zeros(1, np.int64)
@@ -68,12 +83,19 @@ def test_a_replacement_reaches_inner_calls_and_is_not_confused_with_another():
         total, status = leaf((), 0, 0, 3, 0.5, 0.0, 10.0, stream(0), flag.ctypes.data)
         assert (total, status) == (3 * (reward + 0.5), kernel.DONE)
         assert leaf.stats.cache_path is None
-    assert compiled(kernel.leaf_total, STEP=seven) is compiled(kernel.leaf_total, STEP=seven)
+    assert compiled(kernel.leaf_total, STEP=seven) is compiled(
+        kernel.leaf_total, STEP=seven
+    )
 
 
 def test_a_fingerprint_follows_the_sources_of_a_function(monkeypatch, tmp_path):
-    """An edit of a file that a function is made of changes its name in the cache; of another file, it does not."""
-    before = source_fingerprint.__wrapped__(operators.entropy_value), source_fingerprint.__wrapped__(kernel.run_shard)
+    """An edit of a file that a function is made of changes its name in the
+    cache; of another file, it does not.
+    """
+    before = (
+        source_fingerprint.__wrapped__(operators.entropy_value),
+        source_fingerprint.__wrapped__(kernel.run_shard),
+    )
     assert before[0] != before[1]
     original = jit._digest
 
@@ -81,15 +103,22 @@ def test_a_fingerprint_follows_the_sources_of_a_function(monkeypatch, tmp_path):
         return b"edited" if path.name == "tabular_kernel.py" else original(path)
 
     monkeypatch.setattr(jit, "_digest", edited)
-    after = source_fingerprint.__wrapped__(operators.entropy_value), source_fingerprint.__wrapped__(kernel.run_shard)
+    after = (
+        source_fingerprint.__wrapped__(operators.entropy_value),
+        source_fingerprint.__wrapped__(kernel.run_shard),
+    )
     assert after[0] == before[0]
     assert after[1] != before[1]
 
 
 def test_every_compiled_module_the_kernel_reaches_is_in_its_fingerprint():
-    """What the kernel reaches only through intrinsics or methods has to be named in ``jit._SHARED``."""
+    """What the kernel reaches only through intrinsics or methods has to be
+    named in ``jit._SHARED``.
+    """
     root = Path(jit.__file__).parent.parent
-    covered = {Path(f.__code__.co_filename).resolve() for f in jit._reachable(kernel.run_shard)} | {root / name for name in jit._SHARED}
+    covered = {
+        Path(f.__code__.co_filename).resolve() for f in jit._reachable(kernel.run_shard)
+    } | {root / name for name in jit._SHARED}
     for name in (
         "engines/compiled/kernel.py",
         "jit/stream_type.py",
@@ -104,7 +133,14 @@ def test_every_compiled_module_the_kernel_reaches_is_in_its_fingerprint():
 
 def test_importing_the_package_does_not_import_numba():
     code = (
-        "import sys, smoothcruiser, smoothcruiser.schedule.compiler.optimizer, smoothcruiser.theory.moments; print('numba' in sys.modules)"
+        "import sys, smoothcruiser, smoothcruiser.schedule.compiler.optimizer, "
+        "smoothcruiser.theory.moments; print('numba' in sys.modules)"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=os.environ,
+        check=True,
+    )
     assert result.stdout == "False\n"

@@ -1,4 +1,5 @@
-"""Oracles that misbehave: one clear error with the state and action at hand, from every executor that can meet them, and nothing lost.
+"""Oracles that misbehave: one clear error with the state and action at hand,
+from every executor that can meet them, and nothing lost.
 
 Each test names the fault and the sentence it has to end in.
 """
@@ -14,7 +15,12 @@ import pytest
 
 import smoothcruiser as sc
 
-COMMON = {"num_actions": 2, "discount": 0.5, "operator": sc.Entropy(1.0), "initial_state": 0}
+COMMON = {
+    "num_actions": 2,
+    "discount": 0.5,
+    "operator": sc.Entropy(1.0),
+    "initial_state": 0,
+}
 PROMISE = {"epsilon": "15%", "delta": 0.1, "method": "smoothcruiser"}
 PYTHON = ["reference", "python"]
 
@@ -34,17 +40,53 @@ def faulty(answer):
 
 
 FAULTS = {
-    "NaN": (lambda r, z: (math.nan, z), r"reward nan at state 3, action [01], outside reward_range \(0, 1\); declare the range"),
-    "infinite": (lambda r, z: (math.inf, z), r"reward inf at state 3, action [01], outside reward_range"),
-    "too large": (lambda r, z: (1.5, z), r"reward 1\.5 at state 3, action [01], outside reward_range \(0, 1\)"),
-    "too small": (lambda r, z: (-1e-9, z), r"reward -1e-09 at state 3, action [01], outside reward_range"),
-    "one value": (lambda r, z: (r,), r"must return \(reward, next_state\) or \(reward, next_state, terminated\), got .* at state 3"),
-    "four values": (lambda r, z: (r, z, False, {}), r"must return \(reward, next_state\).* at state 3, action [01]"),
-    "nothing": (lambda r, z: None, r"must return \(reward, next_state\).*got None at state 3"),
-    "a word": (lambda r, z: ("much", z), r"must return \(reward, next_state\).*'much'.* at state 3"),
+    "NaN": (
+        lambda r, z: (math.nan, z),
+        (
+            r"reward nan at state 3, action [01], outside reward_range \(0, 1\); "
+            r"declare "
+            r"the range"
+        ),
+    ),
+    "infinite": (
+        lambda r, z: (math.inf, z),
+        r"reward inf at state 3, action [01], outside reward_range",
+    ),
+    "too large": (
+        lambda r, z: (1.5, z),
+        r"reward 1\.5 at state 3, action [01], outside reward_range \(0, 1\)",
+    ),
+    "too small": (
+        lambda r, z: (-1e-9, z),
+        r"reward -1e-09 at state 3, action [01], outside reward_range",
+    ),
+    "one value": (
+        lambda r, z: (r,),
+        (
+            r"must return \(reward, next_state\) or \(reward, next_state, "
+            r"terminated\), "
+            r"got .* at state 3"
+        ),
+    ),
+    "four values": (
+        lambda r, z: (r, z, False, {}),
+        r"must return \(reward, next_state\).* at state 3, action [01]",
+    ),
+    "nothing": (
+        lambda r, z: None,
+        r"must return \(reward, next_state\).*got None at state 3",
+    ),
+    "a word": (
+        lambda r, z: ("much", z),
+        r"must return \(reward, next_state\).*'much'.* at state 3",
+    ),
     "an undeclared end": (
         lambda r, z: (r, z, True),
-        r"ended the episode at state 3, action [01], but .*no terminal states; pass terminal=",
+        (
+            r"ended the episode at state 3, action [01], but .*no terminal states; "
+            r"pass "
+            r"terminal="
+        ),
     ),
 }
 
@@ -75,7 +117,10 @@ def test_an_exception_in_the_middle_keeps_its_cause(executor):
             raise KeyError("no such part")
         return walk(state, action, rng)
 
-    with pytest.raises(sc.OracleError, match=r"raised KeyError: 'no such part' at state 3, action [01]; mend") as caught:
+    with pytest.raises(
+        sc.OracleError,
+        match=r"raised KeyError: 'no such part' at state 3, action [01]; mend",
+    ) as caught:
         sc.plan(sc.MDP(step, **COMMON), 2, executor=executor, **PROMISE)
     assert isinstance(caught.value.__cause__, KeyError)
 
@@ -88,7 +133,10 @@ def late(state, action, rng):
 
 
 def test_an_exception_in_another_process_arrives():
-    with pytest.raises(sc.OracleError, match=r"raised RuntimeError: out of coffee at state 3, action [01]"):
+    with pytest.raises(
+        sc.OracleError,
+        match=r"raised RuntimeError: out of coffee at state 3, action [01]",
+    ):
         sc.plan(sc.MDP(late, **COMMON), 2, executor="processes", workers=1, **PROMISE)
 
 
@@ -100,7 +148,9 @@ def dies(state, action, rng):
 
 
 def test_a_worker_that_dies_is_reported():
-    with pytest.raises(sc.OracleError, match=r"worker process died.*executor='reference'"):
+    with pytest.raises(
+        sc.OracleError, match=r"worker process died.*executor='reference'"
+    ):
         sc.plan(sc.MDP(dies, **COMMON), 2, executor="processes", workers=1, **PROMISE)
 
 
@@ -120,16 +170,22 @@ except sc.SmoothcruiserError as error:
 
 @pytest.mark.parametrize("method", ["smoothcruiser", "certified"])
 def test_a_script_without_a_main_guard_is_told_so(method, tmp_path):
-    """Its worker dies while it imports the script, before it is asked for anything: the oracle has no part in it."""
+    """Its worker dies while it imports the script, before it is asked for
+    anything: the oracle has no part in it.
+    """
     script = tmp_path / "unguarded.py"
     script.write_text(UNGUARDED.format(method=method))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=120
+    )
     assert 'under if __name__ == "__main__":' in done.stdout, done.stderr
     assert "oracle" not in done.stdout
 
 
 class Licensed:
-    """A simulator that can be used in the process where it was made and nowhere else."""
+    """A simulator that can be used in the process where it was made and nowhere
+    else.
+    """
 
     def __call__(self, state, action, rng):
         return walk(state, action, rng)
@@ -143,11 +199,23 @@ class Licensed:
 
 @pytest.mark.parametrize("method", ["smoothcruiser", "certified"])
 def test_a_worker_that_cannot_begin_says_why(method):
-    with pytest.raises(sc.InvalidInput, match=r"could not be rebuilt in a worker process \(RuntimeError: no licence here\)"):
-        sc.plan(sc.MDP(Licensed(), **COMMON), 2, executor="processes", workers=1, **{**PROMISE, "method": method})
+    with pytest.raises(
+        sc.InvalidInput,
+        match=(
+            r"could not be rebuilt in a worker process \(RuntimeError: no licence "
+            r"here\)"
+        ),
+    ):
+        sc.plan(
+            sc.MDP(Licensed(), **COMMON),
+            2,
+            executor="processes",
+            workers=1,
+            **{**PROMISE, "method": method},
+        )
 
 
-# --- oracles that hang -----------------------------------------------------------------------------------------------------------
+# --- oracles that hang --------------------------------------------------------
 
 
 def sleeps(state, action, rng):
@@ -165,7 +233,13 @@ def loops(state, action, rng):
 @pytest.mark.parametrize("step", [sleeps, loops])
 def test_an_oracle_that_hangs_is_ended_at_its_time_limit(step):
     begin = time.perf_counter()
-    with pytest.raises(sc.OracleError, match=r"did not return within 0\.3 s at state 3, action [01]; mend the simulator there, or raise"):
+    with pytest.raises(
+        sc.OracleError,
+        match=(
+            r"did not return within 0\.3 s at state 3, action [01]; mend the "
+            r"simulator there, or raise"
+        ),
+    ):
         sc.plan(sc.MDP(step, call_seconds=0.3, **COMMON), 2, **PROMISE)
     assert time.perf_counter() - begin < 10
 
@@ -176,8 +250,12 @@ def test_a_companion_that_hangs_is_ended_too():
             pass
         return False
 
-    with pytest.raises(sc.OracleError, match=r"legal, terminal or player did not return within 0\.3 s"):
-        sc.plan(sc.MDP(walk, terminal=terminal, call_seconds=0.3, **COMMON), 2, **PROMISE)
+    with pytest.raises(
+        sc.OracleError, match=r"legal, terminal or player did not return within 0\.3 s"
+    ):
+        sc.plan(
+            sc.MDP(walk, terminal=terminal, call_seconds=0.3, **COMMON), 2, **PROMISE
+        )
 
 
 def test_the_limit_holds_outside_the_main_thread_too():
@@ -201,37 +279,72 @@ def test_a_slow_oracle_within_its_limit_is_left_alone():
         time.sleep(0.002)
         return walk(state, action, rng)
 
-    limited = sc.plan(sc.MDP(step, call_seconds=0.5, **COMMON), epsilon="40%", delta=0.3, method="smoothcruiser")
-    assert limited.value == sc.plan(sc.MDP(walk, **COMMON), epsilon="40%", delta=0.3, method="smoothcruiser").value
+    limited = sc.plan(
+        sc.MDP(step, call_seconds=0.5, **COMMON),
+        epsilon="40%",
+        delta=0.3,
+        method="smoothcruiser",
+    )
+    assert (
+        limited.value
+        == sc.plan(
+            sc.MDP(walk, **COMMON), epsilon="40%", delta=0.3, method="smoothcruiser"
+        ).value
+    )
 
 
 @pytest.mark.parametrize("limit", [0, -1, math.nan, "soon"])
 def test_a_time_limit_that_is_none_is_refused(limit):
-    with pytest.raises(sc.InvalidInput, match="call_seconds must be a number of seconds above 0"):
+    with pytest.raises(
+        sc.InvalidInput, match="call_seconds must be a number of seconds above 0"
+    ):
         sc.MDP(walk, call_seconds=limit, **COMMON)
 
 
-# --- companions of the step --------------------------------------------------------------------------------------------------------
+# --- companions of the step ---------------------------------------------------
 
 
 @pytest.mark.parametrize("executor", PYTHON)
 def test_a_state_without_an_action_and_a_player_that_does_not_exist(executor):
     stuck = sc.MDP(walk, legal=lambda s, a: s != 3, **COMMON)
-    with pytest.raises(sc.InvalidInput, match=r"State 3 has no legal action.*terminal="):
-        sc.plan(stuck, 2, executor=executor, epsilon="15%", delta=0.1, method="smoothcruiser")
+    with pytest.raises(
+        sc.InvalidInput, match=r"State 3 has no legal action.*terminal="
+    ):
+        sc.plan(
+            stuck,
+            2,
+            executor=executor,
+            epsilon="15%",
+            delta=0.1,
+            method="smoothcruiser",
+        )
     third = sc.Game(walk, player=lambda s: 3 if s == 3 else 1, **COMMON)
-    with pytest.raises(sc.InvalidInput, match=r"player\(3\) must be 1 \(max\) or 2 \(min\), got 3"):
-        sc.plan(third, 2, executor=executor, epsilon="15%", delta=0.1, method="smoothcruiser")
+    with pytest.raises(
+        sc.InvalidInput, match=r"player\(3\) must be 1 \(max\) or 2 \(min\), got 3"
+    ):
+        sc.plan(
+            third,
+            2,
+            executor=executor,
+            epsilon="15%",
+            delta=0.1,
+            method="smoothcruiser",
+        )
 
 
 def test_states_that_cannot_be_hashed_are_refused_by_searches_and_accepted_by_schedules():
-    problem = sc.MDP(lambda s, a, rng: (rng.random(), [s[0] + a]), **(COMMON | {"initial_state": [0]}))
+    problem = sc.MDP(
+        lambda s, a, rng: (rng.random(), [s[0] + a]),
+        **(COMMON | {"initial_state": [0]}),
+    )
     with pytest.raises(sc.SmoothcruiserError, match=r"hash"):
         sc.plan(problem, method="certified", epsilon=0.1, delta=0.1)
-    assert sc.plan(problem, epsilon="30%", delta=0.1, method="smoothcruiser").num_calls > 0
+    assert (
+        sc.plan(problem, epsilon="30%", delta=0.1, method="smoothcruiser").num_calls > 0
+    )
 
 
-# --- oracles over arrays -----------------------------------------------------------------------------------------------------------
+# --- oracles over arrays ------------------------------------------------------
 
 
 def rows(states, actions, rng):
@@ -253,16 +366,40 @@ def _raise_at_three(rewards, after, states):
 
 
 BATCHED = {
-    "NaN": (lambda r, z, s: (np.where(s == 3, np.nan, r), z), r"reward nan at state 3, action [01], outside reward_range"),
-    "too large": (lambda r, z, s: (np.where(s == 3, 7.0, r), z), r"reward 7\.0 at state 3, action [01], outside reward_range"),
-    "an exception": (_raise_at_three, r"raised ValueError: three at state 3, action [01]; mend the simulator there"),
-    "too few rewards": (lambda r, z, s: (r[:-1], z), r"batched oracle must return rewards of shape \(\d+,\), got shape"),
-    "a column": (lambda r, z, s: (r[:, None], z), r"rewards of shape \(\d+,\), got shape \(\d+, 1\)"),
-    "too few states": (lambda r, z, s: (r, z[:-1]), r"next states with \d+ rows, got shape"),
+    "NaN": (
+        lambda r, z, s: (np.where(s == 3, np.nan, r), z),
+        r"reward nan at state 3, action [01], outside reward_range",
+    ),
+    "too large": (
+        lambda r, z, s: (np.where(s == 3, 7.0, r), z),
+        r"reward 7\.0 at state 3, action [01], outside reward_range",
+    ),
+    "an exception": (
+        _raise_at_three,
+        r"raised ValueError: three at state 3, action [01]; mend the simulator there",
+    ),
+    "too few rewards": (
+        lambda r, z, s: (r[:-1], z),
+        r"batched oracle must return rewards of shape \(\d+,\), got shape",
+    ),
+    "a column": (
+        lambda r, z, s: (r[:, None], z),
+        r"rewards of shape \(\d+,\), got shape \(\d+, 1\)",
+    ),
+    "too few states": (
+        lambda r, z, s: (r, z[:-1]),
+        r"next states with \d+ rows, got shape",
+    ),
     "one state": (lambda r, z, s: (r, 3), r"next states with \d+ rows, got int 3"),
     "nothing": (lambda r, z, s: None, r"must return \(rewards, next_states\)"),
-    "words": (lambda r, z, s: (["much"] * len(r), z), r"rewards as an array of \d+ numbers"),
-    "an undeclared end": (lambda r, z, s: (r, z, s == 3), r"ended the episode at state 3, action [01].*pass terminal="),
+    "words": (
+        lambda r, z, s: (["much"] * len(r), z),
+        r"rewards as an array of \d+ numbers",
+    ),
+    "an undeclared end": (
+        lambda r, z, s: (r, z, s == 3),
+        r"ended the episode at state 3, action [01].*pass terminal=",
+    ),
 }
 
 
@@ -277,12 +414,16 @@ def test_a_bad_batch_is_named_by_the_row_at_fault(fault):
 def test_batched_companions_have_to_return_one_answer_a_row():
     for name, function in (("legal", lambda s, a: True), ("terminal", lambda s: False)):
         problem = sc.MDP(sc.batched(rows), **{name: function}, **COMMON)
-        with pytest.raises(sc.InvalidInput, match=r"must answer for every row of a batch.*shape \(1,\)"):
+        with pytest.raises(
+            sc.InvalidInput, match=r"must answer for every row of a batch.*shape \(1,\)"
+        ):
             sc.plan(problem, 2, **PROMISE)
 
 
 def test_a_batched_step_is_asked_for_where_it_is_needed():
-    with pytest.raises(sc.InvalidInput, match=r"needs a step over arrays, marked as batched\(step\)"):
+    with pytest.raises(
+        sc.InvalidInput, match=r"needs a step over arrays, marked as batched\(step\)"
+    ):
         sc.plan(sc.MDP(walk, **COMMON), 2, executor="batched", **PROMISE)
 
 
@@ -300,11 +441,13 @@ def test_what_cannot_be_batched_is_refused(arguments, message):
         sc.batched(**arguments)
 
 
-# --- nothing is lost -----------------------------------------------------------------------------------------------------------------
+# --- nothing is lost ----------------------------------------------------------
 
 
 class Moody:
-    """Fails after a number of calls, until it is mended; the same object before and after, as a simulator behind a network is."""
+    """Fails after a number of calls, until it is mended; the same object before
+    and after, as a simulator behind a network is.
+    """
 
     def __init__(self):
         self.left = 600
@@ -317,15 +460,27 @@ class Moody:
 
 
 def test_shards_finished_before_a_fault_are_kept(tmp_path):
-    """The resumed run makes only the calls that were missing and returns the bits of a run without the fault."""
+    """The resumed run makes only the calls that were missing and returns the
+    bits of a run without the fault.
+    """
     store = tmp_path / "runs.db"
     moody = Moody()
     problem = sc.MDP(moody, **COMMON)
-    how = {"epsilon": "15%", "delta": 0.1, "method": "smoothcruiser", "shards": 12, "seed": 3}
+    how = {
+        "epsilon": "15%",
+        "delta": 0.1,
+        "method": "smoothcruiser",
+        "shards": 12,
+        "seed": 3,
+    }
     calm = sc.plan(sc.MDP(walk, **COMMON), **how)
     with pytest.raises(sc.OracleError, match=r"raised ConnectionError: gone at state"):
         sc.plan(problem, store=store, **how)
     moody.left = -1
     resumed = sc.resume(1, store, problem)
-    assert (resumed.value, resumed.q_values, resumed.num_calls) == (calm.value, calm.q_values, calm.num_calls)
+    assert (resumed.value, resumed.q_values, resumed.num_calls) == (
+        calm.value,
+        calm.q_values,
+        calm.num_calls,
+    )
     assert -1 - moody.left < calm.num_calls

@@ -1,4 +1,6 @@
-"""Operators: numbers worked out by hand, SciPy as an independent reference, equal bits from Python and compiled code."""
+"""Operators: numbers worked out by hand, SciPy as an independent reference,
+equal bits from Python and compiled code.
+"""
 
 from __future__ import annotations
 
@@ -11,48 +13,80 @@ from scipy.special import logsumexp, softmax
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compiled
-from smoothcruiser.operators.base import KL, CustomOperator, Entropy, Max, Operator, Sparsemax, SquareRoot, make_operator
+from smoothcruiser.operators.base import (
+    KL,
+    CustomOperator,
+    Entropy,
+    Max,
+    Operator,
+    Sparsemax,
+    SquareRoot,
+    make_operator,
+)
 from smoothcruiser.operators.functions import builtin_gradient, builtin_value
 
-BUILT_IN: list[Operator] = [Entropy(0.7), KL(0.7), KL(0.7, (0.2, 0.5, 0.3)), Sparsemax(0.7), SquareRoot(0.7), Max()]
+BUILT_IN: list[Operator] = [
+    Entropy(0.7),
+    KL(0.7),
+    KL(0.7, (0.2, 0.5, 0.3)),
+    Sparsemax(0.7),
+    SquareRoot(0.7),
+    Max(),
+]
 SMOOTH = BUILT_IN[:-1]
 
 
-# --- hand numbers ------------------------------------------------------------------------------------------------------------
+# --- hand numbers -------------------------------------------------------------
 
 
 def test_entropy_by_hand() -> None:
-    # lambda = 2, q = (0, 2 log 3): exp(q/2) = (1, 3), so F = 2 log 4 and the policy is (1/4, 3/4).
+    # lambda = 2, q = (0, 2 log 3): exp(q/2) = (1, 3), so F = 2 log 4 and the policy
+    # is (1/4, 3/4).
     operator = Entropy(2.0)
-    assert operator.value([0.0, 2.0 * math.log(3.0)]) == pytest.approx(2.0 * math.log(4.0), abs=1e-15)
-    assert operator.gradient([0.0, 2.0 * math.log(3.0)]) == pytest.approx([0.25, 0.75], abs=1e-15)
+    assert operator.value([0.0, 2.0 * math.log(3.0)]) == pytest.approx(
+        2.0 * math.log(4.0), abs=1e-15
+    )
+    assert operator.gradient([0.0, 2.0 * math.log(3.0)]) == pytest.approx(
+        [0.25, 0.75], abs=1e-15
+    )
 
 
 def test_kl_by_hand() -> None:
-    # mu = (1/4, 3/4), exp(q) = (3, 1): F = log(3/4 + 3/4), policy (1/2, 1/2). Weights 1:3 are normalized.
+    # mu = (1/4, 3/4), exp(q) = (3, 1): F = log(3/4 + 3/4), policy (1/2, 1/2).
+    # Weights 1:3 are normalized.
     operator = KL(1.0, (1.0, 3.0))
     assert operator.prior == (0.25, 0.75)
-    assert operator.value([math.log(3.0), 0.0]) == pytest.approx(math.log(1.5), abs=1e-15)
-    assert operator.gradient([math.log(3.0), 0.0]) == pytest.approx([0.5, 0.5], abs=1e-15)
+    assert operator.value([math.log(3.0), 0.0]) == pytest.approx(
+        math.log(1.5), abs=1e-15
+    )
+    assert operator.gradient([math.log(3.0), 0.0]) == pytest.approx(
+        [0.5, 0.5], abs=1e-15
+    )
 
 
 def test_mellowmax_is_entropy_less_log_k() -> None:
     q = [0.3, -1.0, 2.0]
-    assert KL(0.5).value(q) == pytest.approx(Entropy(0.5).value(q) - 0.5 * math.log(3.0), abs=1e-14)
+    assert KL(0.5).value(q) == pytest.approx(
+        Entropy(0.5).value(q) - 0.5 * math.log(3.0), abs=1e-14
+    )
 
 
 def test_sparsemax_by_hand() -> None:
-    # lambda = 1. q = (1, 0.5, -1): support {0, 1}, tau = (1.5 - 1)/2 = 0.25, p = (0.75, 0.25, 0);
-    # F = 0.75 + 0.125 - (0.5625 + 0.0625 - 1)/2 = 1.0625.
+    # lambda = 1. q = (1, 0.5, -1): support {0, 1}, tau = (1.5 - 1)/2 = 0.25, p =
+    # (0.75, 0.25, 0); F = 0.75 + 0.125 - (0.5625 + 0.0625 - 1)/2 = 1.0625.
     operator = Sparsemax(1.0)
-    assert operator.gradient([1.0, 0.5, -1.0]) == pytest.approx([0.75, 0.25, 0.0], abs=1e-15)
+    assert operator.gradient([1.0, 0.5, -1.0]) == pytest.approx(
+        [0.75, 0.25, 0.0], abs=1e-15
+    )
     assert operator.value([1.0, 0.5, -1.0]) == pytest.approx(1.0625, abs=1e-15)
-    assert operator.gradient([2.0, 0.5, -1.0]) == [1.0, 0.0, 0.0]  # a lead of lambda or more takes everything
+    # a lead of lambda or more takes everything
+    assert operator.gradient([2.0, 0.5, -1.0]) == [1.0, 0.0, 0.0]
 
 
 def test_square_root_by_hand() -> None:
-    # lambda = 2 and p = (1/5, 4/5): (1/(U - q))^2 = p gives U - q = (sqrt 5, sqrt(5)/2).
-    # With q = (0, sqrt(5)/2): U = sqrt 5, F = <p, q> + 2 sum sqrt p = (4/5)(sqrt(5)/2) + 2 (1 + 2)/sqrt 5 = 8/sqrt 5.
+    # lambda = 2 and p = (1/5, 4/5): (1/(U - q))^2 = p gives U - q = (sqrt 5,
+    # sqrt(5)/2). With q = (0, sqrt(5)/2): U = sqrt 5, F = <p, q> + 2 sum sqrt p =
+    # (4/5)(sqrt(5)/2) + 2 (1 + 2)/sqrt 5 = 8/sqrt 5.
     operator = SquareRoot(2.0)
     q = [0.0, math.sqrt(5.0) / 2.0]
     assert operator.gradient(q) == pytest.approx([0.2, 0.8], abs=1e-15)
@@ -77,10 +111,11 @@ def test_min_player_mirrors_the_max_player(operator: Operator) -> None:
     q = [0.4, -1.2, 0.9]
     assert operator.value(q, player=2) == -operator.value([-x for x in q])
     assert operator.gradient(q, player=2) == operator.gradient([-x for x in q])
-    assert operator.value(q, player=2) <= min(q) + abs(operator.offset(3)) + 0.7  # near the minimum, not the maximum
+    # near the minimum, not the maximum
+    assert operator.value(q, player=2) <= min(q) + abs(operator.offset(3)) + 0.7
 
 
-# --- independent references --------------------------------------------------------------------------------------------------
+# --- independent references ---------------------------------------------------
 
 
 def _random_q(seed: int, k: int) -> np.ndarray:
@@ -92,21 +127,35 @@ def _random_q(seed: int, k: int) -> np.ndarray:
 def test_entropy_and_kl_against_scipy(seed: int, temperature: float) -> None:
     q = _random_q(seed, 5)
     prior = np.random.default_rng(seed + 100).dirichlet(np.ones(5))
-    assert Entropy(temperature).value(q) == pytest.approx(temperature * logsumexp(q / temperature), rel=1e-13)
-    assert Entropy(temperature).gradient(q) == pytest.approx(softmax(q / temperature), abs=1e-13)
+    assert Entropy(temperature).value(q) == pytest.approx(
+        temperature * logsumexp(q / temperature), rel=1e-13
+    )
+    assert Entropy(temperature).gradient(q) == pytest.approx(
+        softmax(q / temperature), abs=1e-13
+    )
     kl = KL(temperature, tuple(prior))
-    assert kl.value(q) == pytest.approx(temperature * logsumexp(q / temperature, b=prior), rel=1e-12)
-    assert kl.gradient(q) == pytest.approx(softmax(q / temperature + np.log(prior)), abs=1e-13)
+    assert kl.value(q) == pytest.approx(
+        temperature * logsumexp(q / temperature, b=prior), rel=1e-12
+    )
+    assert kl.gradient(q) == pytest.approx(
+        softmax(q / temperature + np.log(prior)), abs=1e-13
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
-def test_sparsemax_and_square_root_against_a_numerical_optimizer(seed: int, temperature: float) -> None:
-    """F(Q) = max over the simplex of <p, Q> - Omega(p), straight from the definition, by SLSQP."""
+def test_sparsemax_and_square_root_against_a_numerical_optimizer(
+    seed: int, temperature: float
+) -> None:
+    """F(Q) = max over the simplex of <p, Q> - Omega(p), straight from the
+    definition, by SLSQP.
+    """
     q = _random_q(seed, 4)
     regularizers = {
         Sparsemax(temperature): lambda p: 0.5 * temperature * (p @ p - 1.0),
-        SquareRoot(temperature): lambda p: -temperature * np.sum(np.sqrt(np.maximum(p, 0.0))),
+        SquareRoot(temperature): lambda p: (
+            -temperature * np.sum(np.sqrt(np.maximum(p, 0.0)))
+        ),
     }
     for operator, omega in regularizers.items():
         found = minimize(
@@ -119,7 +168,8 @@ def test_sparsemax_and_square_root_against_a_numerical_optimizer(seed: int, temp
         )
         assert found.success
         assert operator.value(q) == pytest.approx(-found.fun, abs=1e-6)
-        assert operator.value(q) >= -found.fun - 1e-9  # the optimizer cannot beat the maximum
+        # the optimizer cannot beat the maximum
+        assert operator.value(q) >= -found.fun - 1e-9
         assert operator.gradient(q) == pytest.approx(found.x, abs=1e-3)
 
 
@@ -127,12 +177,21 @@ def test_sparsemax_and_square_root_against_a_numerical_optimizer(seed: int, temp
 def test_square_root_level_against_a_root_finder(temperature: float) -> None:
     q = _random_q(7, 6)
     half, top = temperature / 2.0, float(q.max())
-    U = brentq(lambda u: np.sum((half / (u - q)) ** 2) - 1.0, top + half * 0.999, top + half * math.sqrt(6.0) * 1.001, xtol=1e-15)
-    assert SquareRoot(temperature).gradient(q) == pytest.approx((half / (U - q)) ** 2, abs=1e-9)
-    assert SquareRoot(temperature).value(q) == pytest.approx(U + np.sum(half**2 / (U - q)), rel=1e-12)
+    U = brentq(
+        lambda u: np.sum((half / (u - q)) ** 2) - 1.0,
+        top + half * 0.999,
+        top + half * math.sqrt(6.0) * 1.001,
+        xtol=1e-15,
+    )
+    assert SquareRoot(temperature).gradient(q) == pytest.approx(
+        (half / (U - q)) ** 2, abs=1e-9
+    )
+    assert SquareRoot(temperature).value(q) == pytest.approx(
+        U + np.sum(half**2 / (U - q)), rel=1e-12
+    )
 
 
-# --- one definition for Python and compiled code -----------------------------------------------------------------------------
+# --- one definition for Python and compiled code ------------------------------
 
 
 @pytest.mark.parametrize("operator", BUILT_IN, ids=str)
@@ -143,21 +202,30 @@ def test_python_and_compiled_return_the_same_bits(operator: Operator) -> None:
     for scale in (1e-6, 1.0, 1e3):
         for _ in range(200):
             q = rng.normal(scale=scale, size=3)
-            assert value(operator.code, q, np.array(w), operator.strength) == builtin_value(operator.code, q.tolist(), w, operator.strength)
+            assert value(
+                operator.code, q, np.array(w), operator.strength
+            ) == builtin_value(operator.code, q.tolist(), w, operator.strength)
             fast, slow = np.empty(3), [0.0] * 3
             gradient(operator.code, q, np.array(w), operator.strength, fast)
             builtin_gradient(operator.code, q.tolist(), w, operator.strength, slow)
             assert fast.tolist() == slow
 
 
-# --- limits and extremes -----------------------------------------------------------------------------------------------------
+# --- limits and extremes ------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [Entropy, KL, Sparsemax, SquareRoot])
 @pytest.mark.parametrize("temperature", [1e-300, 1e-12, 1e12, 1e200, 1e300])
-def test_no_overflow_at_any_temperature(kind: type[Operator], temperature: float) -> None:
+def test_no_overflow_at_any_temperature(
+    kind: type[Operator], temperature: float
+) -> None:
     operator = kind(temperature)  # type: ignore[call-arg]
-    for q in ([1e6, -1e6, 0.0], [0.0, 0.0, 0.0], [1e-9, 0.0, -1e-9], [-1e300, 1.0, 2.0]):
+    for q in (
+        [1e6, -1e6, 0.0],
+        [0.0, 0.0, 0.0],
+        [1e-9, 0.0, -1e-9],
+        [-1e300, 1.0, 2.0],
+    ):
         policy = operator.gradient(q)
         assert math.isfinite(operator.value(q))
         assert all(0.0 <= p <= 1.0 for p in policy)
@@ -166,7 +234,9 @@ def test_no_overflow_at_any_temperature(kind: type[Operator], temperature: float
 
 @pytest.mark.parametrize("kind", [Entropy, KL, Sparsemax, SquareRoot])
 def test_cold_operators_tend_to_the_maximum(kind: type[Operator]) -> None:
-    """0 <= F(Q) - max Q <= F(0) for entropy, sparsemax, square root; KL lies below by lambda log K at most."""
+    """0 <= F(Q) - max Q <= F(0) for entropy, sparsemax, square root; KL lies
+    below by lambda log K at most.
+    """
     q = [0.2, 1.0, 0.7]
     for temperature in (1e-2, 1e-4, 1e-8):
         assert abs(kind(temperature).value(q) - 1.0) <= temperature * 2.0 + 1e-15  # type: ignore[call-arg]
@@ -174,7 +244,9 @@ def test_cold_operators_tend_to_the_maximum(kind: type[Operator]) -> None:
 
 @pytest.mark.parametrize("kind", [Entropy, KL, Sparsemax, SquareRoot])
 def test_hot_operators_tend_to_the_mean(kind: type[Operator]) -> None:
-    """F(Q) - F(0) - mean Q is a Bregman remainder at 0: between 0 and curv span^2/8, which vanishes."""
+    """F(Q) - F(0) - mean Q is a Bregman remainder at 0: between 0 and curv
+    span^2/8, which vanishes.
+    """
     q = [0.2, 1.0, 0.7]
     for temperature in (1e2, 1e4):
         operator = kind(temperature)  # type: ignore[call-arg]
@@ -189,19 +261,25 @@ def test_one_action_has_no_curvature() -> None:
         assert operator.value([3.0]) == pytest.approx(3.0 + operator.offset(1))
 
 
-# --- bad input ---------------------------------------------------------------------------------------------------------------
+# --- bad input ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [Entropy, KL, Sparsemax, SquareRoot])
-@pytest.mark.parametrize("temperature", [0.0, 5e-324, -1.0, math.inf, math.nan, "1", True, None])
-def test_bad_temperatures_are_refused(kind: type[Operator], temperature: object) -> None:
+@pytest.mark.parametrize(
+    "temperature", [0.0, 5e-324, -1.0, math.inf, math.nan, "1", True, None]
+)
+def test_bad_temperatures_are_refused(
+    kind: type[Operator], temperature: object
+) -> None:
     with pytest.raises(InvalidInput, match="temperature above 0") as caught:
         kind(temperature)  # type: ignore[call-arg]
     assert repr(temperature) in str(caught.value)
     assert "Max()" in str(caught.value)
 
 
-@pytest.mark.parametrize("prior", [(), (0.5, 0.0), (0.5, -0.5), (0.5, math.nan), (math.inf, 1.0)])
+@pytest.mark.parametrize(
+    "prior", [(), (0.5, 0.0), (0.5, -0.5), (0.5, math.nan), (math.inf, 1.0)]
+)
 def test_bad_priors_are_refused(prior: tuple[float, ...]) -> None:
     with pytest.raises(InvalidInput, match="positive weights"):
         KL(1.0, prior)
@@ -220,7 +298,8 @@ def test_players_are_one_or_two() -> None:
 def test_make_operator() -> None:
     assert make_operator("entropy", 2.0) == Entropy(2.0)
     assert make_operator("square-root", 2.0) == SquareRoot(2.0)
-    assert make_operator("sparsemax", 0) == Max()  # temperature 0 is plain max for every name
+    # temperature 0 is plain max for every name
+    assert make_operator("sparsemax", 0) == Max()
     assert make_operator("max", None) == Max()
     with pytest.raises(InvalidInput, match=r"Unknown operator 'softmax'.*entropy"):
         make_operator("softmax", 1.0)
@@ -229,7 +308,11 @@ def test_make_operator() -> None:
 
 
 def test_custom_operators_check_what_they_are_given() -> None:
-    half = CustomOperator(lambda q: 0.5 * float(q.sum()) / len(q), lambda q: np.full(len(q), 0.5 / len(q)), smooth=0.0)
+    half = CustomOperator(
+        lambda q: 0.5 * float(q.sum()) / len(q),
+        lambda q: np.full(len(q), 0.5 / len(q)),
+        smooth=0.0,
+    )
     assert half.value([1.0, 3.0]) == 1.0
     assert half.value([1.0, 3.0], player=2) == 1.0  # linear: -F(-Q) = F(Q)
     assert half.gradient([1.0, 3.0]) == [0.25, 0.25]
@@ -242,9 +325,14 @@ def test_custom_operators_check_what_they_are_given() -> None:
 
 
 def test_sparsemax_ends_at_ties() -> None:
-    """Rounding at a tie must not make the support flip for ever (found by a random search; it hung)."""
+    """Rounding at a tie must not make the support flip for ever (found by a
+    random search; it hung).
+    """
     q = [0.30000000000000004, 0.6000000000000001, 0.7]
     operator = Sparsemax(0.7)
     policy = operator.gradient(q)
     assert sum(policy) == pytest.approx(1.0, abs=1e-12)
-    assert operator.value(q) == pytest.approx(sum(p * x for p, x in zip(policy, q, strict=True)) - 0.35 * (sum(p * p for p in policy) - 1))
+    assert operator.value(q) == pytest.approx(
+        sum(p * x for p, x in zip(policy, q, strict=True))
+        - 0.35 * (sum(p * p for p in policy) - 1)
+    )

@@ -1,4 +1,6 @@
-"""What explain says of certified search: bounds on the price, and that they really suffice."""
+"""What explain says of certified search: bounds on the price, and that they
+really suffice.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,12 @@ def test_the_bound_suffices() -> None:
 def test_numbers_fit_json() -> None:
     """Beyond 2**53 a count is null and its logarithm stays; below, both are there."""
     problem = sc.make("garnet", discount=0.9, temperature=0.1)
-    small, large = (sc.explain(problem, epsilon=epsilon, delta=0.1, method="certified").to_dict()["bounds"][-1] for epsilon in (1.0, 1e-3))
+    small, large = (
+        sc.explain(problem, epsilon=epsilon, delta=0.1, method="certified").to_dict()[
+            "bounds"
+        ][-1]
+        for epsilon in (1.0, 1e-3)
+    )
     assert 10.0 ** small["log10_most_calls"] == pytest.approx(small["most_calls"])
     assert large["most_calls"] is None
     assert large["log10_most_calls"] > math.log10(2**53)
@@ -34,7 +41,8 @@ def test_numbers_fit_json() -> None:
 
 def test_it_answers_without_numba() -> None:
     code = (
-        "import sys, smoothcruiser as sc; p = sc.make('garnet', discount=0.9, temperature=0.1);"
-        "str(sc.explain(p, epsilon='5%', delta=0.1, method='certified')); sys.exit('numba' in sys.modules)"
+        "import sys, smoothcruiser as sc; p = sc.make('garnet', discount=0.9, "
+        "temperature=0.1);str(sc.explain(p, epsilon='5%', delta=0.1, "
+        "method='certified')); sys.exit('numba' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,7 +1,9 @@
-"""The paper's constants, counts and bounds: hand-computed numbers, limits, and what holds and does not hold as printed.
+"""The paper's constants, counts and bounds: hand-computed numbers, limits, and
+what holds and does not hold as printed.
 
-The hand example: gamma = 1/4 (sqrt 1/2), K = 2, L = 1/8, M = 1, rewards in [0, 1], delta' = 4/e^2, so log(2K/delta') = 2. Then
-V_max = 8/3, kappa = (1/2)/(2/8) = 2, the number under N's ceiling is 18*4*2/((3/4)^4 (1/4) e^2) = (16384/9)/e^2.
+The hand example: gamma = 1/4 (sqrt 1/2), K = 2, L = 1/8, M = 1, rewards in [0,
+1], delta' = 4/e^2, so log(2K/delta') = 2. Then V_max = 8/3, kappa = (1/2)/(2/8)
+= 2, the number under N's ceiling is 18*4*2/((3/4)^4 (1/4) e^2) = (16384/9)/e^2.
 """
 
 import math
@@ -26,13 +28,24 @@ def plain_count(setting, e, delta_prime):
     """n(e) by the printed recursion in plain floats: an independent second opinion."""
     gamma, K = setting.gamma, setting.K
     root, bar = math.sqrt(gamma), (1.0 - math.sqrt(gamma)) / (K * setting.L)
-    size = 18.0 * (1.0 + setting.M) ** 2 * math.log(2.0 * K / delta_prime) / ((1.0 - gamma) ** 4 * (1.0 - root) ** 2)
+    size = (
+        18.0
+        * (1.0 + setting.M) ** 2
+        * math.log(2.0 * K / delta_prime)
+        / ((1.0 - gamma) ** 4 * (1.0 - root) ** 2)
+    )
     if e >= (1.0 + setting.M) / (1.0 - gamma):
         return 1
     if e >= bar:
-        return 1 + K * math.ceil(size / e**2) * plain_count(setting, e / root, delta_prime)
+        return 1 + K * math.ceil(size / e**2) * plain_count(
+            setting, e / root, delta_prime
+        )
     query = plain_count(setting, math.sqrt(bar * e / gamma), delta_prime)
-    return 1 + plain_count(setting, e / root, delta_prime) + K * math.ceil(size / (bar * e)) * query
+    return (
+        1
+        + plain_count(setting, e / root, delta_prime)
+        + K * math.ceil(size / (bar * e)) * query
+    )
 
 
 def test_constants_by_hand():
@@ -41,15 +54,34 @@ def test_constants_by_hand():
     assert paper.c_gamma(HAND) == pytest.approx(32.0 / 3.0)
     assert paper.alpha(HAND, DP) == pytest.approx(32768.0 / 9.0)
     assert paper.beta(HAND, DP) == pytest.approx(16384.0 / 9.0)
-    assert [paper.num_samples(HAND, e, DP) for e in (2.0, math.sqrt(2.0), 1.0, 0.5)] == [456, 911, 1821, 7282]
-    assert [paper.depth(HAND, e) for e in (3.0, 8.0 / 3.0, 2.0, 1.0, 0.5)] == [0, 0, 1, 2, 3]
-    assert [paper.zeta(HAND, e) for e in (3.0, 2.0, 0.5)] == [math.inf, 2.0, pytest.approx(1.0)]
+    assert [
+        paper.num_samples(HAND, e, DP) for e in (2.0, math.sqrt(2.0), 1.0, 0.5)
+    ] == [456, 911, 1821, 7282]
+    assert [paper.depth(HAND, e) for e in (3.0, 8.0 / 3.0, 2.0, 1.0, 0.5)] == [
+        0,
+        0,
+        1,
+        2,
+        3,
+    ]
+    assert [paper.zeta(HAND, e) for e in (3.0, 2.0, 0.5)] == [
+        math.inf,
+        2.0,
+        pytest.approx(1.0),
+    ]
     assert paper.relaxation_bound(HAND) == pytest.approx(4.0 / 3.0)
 
 
 def test_counts_by_hand():
-    """n(2) = 1 + 2*456, n(1) = 1 + n(2) + 2*911, n(1/2) = 1 + n(1) + 2*1821*n(2), and the root 2*7282*n(1)."""
-    assert [paper.sample_v_calls(HAND, e, DP).exact for e in (4.0, 2.0, 1.0, 0.5)] == [1, 913, 2736, 3327883]
+    """n(2) = 1 + 2*456, n(1) = 1 + n(2) + 2*911, n(1/2) = 1 + n(1) +
+    2*1821*n(2), and the root 2*7282*n(1).
+    """
+    assert [paper.sample_v_calls(HAND, e, DP).exact for e in (4.0, 2.0, 1.0, 0.5)] == [
+        1,
+        913,
+        2736,
+        3327883,
+    ]
     assert paper.oracle_calls(HAND, 0.5, DP).exact == 2 * 7282 * 2736
 
 
@@ -57,22 +89,39 @@ def test_bounds_by_hand():
     power = math.log2(16384.0 / 27.0)
     assert paper.eta_2(HAND, DP) == pytest.approx(power)
     assert paper.log10_eta_1(HAND, DP) == pytest.approx(math.log10(4.0 * 913.0))
-    assert paper.lemma_1_log10(HAND, 1.0, DP) == pytest.approx(math.log10(3652.0 * 1.5**power))
-    assert paper.proposition_1_log10(HAND, 2.0, DP) == pytest.approx(math.log10(65536.0 / 9.0 / 4.0))
-    assert paper.proposition_1_log10(HAND, 1.0, DP) == pytest.approx(math.log10(0.25 * (65536.0 / 9.0) ** 2))
+    assert paper.lemma_1_log10(HAND, 1.0, DP) == pytest.approx(
+        math.log10(3652.0 * 1.5**power)
+    )
+    assert paper.proposition_1_log10(HAND, 2.0, DP) == pytest.approx(
+        math.log10(65536.0 / 9.0 / 4.0)
+    )
+    assert paper.proposition_1_log10(HAND, 1.0, DP) == pytest.approx(
+        math.log10(0.25 * (65536.0 / 9.0) ** 2)
+    )
 
 
 def test_theorem_1_by_hand():
-    """The constants; and that Theorem 1 is N (without ceiling) times Lemma 1, which is how the paper derives it."""
+    """The constants; and that Theorem 1 is N (without ceiling) times Lemma 1,
+    which is how the paper derives it.
+    """
     c = paper.theorem_1_constants(HAND, DP)
     assert c.log10_c1 == pytest.approx(math.log10(72.0 * 913.0 / (0.0625 * 0.31640625)))
-    assert (c.c2, c.c3, c.c4, c.c5) == (4.0, pytest.approx(1.0 / math.log(4.0)), pytest.approx(8.0), pytest.approx(8192.0 / 27.0))
+    assert (c.c2, c.c3, c.c4, c.c5) == (
+        4.0,
+        pytest.approx(1.0 / math.log(4.0)),
+        pytest.approx(8.0),
+        pytest.approx(8192.0 / 27.0),
+    )
     draws = math.log10(16384.0 / 9.0 / 0.25)
-    assert paper.theorem_1_log10(HAND, 0.5, DP) == pytest.approx(draws + paper.lemma_1_log10(HAND, 0.5, DP))
+    assert paper.theorem_1_log10(HAND, 0.5, DP) == pytest.approx(
+        draws + paper.lemma_1_log10(HAND, 0.5, DP)
+    )
 
 
 def test_a_wider_reward_range_scales_everything():
-    """Rewards c times as large with M, epsilon and 1/L c times as large are the same problem: the same counts."""
+    """Rewards c times as large with M, epsilon and 1/L c times as large are the
+    same problem: the same counts.
+    """
     wide = Setting(0.25, 2, 0.125 / 8.0, 8.0, r_max=8.0)
     assert paper.oracle_calls(wide, 4.0, DP) == paper.oracle_calls(HAND, 0.5, DP)
 
@@ -92,18 +141,26 @@ def test_number_of_simulations_of_the_papers_check():
     assert paper.consistency_simulations(setting, paper.kappa(setting) / 4.0) == 32723
 
 
-@pytest.mark.parametrize(("gamma", "temperature", "K", "delta_prime"), [row for row in GRID if row[0] < 0.8])
+@pytest.mark.parametrize(
+    ("gamma", "temperature", "K", "delta_prime"), [row for row in GRID if row[0] < 0.8]
+)
 def test_ladder_counts_equal_the_plain_recursion(gamma, temperature, K, delta_prime):
     setting = Setting.entropy(gamma, temperature, K)
     for e in (0.9, 0.3, 0.11, 0.05):
-        count, plain = paper.sample_v_calls(setting, e, delta_prime), plain_count(setting, e, delta_prime)
+        count, plain = (
+            paper.sample_v_calls(setting, e, delta_prime),
+            plain_count(setting, e, delta_prime),
+        )
         assert count.log10 == pytest.approx(math.log10(plain), rel=1e-12)
-        if plain < 10**12:  # beyond, a ceiling of 10^16 and more depends on the last bit of e
+        # beyond, a ceiling of 10^16 and more depends on the last bit of e
+        if plain < 10**12:
             assert count.exact == plain
 
 
 @pytest.mark.parametrize(("gamma", "temperature", "K", "delta_prime"), GRID)
-def test_proposition_1_bounds_the_exact_count_above_kappa(gamma, temperature, K, delta_prime):
+def test_proposition_1_bounds_the_exact_count_above_kappa(
+    gamma, temperature, K, delta_prime
+):
     """And, for sparse sampling (kappa = 0), at every accuracy."""
     setting = Setting.entropy(gamma, temperature, K)
     flat = paper.sparse_sampling(setting)
@@ -116,18 +173,23 @@ def test_proposition_1_bounds_the_exact_count_above_kappa(gamma, temperature, K,
 
 
 @pytest.mark.parametrize(("gamma", "temperature", "K", "delta_prime"), GRID)
-def test_repaired_lemma_1_bounds_the_exact_count_below_kappa(gamma, temperature, K, delta_prime):
+def test_repaired_lemma_1_bounds_the_exact_count_below_kappa(
+    gamma, temperature, K, delta_prime
+):
     setting = Setting.entropy(gamma, temperature, K)
     for i in range(20):
         e = paper.kappa(setting) * math.sqrt(gamma) ** (i / 2.7)
         count = paper.sample_v_calls(setting, e, delta_prime).log10
         bound = paper.repaired_lemma_1_log10(setting, e, delta_prime)
         assert count <= bound
-        assert bound <= count + 12.0  # a bound that is not vacuous: counts here reach 10^700
+        # a bound that is not vacuous: counts here reach 10^700
+        assert bound <= count + 12.0
 
 
 def test_lemma_1_as_printed_is_exceeded():
-    """Even on the lattice kappa sqrt(gamma)^h of its proof, and for the parameters of the paper's own first figure."""
+    """Even on the lattice kappa sqrt(gamma)^h of its proof, and for the
+    parameters of the paper's own first figure.
+    """
     setting = Setting.entropy(0.2, 0.1, 2)
     e = paper.kappa(setting) * math.sqrt(0.2) ** 3
     exact, printed = plain_count(setting, e, 0.1), paper.lemma_1_log10(setting, e, 0.1)
@@ -138,23 +200,34 @@ def test_lemma_1_as_printed_does_hold_where_its_base_happens_to():
     setting = Setting.entropy(0.5, 1.0, 2)
     for i in range(1, 40):
         e = paper.kappa(setting) * math.sqrt(0.5) ** (i / 5.0)
-        assert paper.sample_v_calls(setting, e, 0.1).log10 <= paper.lemma_1_log10(setting, e, 0.1)
+        assert paper.sample_v_calls(setting, e, 0.1).log10 <= paper.lemma_1_log10(
+            setting, e, 0.1
+        )
 
 
 def test_theorem_1_counts_too_few():
-    """N(eps) n(eps), the paper's equation for the count, against the calls that Alg. 1 makes.
+    """N(eps) n(eps), the paper's equation for the count, against the calls that
+    Alg. 1 makes.
 
-    It drops the K actions (the factor is K where sampleV returns at once), and where K gamma > 1 it stays below the truth for small
-    eps: there n(eps/sqrt(gamma)) is about gamma n(eps). A delta' chosen with it does not keep delta.
+    It drops the K actions (the factor is K where sampleV returns at once), and
+    where K gamma > 1 it stays below the truth for small eps: there
+    n(eps/sqrt(gamma)) is about gamma n(eps). A delta' chosen with it does not
+    keep delta.
     """
     shallow = Setting.entropy(0.2, 0.5, 2)
     top = paper.value_bound(shallow)
-    printed = paper.num_samples(shallow, top, 0.05) * paper.sample_v_calls(shallow, top, 0.05).exact
+    printed = (
+        paper.num_samples(shallow, top, 0.05)
+        * paper.sample_v_calls(shallow, top, 0.05).exact
+    )
     assert 2 * printed == paper.oracle_calls(shallow, top, 0.05).exact
 
     deep = Setting.entropy(0.5, 10.0, 10)
     eps, delta_prime = paper.kappa(deep) / 100.0, 1e-90
-    printed = paper.num_samples(deep, eps, delta_prime) * paper.sample_v_calls(deep, eps, delta_prime).exact
+    printed = (
+        paper.num_samples(deep, eps, delta_prime)
+        * paper.sample_v_calls(deep, eps, delta_prime).exact
+    )
     true = paper.oracle_calls(deep, eps, delta_prime).exact
     assert printed < true
     delta = Fraction(delta_prime) * printed  # what the paper would promise
@@ -162,23 +235,36 @@ def test_theorem_1_counts_too_few():
 
 
 def test_theorem_1_as_printed_is_exceeded():
-    """Both faults together, the count and Lemma 1: Alg. 1 makes more than ten times the calls of the printed bound."""
+    """Both faults together, the count and Lemma 1: Alg. 1 makes more than ten
+    times the calls of the printed bound.
+    """
     setting = Setting.entropy(0.8, 0.1, 5)
     eps = paper.kappa(setting) * math.sqrt(0.8) ** 7.2
-    assert paper.oracle_calls(setting, eps, 0.1).log10 > paper.theorem_1_log10(setting, eps, 0.1) + 1.0
+    assert (
+        paper.oracle_calls(setting, eps, 0.1).log10
+        > paper.theorem_1_log10(setting, eps, 0.1) + 1.0
+    )
 
 
-@pytest.mark.parametrize(("gamma", "temperature", "K"), [(0.2, 10.0, 2), (0.5, 1.0, 2), (0.0, 1.0, 3), (0.3, 0.01, 1), (0.5, 10.0, 4)])
+@pytest.mark.parametrize(
+    ("gamma", "temperature", "K"),
+    [(0.2, 10.0, 2), (0.5, 1.0, 2), (0.0, 1.0, 3), (0.3, 0.01, 1), (0.5, 10.0, 4)],
+)
 @pytest.mark.parametrize("delta", [0.5, 0.1, 1e-8])
 def test_delta_prime_keeps_delta_and_is_the_largest(gamma, temperature, K, delta):
     setting = Setting.entropy(gamma, temperature, K)
     value = paper.delta_prime(setting, 0.2, delta)
-    assert paper.failure_probability(value, paper.oracle_calls(setting, 0.2, value).exact) <= Fraction(delta)
+    assert paper.failure_probability(
+        value, paper.oracle_calls(setting, 0.2, value).exact
+    ) <= Fraction(delta)
     larger = value * (1.0 + 1e-6)
-    assert paper.failure_probability(larger, paper.oracle_calls(setting, 0.2, larger).exact) > Fraction(delta)
+    assert paper.failure_probability(
+        larger, paper.oracle_calls(setting, 0.2, larger).exact
+    ) > Fraction(delta)
 
 
-TABLE = {  # theory note, section 5, last column: delta = 0.1, epsilon = 5% of 1/(1-gamma)
+# theory note, section 5, last column: delta = 0.1, epsilon = 5% of 1/(1-gamma)
+TABLE = {
     (0.2, 10.0, 2): "3.5e+29",
     (0.2, 10.0, 4): "1.1e+41",
     (0.2, 1.0, 2): "1.9e+23",
@@ -190,11 +276,19 @@ TABLE = {  # theory note, section 5, last column: delta = 0.1, epsilon = 5% of 1
 
 @pytest.mark.parametrize("key", TABLE)
 def test_price_table_of_the_theory_note(key):
-    """The note's digits belong to a delta' that is a little below the largest; the largest gives up to 5% fewer calls."""
+    """The note's digits belong to a delta' that is a little below the largest;
+    the largest gives up to 5% fewer calls.
+    """
     setting, epsilon = Setting.entropy(*key), 0.05 / (1.0 - key[0])
     largest = paper.delta_prime(setting, epsilon, 0.1)
-    assert f"{paper.oracle_calls(setting, epsilon, 0.8 * largest).exact:.1e}" == TABLE[key]
-    assert 0.95 < paper.oracle_calls(setting, epsilon, largest).exact / float(TABLE[key]) <= 1.02
+    assert (
+        f"{paper.oracle_calls(setting, epsilon, 0.8 * largest).exact:.1e}" == TABLE[key]
+    )
+    assert (
+        0.95
+        < paper.oracle_calls(setting, epsilon, largest).exact / float(TABLE[key])
+        <= 1.02
+    )
 
 
 def test_strong_regularization_leaves_one_trajectory():
@@ -207,26 +301,34 @@ def test_strong_regularization_leaves_one_trajectory():
 
 
 def test_weak_regularization_is_sparse_sampling():
-    """Lambda -> 0: kappa falls below every accuracy that is visited; Max is the limit."""
+    """Lambda -> 0: kappa falls below every accuracy that is visited; Max is the
+    limit.
+    """
     weak = Setting.entropy(0.5, 1e-9, 3)
     plain = Setting.of(Facts(3, 3, 0.5, Max(), (0.0, 1.0)))
     assert paper.kappa(plain) == 0.0
     for e in (0.9, 0.11, 0.013):  # off the lattice 2 sqrt(1/2)^h, where counts jump
         exact = paper.sample_v_calls(weak, e, 0.1).exact
         assert exact == paper.sample_v_calls(paper.sparse_sampling(weak), e, 0.1).exact
-        assert math.log10(exact) == pytest.approx(paper.sample_v_calls(plain, e, 0.1).log10, rel=1e-6)
+        assert math.log10(exact) == pytest.approx(
+            paper.sample_v_calls(plain, e, 0.1).log10, rel=1e-6
+        )
 
 
 def test_discount_zero_looks_one_step_ahead():
     setting = Setting.entropy(0.0, 1.0, 3)
-    assert paper.oracle_calls(setting, 0.1, 0.1).exact == 3 * paper.num_samples(setting, 0.1, 0.1)
+    assert paper.oracle_calls(setting, 0.1, 0.1).exact == 3 * paper.num_samples(
+        setting, 0.1, 0.1
+    )
     assert paper.depth(setting, 0.1) == 1
 
 
 def test_one_action_needs_no_regularizer():
     setting = Setting.entropy(0.2, 1.0, 1)
     assert setting.M == 0.0
-    assert paper.oracle_calls(setting, 1.0, 0.1).exact == paper.num_samples(setting, 1.0, 0.1)
+    assert paper.oracle_calls(setting, 1.0, 0.1).exact == paper.num_samples(
+        setting, 1.0, 0.1
+    )
 
 
 def test_nothing_to_learn_where_all_values_are_zero():
@@ -234,10 +336,14 @@ def test_nothing_to_learn_where_all_values_are_zero():
     assert paper.oracle_calls(setting, 0.1, 0.1).exact == 2
 
 
-@pytest.mark.parametrize("gamma", [0.99, 0.999, 1.0 - 1e-7, 1.0 - 1e-12, 1.0 - 2.0**-53])
+@pytest.mark.parametrize(
+    "gamma", [0.99, 0.999, 1.0 - 1e-7, 1.0 - 1e-12, 1.0 - 2.0**-53]
+)
 @pytest.mark.parametrize("e", [0.5, 0.05, 1e-4, 1e-12, 1e-200])
 def test_every_count_is_finite_in_log10(gamma, e):
-    """Counts beyond the floats, ladders beyond 10^4 rungs, discounts that round to 1: never an overflow, never a hang."""
+    """Counts beyond the floats, ladders beyond 10^4 rungs, discounts that round
+    to 1: never an overflow, never a hang.
+    """
     setting = Setting.entropy(gamma, 1.0, 2)
     epsilon = e / (1.0 - gamma)
     count = paper.oracle_calls(setting, epsilon, 0.1)
@@ -254,13 +360,17 @@ def test_a_delta_prime_below_the_floats_is_refused_with_the_price():
 
 
 def test_a_horizon_cuts_the_ladder():
-    """At 0 steps left a call returns 0; a horizon longer than the ladder changes nothing."""
+    """At 0 steps left a call returns 0; a horizon longer than the ladder
+    changes nothing.
+    """
     setting = Setting.entropy(0.5, 1.0, 2)
     draws = 2 * paper.num_samples(setting, 0.3, 0.1)
     assert paper.oracle_calls(setting, 0.3, 0.1, horizon=1).exact == draws
     below = 2 * paper.num_samples(setting, 0.3 / math.sqrt(0.5), 0.1)
     assert paper.oracle_calls(setting, 0.3, 0.1, horizon=2).exact == draws * (1 + below)
-    assert paper.oracle_calls(setting, 0.3, 0.1, horizon=1000) == paper.oracle_calls(setting, 0.3, 0.1)
+    assert paper.oracle_calls(setting, 0.3, 0.1, horizon=1000) == paper.oracle_calls(
+        setting, 0.3, 0.1
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""The reproduction: figures equal to the published formulas, Table 1 equal to its rerun, the full algorithm equal to ``plan``."""
+"""The reproduction: figures equal to the published formulas, Table 1 equal to
+its rerun, the full algorithm equal to ``plan``.
+"""
 
 import csv
 import math
@@ -18,13 +20,15 @@ from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.theory import paper
 from smoothcruiser.theory.paper import Setting
 
-# --- figures: an independent second opinion in plain floats --------------------------------------------------------------------
+# --- figures: an independent second opinion in plain floats -------------------
 
 GAMMA, K, DP = 0.2, 2, 0.1
 
 
 def plain(temperature):
-    """The published formulas as the appendix and its code have them, in plain floats: (sparse, simulated, lemma) of e."""
+    """The published formulas as the appendix and its code have them, in plain
+    floats: (sparse, simulated, lemma) of e.
+    """
     L, M = 1.0 / temperature, temperature * math.log(K)
     root, ell = math.sqrt(GAMMA), math.log(2 * K / DP)
     kappa = (1 - root) / (K * L)
@@ -38,13 +42,20 @@ def plain(temperature):
     def simulated(e):
         if e >= kappa:
             return sparse(e)
-        return 1 + simulated(e / root) + beta / e * simulated(math.sqrt(kappa * e / GAMMA))
+        return (
+            1 + simulated(e / root) + beta / e * simulated(math.sqrt(kappa * e / GAMMA))
+        )
 
     def lemma(e):
         if e >= kappa:
             return sparse(e)
         power = math.log2(GAMMA / (1 - GAMMA) * 2 * beta / kappa)
-        return kappa**2 * sparse(kappa) * (math.log(kappa / GAMMA / e) / math.log(1 / GAMMA)) ** power / e**2
+        return (
+            kappa**2
+            * sparse(kappa)
+            * (math.log(kappa / GAMMA / e) / math.log(1 / GAMMA)) ** power
+            / e**2
+        )
 
     return sparse, simulated, lemma
 
@@ -56,7 +67,8 @@ def same(log10, value):
 
 def test_figure_1_equals_the_published_formulas():
     sparse, simulated, lemma = plain(0.1)
-    rows = figures.figure_1(points=100, sharp_every=1000)  # the sharp schedule at the largest accuracy alone
+    # the sharp schedule at the largest accuracy alone
+    rows = figures.figure_1(points=100, sharp_every=1000)
     assert [rows[0].epsilon, rows[-1].epsilon] == pytest.approx([1e-9, 1e-1])
     compared = 0
     for row in rows:
@@ -64,7 +76,8 @@ def test_figure_1_equals_the_published_formulas():
         assert same(row.lemma_1, lemma(row.epsilon))
         try:
             expected = sparse(row.epsilon)
-        except OverflowError:  # (2 alpha/e^2)^H leaves the floats; the published code has inf there
+        # (2 alpha/e^2)^H leaves the floats; the published code has inf there
+        except OverflowError:
             continue
         assert same(row.sparse, expected)
         compared += 1
@@ -74,14 +87,18 @@ def test_figure_1_equals_the_published_formulas():
 def test_figure_2_equals_the_published_formulas():
     for row in figures.figure_2(points=100, sharp_every=1000):
         sparse, simulated, lemma = plain(row.temperature)
-        assert row.epsilon == pytest.approx(0.01 * (1.0 + row.temperature * math.log(2.0)) / 0.8)
+        assert row.epsilon == pytest.approx(
+            0.01 * (1.0 + row.temperature * math.log(2.0)) / 0.8
+        )
         assert same(row.simulated, simulated(row.epsilon))
         assert same(row.lemma_1, lemma(row.epsilon))
         assert same(row.sparse, sparse(row.epsilon))
 
 
 def test_counts_beside_the_curves():
-    """Exact counts lie below the published curves; below kappa a run for delta costs more than one draw; sparse above smooth."""
+    """Exact counts lie below the published curves; below kappa a run for delta
+    costs more than one draw; sparse above smooth.
+    """
     for row in figures.figure_1(points=9, sharp_every=1000):
         assert row.exact < row.simulated < row.lemma_1 + 1e-9
         assert row.exact <= row.exact_sparse + 1e-9
@@ -95,7 +112,12 @@ def test_the_sharp_schedule_is_cheaper_by_orders():
 
 
 def test_slopes_of_known_powers():
-    rows = [figures.Figure1Row(e, *(-p * math.log10(e) for p in (2, 3, 4, 5, 6, 7)), math.nan) for e in np.logspace(-9, -1, 41)]
+    rows = [
+        figures.Figure1Row(
+            e, *(-p * math.log10(e) for p in (2, 3, 4, 5, 6, 7)), math.nan
+        )
+        for e in np.logspace(-9, -1, 41)
+    ]
     found = {(s.curve, s.low): s.slope for s in figures.slopes(rows)}
     assert found["simulated", 1e-9] == pytest.approx(2.0)
     assert found["run", 1e-4] == pytest.approx(7.0)
@@ -103,16 +125,24 @@ def test_slopes_of_known_powers():
 
 
 def test_the_simulated_curve_far_beyond_floats():
-    """The memo and the logarithms: an accuracy of 1e-150 is finite, and the recurrence holds there."""
+    """The memo and the logarithms: an accuracy of 1e-150 is finite, and the
+    recurrence holds there.
+    """
     setting, e = Setting.entropy(0.2, 0.1, 2), 1e-150
     onward = published.simulated_log10(setting, e / math.sqrt(0.2), DP)
-    query = math.log10(paper.beta(setting, DP) / e) + published.simulated_log10(setting, math.sqrt(paper.kappa(setting) * e / 0.2), DP)
-    assert published.simulated_log10(setting, e, DP) == pytest.approx(published.log10_sum((0.0, onward, query)), rel=1e-12)
+    query = math.log10(paper.beta(setting, DP) / e) + published.simulated_log10(
+        setting, math.sqrt(paper.kappa(setting) * e / 0.2), DP
+    )
+    assert published.simulated_log10(setting, e, DP) == pytest.approx(
+        published.log10_sum((0.0, onward, query)), rel=1e-12
+    )
 
 
-# --- Table 1 ------------------------------------------------------------------------------------------------------------------
+# --- Table 1 ------------------------------------------------------------------
 
-RERUN = {  # the theory note, section 2, item 7: V(s0), mean and standard deviation of the error
+# the theory note, section 2, item 7: V(s0), mean and standard deviation of the
+# error
+RERUN = {
     "5-Chain": (8.664929, -0.0121, 0.0165),
     "10-Chain": (8.664340, -0.0120, 0.0163),
     "5x5-GridWorld": (17.328680, -0.0071, 0.0204),
@@ -121,7 +151,9 @@ RERUN = {  # the theory note, section 2, item 7: V(s0), mean and standard deviat
 
 
 def test_table_1_reproduces():
-    """Means within 4 standard errors of the rerun, standard deviations within 3%, with the paper's number of runs."""
+    """Means within 4 standard errors of the rerun, standard deviations within
+    3%, with the paper's number of runs.
+    """
     rows = table1.table_1()
     assert [r.environment for r in rows] == list(RERUN)
     for row in rows:
@@ -133,23 +165,33 @@ def test_table_1_reproduces():
 
 @pytest.mark.parametrize("environment", table1.ENVIRONMENTS, ids=lambda e: e.name)
 def test_the_environments_have_the_published_values(environment):
-    assert float(sc.solve(environment.problem()).values[0]) == pytest.approx(RERUN[environment.name][0], abs=5e-7)
+    assert float(sc.solve(environment.problem()).values[0]) == pytest.approx(
+        RERUN[environment.name][0], abs=5e-7
+    )
 
 
 def test_without_noise_the_check_is_exact_in_the_mean():
-    """Q-hat = Q makes sampleV_check unbiased: zeta = 0 is an accuracy so small that it never counts."""
-    problem = sc.make("garnet:states=6,actions=4,seed=1", discount=0.5, temperature=10.0)
+    """Q-hat = Q makes sampleV_check unbiased: zeta = 0 is an accuracy so small
+    that it never counts.
+    """
+    problem = sc.make(
+        "garnet:states=6,actions=4,seed=1", discount=0.5, temperature=10.0
+    )
     errors = table1.check_errors(problem, 1e-12, 4000, np.random.default_rng(1))
     assert errors.std() > 0.1
     assert abs(errors.mean()) <= 4.0 * errors.std() / math.sqrt(4000)
 
 
 def test_vectorized_steps_follow_the_tables():
-    """Each of the grid's outcomes as often as its probability says, within 5 standard deviations."""
+    """Each of the grid's outcomes as often as its probability says, within 5
+    standard deviations.
+    """
     problem = table1.ENVIRONMENTS[2].problem()
     count, rng = 20_000, np.random.default_rng(0)
     for state, action in ((0, 1), (6, 2), (12, 0), (24, 3)):
-        reward, after = table1.step(problem, np.full(count, state), np.full(count, action), rng)
+        reward, after = table1.step(
+            problem, np.full(count, state), np.full(count, action), rng
+        )
         for p, r, z in problem.tables.outcomes(state, action):
             hits = after == z
             assert abs(hits.mean() - p) <= 5.0 * math.sqrt(p * (1.0 - p) / count)
@@ -157,7 +199,7 @@ def test_vectorized_steps_follow_the_tables():
         assert set(after) <= {z for _, _, z in problem.tables.outcomes(state, action)}
 
 
-# --- the full algorithm -------------------------------------------------------------------------------------------------------
+# --- the full algorithm -------------------------------------------------------
 
 
 def test_repeats_are_plans():
@@ -166,12 +208,20 @@ def test_repeats_are_plans():
     schedule = compile_schedule(problem.facts, epsilon=0.125, delta=0.1)
     found = full.repeat(problem, schedule, 0, 3)
     for seed in range(3):
-        estimate = sc.plan(problem, 0, epsilon=0.125, delta=0.1, method="smoothcruiser", seed=seed)
-        assert (estimate.value, *estimate.q_values, estimate.num_calls) == (found.values[seed], *found.q_values[seed], found.calls[seed])
+        estimate = sc.plan(
+            problem, 0, epsilon=0.125, delta=0.1, method="smoothcruiser", seed=seed
+        )
+        assert (estimate.value, *estimate.q_values, estimate.num_calls) == (
+            found.values[seed],
+            *found.q_values[seed],
+            found.calls[seed],
+        )
 
 
 def test_scaled_rewards_are_a_lower_temperature():
-    """F_lambda(cQ) = c F_{lambda/c}(Q): rewards times 100 at lambda = 10 are the rewards at lambda = 0.1."""
+    """F_lambda(cQ) = c F_{lambda/c}(Q): rewards times 100 at lambda = 10 are
+    the rewards at lambda = 0.1.
+    """
     environment = table1.ENVIRONMENTS[2]
     scaled = sc.solve(full.variant(environment, sc.Entropy(10.0), scale=100.0)).values
     cold = sc.solve(full.variant(environment, sc.Entropy(0.1))).values
@@ -186,17 +236,22 @@ def test_the_reward_sensitive_cases_are_sensitive():
 
 
 def test_the_game_takes_turns():
-    """By hand on the 5-chain before the reward, without regularization: max steps into the last state for 100 at once."""
+    """By hand on the 5-chain before the reward, without regularization: max
+    steps into the last state for 100 at once.
+    """
     problem = full.variant(table1.ENVIRONMENTS[0], sc.Max(), scale=100.0, game=True)
     values = np.asarray(sc.solve(problem).values)
     assert problem.mover(3) == 1
     assert problem.mover(8) == 2
     assert values[3] == pytest.approx(100.0)
-    assert values[8] == pytest.approx(0.2 * values[2])  # min steps left from 3, and max moves in 2
+    # min steps left from 3, and max moves in 2
+    assert values[8] == pytest.approx(0.2 * values[2])
 
 
 def test_a_full_row_keeps_its_promise():
-    """200 runs of the paper's 5-chain at 20%: with delta = 0.1 more than 40 failures have probability below 1e-5 (binomial)."""
+    """200 runs of the paper's 5-chain at 20%: with delta = 0.1 more than 40
+    failures have probability below 1e-5 (binomial).
+    """
     case = next(iter(full.quick_cases()))
     row = full.run_case(case, 200)
     assert row.q_failures <= 40
@@ -205,7 +260,7 @@ def test_a_full_row_keeps_its_promise():
     assert row.paper_log10_calls > 15.0
 
 
-# --- files and report ---------------------------------------------------------------------------------------------------------
+# --- files and report ---------------------------------------------------------
 
 
 def test_csv_columns_and_gaps(tmp_path):
@@ -216,31 +271,61 @@ def test_csv_columns_and_gaps(tmp_path):
 
 
 def test_reproduce_all_quickly(tmp_path):
-    """Every file is there, the page is whole and asks nothing of the network, both reports carry every section."""
+    """Every file is there, the page is whole and asks nothing of the network,
+    both reports carry every section.
+    """
     paths = {p.name for p in reproduce_into(tmp_path, "all", QUICK)}
-    data = {"figure1.csv", "figure2.csv", "table1.csv", "full.csv", "relaxation.csv", "scheme.csv", "scheme_printed.csv"}
+    data = {
+        "figure1.csv",
+        "figure2.csv",
+        "table1.csv",
+        "full.csv",
+        "relaxation.csv",
+        "scheme.csv",
+        "scheme_printed.csv",
+    }
     assert paths == data | {"report.html", "report.md"}
     for name in ("figure1", "figure2", "relaxation"):
         assert (tmp_path / f"{name}.svg").read_text().count("<svg") == 1
         assert (tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
-    page, text = (tmp_path / "report.html").read_text(), (tmp_path / "report.md").read_text()
+    page, text = (
+        (tmp_path / "report.html").read_text(),
+        (tmp_path / "report.md").read_text(),
+    )
     assert page.count("<svg") == 3
     addresses = set(re.findall(r"https?://[^\s\"'<>)]+", page))
-    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}  # names of formats, never fetched
+    # names of formats, never fetched
+    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
     assert not re.search(r"<script|<link|<img|<iframe|@import|\bsrc=", page)
-    assert all(target.startswith("#") for target in re.findall(r"(?:href=\"|url\()([^\")]+)", page))
+    assert all(
+        target.startswith("#")
+        for target in re.findall(r"(?:href=\"|url\()([^\")]+)", page)
+    )
     ids = re.findall(r'\sid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
     for title in ("Figure 1", "Figure 2", "stubbed Q", "full algorithm", "relaxation"):
         assert title in page
         assert title in text
-    assert next(csv.reader((tmp_path / "table1.csv").open())) == ["environment", "mean", "std", "runs", "paper_mean", "paper_std"]
+    assert next(csv.reader((tmp_path / "table1.csv").open())) == [
+        "environment",
+        "mean",
+        "std",
+        "runs",
+        "paper_mean",
+        "paper_std",
+    ]
 
 
 def test_the_command_runs_one_part(tmp_path):
-    outcome = CliRunner().invoke(reproduce, ["table1", "--quick", "--out", str(tmp_path / "new")])
+    outcome = CliRunner().invoke(
+        reproduce, ["table1", "--quick", "--out", str(tmp_path / "new")]
+    )
     assert outcome.exit_code == 0, outcome.output
-    assert {p.name for p in (tmp_path / "new").iterdir()} == {"table1.csv", "report.html", "report.md"}
+    assert {p.name for p in (tmp_path / "new").iterdir()} == {
+        "table1.csv",
+        "report.html",
+        "report.md",
+    }
 
 
 @pytest.mark.parametrize("module", ["jinja2", "matplotlib.figure"])

@@ -1,4 +1,6 @@
-"""Regularization as a relaxation: the band between V_lambda and V_0, the promise for V_0, and the choice of lambda by price."""
+"""Regularization as a relaxation: the band between V_lambda and V_0, the
+promise for V_0, and the choice of lambda by price.
+"""
 
 import math
 from dataclasses import replace
@@ -14,7 +16,14 @@ from smoothcruiser.reproduce.relaxing import moving_temperature, printed_scheme,
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.relaxation import relax, relaxed, step_band, value_band
 
-OPERATORS = [sc.Entropy(0.4), sc.KL(0.4), sc.KL(0.4, (0.5, 0.3, 0.2)), sc.Sparsemax(0.4), sc.SquareRoot(0.4), sc.Max()]
+OPERATORS = [
+    sc.Entropy(0.4),
+    sc.KL(0.4),
+    sc.KL(0.4, (0.5, 0.3, 0.2)),
+    sc.Sparsemax(0.4),
+    sc.SquareRoot(0.4),
+    sc.Max(),
+]
 PROBLEMS = [
     "garnet:states=8,actions=3,seed=5",
     "random-game:states=8,actions=3,seed=2",
@@ -24,13 +33,20 @@ PROBLEMS = [
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=repr)
 def test_the_step_band_holds_and_is_attained(operator):
-    """F(Q) - max Q over random Q lies in the band; equal actions and a clear winner reach its ends."""
+    """F(Q) - max Q over random Q lies in the band; equal actions and a clear
+    winner reach its ends.
+    """
     low, high = step_band(Facts(3, 3, 0.5, operator, (0.0, 1.0)))
     rng = np.random.default_rng(0)
-    gaps = [operator.value(q) - max(q) for q in rng.normal(size=(300, 3)) * rng.choice([0.1, 1.0, 10.0], size=(300, 1))]
+    gaps = [
+        operator.value(q) - max(q)
+        for q in rng.normal(size=(300, 3)) * rng.choice([0.1, 1.0, 10.0], size=(300, 1))
+    ]
     assert min(gaps) >= low - 1e-12
     assert max(gaps) <= high + 1e-12
-    ends = [operator.value([0.0] * 3)] + [operator.value([1e6 * (i == a) for i in range(3)]) - 1e6 for a in range(3)]
+    ends = [operator.value([0.0] * 3)] + [
+        operator.value([1e6 * (i == a) for i in range(3)]) - 1e6 for a in range(3)
+    ]
     assert [min(ends), max(ends)] == pytest.approx([low, high], abs=1e-6)
 
 
@@ -38,7 +54,9 @@ def test_the_step_band_holds_and_is_attained(operator):
 @pytest.mark.parametrize("operator", OPERATORS, ids=repr)
 @pytest.mark.parametrize("horizon", [None, 3])
 def test_the_value_band_holds(text, operator, horizon):
-    """V_lambda - V_0 of exact solutions, in every state, lies in the band of the player to move."""
+    """V_lambda - V_0 of exact solutions, in every state, lies in the band of
+    the player to move.
+    """
     soft = replace(sc.make(text, discount=0.7, operator=operator), horizon=horizon)
     plain = replace(soft, operator=sc.Max())
     gap = np.asarray(sc.solve(soft).values) - np.asarray(sc.solve(plain).values)
@@ -54,58 +72,90 @@ def test_the_papers_bound_is_the_upper_end():
 
 
 def test_alternation_narrows_the_band():
-    """One player's pull partly undoes the other's: around the known middle the width is that of an MDP."""
+    """One player's pull partly undoes the other's: around the known middle the
+    width is that of an MDP.
+    """
     facts = Facts(3, 3, 0.5, sc.Entropy(0.4), (0.0, 1.0), game=True)
     alternating = replace(facts, alternating=True)
-    width, narrow = (high - low for low, high in (value_band(facts), value_band(alternating)))
+    width, narrow = (
+        high - low for low, high in (value_band(facts), value_band(alternating))
+    )
     assert narrow == pytest.approx(0.4 * math.log(3.0) / 0.5)
     assert narrow < width
 
 
 def test_an_early_end_stops_the_band():
-    """Square root: with terminal states the known offset lambda a step may be cut short, so 0 is back in the band."""
+    """Square root: with terminal states the known offset lambda a step may be
+    cut short, so 0 is back in the band.
+    """
     facts = Facts(2, 2, 0.5, sc.SquareRoot(1.0), (0.0, 1.0))
     assert value_band(facts)[0] == pytest.approx(2.0)
     assert value_band(replace(facts, terminals=True))[0] == 0.0
 
 
 def test_a_plan_for_v_0_through_lambda_keeps_its_promise():
-    """Forced to relax with half of epsilon: 300 runs on two MDPs and a game miss V_0 by at most epsilon (delta = 0.1: at most 60 may)."""
+    """Forced to relax with half of epsilon: 300 runs on two MDPs and a game
+    miss V_0 by at most epsilon (delta = 0.1: at most 60 may).
+    """
     for text in PROBLEMS[:1] + PROBLEMS[2:]:
         problem = sc.make(text, discount=0.3, operator=sc.Max())
         exact = float(sc.solve(problem).values[0])
         epsilon = 0.3 * problem.facts.value_span()
         unit = value_band(replace(problem.facts, operator=sc.Entropy(1.0)), 1)
-        operator = sc.Entropy(epsilon / (unit[1] - unit[0]))  # half the width is half of epsilon
-        plan = relaxed(problem.facts, operator, epsilon=epsilon, delta=0.1, target="q_values")
+        # half the width is half of epsilon
+        operator = sc.Entropy(epsilon / (unit[1] - unit[0]))
+        plan = relaxed(
+            problem.facts, operator, epsilon=epsilon, delta=0.1, target="q_values"
+        )
         assert plan.sampling_epsilon == pytest.approx(0.5 * epsilon)
         found = repeat(replace(problem, operator=operator), plan.schedule, 0, 300)
-        misses = sum(abs(plan.unregularized(float(v), problem.mover(0)) - exact) > epsilon for v in found.values)
+        misses = sum(
+            abs(plan.unregularized(float(v), problem.mover(0)) - exact) > epsilon
+            for v in found.values
+        )
         assert misses <= 60
 
 
 def test_the_chosen_plan_is_the_cheapest_tried_and_keeps_its_promise():
-    problem = sc.make("garnet:states=8,actions=3,seed=5", discount=0.3, operator=sc.Max())
+    problem = sc.make(
+        "garnet:states=8,actions=3,seed=5", discount=0.3, operator=sc.Max()
+    )
     epsilon = 0.2 * problem.facts.value_span()
     plan = relax(problem.facts, epsilon=epsilon, delta=0.1, target="q_values")
-    assert plan.num_calls == min(t.num_calls for t in plan.tried if t.num_calls is not None)
+    assert plan.num_calls == min(
+        t.num_calls for t in plan.tried if t.num_calls is not None
+    )
     assert {0.0, 0.5} <= {t.share for t in plan.tried}
     exact = float(sc.solve(problem).values[0])
     found = repeat(replace(problem, operator=plan.operator), plan.schedule, 0, 300)
-    assert sum(abs(plan.unregularized(float(v)) - exact) > epsilon for v in found.values) <= 60
+    assert (
+        sum(abs(plan.unregularized(float(v)) - exact) > epsilon for v in found.values)
+        <= 60
+    )
 
 
 def test_relaxing_never_beats_plain_max_by_more_than_the_compilers_slack():
-    """A plan for V_lambda within e is a plan for V_0 within e plus half the band, so it cannot be cheaper than plain max there by much.
+    """A plan for V_lambda within e is a plan for V_0 within e plus half the
+    band, so it cannot be cheaper than plain max there by much.
 
-    The compiler is not exactly optimal: a factor of 3 is its slack. A schedule far below it would promise what it cannot keep.
+    The compiler is not exactly optimal: a factor of 3 is its slack. A schedule
+    far below it would promise what it cannot keep.
     """
     for temperature in (1e-2, 1e-3, 1e-4, 1e-6):
         facts = Facts(2, 2, 0.2, sc.Entropy(temperature), (0.0, 1.0))
         half = 0.5 * value_band(facts)[1]
-        soft = compile_schedule(facts, epsilon=0.05, delta=0.1, adaptive=False).num_calls
-        plain = compile_schedule(replace(facts, operator=sc.Max()), epsilon=0.05 + half, delta=0.1, adaptive=False).num_calls
-        assert 3 * soft >= plain, f"temperature {temperature}: {soft} calls against {plain} for plain max"
+        soft = compile_schedule(
+            facts, epsilon=0.05, delta=0.1, adaptive=False
+        ).num_calls
+        plain = compile_schedule(
+            replace(facts, operator=sc.Max()),
+            epsilon=0.05 + half,
+            delta=0.1,
+            adaptive=False,
+        ).num_calls
+        assert 3 * soft >= plain, (
+            f"temperature {temperature}: {soft} calls against {plain} for plain max"
+        )
 
 
 def test_what_cannot_be_relaxed_is_refused():
@@ -116,7 +166,12 @@ def test_what_cannot_be_relaxed_is_refused():
         relax(facts, epsilon=0.1, delta=0.1, family=sc.Max)
     with pytest.raises(InvalidInput, match="epsilon"):
         relax(facts, epsilon=0.0, delta=0.1)
-    custom = sc.CustomOperator(lambda q: float(np.mean(q)), lambda q: np.full(len(q), 1.0 / len(q)), smooth=0.0, sums_to_one=True)
+    custom = sc.CustomOperator(
+        lambda q: float(np.mean(q)),
+        lambda q: np.full(len(q), 1.0 / len(q)),
+        smooth=0.0,
+        sums_to_one=True,
+    )
     with pytest.raises(InvalidInput, match="not known"):
         step_band(replace(facts, operator=custom))
 
@@ -127,7 +182,9 @@ def test_one_action_has_nothing_to_relax():
 
 
 def test_the_study_stays_below_the_bounds():
-    """0 <= V_lambda - V_0 <= bound and 0 <= policy loss <= bound on both problems, at every temperature drawn."""
+    """0 <= V_lambda - V_0 <= bound and 0 <= policy loss <= bound on both
+    problems, at every temperature drawn.
+    """
     rows = moving_temperature(points=2)
     assert len(rows) == 2 * len(studies())
     for row in rows:
@@ -137,4 +194,6 @@ def test_the_study_stays_below_the_bounds():
 
 def test_with_printed_constants_sparse_sampling_is_cheapest():
     rows = printed_scheme((1e-1, 1e-3))
-    assert all(row.best_share == 0.0 and row.best_log10 == row.plain_log10 for row in rows)
+    assert all(
+        row.best_share == 0.0 and row.best_log10 == row.plain_log10 for row in rows
+    )

@@ -1,4 +1,6 @@
-"""The six methods' rules on one node, against numbers computed by hand from their papers' formulas."""
+"""The six methods' rules on one node, against numbers computed by hand from
+their papers' formulas.
+"""
 
 import math
 
@@ -18,18 +20,34 @@ def rule(method, operator=None):
 
 def policy(method, x, visits, h=None, w=None):
     p, y = [0.0] * len(x), [0.0] * len(x)
-    selection.descent_policy(rule(method), x, w or [1.0] * len(x), h or [0.0] * len(x), visits, y, p)
+    selection.descent_policy(
+        rule(method), x, w or [1.0] * len(x), h or [0.0] * len(x), visits, y, p
+    )
     return p
 
 
 def test_uct_takes_every_action_once_then_the_upper_bound():
-    """argmax Q + c sqrt(log N / n) (Kocsis and Szepesvari): with c = 1 the rare action wins, with c = 0.1 the better one."""
-    untried = selection.upper_pick(rule(sc.UCT(exploration=1.0)), [0.5, 0.4, 0.0], [3, 4, 0], 3, 7, stream(0))
+    """argmax Q + c sqrt(log N / n) (Kocsis and Szepesvari): with c = 1 the rare
+    action wins, with c = 0.1 the better one.
+    """
+    untried = selection.upper_pick(
+        rule(sc.UCT(exploration=1.0)), [0.5, 0.4, 0.0], [3, 4, 0], 3, 7, stream(0)
+    )
     assert untried == 2
     bounds = [0.5 + math.sqrt(math.log(100) / 90), 0.4 + math.sqrt(math.log(100) / 10)]
     assert bounds[1] > bounds[0]
-    assert selection.upper_pick(rule(sc.UCT(exploration=1.0)), [0.5, 0.4], [90, 10], 2, 100, stream(0)) == 1
-    assert selection.upper_pick(rule(sc.UCT(exploration=0.1)), [0.5, 0.4], [90, 10], 2, 100, stream(0)) == 0
+    assert (
+        selection.upper_pick(
+            rule(sc.UCT(exploration=1.0)), [0.5, 0.4], [90, 10], 2, 100, stream(0)
+        )
+        == 1
+    )
+    assert (
+        selection.upper_pick(
+            rule(sc.UCT(exploration=0.1)), [0.5, 0.4], [90, 10], 2, 100, stream(0)
+        )
+        == 0
+    )
 
 
 def test_uct_without_a_constant_scales_with_the_values():
@@ -41,10 +59,16 @@ def test_uct_without_a_constant_scales_with_the_values():
 
 
 def test_e2w_share_counts_actions_and_decays_with_the_logarithm():
-    """l = e |A| / log(N + 1) for MENTS (Xiao et al.), e / log(N + e) for BTS (Painter et al.), at most 1."""
+    """l = e |A| / log(N + 1) for MENTS (Xiao et al.), e / log(N + e) for BTS
+    (Painter et al.), at most 1.
+    """
     assert selection.uniform_share(rule(sc.MENTS(exploration=0.1)), 4, 0) == 1.0
-    assert selection.uniform_share(rule(sc.MENTS(exploration=0.1)), 4, 999) == pytest.approx(0.4 / math.log(1000))
-    assert selection.uniform_share(rule(sc.BTS(exploration=0.1)), 4, 0) == pytest.approx(0.1)
+    assert selection.uniform_share(
+        rule(sc.MENTS(exploration=0.1)), 4, 999
+    ) == pytest.approx(0.4 / math.log(1000))
+    assert selection.uniform_share(
+        rule(sc.BTS(exploration=0.1)), 4, 0
+    ) == pytest.approx(0.1)
     assert selection.uniform_share(rule(sc.BTS(exploration=2.0)), 4, 0) == 1.0
     assert selection.uniform_share(rule(sc.MENTS(exploration=0.0)), 4, 5) == 0.0
 
@@ -53,21 +77,37 @@ def test_ments_descends_by_softmax_and_uniform():
     share = 0.2 * 2 / math.log(101)
     odds = math.exp(1.0 / 0.5)
     p = policy(sc.MENTS(temperature=0.5, exploration=0.2), [1.0, 0.0], 100)
-    assert p == pytest.approx([(1 - share) * odds / (1 + odds) + share / 2, (1 - share) / (1 + odds) + share / 2])
+    assert p == pytest.approx(
+        [
+            (1 - share) * odds / (1 + odds) + share / 2,
+            (1 - share) / (1 + odds) + share / 2,
+        ]
+    )
 
 
 def test_tents_drops_a_bad_action():
-    """sparsemax of (1, 0)/0.5 is (1, 0): only the uniform share is left for the second action."""
-    assert policy(sc.TENTS(temperature=0.5, exploration=0.0), [1.0, 0.0], 10) == [1.0, 0.0]
-    assert policy(sc.TENTS(temperature=2.0, exploration=0.0), [1.0, 0.0], 10) == pytest.approx([0.75, 0.25])
+    """sparsemax of (1, 0)/0.5 is (1, 0): only the uniform share is left for the
+    second action.
+    """
+    assert policy(sc.TENTS(temperature=0.5, exploration=0.0), [1.0, 0.0], 10) == [
+        1.0,
+        0.0,
+    ]
+    assert policy(
+        sc.TENTS(temperature=2.0, exploration=0.0), [1.0, 0.0], 10
+    ) == pytest.approx([0.75, 0.25])
 
 
 def test_tents_ends_on_ties():
-    """Values where an action lies at the threshold up to rounding: the projection is found, and found in finite time."""
+    """Values where an action lies at the threshold up to rounding: the
+    projection is found, and found in finite time.
+    """
     for x, t in (([0.98, 0.56, 0.64], 0.5), ([0.63, 0.54, 0.2, 0.65], 0.2)):
         p = policy(sc.TENTS(temperature=t, exploration=0.0), x, 10)
         assert sum(p) == pytest.approx(1.0)
-        tau = (sum(v / t for v, share in zip(x, p, strict=True) if share > 1e-9) - 1.0) / sum(share > 1e-9 for share in p)
+        tau = (
+            sum(v / t for v, share in zip(x, p, strict=True) if share > 1e-9) - 1.0
+        ) / sum(share > 1e-9 for share in p)
         assert p == pytest.approx([max(v / t - tau, 0.0) for v in x], abs=1e-9)
 
 
@@ -77,57 +117,81 @@ def test_rents_leans_on_its_prior():
 
 
 def test_rents_forgets_what_was_never_tried():
-    """An action of prior weight 0 counts for nothing, however high its value and however cold the search."""
+    """An action of prior weight 0 counts for nothing, however high its value
+    and however cold the search.
+    """
     cold = sc.RENTS(temperature=1e-4, exploration=0.0)
     assert policy(cold, [0.2, 0.9, 0.1], 10, w=[0.5, 0.0, 0.5]) == [1.0, 0.0, 0.0]
     assert selection.passed_up(rule(cold), [0.2, 0.9], [3, 0], [1.0, 0.0]) == 0.2
     shares = [7.0, 7.0, 7.0]
     assert selection.visit_shares([3, 0, 1], 3, shares) == 4
     assert shares == [0.75, 0.0, 0.25]
-    assert selection.visit_shares([0, 0], 2, shares) == 0  # nothing to say: the prior stays what it was
+    # nothing to say: the prior stays what it was
+    assert selection.visit_shares([0, 0], 2, shares) == 0
     assert shares == [0.75, 0.0, 0.25]
 
 
 def test_rents_knows_two_priors():
-    with pytest.raises(sc.InvalidInput, match="prior must be 'visits' or 'parent', got 'uniform'"):
+    with pytest.raises(
+        sc.InvalidInput, match="prior must be 'visits' or 'parent', got 'uniform'"
+    ):
         sc.RENTS(prior="uniform")
 
 
 def test_dents_values_entropy_less_and_less():
-    """softmax((Q + b(N) H)/a) with b = b0 / log(N + e): with H = (1, 0) and equal Q the log-odds are b/a."""
+    """softmax((Q + b(N) H)/a) with b = b0 / log(N + e): with H = (1, 0) and
+    equal Q the log-odds are b/a.
+    """
     method = sc.DENTS(search_temperature=0.5, entropy_temperature=0.8, exploration=0.0)
     for visits in (0, 10, 1000):
         p = policy(method, [0.3, 0.3], visits, h=[1.0, 0.0])
-        assert math.log(p[0] / p[1]) == pytest.approx(0.8 / math.log(visits + math.e) / 0.5)
-    assert policy(sc.BTS(search_temperature=0.5, exploration=0.0), [0.3, 0.3], 10, h=[1.0, 0.0]) == [0.5, 0.5]
+        assert math.log(p[0] / p[1]) == pytest.approx(
+            0.8 / math.log(visits + math.e) / 0.5
+        )
+    assert policy(
+        sc.BTS(search_temperature=0.5, exploration=0.0), [0.3, 0.3], 10, h=[1.0, 0.0]
+    ) == [0.5, 0.5]
 
 
 def test_what_is_passed_up():
     x, n, w = [1.0, 0.5, 2.0], [1, 1, 0], [1.0] * 3
-    assert selection.passed_up(rule(sc.BTS()), x, n, w) == 1.0  # an untried action does not count
+    # an untried action does not count
+    assert selection.passed_up(rule(sc.BTS()), x, n, w) == 1.0
     soft = 0.5 * math.log(sum(math.exp(v / 0.5) for v in x))
-    assert selection.passed_up(rule(sc.MENTS(temperature=0.5)), x, n, w) == pytest.approx(soft)
-    assert selection.passed_up(rule(sc.TENTS(temperature=0.5)), x, n, w) == sc.Sparsemax(0.5).value(x)
-    assert selection.passed_up(rule(sc.RENTS(temperature=0.5)), x, n, [1.0, 1.0, 2.0]) == sc.KL(0.5, (1.0, 1.0, 2.0)).value(x)
+    assert selection.passed_up(
+        rule(sc.MENTS(temperature=0.5)), x, n, w
+    ) == pytest.approx(soft)
+    assert selection.passed_up(
+        rule(sc.TENTS(temperature=0.5)), x, n, w
+    ) == sc.Sparsemax(0.5).value(x)
+    assert selection.passed_up(
+        rule(sc.RENTS(temperature=0.5)), x, n, [1.0, 1.0, 2.0]
+    ) == sc.KL(0.5, (1.0, 1.0, 2.0)).value(x)
 
 
 def test_entropy_below_adds_up():
     """Uniform over two actions with entropies 1 and 3 below: log 2 + 2."""
-    assert selection.entropy_below([0.5, 0.5], [1.0, 3.0], 2) == pytest.approx(math.log(2.0) + 2.0)
+    assert selection.entropy_below([0.5, 0.5], [1.0, 3.0], 2) == pytest.approx(
+        math.log(2.0) + 2.0
+    )
 
 
 def test_recommendations():
     x, n = [0.9, 0.8, 5.0], [10, 50, 0]
     assert selection.recommended(rule(sc.UCT()), x, n, 3) == 1
-    assert selection.recommended(rule(sc.MENTS()), x, n, 3) == 0  # never an action that was not tried
+    # never an action that was not tried
+    assert selection.recommended(rule(sc.MENTS()), x, n, 3) == 0
     assert selection.recommended(rule(sc.BTS()), [1.0, 1.0], [3, 7], 2) == 1
 
 
 def test_drawn_follows_the_probabilities():
     rng = stream(5)
-    counts = np.bincount([selection.drawn([0.2, 0.0, 0.8], 3, rng) for _ in range(5000)], minlength=3)
+    counts = np.bincount(
+        [selection.drawn([0.2, 0.0, 0.8], 3, rng) for _ in range(5000)], minlength=3
+    )
     assert counts[1] == 0
-    assert abs(counts[0] - 1000) < 5 * math.sqrt(5000 * 0.16)  # five standard deviations
+    # five standard deviations
+    assert abs(counts[0] - 1000) < 5 * math.sqrt(5000 * 0.16)
 
 
 def test_temperatures_come_from_the_problem():
@@ -140,12 +204,19 @@ def test_temperatures_come_from_the_problem():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: sc.UCT(exploration=-1.0), lambda: sc.MENTS(temperature=0.0), lambda: sc.MENTS(exploration=math.nan),
-        lambda: sc.BTS(search_temperature=-1), lambda: sc.DENTS(entropy_temperature=math.inf), lambda: sc.UCT(depth=0),
-        lambda: sc.UCT(max_nodes=True), lambda: sc.TENTS(initial_q=math.nan), lambda: sc.BTS(average_returns=1),
-        lambda: tree_search("ments", {"heat": 1.0}), lambda: tree_search("alpha"),
+        lambda: sc.UCT(exploration=-1.0),
+        lambda: sc.MENTS(temperature=0.0),
+        lambda: sc.MENTS(exploration=math.nan),
+        lambda: sc.BTS(search_temperature=-1),
+        lambda: sc.DENTS(entropy_temperature=math.inf),
+        lambda: sc.UCT(depth=0),
+        lambda: sc.UCT(max_nodes=True),
+        lambda: sc.TENTS(initial_q=math.nan),
+        lambda: sc.BTS(average_returns=1),
+        lambda: tree_search("ments", {"heat": 1.0}),
+        lambda: tree_search("alpha"),
     ],
-)  # fmt: skip
+)
 def test_methods_refuse_bad_parameters(make):
     with pytest.raises(InvalidInput):
         make()

@@ -16,7 +16,14 @@ from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 def schedule(samples, *, leaf=1, looks=(), target="q_values", K=2):
     facts = Facts(K, K, 0.5, sc.Entropy(1.0), (0.0, 1.0))
     levels = (Level(Kind.CONSTANT), Level(Kind.PLUGIN, samples=leaf, query=0))
-    return Schedule("hand", facts, levels, Root(target, samples, 1, "none", looks=looks), math.inf, 1.0)
+    return Schedule(
+        "hand",
+        facts,
+        levels,
+        Root(target, samples, 1, "none", looks=looks),
+        math.inf,
+        1.0,
+    )
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -29,9 +36,15 @@ def schedule(samples, *, leaf=1, looks=(), target="q_values", K=2):
     K=st.integers(1, 20),
 )
 def test_every_draw_is_in_one_shard(samples, leaf, fractions, shards, target, K):
-    """Contiguous, in order, none across a look, at most 4,096 over all actions (plus one for each look)."""
-    looks = tuple(sorted({n for n in (int(f * samples) for f in fractions) if 0 < n < samples}))
-    segments = cut(schedule(samples, leaf=leaf, looks=looks, target=target, K=K), shards=shards)
+    """Contiguous, in order, none across a look, at most 4,096 over all actions
+    (plus one for each look).
+    """
+    looks = tuple(
+        sorted({n for n in (int(f * samples) for f in fractions) if 0 < n < samples})
+    )
+    segments = cut(
+        schedule(samples, leaf=leaf, looks=looks, target=target, K=K), shards=shards
+    )
     assert len(segments) == len(looks) + 1
     first = 0
     for segment, end in zip(segments, (*looks, samples), strict=True):
@@ -47,7 +60,9 @@ def test_every_draw_is_in_one_shard(samples, leaf, fractions, shards, target, K)
 
 
 def test_a_shard_is_worth_about_a_million_calls():
-    """10,000 draws of 1 + 2*500 calls are 10,010,000 calls: eleven shards of at most 910 draws."""
+    """10,000 draws of 1 + 2*500 calls are 10,010,000 calls: eleven shards of at
+    most 910 draws.
+    """
     (segment,) = cut(schedule(10_000, leaf=500))
     assert len(segment) == 11
     assert max(shard.count for shard in segment) * 1001 <= CALLS_PER_SHARD
@@ -66,5 +81,7 @@ def test_an_override_cuts_finer_but_never_below_one_draw():
 
 
 def test_a_number_of_shards_below_one_is_refused():
-    with pytest.raises(InvalidInput, match="shards must be a whole number of at least 1, got 0"):
+    with pytest.raises(
+        InvalidInput, match="shards must be a whole number of at least 1, got 0"
+    ):
         cut(schedule(10), shards=0)

@@ -1,4 +1,6 @@
-"""The compiler and its verifier: prices at most at the bar, tight tables, and no altered table gets through."""
+"""The compiler and its verifier: prices at most at the bar, tight tables, and
+no altered table gets through.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,11 @@ import pytest
 from smoothcruiser.errors import BrokenPromise, InvalidInput, Unpayable
 from smoothcruiser.operators.base import Entropy, Max, Sparsemax
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.compiler.optimizer import compile_schedule, smallest_epsilon, sparse_sampling
+from smoothcruiser.schedule.compiler.optimizer import (
+    compile_schedule,
+    smallest_epsilon,
+    sparse_sampling,
+)
 from smoothcruiser.schedule.schedule import Kind, Schedule
 from smoothcruiser.schedule.verify.sharp import root_promise
 
@@ -32,7 +38,9 @@ FACTS = {
 @lru_cache(maxsize=64)
 def compiled(name: str, **options: object) -> Schedule:
     facts, share = FACTS[name]
-    return compile_schedule(facts, epsilon=share * facts.value_span(), delta=0.1, **options)  # type: ignore[arg-type]
+    return compile_schedule(
+        facts, epsilon=share * facts.value_span(), delta=0.1, **options
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -49,8 +57,17 @@ def compiled(name: str, **options: object) -> Schedule:
         (0.9, 50.0, 4, 0.20, 6.08e4, 1.59e4),
     ],
 )
-def test_prices_are_at_most_at_the_bar(gamma: float, temperature: float, k: int, share: float, q_values: float, value: float) -> None:
-    """One entry of every row of the table; benchmarks/price_table.py prints all of them."""
+def test_prices_are_at_most_at_the_bar(
+    gamma: float,
+    temperature: float,
+    k: int,
+    share: float,
+    q_values: float,
+    value: float,
+) -> None:
+    """One entry of every row of the table; benchmarks/price_table.py prints all
+    of them.
+    """
     facts = Facts(k, k, gamma, Entropy(temperature), (0.0, 1.0))
     promise = {"epsilon": share / (1 - gamma), "delta": 0.1, "adaptive": False}
     assert compile_schedule(facts, target="q_values", **promise).num_calls <= q_values  # type: ignore[arg-type]
@@ -59,12 +76,18 @@ def test_prices_are_at_most_at_the_bar(gamma: float, temperature: float, k: int,
 
 @pytest.mark.parametrize("name", FACTS)
 def test_halved_counts_are_refused(name: str) -> None:
-    """Every count is as low as the promise allows: half of it, at any level or at the root, breaks it; even one less does."""
+    """Every count is as low as the promise allows: half of it, at any level or
+    at the root, breaks it; even one less does.
+    """
     schedule = compiled(name, adaptive=False)
     with pytest.raises(BrokenPromise):
-        replace(schedule, root=replace(schedule.root, samples=schedule.root.samples // 2))
+        replace(
+            schedule, root=replace(schedule.root, samples=schedule.root.samples // 2)
+        )
     with pytest.raises(BrokenPromise):
-        replace(schedule, root=replace(schedule.root, samples=schedule.root.samples - 1))
+        replace(
+            schedule, root=replace(schedule.root, samples=schedule.root.samples - 1)
+        )
     for i, level in enumerate(schedule.levels):
         for fewer in {level.samples // 2, level.samples - 1}:
             if level.samples > 1:
@@ -74,7 +97,9 @@ def test_halved_counts_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", FACTS)
 def test_altered_rows_are_refused(name: str) -> None:
-    """A shift zeroed or turned, a constant moved, a wider child: all break the promise."""
+    """A shift zeroed or turned, a constant moved, a wider child: all break the
+    promise.
+    """
     schedule = compiled(name)
     for i, level in enumerate(schedule.levels):
         if level.kind is Kind.CONSTANT:
@@ -89,14 +114,20 @@ def test_altered_rows_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", FACTS)
 def test_swapped_children_are_refused(name: str) -> None:
-    """Another child below a level is refused, unless it is a narrower continuation, which keeps more and costs more."""
+    """Another child below a level is refused, unless it is a narrower
+    continuation, which keeps more and costs more.
+    """
     schedule = compiled(name, adaptive=False)
     refused = 0
     for i, level in enumerate(schedule.levels):
         for field in ("query", "continuation"):
             now = getattr(level, field)
             for other in range(i):
-                if now < 0 or other == now or schedule.levels[other] == schedule.levels[now]:
+                if (
+                    now < 0
+                    or other == now
+                    or schedule.levels[other] == schedule.levels[now]
+                ):
                     continue
                 try:
                     dearer = with_level(schedule, i, **{field: other})
@@ -122,13 +153,19 @@ def with_level(schedule: Schedule, index: int, **changes: object) -> Schedule:
 def test_altered_promises_are_refused(name: str) -> None:
     """A smaller epsilon or delta, or a clip, cannot be written on a table."""
     schedule = compiled(name)
-    for changes in ({"epsilon": 0.97 * schedule.epsilon}, {"delta": 0.5 * schedule.delta}, {"clip": (0.0, 1.0)}):
+    for changes in (
+        {"epsilon": 0.97 * schedule.epsilon},
+        {"delta": 0.5 * schedule.delta},
+        {"clip": (0.0, 1.0)},
+    ):
         with pytest.raises(BrokenPromise):
             replace(schedule, **changes)  # type: ignore[arg-type]
 
 
 def test_looks_are_checked() -> None:
-    """Looks rise, stay below the root's draws and have a share of delta; that share is not also the fixed promise's."""
+    """Looks rise, stay below the root's draws and have a share of delta; that
+    share is not also the fixed promise's.
+    """
     facts = Facts(2, 2, 0.5, E1, (0.0, 1.0))
     schedule = compile_schedule(facts, epsilon=0.05, delta=0.1)
     root = schedule.root
@@ -158,8 +195,12 @@ def test_root_promise_adds_up(name: str) -> None:
     promise = root_promise(schedule)
     assert promise.half_width <= schedule.epsilon * (1 + 1e-9)
     assert promise.half_width >= 0.97 * schedule.epsilon or schedule.root.samples < 40
-    assert max(h - low for low, h in zip(promise.low, promise.high, strict=True)) == pytest.approx(promise.spread)
-    assert promise.means == (1 if schedule.root.target == "value" else schedule.facts.num_actions)
+    assert max(
+        h - low for low, h in zip(promise.low, promise.high, strict=True)
+    ) == pytest.approx(promise.spread)
+    assert promise.means == (
+        1 if schedule.root.target == "value" else schedule.facts.num_actions
+    )
     assert math.isnan(promise.look_level) == (not schedule.root.looks)
 
 
@@ -169,12 +210,22 @@ def test_smallest_epsilon_inverts_the_price(name: str, budget: int) -> None:
     """The schedule at that epsilon is within the budget; 3% below it no longer is."""
     facts, _ = FACTS[name]
     epsilon = smallest_epsilon(facts, budget=budget, delta=0.1)
-    assert compile_schedule(facts, epsilon=epsilon, delta=0.1, adaptive=False).num_calls <= budget
-    assert compile_schedule(facts, epsilon=0.97 * epsilon, delta=0.1, adaptive=False).num_calls > budget
+    assert (
+        compile_schedule(facts, epsilon=epsilon, delta=0.1, adaptive=False).num_calls
+        <= budget
+    )
+    assert (
+        compile_schedule(
+            facts, epsilon=0.97 * epsilon, delta=0.1, adaptive=False
+        ).num_calls
+        > budget
+    )
 
 
 def test_sparse_sampling_is_the_same_without_rollouts() -> None:
-    """Plug-ins and constants only, never cheaper than the full choice, and the same for plain max."""
+    """Plug-ins and constants only, never cheaper than the full choice, and the
+    same for plain max.
+    """
     facts, share = FACTS["plain"]
     plain = sparse_sampling(facts, epsilon=share * 2.0, delta=0.1)
     assert plain.method == "sparse-sampling"
@@ -183,20 +234,59 @@ def test_sparse_sampling_is_the_same_without_rollouts() -> None:
 
 
 def test_degenerate_problems() -> None:
-    """K = 1, gamma = 0, rho = 0, one step: plans of one or two levels that still verify."""
-    assert compile_schedule(Facts(1, 1, 0.9, E1, (0.0, 1.0)), epsilon=1.0, delta=0.1).num_calls < 10_000
-    assert len(compile_schedule(Facts(3, 3, 0.0, E1, (0.0, 1.0)), epsilon=0.1, delta=0.1).levels) == 1
-    assert compile_schedule(Facts(3, 3, 0.9, E1, (2.0, 2.0)), epsilon=0.1, delta=0.1).num_calls == 3
-    assert len(compile_schedule(Facts(2, 2, 1.0, E1, (0.0, 1.0), horizon=1), epsilon=0.1, delta=0.1).levels) == 1
+    """K = 1, gamma = 0, rho = 0, one step: plans of one or two levels that
+    still verify.
+    """
+    assert (
+        compile_schedule(
+            Facts(1, 1, 0.9, E1, (0.0, 1.0)), epsilon=1.0, delta=0.1
+        ).num_calls
+        < 10_000
+    )
+    assert (
+        len(
+            compile_schedule(
+                Facts(3, 3, 0.0, E1, (0.0, 1.0)), epsilon=0.1, delta=0.1
+            ).levels
+        )
+        == 1
+    )
+    assert (
+        compile_schedule(
+            Facts(3, 3, 0.9, E1, (2.0, 2.0)), epsilon=0.1, delta=0.1
+        ).num_calls
+        == 3
+    )
+    assert (
+        len(
+            compile_schedule(
+                Facts(2, 2, 1.0, E1, (0.0, 1.0), horizon=1), epsilon=0.1, delta=0.1
+            ).levels
+        )
+        == 1
+    )
 
 
 def test_hopeless_promise_still_has_a_price() -> None:
-    """Gamma near 1 without regularization: an exact integer of more than a hundred digits, at once."""
-    schedule = compile_schedule(Facts(4, 4, 0.95, Max(), (0.0, 1.0)), epsilon=1.0, delta=0.1)
+    """Gamma near 1 without regularization: an exact integer of more than a
+    hundred digits, at once.
+    """
+    schedule = compile_schedule(
+        Facts(4, 4, 0.95, Max(), (0.0, 1.0)), epsilon=1.0, delta=0.1
+    )
     assert len(str(schedule.num_calls)) > 100
 
 
-@pytest.mark.parametrize("bad", [{"epsilon": 0.0}, {"epsilon": math.nan}, {"delta": 0.0}, {"delta": 1.0}, {"target": "policy"}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"epsilon": 0.0},
+        {"epsilon": math.nan},
+        {"delta": 0.0},
+        {"delta": 1.0},
+        {"target": "policy"},
+    ],
+)
 def test_bad_promises_are_refused(bad: dict[str, object]) -> None:
     """One clear error each."""
     with pytest.raises(InvalidInput):
@@ -204,7 +294,9 @@ def test_bad_promises_are_refused(bad: dict[str, object]) -> None:
 
 
 def test_a_schedule_does_not_depend_on_what_was_asked_before() -> None:
-    """The frontier is kept and grows between calls; the table for a promise is the same with a fresh one and with a long one."""
+    """The frontier is kept and grows between calls; the table for a promise is
+    the same with a fresh one and with a long one.
+    """
     from smoothcruiser.schedule.compiler.optimizer import _frontier
 
     _frontier.cache_clear()
@@ -215,6 +307,8 @@ def test_a_schedule_does_not_depend_on_what_was_asked_before() -> None:
 
 
 def test_a_promise_beyond_writing_down_is_refused_with_its_price() -> None:
-    """Gamma = 0.999 without strong regularization: refused at once, with the power of ten."""
+    """Gamma = 0.999 without strong regularization: refused at once, with the
+    power of ten.
+    """
     with pytest.raises(Unpayable, match=r"10\^\d+"):
         compile_schedule(Facts(2, 2, 0.999, E1, (0.0, 1.0)), epsilon=50.0, delta=0.1)

@@ -1,4 +1,6 @@
-"""The estimator algebra and the root bounds against numbers computed by hand and against exact binomial tails."""
+"""The estimator algebra and the root bounds against numbers computed by hand
+and against exact binomial tails.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,21 @@ from scipy.stats import binom
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators.base import CustomOperator, Entropy, Max
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.theory.moments import backup, blind, constant, ground, plug_in, rollout
-from smoothcruiser.theory.noise import Rule, bregman_cap, log_mgf, plug_in_noise, skew_probability
+from smoothcruiser.theory.moments import (
+    backup,
+    blind,
+    constant,
+    ground,
+    plug_in,
+    rollout,
+)
+from smoothcruiser.theory.noise import (
+    Rule,
+    bregman_cap,
+    log_mgf,
+    plug_in_noise,
+    skew_probability,
+)
 from smoothcruiser.theory.stopping import (
     bennett_rate,
     best_rate,
@@ -29,7 +44,9 @@ PLAIN = Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0))  # V in [2 log 2, 2 + 2 log 2
 
 
 def test_constant() -> None:
-    """The middle of [2 log 2, 2 + 2 log 2], off by at most 1 either way, free and without noise."""
+    """The middle of [2 log 2, 2 + 2 log 2], off by at most 1 either way, free
+    and without noise.
+    """
     guess = constant(ground(PLAIN), None)
     assert guess.low[0, 0] == pytest.approx(1.0 + 2.0 * math.log(2.0))
     assert (guess.bias_low[0, 0], guess.bias_high[0, 0]) == pytest.approx((-1.0, 1.0))
@@ -39,11 +56,18 @@ def test_constant() -> None:
 def test_backup_of_a_constant() -> None:
     """Xi = r + c/2: range 1, variance 1/4, bias half of the constant's, one call."""
     draw = backup(ground(PLAIN), constant(ground(PLAIN), None), None)
-    assert (draw.spread[0, 0], draw.variance[0, 0], draw.tilt[0, 0], draw.log_calls[0]) == pytest.approx((1.0, 0.25, 1.0, 0.0))
+    assert (
+        draw.spread[0, 0],
+        draw.variance[0, 0],
+        draw.tilt[0, 0],
+        draw.log_calls[0],
+    ) == pytest.approx((1.0, 0.25, 1.0, 0.0))
 
 
 def test_plug_in_by_hand() -> None:
-    """N = 1: phi = log cosh(0.5/sqrt 2), width 1 + phi, centred by -phi/2, K N (1 + C) = 2 calls."""
+    """N = 1: phi = log cosh(0.5/sqrt 2), width 1 + phi, centred by -phi/2, K N
+    (1 + C) = 2 calls.
+    """
     base = ground(PLAIN)
     level = plug_in(base, backup(base, constant(base, None), None), ONE)
     phi = math.log(math.cosh(0.5 / math.sqrt(2.0)))
@@ -54,7 +78,9 @@ def test_plug_in_by_hand() -> None:
 
 
 def test_rollout_by_hand() -> None:
-    """N = 1 over the constant: E D = (tilt^2 + 2 sigma^2/N)/(8 lambda) = 1.5/8; one call more than the query's two."""
+    """N = 1 over the constant: E D = (tilt^2 + 2 sigma^2/N)/(8 lambda) = 1.5/8;
+    one call more than the query's two.
+    """
     base = ground(PLAIN)
     draw = backup(base, constant(base, None), None)
     level = rollout(base, draw, ONE, draw, None)
@@ -68,11 +94,15 @@ def test_blind_by_hand() -> None:
     base = ground(PLAIN)
     level = blind(base, backup(base, constant(base, None), None), None)
     loss = math.log((math.exp(2.0) + 1.0) / 2.0) - 1.0
-    assert (level.width[0], level.shift[0], level.log_calls[0]) == pytest.approx((1.0 + loss, loss / 2.0, 0.0))
+    assert (level.width[0], level.shift[0], level.log_calls[0]) == pytest.approx(
+        (1.0 + loss, loss / 2.0, 0.0)
+    )
 
 
 def test_value_bounds_per_player() -> None:
-    """In a game of any order a max state lies at least M above the lowest backup: the constant gets 2M narrower and is signed."""
+    """In a game of any order a max state lies at least M above the lowest
+    backup: the constant gets 2M narrower and is signed.
+    """
     facts = Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0), game=True)
     m = math.log(2.0)
     low, high = ground(facts).values(None)
@@ -95,20 +125,25 @@ def test_horizon_values_are_sums() -> None:
     """Two steps at discount 1: V in [2 log 2, 2 + 2 log 2]; none left: exactly 0."""
     base = ground(Facts(2, 2, 1.0, Entropy(1.0), (0.0, 1.0), horizon=2))
     low, high = base.values(2)
-    assert (low[0, 0], high[0, 0]) == pytest.approx((2 * math.log(2.0), 2.0 + 2 * math.log(2.0)))
+    assert (low[0, 0], high[0, 0]) == pytest.approx(
+        (2 * math.log(2.0), 2.0 + 2 * math.log(2.0))
+    )
     end = constant(base, 0)
     assert (end.width[0], end.low[0, 0]) == (0.0, 0.0)
 
 
 def test_terminals_enter_by_the_hull() -> None:
-    """A next state can be worth 0: the range of gamma X reaches down to 0 and the bias interval of a draw contains 0."""
+    """A next state can be worth 0: the range of gamma X reaches down to 0 and
+    the bias interval of a draw contains 0.
+    """
     base = ground(Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0), terminals=True))
     guess = constant(base, None)
     draw = backup(base, guess, None)
     assert draw.low[0, 0] == 0.0
     assert draw.high[0, 0] == pytest.approx(1.0 + 0.5 * float(guess.high[0, 0]))
     assert draw.bias_low[0, 0] <= 0.0 <= draw.bias_high[0, 0]
-    assert float(base.values(None)[0][0, 0]) == pytest.approx(math.log(2.0))  # a state that has not ended is worth log 2 at least
+    # a state that has not ended is worth log 2 at least
+    assert float(base.values(None)[0][0, 0]) == pytest.approx(math.log(2.0))
 
 
 def test_one_action_has_no_noise() -> None:
@@ -120,15 +155,24 @@ def test_one_action_has_no_noise() -> None:
 
 def test_operator_without_shift_invariance_is_refused() -> None:
     """The algebra rests on F(Q + c) = F(Q) + c."""
-    odd = CustomOperator(value_function=lambda q: 0.5 * float(np.max(q)), gradient_function=lambda q: 0.5 * (q == np.max(q)), smooth=1.0)
+    odd = CustomOperator(
+        value_function=lambda q: 0.5 * float(np.max(q)),
+        gradient_function=lambda q: 0.5 * (q == np.max(q)),
+        smooth=1.0,
+    )
     with pytest.raises(InvalidInput, match="paper"):
         ground(Facts(2, 2, 0.5, odd, (0.0, 1.0)))
 
 
 def test_operator_that_is_not_convex_gets_both_sides() -> None:
-    """Without convexity Jensen has no side: the interval grows by phi both ways and is centred as it is."""
+    """Without convexity Jensen has no side: the interval grows by phi both ways
+    and is centred as it is.
+    """
     op = CustomOperator(
-        value_function=lambda q: float(np.mean(q)), gradient_function=lambda q: np.full(len(q), 1 / len(q)), smooth=0.1, sums_to_one=True
+        value_function=lambda q: float(np.mean(q)),
+        gradient_function=lambda q: np.full(len(q), 1 / len(q)),
+        smooth=0.1,
+        sums_to_one=True,
     )
     base = ground(Facts(2, 2, 0.5, op, (0.0, 1.0)))
     draw = backup(base, constant(base, None), None)
@@ -138,12 +182,14 @@ def test_operator_that_is_not_convex_gets_both_sides() -> None:
     assert level.shift[0] == pytest.approx(0.0, abs=1e-12)
 
 
-# --- one draw, the root ------------------------------------------------------------------------------------------------------
+# --- one draw, the root -------------------------------------------------------
 
 
 @pytest.mark.parametrize("u", [1e-6, 1e-3, 0.1, 1.0, 5.0, 40.0])
 def test_log_mgf_is_the_supremum_over_bernoulli_laws(u: float) -> None:
-    """S4: no Bernoulli law of smaller variance has a larger log moment generating function, and one attains it."""
+    """S4: no Bernoulli law of smaller variance has a larger log moment
+    generating function, and one attains it.
+    """
     for p in (0.01, 0.2, 0.5):
         bound = float(log_mgf(u, p))
         laws = np.linspace(1e-6, p, 4001)
@@ -170,7 +216,9 @@ def test_bregman_cap_of_entropy_is_below_both_simple_bounds() -> None:
 @pytest.mark.parametrize("p", [0.05, 0.3, 0.5])
 @pytest.mark.parametrize("n", [5, 40, 200])
 def test_bennett_bounds_exact_binomial_tails(p: float, n: int) -> None:
-    """P(mean >= p + t) <= exp(-n rate) for Bernoulli draws, and the rate is at least Hoeffding's and Bernstein's."""
+    """P(mean >= p + t) <= exp(-n rate) for Bernoulli draws, and the rate is at
+    least Hoeffding's and Bernstein's.
+    """
     for t in (0.02, 0.1, 0.3):
         rate = bennett_rate(t, 1.0, p * (1 - p))
         above = float(binom.sf(math.ceil(n * (p + t) - 1e-9) - 1, n, p))
@@ -181,20 +229,30 @@ def test_bennett_bounds_exact_binomial_tails(p: float, n: int) -> None:
 
 
 def test_root_samples_is_minimal_and_inverts_the_radius() -> None:
-    """n draws close t, n - 1 do not; Hoeffding alone would need log(40)/(2 * 0.01) = 185."""
+    """n draws close t, n - 1 do not; Hoeffding alone would need log(40)/(2 *
+    0.01) = 185.
+    """
     level = math.log(2 * 2 / 0.1)
     n, name = root_samples(0.1, 1.0, 0.25, level)
     assert name == "bennett"
-    assert n * best_rate(0.1, 1.0, 0.25)[0] >= level > (n - 1) * best_rate(0.1, 1.0, 0.25)[0]
+    assert (
+        n * best_rate(0.1, 1.0, 0.25)[0]
+        >= level
+        > (n - 1) * best_rate(0.1, 1.0, 0.25)[0]
+    )
     assert n <= 185
-    assert root_radius(n, 1.0, 0.25, level) <= 0.1 < root_radius(n - 1, 1.0, 0.25, level)
+    assert (
+        root_radius(n, 1.0, 0.25, level) <= 0.1 < root_radius(n - 1, 1.0, 0.25, level)
+    )
     assert root_samples(0.1, 0.05, 0.0, level)[0] == 1  # draws that cannot miss
 
 
 @pytest.mark.parametrize("p", [0.0, 0.02, 0.5])
 @pytest.mark.parametrize("n", [10, 100, 400])
 def test_radius_at_look_covers_exactly(p: float, n: int) -> None:
-    """Empirical Bernstein: the exact probability that the radius misses is at most 3 exp(-l)."""
+    """Empirical Bernstein: the exact probability that the radius misses is at
+    most 3 exp(-l).
+    """
     level = 3.0
     missed = 0.0
     for ones in range(n + 1):
@@ -205,7 +263,9 @@ def test_radius_at_look_covers_exactly(p: float, n: int) -> None:
 
 
 def test_looks_pay_when_the_noise_is_small() -> None:
-    """Geometric counts that start where a sample variance of 0 closes the radius; none where the plan is short."""
+    """Geometric counts that start where a sample variance of 0 closes the
+    radius; none where the plan is short.
+    """
     looks = choose_looks(0.01, 1.0, 2, 20_000, 0.01)
     level = look_level(2, len(looks) + 1, 0.01)
     assert looks[0] < 20_000 / 4

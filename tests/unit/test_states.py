@@ -27,12 +27,20 @@ def careful(state, action, rng):
 
 
 def problem(step) -> sc.Problem:
-    return sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=np.zeros(2))
+    return sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        initial_state=np.zeros(2),
+    )
 
 
 @pytest.mark.parametrize("step", [careless, careless.py_func])
 def test_a_step_that_writes_into_its_state_is_refused(step) -> None:
-    """Its interval would be disjoint from the truth; the caller's own array stays as it was."""
+    """Its interval would be disjoint from the truth; the caller's own array
+    stays as it was.
+    """
     made = problem(step)
     with pytest.raises(sc.OracleError, match="changed the state it was given"):
         sc.plan(made, epsilon="30%", delta=0.1, method="smoothcruiser")
@@ -40,7 +48,9 @@ def test_a_step_that_writes_into_its_state_is_refused(step) -> None:
 
 
 def test_a_careful_step_runs_and_the_look_is_counted() -> None:
-    """Two actions and eight steps of a walk, each called twice before the run and once after it."""
+    """Two actions and eight steps of a walk, each called twice before the run
+    and once after it.
+    """
     made = problem(careful.py_func)
     estimate = sc.plan(made, epsilon="30%", delta=0.1, method="smoothcruiser")
     schedule = sc.explain(made, epsilon="30%", delta=0.1)

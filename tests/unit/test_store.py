@@ -1,4 +1,6 @@
-"""The run store: what is kept, what is refused, and that a stored run is the same run."""
+"""The run store: what is kept, what is refused, and that a stored run is the
+same run.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,21 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.shards import Partial, Shard
-from smoothcruiser.engines.store import APPLICATION, VERSION, Store, fingerprint, schedule_from
+from smoothcruiser.engines.store import (
+    APPLICATION,
+    VERSION,
+    Store,
+    fingerprint,
+    schedule_from,
+)
 
 PROMISE = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
 
 
 def problem(seed: int = 0) -> sc.Problem:
-    return sc.make(f"garnet:states=5,actions=2,seed={seed}", discount=0.3, temperature=1.0)
+    return sc.make(
+        f"garnet:states=5,actions=2,seed={seed}", discount=0.3, temperature=1.0
+    )
 
 
 def digest(path: Path) -> str:
@@ -24,12 +34,19 @@ def digest(path: Path) -> str:
 
 
 def test_a_stored_run_is_the_same_run(tmp_path: Path) -> None:
-    """Bits, counts and intervals do not change by being stored, nor by being resumed after the end."""
+    """Bits, counts and intervals do not change by being stored, nor by being
+    resumed after the end.
+    """
     free = sc.plan(problem(), **PROMISE)
     kept = sc.plan(problem(), store=tmp_path / "runs.db", **PROMISE)
     again = sc.resume(kept.run, tmp_path / "runs.db")
     for estimate in (kept, again):
-        assert (estimate.value, estimate.q_values, estimate.interval, estimate.num_calls) == (
+        assert (
+            estimate.value,
+            estimate.q_values,
+            estimate.interval,
+            estimate.num_calls,
+        ) == (
             free.value,
             free.q_values,
             free.interval,
@@ -38,7 +55,9 @@ def test_a_stored_run_is_the_same_run(tmp_path: Path) -> None:
 
 
 def test_a_run_goes_on_from_the_shards_it_has(tmp_path: Path) -> None:
-    """Finished shards are used as they stand: an altered one shows in the result, so they really are not drawn again."""
+    """Finished shards are used as they stand: an altered one shows in the
+    result, so they really are not drawn again.
+    """
     path = tmp_path / "runs.db"
     kept = sc.plan(problem(), store=path, shards=8, **PROMISE)
     with Store(path) as store:
@@ -46,7 +65,9 @@ def test_a_run_goes_on_from_the_shards_it_has(tmp_path: Path) -> None:
         assert sum(part.calls for part in parts.values()) == kept.num_calls
         store.connection.execute("DELETE FROM shards WHERE shard % 2 = 1")
         assert sc.resume(kept.run, path).value == kept.value
-        store.connection.execute("UPDATE shards SET total = total + 0.5 WHERE shard = 0 AND action = 0")
+        store.connection.execute(
+            "UPDATE shards SET total = total + 0.5 WHERE shard = 0 AND action = 0"
+        )
     assert sc.resume(kept.run, path).q_values != kept.q_values
 
 
@@ -57,14 +78,17 @@ def test_floats_and_large_seeds_survive_exactly(tmp_path: Path) -> None:
     with Store(tmp_path / "runs.db") as store:
         run = store.begin(problem(), schedule, 0, seed, None, "compiled")
         store.keep(run, Shard(1, 4, 0, 3), part)
-        store.keep(run, Shard(1, 4, 0, 3), Partial(9, 9.0, 9.0, 9))  # a second time changes nothing
+        # a second time changes nothing
+        store.keep(run, Shard(1, 4, 0, 3), Partial(9, 9.0, 9.0, 9))
         assert store.parts(run) == {(1, 4): part}
         assert store.get(run).seed == seed
         assert schedule_from(store.get(run).schedule, problem()) == schedule
 
 
 def test_an_older_store_is_refused_and_left_alone(tmp_path: Path) -> None:
-    """Its sums were of the draws, not of their distances to a centre: resumed, they would certify another value."""
+    """Its sums were of the draws, not of their distances to a centre: resumed,
+    they would certify another value.
+    """
     path = tmp_path / "old.db"
     with Store(path) as store:
         store.connection.execute("PRAGMA user_version = 1")
@@ -87,8 +111,16 @@ def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert digest(path) == before
 
 
-@pytest.mark.parametrize("content", [b"not a database at all, but long enough to be one" * 100, b"SQLite format 3\x00" + b"\xff" * 5000])
-def test_a_damaged_store_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"not a database at all, but long enough to be one" * 100,
+        b"SQLite format 3\x00" + b"\xff" * 5000,
+    ],
+)
+def test_a_damaged_store_is_refused_and_left_alone(
+    tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "damaged.db"
     path.write_bytes(content)
     with pytest.raises(sc.InvalidInput, match="damaged"):
@@ -138,7 +170,12 @@ def test_a_problem_made_in_python_is_passed_again(tmp_path: Path) -> None:
     def other(state: int, action: int, rng) -> tuple[float, int]:
         return rng.random() / 2, 1 - state
 
-    options = {"num_actions": 2, "discount": 0.2, "operator": sc.Entropy(1.0), "initial_state": 0}
+    options = {
+        "num_actions": 2,
+        "discount": 0.2,
+        "operator": sc.Entropy(1.0),
+        "initial_state": 0,
+    }
     mine, not_mine = sc.MDP(step, **options), sc.MDP(other, **options)
     kept = sc.plan(mine, store=tmp_path / "runs.db", **PROMISE)
     with pytest.raises(sc.InvalidInput, match="made in Python"):

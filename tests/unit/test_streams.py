@@ -1,7 +1,9 @@
-"""Random streams: published bits, the same bits from Python and compiled code, and the distributions that the promises rest on.
+"""Random streams: published bits, the same bits from Python and compiled code,
+and the distributions that the promises rest on.
 
-Distribution tests have fixed seeds: they pass or fail for good. Each p-value must be above 1e-4, so a correct stream would have failed
-any one of them with that probability when its seed was chosen.
+Distribution tests have fixed seeds: they pass or fail for good. Each p-value
+must be above 1e-4, so a correct stream would have failed any one of them with
+that probability when its seed was chosen.
 """
 
 import copy
@@ -40,7 +42,9 @@ METHODS = {"random": 0, "integers": 1, "normal": 2, "exponential": 3, "categoric
 
 
 def test_published_vectors():
-    """Xoshiro256++ from the state 1, 2, 3, 4: the first ten outputs of Blackman and Vigna's reference program."""
+    """Xoshiro256++ from the state 1, 2, 3, 4: the first ten outputs of Blackman
+    and Vigna's reference program.
+    """
     rng = from_words([1, 2, 3, 4])
     assert [rng.raw() for _ in range(10)] == [
         41943041,
@@ -76,7 +80,9 @@ def plain_words(words):
 
 
 def test_copies_have_memory_of_their_own():
-    """A copied address would draw from the original's words, or from memory that is gone."""
+    """A copied address would draw from the original's words, or from memory
+    that is gone.
+    """
     rng = stream(3)
     rng.random()
     twins = [copy.deepcopy(rng), copy.copy(rng), pickle.loads(pickle.dumps(rng))]
@@ -87,10 +93,14 @@ def test_copies_have_memory_of_their_own():
 
 
 def test_uniforms_and_integers_follow_their_definitions():
-    """random() is the top 53 bits times 2**-53; integers(n) is Lemire's multiply-shift on the top 32 bits, with his rejection."""
+    """random() is the top 53 bits times 2**-53; integers(n) is Lemire's
+    multiply-shift on the top 32 bits, with his rejection.
+    """
     words = [int(w) for w in stream(5, 1, 2).words]
     source, rng = plain_words(words), stream(5, 1, 2)
-    assert [rng.random() for _ in range(1000)] == [(next(source) >> 11) * 2.0**-53 for _ in range(1000)]
+    assert [rng.random() for _ in range(1000)] == [
+        (next(source) >> 11) * 2.0**-53 for _ in range(1000)
+    ]
     for n in (1, 2, 3, 1000, 3_000_000_000):  # the last rejects 30% of the words
         for _ in range(200):
             while True:
@@ -129,24 +139,42 @@ def test_large_integers_normals_and_exponentials_follow_their_definitions():
 def test_the_same_bits_from_python_and_compiled_code(method):
     inside, outside = stream(3, 0, 1), stream(3, 0, 1)
     expected = many(inside, METHODS[method], 7, 500)
-    arguments = {"integers": (7,), "categorical": ([0.0, 0.1, 0.0, 0.6, 0.3, 0.0],)}.get(method, ())
-    assert [getattr(outside, method)(*arguments) for _ in range(500)] == expected.tolist()
+    arguments = {
+        "integers": (7,),
+        "categorical": ([0.0, 0.1, 0.0, 0.6, 0.3, 0.0],),
+    }.get(method, ())
+    assert [
+        getattr(outside, method)(*arguments) for _ in range(500)
+    ] == expected.tolist()
     assert inside.words.tolist() == outside.words.tolist()
 
 
 def test_a_stream_is_a_key_of_a_position():
-    """Keys do not depend on the order streams are made in, and different keys are different streams."""
+    """Keys do not depend on the order streams are made in, and different keys
+    are different streams.
+    """
     keys = [(action, shard) for action in range(4) for shard in range(5)]
     forwards = {key: stream(9, *key).raw() for key in keys}
     backwards = {key: stream(9, *key).raw() for key in reversed(keys)}
     assert forwards == backwards
     assert len(set(forwards.values())) == len(keys)
-    assert stream(9, 0, 1).words.tolist() == np.random.SeedSequence(9, spawn_key=(0, 1)).generate_state(4, np.uint64).tolist()
+    assert (
+        stream(9, 0, 1).words.tolist()
+        == np.random.SeedSequence(9, spawn_key=(0, 1))
+        .generate_state(4, np.uint64)
+        .tolist()
+    )
     assert stream(10, 0, 0).raw() != stream(9, 0, 0).raw()
 
 
 @pytest.mark.parametrize(
-    "method, law", [("random", stats.uniform()), ("normal", stats.norm()), ("exponential", stats.expon())], ids=lambda x: str(x)[:11]
+    "method, law",
+    [
+        ("random", stats.uniform()),
+        ("normal", stats.norm()),
+        ("exponential", stats.expon()),
+    ],
+    ids=lambda x: str(x)[:11],
 )
 def test_continuous_distributions(method, law):
     draws = many(stream(1, 2, 3), METHODS[method], 0, 200_000)
@@ -165,10 +193,15 @@ def test_integers_are_uniform(n):
 
 
 def test_integers_are_unbiased_for_awkward_sizes():
-    """Without rejection, 32 bits spread over n = 3 * 2**30 values would make multiples of 3 twice as likely as others."""
+    """Without rejection, 32 bits spread over n = 3 * 2**30 values would make
+    multiples of 3 twice as likely as others.
+    """
     n = 3 * 2**30
     draws = many(stream(8), METHODS["integers"], n, 300_000)
-    assert stats.chisquare(np.bincount((draws % 3).astype(np.int64), minlength=3)).pvalue > FALSE_ALARM
+    assert (
+        stats.chisquare(np.bincount((draws % 3).astype(np.int64), minlength=3)).pvalue
+        > FALSE_ALARM
+    )
     assert stats.kstest(draws / n, stats.uniform().cdf).pvalue > FALSE_ALARM
 
 
@@ -176,11 +209,16 @@ def test_categorical_follows_its_weights_and_never_takes_a_zero():
     draws = many(stream(6), METHODS["categorical"], 0, 100_000).astype(np.int64)
     counts = np.bincount(draws, minlength=6)
     assert counts[[0, 2, 5]].tolist() == [0, 0, 0]
-    assert stats.chisquare(counts[[1, 3, 4]], 100_000 * np.array([0.1, 0.6, 0.3])).pvalue > FALSE_ALARM
+    assert (
+        stats.chisquare(counts[[1, 3, 4]], 100_000 * np.array([0.1, 0.6, 0.3])).pvalue
+        > FALSE_ALARM
+    )
     rng = stream(7)
     assert {rng.categorical([0.0, 2.0, 0.0]) for _ in range(100)} == {1}
     assert rng.categorical([5.0]) == 0
-    unnormalized = np.bincount([rng.categorical([1, 3]) for _ in range(4000)], minlength=2)
+    unnormalized = np.bincount(
+        [rng.categorical([1, 3]) for _ in range(4000)], minlength=2
+    )
     assert stats.binomtest(int(unnormalized[1]), 4000, 0.75).pvalue > FALSE_ALARM
 
 

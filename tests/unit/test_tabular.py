@@ -1,4 +1,6 @@
-"""Tabular problems: dense equals sparse, alias tables reproduce P exactly, rows are normalized, bad arrays are refused with a remedy."""
+"""Tabular problems: dense equals sparse, alias tables reproduce P exactly, rows
+are normalized, bad arrays are refused with a remedy.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,12 @@ def tables_of(problem: Any) -> Tables:
 
 def same(first: Tables, second: Tables) -> bool:
     names = ("start", "next_state", "prob", "reward", "player", "terminal", "legal")
-    return all(np.array_equal(getattr(first, name), getattr(second, name)) for name in names)
+    return all(
+        np.array_equal(getattr(first, name), getattr(second, name)) for name in names
+    )
 
 
-# --- reading arrays ----------------------------------------------------------------------------------------------------------
+# --- reading arrays -----------------------------------------------------------
 
 
 def test_rows_by_hand() -> None:
@@ -43,7 +47,9 @@ def test_rows_by_hand() -> None:
     assert tables.outcomes(1, 1) == [(0.25, 0.2, 0), (0.75, 0.2, 1)]
 
 
-@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csr_array, sp.csc_matrix, sp.coo_matrix])
+@pytest.mark.parametrize(
+    "kind", [sp.csr_matrix, sp.csr_array, sp.csc_matrix, sp.coo_matrix]
+)
 def test_dense_and_sparse_give_the_same_tables(kind: Any) -> None:
     dense = tables_of(tabular(P, R, **COMMON))
     assert same(dense, tables_of(tabular(kind(P.reshape(4, 2)), R, **COMMON)))
@@ -55,7 +61,9 @@ def test_rewards_by_pair_by_arrival_and_by_nonzero() -> None:
     assert dense.reward.tolist() == [0.0, 0.125, 0.375, 0.5, 0.75, 0.875]
     csr = sp.csr_matrix(P.reshape(4, 2))
     assert same(dense, tables_of(tabular(csr, dense.reward, **COMMON)))
-    assert same(dense, tables_of(tabular(csr, sp.csr_matrix(arrival.reshape(4, 2)), **COMMON)))
+    assert same(
+        dense, tables_of(tabular(csr, sp.csr_matrix(arrival.reshape(4, 2)), **COMMON))
+    )
 
 
 def test_rows_are_normalized() -> None:
@@ -68,9 +76,15 @@ def test_rows_are_normalized() -> None:
 
 def test_a_problem_does_not_change_with_the_arrays_it_was_made_of() -> None:
     P2, csr = P.copy(), sp.csr_matrix(P.reshape(4, 2))
-    rewards, players, legal = np.arange(6.0) / 6.0, np.array([1, 2], dtype=np.int8), np.ones((2, 2), dtype=bool)
+    rewards, players, legal = (
+        np.arange(6.0) / 6.0,
+        np.array([1, 2], dtype=np.int8),
+        np.ones((2, 2), dtype=bool),
+    )
     problem = tabular(csr, rewards, players=players, legal=legal, **COMMON)
-    before = tables_of(tabular(P2.reshape(2, 2, 2), np.zeros((2, 2)), **COMMON)).prob.copy()
+    before = tables_of(
+        tabular(P2.reshape(2, 2, 2), np.zeros((2, 2)), **COMMON)
+    ).prob.copy()
     for array in (rewards, players, legal, csr.data):
         array[...] = 0
     assert tables_of(problem).reward.tolist() == (np.arange(6.0) / 6.0).tolist()
@@ -80,11 +94,16 @@ def test_a_problem_does_not_change_with_the_arrays_it_was_made_of() -> None:
 
 
 def test_reward_ranges() -> None:
-    assert tabular(P, R, **COMMON).reward_range == (0.0, 1.0)  # the default where it holds all rewards
-    assert tabular(P, 3.0 * R - 1.0, **COMMON).reward_range == pytest.approx((-1.0, 2.0))
+    # the default where it holds all rewards
+    assert tabular(P, R, **COMMON).reward_range == (0.0, 1.0)
+    assert tabular(P, 3.0 * R - 1.0, **COMMON).reward_range == pytest.approx(
+        (-1.0, 2.0)
+    )
     assert tabular(P, R, reward_range=(-1.0, 4.0), **COMMON).reward_range == (-1.0, 4.0)
     illegal = np.array([[0.0, 99.0], [0.5, 0.2]])  # what cannot be paid does not count
-    assert tabular(P, illegal, legal=[[True, False], [True, True]], **COMMON).reward_range == (0.0, 1.0)
+    assert tabular(
+        P, illegal, legal=[[True, False], [True, True]], **COMMON
+    ).reward_range == (0.0, 1.0)
 
 
 def test_kinds_of_problem() -> None:
@@ -93,18 +112,31 @@ def test_kinds_of_problem() -> None:
     assert isinstance(game, Game)
     assert (game.mover(0), game.mover(1)) == (1, 2)
     swap = np.array([[[0.0, 1.0]], [[1.0, 0.0]]])
-    assert tabular(swap, [[0.0], [0.0]], players=[1, 2], alternating=True, **COMMON).facts.alternating
+    assert tabular(
+        swap, [[0.0], [0.0]], players=[1, 2], alternating=True, **COMMON
+    ).facts.alternating
 
 
 @pytest.mark.parametrize("numbered", [1, 2])
 def test_a_terminal_state_is_nobodys_turn(numbered: int) -> None:
-    """0 -> 1 -> 0 or the end: turns alternate, whichever player the end is numbered with."""
+    """0 -> 1 -> 0 or the end: turns alternate, whichever player the end is
+    numbered with.
+    """
     rows = np.zeros((3, 1, 3))
     rows[0, 0, 1] = rows[2, 0, 2] = 1.0
     rows[1, 0, 0] = rows[1, 0, 2] = 0.5
-    game = tabular(rows, np.zeros((3, 1)), players=[1, 2, numbered], terminal=[False, False, True], alternating=True, **COMMON)
+    game = tabular(
+        rows,
+        np.zeros((3, 1)),
+        players=[1, 2, numbered],
+        terminal=[False, False, True],
+        alternating=True,
+        **COMMON,
+    )
     assert game.facts.alternating
-    with pytest.raises(InvalidInput, match="state 1 can lead to a state of the same player"):
+    with pytest.raises(
+        InvalidInput, match="state 1 can lead to a state of the same player"
+    ):
         tabular(rows, np.zeros((3, 1)), players=[1, 2, 2], alternating=True, **COMMON)
 
 
@@ -124,11 +156,13 @@ def test_rows_that_cannot_be_used_may_hold_anything() -> None:
     assert tabular(broken, rewards, terminal=[False, True], **COMMON).tables is not None
 
 
-# --- alias sampling ----------------------------------------------------------------------------------------------------------
+# --- alias sampling -----------------------------------------------------------
 
 
 def alias_probabilities(tables: Tables) -> np.ndarray:
-    """P(slot j) = (accept_j + sum over slots that fall to j of 1 - accept)/n, row by row."""
+    """P(slot j) = (accept_j + sum over slots that fall to j of 1 - accept)/n,
+    row by row.
+    """
     accept, alias = tables.alias_form
     found = np.zeros(len(tables.prob))
     for row in range(len(tables.start) - 1):
@@ -143,7 +177,9 @@ def alias_probabilities(tables: Tables) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("concentration", [0.05, 1.0, 100.0])
-def test_alias_tables_reproduce_the_probabilities(seed: int, concentration: float) -> None:
+def test_alias_tables_reproduce_the_probabilities(
+    seed: int, concentration: float
+) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.dirichlet(np.full(30, concentration), size=(30, 2))
     rows[rng.random(rows.shape) < 0.3] = 0.0
@@ -177,7 +213,9 @@ def test_alias_construction_is_the_same_in_python() -> None:
 
 
 def test_draws_follow_the_table() -> None:
-    """40,000 draws of (0.25, 0.75): the share of state 0 is within 5 standard deviations (0.0108; one false alarm in 1.7 million)."""
+    """40,000 draws of (0.25, 0.75): the share of state 0 is within 5 standard
+    deviations (0.0108; one false alarm in 1.7 million).
+    """
     problem = tabular(P, R, **COMMON)
     rng = stream(1, 2, 3)
     draws = [problem.oracle(1, 1, rng) for _ in range(40_000)]
@@ -195,7 +233,7 @@ def test_a_single_successor_consumes_no_randomness() -> None:
     assert rng.raw() == twin.raw()  # two successors: exactly one uniform
 
 
-# --- bad input ---------------------------------------------------------------------------------------------------------------
+# --- bad input ----------------------------------------------------------------
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"P": P[0]}, r"shape \(S, A, S\).*got \(2, 2\)"),
@@ -204,7 +242,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"P": [["a"]]}, "P must be an array of numbers"),
     ({"P": 0.9 * P}, "state 0, action 0 sums to 0.9"),
     ({"P": P - 0.5}, "negative or undefined"),
-    ({"P": np.where(P == 0.75, np.nan, P)}, "state 1, action 1 has a negative or undefined"),
+    (
+        {"P": np.where(P == 0.75, np.nan, P)},
+        "state 1, action 1 has a negative or undefined",
+    ),
     ({"P": sp.csr_matrix(np.ones((3, 2)))}, r"\(S\*A, S\), got \(3, 2\)"),
     ({"R": np.zeros(3)}, r"\(S, A\) = \(2, 2\).*got \(3,\)"),
     ({"R": "x"}, "R must be an array of numbers"),
@@ -214,10 +255,16 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"players": [1, 3]}, r"players.*1 \(max\) and 2 \(min\)"),
     ({"players": [1]}, r"shape \(2,\)"),
     ({"alternating": True}, "needs players="),
-    ({"players": [1, 2], "alternating": True}, "state 0 can lead to a state of the same player; drop alternating="),
+    (
+        {"players": [1, 2], "alternating": True},
+        "state 0 can lead to a state of the same player; drop alternating=",
+    ),
     ({"terminal": [True]}, r"terminal must be a mask of shape \(2,\), got \(1,\)"),
     ({"legal": [True, True]}, r"legal must be a mask of shape \(2, 2\)"),
-    ({"legal": [[0, 0], [1, 1]]}, "State 0 has no legal action; allow one, or mark the state terminal"),
+    (
+        {"legal": [[0, 0], [1, 1]]},
+        "State 0 has no legal action; allow one, or mark the state terminal",
+    ),
     ({"initial_state": 2}, "whole number from 0 to 1, got 2"),
     ({"initial_state": 0.0}, "got 0.0"),
     ({"reward_range": (0.0, 0.5)}, "which go from 0 to 1; widen or drop it"),
@@ -226,7 +273,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "message"), BAD, ids=range(len(BAD)))
-def test_bad_arrays_are_refused_with_a_remedy(changes: dict[str, Any], message: str) -> None:
+def test_bad_arrays_are_refused_with_a_remedy(
+    changes: dict[str, Any], message: str
+) -> None:
     arguments = {"P": P, "R": R, **COMMON, **changes}
     with pytest.raises(InvalidInput, match=message):
         tabular(arguments.pop("P"), arguments.pop("R"), **arguments)

@@ -1,4 +1,6 @@
-"""Alg. 4-5: the template computes discounted returns, and sampleV of the paper is one of its instances, to the last bit."""
+"""Alg. 4-5: the template computes discounted returns, and sampleV of the paper
+is one of its instances, to the last bit.
+"""
 
 import math
 
@@ -17,7 +19,13 @@ class Line:
     """A walk 0, 1, 2, ... with reward s + 1: every number below is computed by hand."""
 
     def __init__(self, leaf_depth, end=None, head=0.0, norm=1.0):
-        self.leaf_depth, self.end, self.head, self.norm, self.seen = leaf_depth, end, head, norm, []
+        self.leaf_depth, self.end, self.head, self.norm, self.seen = (
+            leaf_depth,
+            end,
+            head,
+            norm,
+            [],
+        )
 
     def oracle(self, state, action):
         return float(state + action), state + 1, state + 1 == self.end
@@ -55,7 +63,9 @@ def test_an_ended_episode_has_no_leaf():
 def test_heads_and_norms_multiply_down():
     """h + w (R + gamma (h + w (R + gamma leaf))) with h = 10, w = 1/2."""
     inner = 10.0 + 0.5 * (2.0 + 0.5 * 200.0)
-    assert search(Line(2, head=10.0, norm=0.5), 0, 0.5) == 10.0 + 0.5 * (1.0 + 0.5 * inner)
+    assert search(Line(2, head=10.0, norm=0.5), 0, 0.5) == 10.0 + 0.5 * (
+        1.0 + 0.5 * inner
+    )
 
 
 def test_alg_4_repeats_until_told():
@@ -65,13 +75,19 @@ def test_alg_4_repeats_until_told():
 
 
 def tiny_paper_schedule(facts, rollouts=3, samples=2):
-    """A table of the paper's shape, rollouts over a plug-in over the constant, cut down to a few draws a level.
+    """A table of the paper's shape, rollouts over a plug-in over the constant,
+    cut down to a few draws a level.
 
-    The paper's own counts start at 10^6; what is tested is the mapping, which does not depend on them. The schedule is built without
-    the verifier, which would rightly refuse it: it promises nothing.
+    The paper's own counts start at 10^6; what is tested is the mapping, which
+    does not depend on them. The schedule is built without the verifier, which
+    would rightly refuse it: it promises nothing.
     """
     full = paper_schedule(facts, epsilon=0.3, delta_prime=0.1)
-    levels = [sc.Level(sc.Kind.CONSTANT), sc.Level(sc.Kind.PLUGIN, samples, 0), sc.Level(sc.Kind.PLUGIN, samples, 1)]
+    levels = [
+        sc.Level(sc.Kind.CONSTANT),
+        sc.Level(sc.Kind.PLUGIN, samples, 0),
+        sc.Level(sc.Kind.PLUGIN, samples, 1),
+    ]
     for _ in range(rollouts):
         levels.append(sc.Level(sc.Kind.ROLLOUT, samples, 1, len(levels) - 1))
     schedule = object.__new__(sc.Schedule)
@@ -84,17 +100,30 @@ def tiny_paper_schedule(facts, rollouts=3, samples=2):
 
 PROBLEMS = [
     sc.make("garnet:states=6,actions=3,seed=4", discount=0.5, temperature=0.7),
-    sc.make("garnet:states=6,actions=3,seed=4", discount=0.5, temperature=0.7, operator="square-root"),
-    sc.make("garnet:states=6,actions=3,seed=4", discount=0.5, operator=sc.KL(0.3, (0.2, 0.3, 0.5))),
+    sc.make(
+        "garnet:states=6,actions=3,seed=4",
+        discount=0.5,
+        temperature=0.7,
+        operator="square-root",
+    ),
+    sc.make(
+        "garnet:states=6,actions=3,seed=4",
+        discount=0.5,
+        operator=sc.KL(0.3, (0.2, 0.3, 0.5)),
+    ),
     sc.make("random-game:states=6,actions=2,seed=1", discount=0.4, temperature=0.5),
 ]
 
 
-@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.name}-{p.operator.name}")
+@pytest.mark.parametrize(
+    "problem", PROBLEMS, ids=lambda p: f"{p.name}-{p.operator.name}"
+)
 def test_sample_v_is_an_instance(problem):
-    """The same stream through Alg. 2 (the reference engine) and through Alg. 5 gives the same draws and the same calls.
+    """The same stream through Alg. 2 (the reference engine) and through Alg. 5
+    gives the same draws and the same calls.
 
-    The engine sums around a centre and the template does not, so the last digits may differ.
+    The engine sums around a centre and the template does not, so the last
+    digits may differ.
     """
     schedule = tiny_paper_schedule(problem.facts)
     row = schedule.root.child
@@ -102,16 +131,21 @@ def test_sample_v_is_an_instance(problem):
     direct.rng = stream(11, 0, 0)
     expected = [direct.sample_v(row, 0) for _ in range(20)]
 
-    host = ReferenceEngine(problem, schedule, 0)  # lends its checked, counted oracle and its stream
+    # lends its checked, counted oracle and its stream
+    host = ReferenceEngine(problem, schedule, 0)
     host.rng = stream(11, 0, 0)
     rules = SampleV(problem, schedule, row, host.oracle, host.rng.random)
-    assert [search(rules, 0, problem.discount) for _ in range(20)] == pytest.approx(expected, rel=1e-14)
+    assert [search(rules, 0, problem.discount) for _ in range(20)] == pytest.approx(
+        expected, rel=1e-14
+    )
     assert host.calls == direct.calls > 20
     assert len(set(expected)) > 1
 
 
 def test_sample_v_through_alg_4_with_a_real_paper_schedule():
-    """The printed constants, nothing cut down: strong regularization and a small discount, where the paper's own table can be run."""
+    """The printed constants, nothing cut down: strong regularization and a
+    small discount, where the paper's own table can be run.
+    """
     problem = sc.make("chain:n=3", discount=0.05, temperature=10.0)
     schedule = paper_schedule(problem.facts, epsilon=0.5, delta_prime=0.9)
     assert schedule.levels[schedule.root.child].kind is sc.Kind.ROLLOUT
@@ -121,7 +155,12 @@ def test_sample_v_through_alg_4_with_a_real_paper_schedule():
     expected = sum(direct.sample_v(row, 0) for _ in range(3)) / 3.0
     host = ReferenceEngine(problem, schedule, 0)
     host.rng = stream(3, 0, 0)
-    tally = generic_search(SampleV(problem, schedule, row, host.oracle, host.rng.random), 0, problem.discount, until=lambda done: done >= 3)
+    tally = generic_search(
+        SampleV(problem, schedule, row, host.oracle, host.rng.random),
+        0,
+        problem.discount,
+        until=lambda done: done >= 3,
+    )
     assert tally.mean == expected
     assert host.calls == direct.calls == 3 * schedule.level_calls[row]
 
@@ -129,22 +168,34 @@ def test_sample_v_through_alg_4_with_a_real_paper_schedule():
 def test_a_terminal_state_ends_the_descent():
     problem = sc.MDP(
         lambda s, a, rng: (0.5, s + 1, s + 1 == 2),
-        num_actions=2, discount=0.5, operator=sc.Entropy(1.0), terminal=True, initial_state=0,
-    )  # fmt: skip
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        terminal=True,
+        initial_state=0,
+    )
     schedule = tiny_paper_schedule(problem.facts)
     row = schedule.root.child
     direct = ReferenceEngine(problem, schedule, 0)
     direct.rng = stream(0, 0, 0)
     host = ReferenceEngine(problem, schedule, 0)
     host.rng = stream(0, 0, 0)
-    assert search(SampleV(problem, schedule, row, host.oracle, host.rng.random), 0, 0.5) == direct.sample_v(row, 0)
+    assert search(
+        SampleV(problem, schedule, row, host.oracle, host.rng.random), 0, 0.5
+    ) == direct.sample_v(row, 0)
     # Two steps of reward 1/2 and two of entropy log 2, since both actions look alike.
-    assert direct.sample_v(row, 0) == pytest.approx(0.5 + math.log(2.0) + 0.5 * (0.5 + math.log(2.0)))
+    assert direct.sample_v(row, 0) == pytest.approx(
+        0.5 + math.log(2.0) + 0.5 * (0.5 + math.log(2.0))
+    )
 
 
 def test_blind_levels_are_no_part_of_sample_v():
     facts = Facts(2, 2, 0.2, sc.Entropy(10.0), (0.0, 1.0))
     schedule = tiny_paper_schedule(facts)
-    object.__setattr__(schedule, "levels", (sc.Level(sc.Kind.CONSTANT), sc.Level(sc.Kind.BLIND, continuation=0)))
+    object.__setattr__(
+        schedule,
+        "levels",
+        (sc.Level(sc.Kind.CONSTANT), sc.Level(sc.Kind.BLIND, continuation=0)),
+    )
     with pytest.raises(InvalidInput, match="blind"):
         SampleV(PROBLEMS[0], schedule, 1, lambda s, a: (0.0, s, False), lambda: 0.5)

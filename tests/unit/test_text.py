@@ -1,4 +1,6 @@
-"""Laws of the plan's picture: numbers add up to the price, every level is shown once, moments are the verifier's, lines fit a terminal."""
+"""Laws of the plan's picture: numbers add up to the price, every level is shown
+once, moments are the verifier's, lines fit a terminal.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,26 @@ import smoothcruiser as sc
 from smoothcruiser.report.price import duration, rate, rivals, time_sentence
 from smoothcruiser.schedule.paper import paper_schedule
 from smoothcruiser.schedule.schedule import Kind
-from smoothcruiser.schedule.text import compact, level_moments, own_calls, percent, picture, plan_lines, root_calls, short
+from smoothcruiser.schedule.text import (
+    compact,
+    level_moments,
+    own_calls,
+    percent,
+    picture,
+    plan_lines,
+    root_calls,
+    short,
+)
 from smoothcruiser.schedule.verify.sharp import root_promise
 
 
-def explained(name: str, discount: float, temperature: float, **promise: Any) -> sc.Schedule:
-    return sc.explain(sc.make(name, discount=discount, temperature=temperature), **({"delta": 0.1} | promise))
+def explained(
+    name: str, discount: float, temperature: float, **promise: Any
+) -> sc.Schedule:
+    return sc.explain(
+        sc.make(name, discount=discount, temperature=temperature),
+        **({"delta": 0.1} | promise),
+    )
 
 
 SCHEDULES = {
@@ -25,11 +41,17 @@ SCHEDULES = {
     "plug-ins": lambda: explained("chain:n=5", 0.5, 0.0, epsilon="10%"),
     "blind": lambda: explained("chain:n=5", 0.2, 10.0, epsilon="5%"),
     "value": lambda: explained("chain:n=5", 0.2, 10.0, epsilon="5%", target="value"),
-    "game": lambda: explained("random-game:states=6,alternating=true", 0.5, 0.5, epsilon="10%"),
+    "game": lambda: explained(
+        "random-game:states=6,alternating=true", 0.5, 0.5, epsilon="10%"
+    ),
     "horizon": lambda: explained("chain:n=5,horizon=4", 0.9, 1.0, epsilon="10%"),
-    "sparse sampling": lambda: explained("chain:n=5", 0.5, 1.0, epsilon="10%", method="sparse-sampling"),
+    "sparse sampling": lambda: explained(
+        "chain:n=5", 0.5, 1.0, epsilon="10%", method="sparse-sampling"
+    ),
     "paper": lambda: explained("chain:n=5", 0.2, 10.0, epsilon="5%", method="paper"),
-    "paper, no promise": lambda: explained("chain:n=5", 0.2, 0.5, epsilon=0.8, delta=None, delta_prime=0.05, method="paper"),
+    "paper, no promise": lambda: explained(
+        "chain:n=5", 0.2, 0.5, epsilon=0.8, delta=None, delta_prime=0.05, method="paper"
+    ),
 }
 
 
@@ -38,11 +60,15 @@ def schedule(request: pytest.FixtureRequest) -> sc.Schedule:
     return SCHEDULES[request.param]()
 
 
-def test_the_calls_of_the_levels_and_of_the_root_add_up_to_the_price(schedule: sc.Schedule) -> None:
+def test_the_calls_of_the_levels_and_of_the_root_add_up_to_the_price(
+    schedule: sc.Schedule,
+) -> None:
     assert root_calls(schedule) + sum(own_calls(schedule)) == schedule.num_calls
 
 
-def test_every_reached_level_is_shown_once_and_every_reference_is_to_a_shown_level(schedule: sc.Schedule) -> None:
+def test_every_reached_level_is_shown_once_and_every_reference_is_to_a_shown_level(
+    schedule: sc.Schedule,
+) -> None:
     lines = plan_lines(schedule)
     shown = [line.index for line in lines]
     assert shown[0] == -1
@@ -55,12 +81,18 @@ def test_every_reached_level_is_shown_once_and_every_reference_is_to_a_shown_lev
 
 
 def test_stems_close(schedule: sc.Schedule) -> None:
-    """A '├' is followed, on its own column, by '│' or '├' down to a '└': no stem ends in the air."""
+    """A '├' is followed, on its own column, by '│' or '├' down to a '└': no
+    stem ends in the air.
+    """
     stems = [line.stem for line in plan_lines(schedule)[1:]]
     for i, stem in enumerate(stems):
         for column, mark in enumerate(stem):
             if mark in "├│":
-                below = stems[i + 1][column] if i + 1 < len(stems) and column < len(stems[i + 1]) else " "
+                below = (
+                    stems[i + 1][column]
+                    if i + 1 < len(stems) and column < len(stems[i + 1])
+                    else " "
+                )
                 assert below in "├└│", f"{stem!r} above {stems[i + 1 :][:1]}"
             elif mark not in "└ ":
                 break
@@ -75,7 +107,9 @@ def test_the_picture_fits_a_terminal(schedule: sc.Schedule) -> None:
 
 
 def test_the_moments_of_the_child_give_the_root_its_bias() -> None:
-    """Root draws are r + gamma X: bias gamma times the child's, range rho + gamma times its range (one player, no terminals)."""
+    """Root draws are r + gamma X: bias gamma times the child's, range rho +
+    gamma times its range (one player, no terminals).
+    """
     for name in ("rollouts", "plug-ins", "blind"):
         schedule = SCHEDULES[name]()
         child = level_moments(schedule)[schedule.root.child]
@@ -87,14 +121,18 @@ def test_the_moments_of_the_child_give_the_root_its_bias() -> None:
 
 def test_a_constant_in_the_middle_has_half_the_span_as_bias() -> None:
     schedule = SCHEDULES["rollouts"]()
-    index = next(i for i, level in enumerate(schedule.levels) if level.kind == Kind.CONSTANT)
+    index = next(
+        i for i, level in enumerate(schedule.levels) if level.kind == Kind.CONSTANT
+    )
     moments = level_moments(schedule)[index]
     assert moments.bias == pytest.approx(schedule.facts.value_span() / 2)
     assert moments.spread == 0.0
 
 
 def test_the_papers_accuracies_are_those_its_ladder_asks_for() -> None:
-    """Lemma 2 reaches at the root gamma e + t(N) <= epsilon, with e the accuracy of the child: what the verifier accepts."""
+    """Lemma 2 reaches at the root gamma e + t(N) <= epsilon, with e the
+    accuracy of the child: what the verifier accepts.
+    """
     schedule = SCHEDULES["paper"]()
     child = level_moments(schedule)[schedule.root.child].bias
     assert schedule.facts.discount * child < schedule.epsilon
@@ -110,9 +148,17 @@ def test_the_text_names_promise_price_and_why_it_may_be_less() -> None:
 
 
 def test_a_price_that_is_only_a_bound_says_so() -> None:
-    facts = sc.MDP(lambda s, a, r: (0.0, s), num_actions=3, discount=0.2, operator=sc.Entropy(1.0), legal=lambda s, a: True).facts
+    facts = sc.MDP(
+        lambda s, a, r: (0.0, s),
+        num_actions=3,
+        discount=0.2,
+        operator=sc.Entropy(1.0),
+        legal=lambda s, a: True,
+    ).facts
     assert "at most" in str(paper_schedule(facts, epsilon=1.5, delta_prime=0.1))
-    assert "less where actions are missing or states end" in " ".join(str(paper_schedule(facts, epsilon=1.5, delta_prime=0.1)).split())
+    assert "less where actions are missing or states end" in " ".join(
+        str(paper_schedule(facts, epsilon=1.5, delta_prime=0.1)).split()
+    )
 
 
 def test_counts_are_short_and_right() -> None:
@@ -123,15 +169,31 @@ def test_counts_are_short_and_right() -> None:
     assert short(10**5000) == "1.00e5000"  # too long for str()
     assert compact(99_999) == "99,999"
     assert compact(132_542_540) == "1.33e8"
-    assert [percent(x) for x in (1.0, 0.123, 0.0123, 0.0001, 0.0)] == ["100%", "12%", "1.2%", "<0.1%", "0"]
+    assert [percent(x) for x in (1.0, 0.123, 0.0123, 0.0001, 0.0)] == [
+        "100%",
+        "12%",
+        "1.2%",
+        "<0.1%",
+        "0",
+    ]
 
 
 def test_times_are_said_as_a_person_would() -> None:
-    cases = {0.01: "under 0.1 s", 0.3: "0.3 s", 61: "61 s", 600: "10 min", 10_000: "2.8 h", 1e6: "12 days", 1e10: "317 years"}
+    cases = {
+        0.01: "under 0.1 s",
+        0.3: "0.3 s",
+        61: "61 s",
+        600: "10 min",
+        10_000: "2.8 h",
+        1e6: "12 days",
+        1e10: "317 years",
+    }
     assert {seconds: duration(seconds) for seconds in cases} == cases
     assert duration(1e60) == "3.2e52 years"
     assert rate(5e7) == "50 M calls/s"
-    assert "about 2.0 s on one core at 50 M calls/s" in time_sentence(10**8, 5e7, measured=False)
+    assert "about 2.0 s on one core at 50 M calls/s" in time_sentence(
+        10**8, 5e7, measured=False
+    )
     assert "years" in time_sentence(10**400, 5e7, measured=True)
     assert "unknown" in time_sentence(10, None, measured=False)
 
@@ -141,14 +203,25 @@ def test_rivals_keep_the_same_promise_and_the_papers_count_is_its_schedules() ->
     prices = {price.name: price for price in rivals(schedule)}
     printed = SCHEDULES["paper"]().num_calls
     assert prices["SmoothCruiser, paper's constants"].num_calls == printed
-    assert prices["sparse sampling, same sharp analysis"].num_calls >= schedule.num_calls
+    assert (
+        prices["sparse sampling, same sharp analysis"].num_calls >= schedule.num_calls
+    )
     assert schedule.num_calls < 10**4 < 10**29 < printed
 
 
 def test_rivals_say_why_they_have_no_price() -> None:
-    """The paper's analysis needs a discount below 1: with a horizon and discount 1 it has no price, and the note says so."""
+    """The paper's analysis needs a discount below 1: with a horizon and
+    discount 1 it has no price, and the note says so.
+    """
     operator = sc.Entropy(1.0)
-    problem = sc.MDP(lambda s, a, r: (0.0, s), num_actions=2, discount=1.0, operator=operator, horizon=2, initial_state=0)
+    problem = sc.MDP(
+        lambda s, a, r: (0.0, s),
+        num_actions=2,
+        discount=1.0,
+        operator=operator,
+        horizon=2,
+        initial_state=0,
+    )
     price = rivals(sc.explain(problem, epsilon="20%", delta=0.1))[-1]
     assert price.num_calls is None
     assert price.log10 is None
@@ -156,15 +229,26 @@ def test_rivals_say_why_they_have_no_price() -> None:
 
 
 def test_progress_shows_what_is_certified_so_far() -> None:
-    """After the first look a report carries an interval, and the bar's line names it."""
+    """After the first look a report carries an interval, and the bar's line
+    names it.
+    """
     import smoothcruiser as sc
     from smoothcruiser.report.bar import describe
 
     problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)
     reports = []
-    estimate = sc.plan(problem, epsilon="5%", delta=0.1, method="smoothcruiser", progress=reports.append)
+    estimate = sc.plan(
+        problem,
+        epsilon="5%",
+        delta=0.1,
+        method="smoothcruiser",
+        progress=reports.append,
+    )
     seen = [report for report in reports if report.interval is not None]
     assert seen
-    assert all(report.interval[0] - 1e-9 <= estimate.value <= report.interval[1] + 1e-9 for report in seen)
+    assert all(
+        report.interval[0] - 1e-9 <= estimate.value <= report.interval[1] + 1e-9
+        for report in seen
+    )
     assert "so far" in describe(seen[-1])
     assert "so far" not in describe(reports[0])

@@ -1,4 +1,6 @@
-"""The compiled tree is the plain one (an instance of the paper's template) to the last bit, for every method and kind of state."""
+"""The compiled tree is the plain one (an instance of the paper's template) to
+the last bit, for every method and kind of state.
+"""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,15 +21,21 @@ VARIANTS = [
     {"initial_q": 0.25, "depth": 6},
 ]
 PROBLEMS = {
-    "garnet": sc.make("garnet:states=12,actions=3,seed=1", discount=0.8, temperature=0.3),
-    "game": sc.make("random-game:states=9,actions=3,seed=2", discount=0.7, temperature=0.2),
+    "garnet": sc.make(
+        "garnet:states=12,actions=3,seed=1", discount=0.8, temperature=0.3
+    ),
+    "game": sc.make(
+        "random-game:states=9,actions=3,seed=2", discount=0.7, temperature=0.2
+    ),
     "sailing": sc.make("sailing:n=4", discount=1.0, operator="max"),
 }
 
 
 def same(problem, method, simulations=50, seed=3):
     compiled = Tree(problem, method=method, seed=seed).grow(simulations=simulations)
-    plain = Tree(problem, method=method, seed=seed, executor="reference").grow(simulations=simulations)
+    plain = Tree(problem, method=method, seed=seed, executor="reference").grow(
+        simulations=simulations
+    )
     assert compiled._backend.name == "compiled"
     assert plain._backend.name == "reference"
     assert compiled._backend.counts == plain._backend.counts
@@ -37,10 +45,16 @@ def same(problem, method, simulations=50, seed=3):
         i, j = waiting.pop()
         left, right = compiled.node(i), plain.node(j)
         assert replace(left, number=0) == replace(right, number=0)
-        twins = {(action, plain.node(number).state): number for action, number in plain.children(j)}
+        twins = {
+            (action, plain.node(number).state): number
+            for action, number in plain.children(j)
+        }
         below = compiled.children(i)
         assert len(below) == len(twins)
-        waiting += [(number, twins[action, compiled.node(number).state]) for action, number in below]
+        waiting += [
+            (number, twins[action, compiled.node(number).state])
+            for action, number in below
+        ]
     return compiled
 
 
@@ -54,8 +68,14 @@ def test_compiled_is_plain(problem, method, variant):
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_slices_of_calls_change_nothing(problem, variant):
-    """A simulation that the calls cut short waits and is gone on with: dropping it would drop the long ones, and bias every value."""
-    for method in (sc.UCT(**variant), sc.DENTS(**variant), sc.RENTS(prior="parent", **variant)):
+    """A simulation that the calls cut short waits and is gone on with: dropping
+    it would drop the long ones, and bias every value.
+    """
+    for method in (
+        sc.UCT(**variant),
+        sc.DENTS(**variant),
+        sc.RENTS(prior="parent", **variant),
+    ):
         whole = Tree(problem, method=method, seed=5).grow(calls=600)
         for executor in ("compiled", "reference"):
             for size in (1, 7, 50):
@@ -73,12 +93,18 @@ def test_the_parent_as_prior(problem, variant):
 
 
 def test_a_cold_search_with_hopeful_untried_actions():
-    """exp((Q - top)/t) underflows for every tried action here; only the tried ones have weight."""
-    tree = same(PROBLEMS["garnet"], sc.RENTS(temperature=1e-4, exploration=0.0, initial_q=50.0))
+    """exp((Q - top)/t) underflows for every tried action here; only the tried
+    ones have weight.
+    """
+    tree = same(
+        PROBLEMS["garnet"], sc.RENTS(temperature=1e-4, exploration=0.0, initial_q=50.0)
+    )
     assert tree.estimate().value < 50.0
 
 
-@pytest.mark.parametrize("average", [sc.BTS(average_returns=True), sc.DENTS(average_returns=True)], ids=str)
+@pytest.mark.parametrize(
+    "average", [sc.BTS(average_returns=True), sc.DENTS(average_returns=True)], ids=str
+)
 def test_average_returns(average):
     same(PROBLEMS["garnet"], average)
 
@@ -113,12 +139,21 @@ def spin(state, action, rng):
 
 
 GAME = sc.Game(
-    walk, player=turn, num_actions=2, discount=0.9, operator=sc.Entropy(0.1), legal=inside, terminal=True, initial_state=Place(0, 0.0)
+    walk,
+    player=turn,
+    num_actions=2,
+    discount=0.9,
+    operator=sc.Entropy(0.1),
+    legal=inside,
+    terminal=True,
+    initial_state=Place(0, 0.0),
 )
 
 
 def test_named_tuples_legal_moves_ends_and_players():
-    """A user's own compiled game: NamedTuple states, moves that are not always legal, an end flagged by the step."""
+    """A user's own compiled game: NamedTuple states, moves that are not always
+    legal, an end flagged by the step.
+    """
     game = GAME
     tree = same(game, sc.MENTS(depth=8), simulations=80)
     assert isinstance(tree.node(1).state, Place)
@@ -126,25 +161,47 @@ def test_named_tuples_legal_moves_ends_and_players():
 
 
 def test_compiled_errors_name_state_and_action():
-    """Rewards of 0.1 against a declared range of (0, 0.05): the code that the kernel returns becomes the sentence of the plain tree."""
+    """Rewards of 0.1 against a declared range of (0, 0.05): the code that the
+    kernel returns becomes the sentence of the plain tree.
+    """
     narrow = replace(GAME, reward_range=(0.0, 0.05))
     for executor in ("compiled", "reference"):
-        with pytest.raises(OracleError, match=r"reward 0\.1 at state Place\(x=-?\d+, level=[\d.]+\), action 1"):
+        with pytest.raises(
+            OracleError,
+            match=r"reward 0\.1 at state Place\(x=-?\d+, level=[\d.]+\), action 1",
+        ):
             Tree(narrow, method="uct", seed=2, executor=executor).grow(simulations=10)
 
 
 def test_arrays_are_states():
-    problem = sc.MDP(spin, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=np.zeros(2, dtype=np.int64))
+    problem = sc.MDP(
+        spin,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Max(),
+        initial_state=np.zeros(2, dtype=np.int64),
+    )
     tree = Tree(problem, method="bts", seed=1).grow(simulations=60)
-    plain = Tree(problem, method="bts", seed=1, executor="reference").grow(simulations=60)
+    plain = Tree(problem, method="bts", seed=1, executor="reference").grow(
+        simulations=60
+    )
     assert tree.num_nodes == plain.num_nodes
     assert tree.node(0).edge_totals == plain.node(0).edge_totals
-    assert len(tree.children(0)) == 4  # two next states an action: arrays that came back were recognized
+    # two next states an action: arrays that came back were recognized
+    assert len(tree.children(0)) == 4
 
 
 def test_a_tree_of_arrays_moves_with_its_memory():
-    """Nodes are moved when the tree advances: a state that was read before must not change under the reader's hands."""
-    arrays = sc.MDP(spin, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=np.zeros(2, dtype=np.int64))
+    """Nodes are moved when the tree advances: a state that was read before must
+    not change under the reader's hands.
+    """
+    arrays = sc.MDP(
+        spin,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Max(),
+        initial_state=np.zeros(2, dtype=np.int64),
+    )
     tree = Tree(arrays, method="bts", seed=1).grow(simulations=200)
     for _ in range(3):
         action, child = tree.children(0)[-1]
@@ -159,9 +216,20 @@ def test_arrays_that_differ_by_the_sign_of_zero_are_one_state():
     def mirror(state, action, rng):
         return 0.5, state * (1.0 if action == 1 else -1.0)
 
-    problem = sc.MDP(mirror, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=np.zeros(2))
+    problem = sc.MDP(
+        mirror,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Max(),
+        initial_state=np.zeros(2),
+    )
     compiled = Tree(problem, method="bts", seed=1).grow(simulations=60)
-    assert compiled.num_nodes == Tree(problem, method="bts", seed=1, executor="reference").grow(simulations=60).num_nodes
+    assert (
+        compiled.num_nodes
+        == Tree(problem, method="bts", seed=1, executor="reference")
+        .grow(simulations=60)
+        .num_nodes
+    )
 
 
 @numba.njit
@@ -171,17 +239,32 @@ def nobody(state):
 
 def test_players_are_one_or_two():
     for executor in ("compiled", "reference"):
-        with pytest.raises(sc.InvalidInput, match=r"player\(.*must be 1 \(max\) or 2 \(min\)"):
-            Tree(replace(GAME, player=nobody), method="uct", executor=executor).grow(simulations=20)
+        with pytest.raises(
+            sc.InvalidInput, match=r"player\(.*must be 1 \(max\) or 2 \(min\)"
+        ):
+            Tree(replace(GAME, player=nobody), method="uct", executor=executor).grow(
+                simulations=20
+            )
 
 
 def test_slices_of_calls_with_users_states():
-    """What waits between two slices is stored in the state's own form: a NamedTuple, an array."""
-    arrays = sc.MDP(spin, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=np.zeros(2, dtype=np.int64))
+    """What waits between two slices is stored in the state's own form: a
+    NamedTuple, an array.
+    """
+    arrays = sc.MDP(
+        spin,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Max(),
+        initial_state=np.zeros(2, dtype=np.int64),
+    )
     for problem in (GAME, arrays):
         whole = Tree(problem, method=sc.BTS(depth=9), seed=5).grow(calls=400)
         sliced = Tree(problem, method=sc.BTS(depth=9), seed=5)
         while sliced.num_calls < whole.num_calls:
             sliced.grow(calls=min(3, whole.num_calls - sliced.num_calls))
         assert sliced._backend.counts == whole._backend.counts
-        assert (sliced.node(0).edge_visits, sliced.node(0).edge_totals) == (whole.node(0).edge_visits, whole.node(0).edge_totals)
+        assert (sliced.node(0).edge_visits, sliced.node(0).edge_totals) == (
+            whole.node(0).edge_visits,
+            whole.node(0).edge_totals,
+        )

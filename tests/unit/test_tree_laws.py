@@ -1,4 +1,6 @@
-"""Each backup converges to its exact regularized value, and the published behaviour on the d-chain is there."""
+"""Each backup converges to its exact regularized value, and the published
+behaviour on the d-chain is there.
+"""
 
 import numpy as np
 import pytest
@@ -6,7 +8,8 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.tree.tree import Tree
 
-WHOLE = {"expansion": None, "initial_q": 0.0}  # as in Painter et al.: whole paths are added, untried actions are worth 0
+# as in Painter et al.: whole paths are added, untried actions are worth 0
+WHOLE = {"expansion": None, "initial_q": 0.0}
 
 
 def grown(problem, method, simulations, seed=0):
@@ -25,7 +28,9 @@ def grown(problem, method, simulations, seed=0):
     ids=str,
 )
 def test_backups_converge_to_the_exact_value(method, operator):
-    """A fixed tree, 27 noisy leaves: after 60,000 simulations every root value is within 0.01 of backward induction."""
+    """A fixed tree, 27 noisy leaves: after 60,000 simulations every root value
+    is within 0.01 of backward induction.
+    """
     problem = sc.make("synthetic-tree:k=3,d=3,seed=4", discount=1.0, operator=operator)
     exact = sc.solve(problem)
     tree = grown(problem, method, 60_000)
@@ -35,30 +40,50 @@ def test_backups_converge_to_the_exact_value(method, operator):
 
 
 def test_chance_nodes_are_weighed_by_their_frequency():
-    """Discounted garnet with random successors: MENTS at the problem's own temperature finds the exact soft value."""
-    problem = sc.make("garnet:states=4,actions=2,branching=2,seed=3", discount=0.3, temperature=0.5)
+    """Discounted garnet with random successors: MENTS at the problem's own
+    temperature finds the exact soft value.
+    """
+    problem = sc.make(
+        "garnet:states=4,actions=2,branching=2,seed=3", discount=0.3, temperature=0.5
+    )
     tree = grown(problem, sc.MENTS(depth=6), 60_000)
     assert tree.estimate().value == pytest.approx(sc.solve(problem).values[0], abs=0.01)
 
 
 def test_games_mirror():
-    """Swapping the players and the signs of the rewards mirrors the exact values, and MENTS finds both."""
-    problem = sc.make("random-game:states=6,actions=2,branching=2,seed=5", discount=0.3, temperature=0.4)
+    """Swapping the players and the signs of the rewards mirrors the exact
+    values, and MENTS finds both.
+    """
+    problem = sc.make(
+        "random-game:states=6,actions=2,branching=2,seed=5",
+        discount=0.3,
+        temperature=0.4,
+    )
     for state in range(4):
         exact = sc.solve(problem).values[state]
-        tree = Tree(problem, state, method=sc.MENTS(depth=6), seed=1).grow(simulations=40_000)
+        tree = Tree(problem, state, method=sc.MENTS(depth=6), seed=1).grow(
+            simulations=40_000
+        )
         assert tree.estimate().value == pytest.approx(exact, abs=0.01)
 
 
 def test_rents_of_the_parent_at_depth_one_is_kl_to_uniform():
     """At the root the prior is uniform, so with one decision RENTS is mellowmax."""
-    problem = sc.make("synthetic-tree:k=4,d=1,seed=1", discount=1.0, operator=sc.KL(0.2))
-    tree = grown(problem, sc.RENTS(temperature=0.2, exploration=0.5, prior="parent"), 30_000)
-    assert tree.estimate().value == pytest.approx(sc.solve(problem).values[0], abs=0.005)
+    problem = sc.make(
+        "synthetic-tree:k=4,d=1,seed=1", discount=1.0, operator=sc.KL(0.2)
+    )
+    tree = grown(
+        problem, sc.RENTS(temperature=0.2, exploration=0.5, prior="parent"), 30_000
+    )
+    assert tree.estimate().value == pytest.approx(
+        sc.solve(problem).values[0], abs=0.005
+    )
 
 
 def test_rents_of_visits_settles_on_the_maximum():
-    """Visits feed the prior and the prior feeds the visits: the shares settle on the best action, and t log sum pi_0 exp(Q/t) on max Q."""
+    """Visits feed the prior and the prior feeds the visits: the shares settle
+    on the best action, and t log sum pi_0 exp(Q/t) on max Q.
+    """
     problem = sc.make("synthetic-tree:k=4,d=2,seed=1", discount=1.0, operator="max")
     errors = []
     for simulations in (1_000, 10_000, 100_000):
@@ -71,10 +96,17 @@ def test_rents_of_visits_settles_on_the_maximum():
 
 
 def test_rents_comes_between_tents_and_ments():
-    """Dam et al. 2021 on their tree: TENTS lies closest to the maximum, then RENTS, then MENTS, whose entropy adds up."""
+    """Dam et al. 2021 on their tree: TENTS lies closest to the maximum, then
+    RENTS, then MENTS, whose entropy adds up.
+    """
     problem = sc.make("synthetic-tree:k=8,d=3,seed=0", discount=1.0, operator="max")
     found = [
-        abs(grown(problem, method(temperature=0.1, exploration=0.1), 10_000).estimate().value - 1.0)
+        abs(
+            grown(problem, method(temperature=0.1, exploration=0.1), 10_000)
+            .estimate()
+            .value
+            - 1.0
+        )
         for method in (sc.TENTS, sc.RENTS, sc.MENTS)
     ]
     assert found == sorted(found)
@@ -87,60 +119,103 @@ def test_uct_converges_on_an_easy_tree():
     assert tree.estimate().value == pytest.approx(1.0, abs=0.02)
 
 
-# --- the d-chain of Coquelin and Munos, as in Painter et al. 2023 ------------------------------------------------------------------
+# --- the d-chain of Coquelin and Munos, as in Painter et al. 2023 -------------
 
 
-@pytest.mark.parametrize("temperature, wrong", [(0.05, False), (0.1385, False), (0.1387, True), (0.3, True), (1.0, True)])
+@pytest.mark.parametrize(
+    "temperature, wrong",
+    [(0.05, False), (0.1385, False), (0.1387, True), (0.3, True), (1.0, True)],
+)
 def test_soft_values_prefer_the_wrong_action_above_a_temperature(temperature, wrong):
-    """R_f = 0.5: the exact soft value of going right exceeds 0.9 iff the temperature is above 0.1386."""
-    q = sc.solve(sc.make("d-chain:final=0.5", discount=1.0, temperature=temperature)).q_values[0]
+    """R_f = 0.5: the exact soft value of going right exceeds 0.9 iff the
+    temperature is above 0.1386.
+    """
+    q = sc.solve(
+        sc.make("d-chain:final=0.5", discount=1.0, temperature=temperature)
+    ).q_values[0]
     assert (q[0] > q[1]) == wrong
 
 
 def test_ments_shows_it_and_bts_and_dents_do_not_fail():
-    """MENTS at 0.12 and 0.16 falls on both sides, with the exact soft values; BTS and DENTS recommend the best action at both."""
+    """MENTS at 0.12 and 0.16 falls on both sides, with the exact soft values;
+    BTS and DENTS recommend the best action at both.
+    """
     problem = sc.make("d-chain:final=0.5", discount=1.0, operator="max")
     for temperature, action in ((0.12, 1), (0.16, 0)):
-        soft = sc.solve(sc.make("d-chain:final=0.5", discount=1.0, temperature=temperature)).q_values[0]
+        soft = sc.solve(
+            sc.make("d-chain:final=0.5", discount=1.0, temperature=temperature)
+        ).q_values[0]
         for seed in range(3):
-            tree = grown(problem, sc.MENTS(temperature=temperature, **WHOLE), 10_000, seed)
+            tree = grown(
+                problem, sc.MENTS(temperature=temperature, **WHOLE), 10_000, seed
+            )
             assert tree.action() == action
             assert tree.q_values() == pytest.approx(list(soft), abs=1e-6)
-            for other in (sc.BTS(search_temperature=temperature, **WHOLE), sc.DENTS(search_temperature=temperature, **WHOLE)):
+            for other in (
+                sc.BTS(search_temperature=temperature, **WHOLE),
+                sc.DENTS(search_temperature=temperature, **WHOLE),
+            ):
                 assert grown(problem, other, 10_000, seed).action() == 1
 
 
 def test_bts_and_dents_find_the_end_of_the_chain_and_uct_does_not():
-    """R_f = 1: the optimum is 1.0; UCT stays at 0.9 after 10,000 trials (its known failure), BTS and DENTS at temperature 1 do not."""
+    """R_f = 1: the optimum is 1.0; UCT stays at 0.9 after 10,000 trials (its
+    known failure), BTS and DENTS at temperature 1 do not.
+    """
     problem = sc.make("d-chain", discount=1.0, operator="max")
     for seed in range(3):
         assert grown(problem, sc.UCT(**WHOLE), 10_000, seed).action() == 1
-        for method in (sc.BTS(search_temperature=1.0, **WHOLE), sc.DENTS(search_temperature=1.0, **WHOLE)):
-            assert grown(problem, method, 10_000, seed).estimate().value == pytest.approx(1.0)
+        for method in (
+            sc.BTS(search_temperature=1.0, **WHOLE),
+            sc.DENTS(search_temperature=1.0, **WHOLE),
+        ):
+            assert grown(
+                problem, method, 10_000, seed
+            ).estimate().value == pytest.approx(1.0)
         low = grown(problem, sc.MENTS(temperature=0.01, **WHOLE), 10_000, seed)
-        assert low.action() == 1  # too cold to look past the first rewards, as published
+        # too cold to look past the first rewards, as published
+        assert low.action() == 1
 
 
 @pytest.mark.parametrize("temperature, earned", [(10.0, -138.5), (1.0, -15.0)])
 def test_what_the_exact_soft_values_of_sailing_recommend(temperature, earned):
-    """At temperature 10 it pays to stay on the lake for the entropy: MENTS there is right only before it has converged."""
+    """At temperature 10 it pays to stay on the lake for the entropy: MENTS
+    there is right only before it has converged.
+    """
     problem = sc.make("sailing", discount=1.0, operator="max")
     stages = sc.solve(sc.make("sailing", discount=1.0, temperature=temperature)).stages
     model, worth = problem.tables, np.zeros(len(problem.tables.terminal))
     for soft in stages[:-1]:  # with 0, 1, ... steps left afterwards
         now = np.zeros_like(worth)
         for s in np.flatnonzero(~model.terminal):
-            rows = [slice(model.start[8 * s + a], model.start[8 * s + a + 1]) for a in np.flatnonzero(model.legal[s])]
-            best = max(rows, key=lambda row: model.prob[row] @ (model.reward[row] + soft[model.next_state[row]]))
-            now[s] = model.prob[best] @ (model.reward[best] + worth[model.next_state[best]])
+            rows = [
+                slice(model.start[8 * s + a], model.start[8 * s + a + 1])
+                for a in np.flatnonzero(model.legal[s])
+            ]
+            best = max(
+                rows,
+                key=lambda row: (
+                    model.prob[row] @ (model.reward[row] + soft[model.next_state[row]])
+                ),
+            )
+            now[s] = model.prob[best] @ (
+                model.reward[best] + worth[model.next_state[best]]
+            )
         worth = now
     assert worth[problem.initial_state] == pytest.approx(earned, abs=0.05)
 
 
 def test_the_published_optima():
     """Painter et al.: sailing -15.0, the chains 1.0 and 0.9."""
-    assert sc.solve(sc.make("sailing", discount=1.0, operator="max")).values[3] == pytest.approx(-15.0, abs=0.05)
+    assert sc.solve(sc.make("sailing", discount=1.0, operator="max")).values[
+        3
+    ] == pytest.approx(-15.0, abs=0.05)
     assert sc.solve(sc.make("d-chain", discount=1.0, operator="max")).values[0] == 1.0
-    assert sc.solve(sc.make("d-chain:final=0.5", discount=1.0, operator="max")).values[0] == 0.9
+    assert (
+        sc.solve(sc.make("d-chain:final=0.5", discount=1.0, operator="max")).values[0]
+        == 0.9
+    )
     # Fourteen moves to the corner of the lake.
-    assert sc.solve(sc.make("frozen-lake", discount=1.0, operator="max")).values[0] == pytest.approx(0.99**14)
+    assert sc.solve(sc.make("frozen-lake", discount=1.0, operator="max")).values[
+        0
+    ] == pytest.approx(0.99**14)

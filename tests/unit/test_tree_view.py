@@ -10,15 +10,22 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.tree import view
 from smoothcruiser.tree.tree import Tree
 
-GAME = Tree(sc.make("random-game:states=9,actions=3,seed=2", discount=0.7, temperature=0.2), method="ments").grow(simulations=500)
+GAME = Tree(
+    sc.make("random-game:states=9,actions=3,seed=2", discount=0.7, temperature=0.2),
+    method="ments",
+).grow(simulations=500)
 
 
 def test_text_shows_the_statistics():
-    tree = Tree(sc.make("chain:n=3", discount=0.5, operator="max"), method="bts").grow(simulations=100)
+    tree = Tree(sc.make("chain:n=3", discount=0.5, operator="max"), method="bts").grow(
+        simulations=100
+    )
     drawn = view.text(tree, depth=1)
     root = tree.node(0)
     assert drawn.splitlines()[1] == f"state 0  value {root.value:.4g}  visits 100"
-    assert f"action {tree.action()}" in next(line for line in drawn.splitlines() if "*" in line)
+    assert f"action {tree.action()}" in next(
+        line for line in drawn.splitlines() if "*" in line
+    )
     for _, child in tree.children(0):
         assert f"visits {tree.node(child).visits:,}" in drawn
 
@@ -30,7 +37,11 @@ def test_what_is_left_out_is_counted():
     assert f"{root.hidden} more" in view.text(GAME, depth=2, width=2)
     counted = [child.node.visits for child in root.children]
     assert counted == sorted(counted, reverse=True)
-    assert min(counted) >= max(GAME.node(i).visits for _, i in GAME.children(0) if GAME.node(i).visits not in counted)
+    assert min(counted) >= max(
+        GAME.node(i).visits
+        for _, i in GAME.children(0)
+        if GAME.node(i).visits not in counted
+    )
 
 
 def test_svg_is_well_formed_and_self_contained():

@@ -1,4 +1,6 @@
-"""Built-in problems: the definitions of theory, section 2, item 7; seeds; what `make` understands and refuses."""
+"""Built-in problems: the definitions of theory, section 2, item 7; seeds; what
+`make` understands and refuses.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +18,27 @@ from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.zoo import ZOO
 
 
-def outcomes(problem: Problem, state: int, action: int) -> dict[int, tuple[float, float]]:
+def outcomes(
+    problem: Problem, state: int, action: int
+) -> dict[int, tuple[float, float]]:
     """Next state -> (probability, reward)."""
     assert problem.tables is not None
     return {z: (p, r) for p, r, z in problem.tables.outcomes(state, action)}
 
 
 def grid(n: int) -> tuple[Problem, Any]:
-    return make(f"gridworld:n={n}", discount=0.2, temperature=10), lambda row, column: row * n + column
+    return make(
+        f"gridworld:n={n}", discount=0.2, temperature=10
+    ), lambda row, column: row * n + column
 
 
-# --- definitions -------------------------------------------------------------------------------------------------------------
+# --- definitions --------------------------------------------------------------
 
 
 def test_chain() -> None:
-    """Action 0 left (stays at 0), 1 right, reward 1 on n-2 -> n-1 only, the last state loops."""
+    """Action 0 left (stays at 0), 1 right, reward 1 on n-2 -> n-1 only, the
+    last state loops.
+    """
     problem = make("chain:n=4", discount=0.2, temperature=10)
     assert problem.start() == 0
     assert outcomes(problem, 0, 0) == {0: (1.0, 0.0)}
@@ -42,11 +50,16 @@ def test_chain() -> None:
 
 
 def test_grid_moves() -> None:
-    """A valid move succeeds with 0.75, the rest is split over the other valid neighbours; an invalid move stays."""
+    """A valid move succeeds with 0.75, the rest is split over the other valid
+    neighbours; an invalid move stays.
+    """
     problem, at = grid(5)
     left, right, up, down = range(4)
     # The corner (0, 0) has two neighbours.
-    assert outcomes(problem, at(0, 0), right) == {at(0, 1): (0.75, 0.0), at(1, 0): (0.25, 0.0)}
+    assert outcomes(problem, at(0, 0), right) == {
+        at(0, 1): (0.75, 0.0),
+        at(1, 0): (0.25, 0.0),
+    }
     assert outcomes(problem, at(0, 0), left) == {at(0, 0): (1.0, 0.0)}
     assert outcomes(problem, at(0, 0), up) == {at(0, 0): (1.0, 0.0)}
     # The wall is column 2, open at row 2.
@@ -56,7 +69,10 @@ def test_grid_moves() -> None:
     assert sorted(through) == sorted([at(2, 2), at(1, 1), at(3, 1), at(2, 0)])
     assert through[at(2, 0)][0] == pytest.approx(0.25 / 3.0)
     # In the gap only left and right are valid.
-    assert outcomes(problem, at(2, 2), left) == {at(2, 1): (0.75, 0.0), at(2, 3): (0.25, 0.0)}
+    assert outcomes(problem, at(2, 2), left) == {
+        at(2, 1): (0.75, 0.0),
+        at(2, 3): (0.25, 0.0),
+    }
     assert outcomes(problem, at(2, 2), down) == {at(2, 2): (1.0, 0.0)}
 
 
@@ -64,8 +80,12 @@ def test_grid_rewards_every_arrival_in_the_far_corner() -> None:
     problem, at = grid(5)
     corner = at(4, 4)
     assert outcomes(problem, at(3, 4), 3)[corner] == (0.75, 1.0)
-    assert outcomes(problem, corner, 1) == {corner: (1.0, 1.0)}  # an invalid move there stays, and arrives
-    assert outcomes(problem, corner, 0) == {at(4, 3): (0.75, 0.0), at(3, 4): (0.25, 0.0)}
+    # an invalid move there stays, and arrives
+    assert outcomes(problem, corner, 1) == {corner: (1.0, 1.0)}
+    assert outcomes(problem, corner, 0) == {
+        at(4, 3): (0.75, 0.0),
+        at(3, 4): (0.25, 0.0),
+    }
     assert not problem.facts.terminals
     assert problem.start() == 0
 
@@ -78,7 +98,13 @@ def test_grid_of_three_has_a_wall_in_the_middle() -> None:
     assert outcomes(problem, at(0, 0), 3) == {at(1, 0): (1.0, 0.0)}
 
 
-@pytest.mark.parametrize("name", ["garnet:states=12,actions=4,branching=5,seed=7", "random-game:states=12,actions=4,branching=5,seed=7"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "garnet:states=12,actions=4,branching=5,seed=7",
+        "random-game:states=12,actions=4,branching=5,seed=7",
+    ],
+)
 def test_random_problems_have_the_branching_asked_for(name: str) -> None:
     tables = make(name, discount=0.5, temperature=1.0).tables
     assert tables is not None
@@ -92,7 +118,9 @@ def test_random_problems_have_the_branching_asked_for(name: str) -> None:
 
 
 def test_alternating_games_pass_the_turn_with_every_move() -> None:
-    game = make("random-game:states=9,seed=2,alternating=true", discount=0.5, temperature=1.0)
+    game = make(
+        "random-game:states=9,seed=2,alternating=true", discount=0.5, temperature=1.0
+    )
     assert isinstance(game, Game)
     assert game.facts.alternating
     assert game.tables is not None
@@ -107,7 +135,12 @@ def test_seeds_decide_everything(name: str) -> None:
     def arrays(seed: int) -> list[float]:
         tables = make(f"{name}:seed={seed}", discount=0.5, temperature=1.0).tables
         assert tables is not None
-        return [*tables.prob.tolist(), *tables.reward.tolist(), *tables.next_state.tolist(), *tables.player.tolist()]
+        return [
+            *tables.prob.tolist(),
+            *tables.reward.tolist(),
+            *tables.next_state.tolist(),
+            *tables.player.tolist(),
+        ]
 
     assert arrays(3) == arrays(3)
     assert arrays(3) != arrays(4)
@@ -119,7 +152,7 @@ def test_branching_is_cut_to_the_number_of_states() -> None:
     assert np.all(np.diff(tables.start) == 2)
 
 
-# --- make --------------------------------------------------------------------------------------------------------------------
+# --- make ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ZOO)
@@ -128,12 +161,19 @@ def test_every_entry_builds_with_its_defaults(name: str) -> None:
     assert problem.operator == Entropy(0.5)
     assert problem.discount == 0.9
     assert problem.name.startswith(name)
-    assert problem.spec == {"problem": name, "discount": 0.9, "temperature": 0.5, "operator": None}
+    assert problem.spec == {
+        "problem": name,
+        "discount": 0.9,
+        "temperature": 0.5,
+        "operator": None,
+    }
     assert ZOO[name].summary
 
 
 def test_operators_and_horizons() -> None:
-    assert make("chain", discount=0.5, temperature=2.0, operator="sparsemax").operator == Sparsemax(2.0)
+    assert make(
+        "chain", discount=0.5, temperature=2.0, operator="sparsemax"
+    ).operator == Sparsemax(2.0)
     assert make("chain", discount=0.5, operator="max").operator == Max()
     assert make("chain", discount=0.5, temperature=0).operator == Max()
     assert make("chain", discount=0.5, operator=Entropy(3.0)).operator == Entropy(3.0)
@@ -163,24 +203,41 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "changes", "message"), BAD, ids=[f"{b[0]} {b[1]}" for b in BAD])
-def test_bad_names_and_parameters_are_refused(text: str, changes: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "changes", "message"), BAD, ids=[f"{b[0]} {b[1]}" for b in BAD]
+)
+def test_bad_names_and_parameters_are_refused(
+    text: str, changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidInput, match=message):
         make(text, **{"discount": 0.5, "temperature": 1.0, **changes})
 
 
 def test_a_module_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Problem, a function with some of the parameters, a function that returns something else."""
+    """A Problem, a function with some of the parameters, a function that
+    returns something else.
+    """
     module = types.ModuleType("my_problems")
     module.ready = make("chain", discount=0.5, temperature=1.0)  # type: ignore[attr-defined]
-    module.build = lambda discount=0.3: make("chain:n=3", discount=discount, temperature=1.0)  # type: ignore[attr-defined]
+    module.build = lambda discount=0.3: make(
+        "chain:n=3", discount=discount, temperature=1.0
+    )  # type: ignore[attr-defined]
     module.wrong = lambda: 5  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "my_problems", module)
     ready = make("my_problems:ready", discount=0.8, temperature=2.0)
-    assert (ready.discount, ready.operator, ready.name) == (0.8, Entropy(2.0), "my_problems:ready")
+    assert (ready.discount, ready.operator, ready.name) == (
+        0.8,
+        Entropy(2.0),
+        "my_problems:ready",
+    )
     built = make("my_problems:build", discount=0.4)
     assert built.discount == 0.4
-    assert built.spec == {"problem": "my_problems:build", "discount": 0.4, "temperature": None, "operator": None}
+    assert built.spec == {
+        "problem": "my_problems:build",
+        "discount": 0.4,
+        "temperature": None,
+        "operator": None,
+    }
     assert make("my_problems:build").discount == 0.3
     with pytest.raises(InvalidInput, match="takes no 'temperature'"):
         make("my_problems:build", temperature=1.0)

@@ -1,4 +1,6 @@
-"""The compiled loop that draws batches, in a file of its own because what it calls imports Numba."""
+"""The compiled loop that draws batches, in a file of its own because what it
+calls imports Numba.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,11 @@ def draw_jobs(
     data: Any, states: Ints, actions: Ints, counts: Ints, streams: int, raws: Ints, rewards: Floats, low: float, high: float, ends: bool,
     fault: Ints,
 ) -> int:  # fmt: skip
-    """Fill the buffers with ``counts[i]`` draws of each job; FINE, or what was wrong with draw ``fault[1]``, of job ``fault[0]``.
+    """Fill the buffers with ``counts[i]`` draws of each job; FINE, or what was
+    wrong with draw ``fault[1]``, of job ``fault[0]``.
 
-    ``streams`` is the address of four words a job, which are left where the next batch goes on.
+    ``streams`` is the address of four words a job, which are left where the
+    next batch goes on.
     """
     at = 0
     for job in range(len(states)):

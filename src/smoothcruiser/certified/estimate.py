@@ -1,11 +1,16 @@
-"""What a query of certified search says: the middle of its box, the policy there, and the certificate.
+"""What a query of certified search says: the middle of its box, the policy
+there, and the certificate.
 
-Loss of the policy: pi = grad F(q), q the middle of the box. Its one-step regularized loss at the true Q is the Bregman remainder
-D(Q, q) = F(Q) - F(q) - <pi, Q - q>, a convex function of Q, so its largest value over the box is at a corner: with up to ``CORNERS``
-actions all corners are tried, beyond that D <= min(curv s**2 / 8, s) with s the largest sum of two half-widths bounds it.
+Loss of the policy: pi = grad F(q), q the middle of the box. Its one-step
+regularized loss at the true Q is the Bregman remainder D(Q, q) = F(Q) - F(q) -
+<pi, Q - q>, a convex function of Q, so its largest value over the box is at a
+corner: with up to ``CORNERS`` actions all corners are tried, beyond that D <=
+min(curv s**2 / 8, s) with s the largest sum of two half-widths bounds it.
 
-Bounds that cross (L > U) have probability at most delta if what the certificate assumes is true. Then the answer is an error that
-says so: far more often than delta would have it, the hash of a state does not tell all that its future depends on.
+Bounds that cross (L > U) have probability at most delta if what the certificate
+assumes is true. Then the answer is an error that says so: far more often than
+delta would have it, the hash of a state does not tell all that its future
+depends on.
 """
 
 from __future__ import annotations
@@ -24,33 +29,73 @@ if TYPE_CHECKING:
 
 CORNERS = 10  # actions: 1,024 corners take a few milliseconds
 NOWHERE = (math.nan, math.nan)
-SAME_LAW = "draws of the oracle are independent, and follow one law for each state and action: a state's hash tells all that matters"
-SAME_KEY = "states with one key= have one future (mover, legal actions and end are compared when a key comes back)"
+SAME_LAW = (
+    "draws of the oracle are independent, and follow one law for each state and "
+    "action: a state's hash tells all that matters"
+)
+SAME_KEY = (
+    "states with one key= have one future (mover, legal actions and end are "
+    "compared when a key comes back)"
+)
 KNOWN = "outcomes= is the model"
 
 
 def answer(
-    search: Certified, root: int, state: Any, *, epsilon: float | None, reached: float, reason: str, num_calls: int, seconds: float,
+    search: Certified,
+    root: int,
+    state: Any,
+    *,
+    epsilon: float | None,
+    reached: float,
+    reason: str,
+    num_calls: int,
+    seconds: float,
     compile_seconds: float,
-) -> Estimate:  # fmt: skip
+) -> Estimate:
     """The Estimate of a query that ended for ``reason`` with half-width ``reached``."""
     problem, memory = search.problem, search.memory
     exact = search.exact
     drawn = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
-    seen = f"{memory.num_nodes - 1:,} states, {drawn:,} pairs and {memory.num_entries:,} outcomes"
-    notes = (*_notes(epsilon, reached, reason, num_calls), f"{seen} seen; {search.num_calls:,} calls in this memory so far.")
+    seen = (
+        f"{memory.num_nodes - 1:,} states, {drawn:,} pairs and "
+        f"{memory.num_entries:,} outcomes"
+    )
+    notes = (
+        *_notes(epsilon, reached, reason, num_calls),
+        f"{seen} seen; {search.num_calls:,} calls in this memory so far.",
+    )
     return describe(
-        problem, memory.graph, root, state, confidence=1.0 if exact else 1.0 - search.delta,
-        bound="interval iteration" if exact else "betting", assumptions=search.assumed,
-        epsilon=reached if epsilon is None or reason != "epsilon" else epsilon, delta=0.0 if exact else search.delta,
-        num_calls=num_calls, seconds=seconds, compile_seconds=compile_seconds, seed=search.seed if search.sampled else None, notes=notes,
-    )  # fmt: skip
+        problem,
+        memory.graph,
+        root,
+        state,
+        confidence=1.0 if exact else 1.0 - search.delta,
+        bound="interval iteration" if exact else "betting",
+        assumptions=search.assumed,
+        epsilon=reached if epsilon is None or reason != "epsilon" else epsilon,
+        delta=0.0 if exact else search.delta,
+        num_calls=num_calls,
+        seconds=seconds,
+        compile_seconds=compile_seconds,
+        seed=search.seed if search.sampled else None,
+        notes=notes,
+    )
 
 
 def describe(
-    problem: Problem, g: Any, root: int, state: Any, *, confidence: float, bound: str, assumptions: tuple[str, ...], **rest: Any
+    problem: Problem,
+    g: Any,
+    root: int,
+    state: Any,
+    *,
+    confidence: float,
+    bound: str,
+    assumptions: tuple[str, ...],
+    **rest: Any,
 ) -> Estimate:
-    """The Estimate at node ``root``: box, value, policy, loss and actions that may be best."""
+    """The Estimate at node ``root``: box, value, policy, loss and actions that
+    may be best.
+    """
     node = g.nodes[root]
     pairs = g.pairs[node["first"] : node["first"] + node["size"]]
     player = 1 if node["sign"] > 0 else 2
@@ -60,37 +105,78 @@ def describe(
     middles = [0.5 * (low + high) for low, high in boxes]
     gradient = problem.operator.gradient(middles, player=player, weights=weights)
     total = sum(gradient)
-    q_values, q_intervals, policy = [math.nan] * problem.num_actions, [NOWHERE] * problem.num_actions, [0.0] * problem.num_actions
+    q_values, q_intervals, policy = (
+        [math.nan] * problem.num_actions,
+        [NOWHERE] * problem.num_actions,
+        [0.0] * problem.num_actions,
+    )
     for a, middle, box, share in zip(actions, middles, boxes, gradient, strict=True):
         q_values[a], q_intervals[a], policy[a] = middle, box, share / total
     certificate = Certificate(
-        kind="search", interval=interval, q_intervals=tuple(q_intervals), confidence=confidence, bound=bound, assumptions=assumptions,
+        kind="search",
+        interval=interval,
+        q_intervals=tuple(q_intervals),
+        confidence=confidence,
+        bound=bound,
+        assumptions=assumptions,
         policy_loss=policy_loss(problem.operator, boxes, player, weights),
         best_actions=tuple(sorted(actions[i] for i in not_excluded(boxes, player))),
-    )  # fmt: skip
+    )
     return Estimate(
-        value=0.5 * (interval[0] + interval[1]), interval=interval, q_values=tuple(q_values), policy=tuple(policy),
-        action=best_action(policy, q_values, player), method="certified", certificate=certificate, problem=problem.name, state=state,
+        value=0.5 * (interval[0] + interval[1]),
+        interval=interval,
+        q_values=tuple(q_values),
+        policy=tuple(policy),
+        action=best_action(policy, q_values, player),
+        method="certified",
+        certificate=certificate,
+        problem=problem.name,
+        state=state,
         **rest,
-    )  # fmt: skip
+    )
 
 
-def terminal_answer(problem: Problem, state: Any, *, delta: float, seed: int, seconds: float) -> Estimate:
+def terminal_answer(
+    problem: Problem, state: Any, *, delta: float, seed: int, seconds: float
+) -> Estimate:
     """The Estimate of a state where the episode is over: 0, for sure."""
     nothing = tuple([math.nan] * problem.num_actions)
     certificate = Certificate(
-        kind="search", interval=(0.0, 0.0), q_intervals=tuple([NOWHERE] * problem.num_actions), confidence=1.0,
-        bound="terminal state", assumptions=("the state is terminal, as declared",), policy_loss=0.0, best_actions=(),
-    )  # fmt: skip
+        kind="search",
+        interval=(0.0, 0.0),
+        q_intervals=tuple([NOWHERE] * problem.num_actions),
+        confidence=1.0,
+        bound="terminal state",
+        assumptions=("the state is terminal, as declared",),
+        policy_loss=0.0,
+        best_actions=(),
+    )
     return Estimate(
-        value=0.0, interval=(0.0, 0.0), q_values=nothing, policy=tuple([0.0] * problem.num_actions), action=None, num_calls=0, epsilon=0.0,
-        delta=delta, method="certified", certificate=certificate, seconds=seconds, compile_seconds=0.0, problem=problem.name, state=state,
-        seed=seed, notes=("The state is terminal: its value is 0.",),
-    )  # fmt: skip
+        value=0.0,
+        interval=(0.0, 0.0),
+        q_values=nothing,
+        policy=tuple([0.0] * problem.num_actions),
+        action=None,
+        num_calls=0,
+        epsilon=0.0,
+        delta=delta,
+        method="certified",
+        certificate=certificate,
+        seconds=seconds,
+        compile_seconds=0.0,
+        problem=problem.name,
+        state=state,
+        seed=seed,
+        notes=("The state is terminal: its value is 0.",),
+    )
 
 
-def policy_loss(operator: Operator, boxes: list[Interval], player: int, weights: list[float]) -> float | None:
-    """The largest one-step regularized loss, over the box, of the policy at its middle; None where gradients are no policies."""
+def policy_loss(
+    operator: Operator, boxes: list[Interval], player: int, weights: list[float]
+) -> float | None:
+    """The largest one-step regularized loss, over the box, of the policy at its
+    middle; None where gradients are no policies.
+    """
     if not operator.shift_invariant:
         return None
     if len(boxes) == 1:
@@ -98,22 +184,40 @@ def policy_loss(operator: Operator, boxes: list[Interval], player: int, weights:
     middles = [0.5 * (low + high) for low, high in boxes]
     halves = sorted(0.5 * (high - low) for low, high in boxes)
     span = halves[-1] + halves[-2]  # of Q - q over two different actions
-    bound = min(operator.curvature(len(boxes)) * span * span / 8.0, span) if span > 0.0 else 0.0
-    if len(boxes) > CORNERS or isinstance(operator, CustomOperator):  # a user's F is not known to be convex
+    bound = (
+        min(operator.curvature(len(boxes)) * span * span / 8.0, span)
+        if span > 0.0
+        else 0.0
+    )
+    # a user's F is not known to be convex
+    if len(boxes) > CORNERS or isinstance(operator, CustomOperator):
         return bound
     sign = 1.0 if player == 1 else -1.0
     at_middle = operator.value(middles, player=player, weights=weights)
     policy = operator.gradient(middles, player=player, weights=weights)
     worst = 0.0
     for corner in product(*boxes):
-        linear = sum(p * (q - m) for p, q, m in zip(policy, corner, middles, strict=True))
-        worst = max(worst, sign * (operator.value(list(corner), player=player, weights=weights) - at_middle - linear))
+        linear = sum(
+            p * (q - m) for p, q, m in zip(policy, corner, middles, strict=True)
+        )
+        worst = max(
+            worst,
+            sign
+            * (
+                operator.value(list(corner), player=player, weights=weights)
+                - at_middle
+                - linear
+            ),
+        )
     scale = max(abs(x) for box in boxes for x in box) + operator.strength
-    return min(bound, worst + 64.0 * len(boxes) * 2.0**-52 * scale)  # the allowance for rounding of three sums of that size
+    # the allowance for rounding of three sums of that size
+    return min(bound, worst + 64.0 * len(boxes) * 2.0**-52 * scale)
 
 
 def not_excluded(boxes: list[Interval], player: int) -> list[int]:
-    """Places of the actions whose best case reaches the surest worst case of another."""
+    """Places of the actions whose best case reaches the surest worst case of
+    another.
+    """
     if player == 1:
         floor = max(low for low, _ in boxes)
         return [i for i, (_, high) in enumerate(boxes) if high >= floor]
@@ -122,18 +226,26 @@ def not_excluded(boxes: list[Interval], player: int) -> list[int]:
 
 
 def one_outcome(twice: int) -> str:
-    """The law of a problem that is declared deterministic, ``twice`` pairs of which were drawn twice."""
-    checked = f"spot-checked: {twice} pairs were drawn twice" if twice else "not checked"
+    """The law of a problem that is declared deterministic, ``twice`` pairs of
+    which were drawn twice.
+    """
+    checked = (
+        f"spot-checked: {twice} pairs were drawn twice" if twice else "not checked"
+    )
     return f"deterministic=True: every state and action has one outcome ({checked})"
 
 
-def assumptions(problem: Problem, law: str, *, sampled: bool, looked: str) -> tuple[str, ...]:
+def assumptions(
+    problem: Problem, law: str, *, sampled: bool, looked: str
+) -> tuple[str, ...]:
     """What the promise takes on trust; ``law`` is what the outcomes follow."""
     found = assumed(problem, law, looked, "call" if sampled else "outcome")
     return (*found, SAME_KEY) if problem.key is not None else found
 
 
-def _notes(epsilon: float | None, reached: float, reason: str, num_calls: int) -> tuple[str, ...]:
+def _notes(
+    epsilon: float | None, reached: float, reason: str, num_calls: int
+) -> tuple[str, ...]:
     if reason == "epsilon":
         return ()
     why = {
@@ -141,9 +253,19 @@ def _notes(epsilon: float | None, reached: float, reason: str, num_calls: int) -
         "seconds": "the time was up",
         "callback": "the callback said stop",
         "states": "max_states states were met",
-        "rounding": "double precision holds no less where values are of this size (move rewards towards 0), so it ended",
-        "exhausted": "all that can be drawn was drawn and what is left is rounding, so it ended",
+        "rounding": (
+            "double precision holds no less where values are of this size "
+            "(move rewards towards 0), so it ended"
+        ),
+        "exhausted": (
+            "all that can be drawn was drawn and what is left is rounding, so it ended"
+        ),
     }[reason]
     if epsilon is None:
         return (f"Stopped because {why}; the intervals hold as they are.",)
-    return (f"epsilon={epsilon:g} was not reached: {why} at half-width {reached:.4g}. The intervals hold as they are.",)
+    return (
+        (
+            f"epsilon={epsilon:g} was not reached: {why} at half-width {reached:.4g}. "
+            "The intervals hold as they are."
+        ),
+    )

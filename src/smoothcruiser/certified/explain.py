@@ -1,9 +1,11 @@
-"""What can be known of certified search before it runs: no price, but bounds on it for given numbers of state-action pairs.
+"""What can be known of certified search before it runs: no price, but bounds on
+it for given numbers of state-action pairs.
 
-Its price depends on the problem: how many pairs matter, how noisy they are, how early the bounds meet. For a
-number of pairs there is a number of calls that certainly suffices (``certified_price``): twice what equal draws
-need under the worst law, because the search steers half of them and makes the other half equal. Steered draws
-usually need a small part of it.
+Its price depends on the problem: how many pairs matter, how noisy they are, how
+early the bounds meet. For a number of pairs there is a number of calls that
+certainly suffices (``certified_price``): twice what equal draws need under the
+worst law, because the search steers half of them and makes the other half
+equal. Steered draws usually need a small part of it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ PAIRS = (10, 100, 1_000, 10_000, 100_000)
 
 @dataclass(frozen=True)
 class Outlook:
-    """The promise of a certified search and what it can cost at the most; ``str()`` is a small table."""
+    """The promise of a certified search and what it can cost at the most;
+    ``str()`` is a small table.
+    """
 
     facts: Facts
     epsilon: float
@@ -32,24 +36,43 @@ class Outlook:
     levels: tuple[()] = ()  # it follows no schedule
 
     def most_calls(self, num_pairs: int) -> int:
-        """Calls that certainly suffice if the search meets ``num_pairs`` pairs of state and action."""
-        return self.looks + price_bound(self.facts, epsilon=self.epsilon, delta=self.delta, num_pairs=num_pairs)
+        """Calls that certainly suffice if the search meets ``num_pairs`` pairs
+        of state and action.
+        """
+        return self.looks + price_bound(
+            self.facts, epsilon=self.epsilon, delta=self.delta, num_pairs=num_pairs
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The outlook as plain data."""
-        bounds = [{"pairs": pairs, **counted("most_calls", self.most_calls(pairs))} for pairs in PAIRS]
-        return {"method": self.method, "epsilon": self.epsilon, "delta": self.delta, "num_calls": None, "bounds": bounds}
+        bounds = [
+            {"pairs": pairs, **counted("most_calls", self.most_calls(pairs))}
+            for pairs in PAIRS
+        ]
+        return {
+            "method": self.method,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "num_calls": None,
+            "bounds": bounds,
+        }
 
     def to_json(self, **options: Any) -> str:
         """The outlook as JSON text."""
         return json.dumps(self.to_dict(), **options)
 
     def __str__(self) -> str:
-        rows = "\n".join(f"  {pairs:>11,}  {self.most_calls(pairs):>22,}" for pairs in PAIRS)
+        rows = "\n".join(
+            f"  {pairs:>11,}  {self.most_calls(pairs):>22,}" for pairs in PAIRS
+        )
         return (
-            f"certified search: the value and every action value within ±{self.epsilon:g} with probability {1 - self.delta:g}\n\n"
-            "Its price depends on the problem and is not known before the run: it draws where the bounds are wide and stops\n"
-            "when they meet. States must come back and be told apart (by ==, or by key=). Calls that certainly suffice, by\n"
-            "the number of state-action pairs that it meets; what is needed is usually a small part of that:\n\n"
+            "certified search: the value and every action value within "
+            f"±{self.epsilon:g} with probability {1 - self.delta:g}\n\n"
+            "Its price depends on the problem and is not known before the run: it "
+            "draws where the bounds are wide and stops\n"
+            "when they meet. States must come back and be told apart (by ==, or by "
+            "key=). Calls that certainly suffice, by\n"
+            "the number of state-action pairs that it meets; what is needed is usually "
+            "a small part of that:\n\n"
             f"  {'pairs':>11}  {'calls at the most':>22}\n{rows}\n"
         )

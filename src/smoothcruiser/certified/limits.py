@@ -1,4 +1,6 @@
-"""When a query of certified search ends: what was asked for, checked, and what that comes to."""
+"""When a query of certified search ends: what was asked for, checked, and what
+that comes to.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class Limits:
 
     epsilon: float | None
     goal: float | None  # epsilon, or what double precision can hold where that is more
-    equal: EqualDraws | None  # what equal draws would need for epsilon; None where nothing is estimated
+    # what equal draws would need for epsilon; None where nothing is estimated
+    equal: EqualDraws | None
     budget: int
     deadline: float
     callback: Callable[[Progress], object] | None
@@ -52,9 +55,14 @@ def make_limits(
     for name, value in (("epsilon", epsilon), ("budget", budget), ("seconds", seconds)):
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and (not number or not 0.0 < float(value) < math.inf):
-            raise InvalidInput(f"{name} must be a finite number above 0, got {value!r}.")
+            raise InvalidInput(
+                f"{name} must be a finite number above 0, got {value!r}."
+            )
     if epsilon is None and budget is None and seconds is None and callback is None:
-        raise InvalidInput("Certified search has to know when to stop: give epsilon, budget, seconds or callback.")
+        raise InvalidInput(
+            "Certified search has to know when to stop: give epsilon, budget, "
+            "seconds or callback."
+        )
     if target not in ("q_values", "value"):
         raise InvalidInput(f"target must be 'q_values' or 'value', got {target!r}.")
     return Limits(
@@ -69,7 +77,9 @@ def make_limits(
 
 
 def estimated(limits: Limits, facts: Facts, delta: float) -> Limits:
-    """The limits where outcomes are estimated from draws: no goal below rounding, and a price at the most."""
+    """The limits where outcomes are estimated from draws: no goal below
+    rounding, and a price at the most.
+    """
     if limits.epsilon is None:
         return limits
     goal = max(limits.epsilon, rounding_floor(facts))

@@ -1,17 +1,26 @@
-"""The memory of certified search: states seen, their pairs and the outcomes drawn there, as flat arrays that grow by doubling.
+"""The memory of certified search: states seen, their pairs and the outcomes
+drawn there, as flat arrays that grow by doubling.
 
-A node is a state (with the steps that remain, where there is a horizon); node 0 is the end, with value 0: every terminal state and
-every state after the last step. A pair is a node with one legal action; the pairs of a node are neighbours. An entry is a distinct
-outcome (next state, reward) of a pair with the number of times it came; the entries of a pair are neighbours in a pool and move to its
-end when they need room, so that the pool is never more than about four times what was seen.
+A node is a state (with the steps that remain, where there is a horizon); node 0
+is the end, with value 0: every terminal state and every state after the last
+step. A pair is a node with one legal action; the pairs of a node are
+neighbours. An entry is a distinct outcome (next state, reward) of a pair with
+the number of times it came; the entries of a pair are neighbours in a pool and
+move to its end when they need room, so that the pool is never more than about
+four times what was seen.
 
-Entries are told apart by ``raw``, the next state as a whole number (the oracle's own number, or the node's where states are objects),
-so that a draw costs a short scan and no look-up of nodes. Rewards are part of an outcome because the bounds are not linear in them.
-A pair with more than ``MANY_OUTCOMES`` outcomes (continuous rewards, say) has its new rewards rounded at random to a grid of
-``GRID_CELLS`` cells with the mean kept: r' takes the two neighbours of r with weights that make E[r' | r] = r. The draws of r' + gamma V(z)
-then have the same mean Q and the same range, which is all that the radii ask for; the variance grows by (rho / (2 GRID_CELLS))**2 at most.
+Entries are told apart by ``raw``, the next state as a whole number (the
+oracle's own number, or the node's where states are objects), so that a draw
+costs a short scan and no look-up of nodes. Rewards are part of an outcome
+because the bounds are not linear in them. A pair with more than
+``MANY_OUTCOMES`` outcomes (continuous rewards, say) has its new rewards rounded
+at random to a grid of ``GRID_CELLS`` cells with the mean kept: r' takes the two
+neighbours of r with weights that make E[r' | r] = r. The draws of r' + gamma
+V(z) then have the same mean Q and the same range, which is all that the radii
+ask for; the variance grows by (rho / (2 GRID_CELLS))**2 at most.
 
-This file decides how data lie. It leaves out bounds (``certified_sweeps``) and where outcomes come from (``certified_sampling``).
+This file decides how data lie. It leaves out bounds (``certified_sweeps``) and
+where outcomes come from (``certified_sampling``).
 """
 
 from __future__ import annotations
@@ -31,9 +40,11 @@ END = 0  # the node of every terminal state
 END_RAW = -(2**63)  # what stands for the next state where the step said ``terminated``
 UNRESOLVED = -1  # the node of an entry whose state was not looked up yet
 MANY_OUTCOMES = 64
-ASKED_AGAIN = 512  # states whose mover and legal actions are asked for again after a query
+# states whose mover and legal actions are asked for again after a query
+ASKED_AGAIN = 512
 GRID_CELLS = 32
-SHORT_SCAN = 16  # a scan of 16 entries costs as much as one look-up in the hash table (about 10 ns)
+# a scan of 16 entries costs as much as one look-up in the hash table (about 10 ns)
+SHORT_SCAN = 16
 ENTRIES, HASHED, WAITING = 0, 1, 2  # places in ``sizes``
 
 
@@ -44,7 +55,8 @@ NODE = np.dtype(
         ("q_low", "f8"),  # m: no Q of this node is below
         ("q_high", "f8"),  # M
         ("sign", "f8"),  # 1 where max moves, -1 where min does
-        ("mass", "f8"),  # how often the optimistic walk from the asked state comes by, discounted
+        # how often the optimistic walk from the asked state comes by, discounted
+        ("mass", "f8"),
         ("residual", "f8"),  # mass not yet passed on
         ("first", "i8"),  # the node's first pair
         ("size", "i4"),  # its number of pairs; 0 for the end
@@ -63,7 +75,9 @@ PAIR = np.dtype(
         ("policy", "f8"),  # of the optimistic walk
         ("gain", "f8"),  # by how much one more draw narrows the answer
         ("prior", "f8"),
-        ("start", "i8"),  # entries start .. start + length - 1 of the pool are its own, with room for ``room``
+        # entries start .. start + length - 1 of the pool are its own, with room for
+        # ``room``
+        ("start", "i8"),
         ("length", "i4"),
         ("room", "i4"),
         ("node", "i4"),
@@ -82,7 +96,8 @@ ENTRY = np.dtype(
     ],
     align=True,
 )
-PLACE = np.dtype([("pair", "i4"), ("place", "i4")], align=True)  # an entry, by its pair and its place there
+# an entry, by its pair and its place there
+PLACE = np.dtype([("pair", "i4"), ("place", "i4")], align=True)
 
 
 class Graph(NamedTuple):
@@ -91,7 +106,9 @@ class Graph(NamedTuple):
     nodes: Any  # (N,) of NODE
     pairs: Any  # (P,) of PAIR
     entries: Any  # (E,) of ENTRY
-    slots: Any  # (2**b,) of PLACE: hash table of the entries of pairs with more than SHORT_SCAN of them; pair -1 is a free slot
+    # (2**b,) of PLACE: hash table of the entries of pairs with more than SHORT_SCAN
+    # of them; pair -1 is a free slot
+    slots: Any
     waiting: Any  # (W,) of PLACE: entries without a node yet
     sizes: Ints  # (3,): entries used, hash slots used, entries waiting
 
@@ -105,7 +122,9 @@ class Seen(NamedTuple):
 
 
 def mixed(x: Any) -> Any:
-    """Stafford's mix 13 of a 64-bit word (the finalizer of SplitMix64), for hashing and for seeding streams by position."""
+    """Stafford's mix 13 of a 64-bit word (the finalizer of SplitMix64), for
+    hashing and for seeding streams by position.
+    """
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -114,7 +133,8 @@ def mixed(x: Any) -> Any:
 def hash_slot(pair: int, raw: int, reward: float, size: int) -> int:
     """The first slot to look at, in a table of ``size`` = 2**b slots."""
     word = mixed(np.uint64(pair) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(raw))
-    word = mixed(word + np.uint64(np.int64(reward * 1048576.0)))  # equal rewards hash alike; near ones are told apart by comparison
+    # equal rewards hash alike; near ones are told apart by comparison
+    word = mixed(word + np.uint64(np.int64(reward * 1048576.0)))
     return np.int64(word & np.uint64(size - 1))  # type: ignore[return-value]
 
 
@@ -123,7 +143,10 @@ def find_entry(g: Graph, p: int, raw: int, reward: float) -> int:
     start, length = g.pairs[p]["start"], g.pairs[p]["length"]
     if length <= SHORT_SCAN:
         for place in range(length):
-            if g.entries[start + place]["raw"] == raw and g.entries[start + place]["reward"] == reward:
+            if (
+                g.entries[start + place]["raw"] == raw
+                and g.entries[start + place]["reward"] == reward
+            ):
                 return place
         return -1
     size = len(g.slots)
@@ -131,7 +154,10 @@ def find_entry(g: Graph, p: int, raw: int, reward: float) -> int:
     while g.slots[slot]["pair"] >= 0:
         if g.slots[slot]["pair"] == p:
             place = g.slots[slot]["place"]
-            if g.entries[start + place]["raw"] == raw and g.entries[start + place]["reward"] == reward:
+            if (
+                g.entries[start + place]["raw"] == raw
+                and g.entries[start + place]["reward"] == reward
+            ):
                 return int(place)
         slot = (slot + 1) & (size - 1)
     return -1
@@ -150,7 +176,9 @@ def insert_hash(g: Graph, p: int, place: int) -> None:
 
 
 def add_entry(g: Graph, p: int, raw: int, target: int, reward: float) -> int:
-    """The place of a new outcome of weight 0, the pair's entries moved if they have no room; ``has_room`` was asked before."""
+    """The place of a new outcome of weight 0, the pair's entries moved if they
+    have no room; ``has_room`` was asked before.
+    """
     pair = g.pairs[p]
     length = pair["length"]
     if length == pair["room"]:
@@ -164,7 +192,12 @@ def add_entry(g: Graph, p: int, raw: int, target: int, reward: float) -> int:
         pair["start"] = fresh
         g.sizes[ENTRIES] += pair["room"]
     entry = g.entries[pair["start"] + length]
-    entry["raw"], entry["reward"], entry["weight"], entry["target"] = raw, reward, 0.0, target
+    entry["raw"], entry["reward"], entry["weight"], entry["target"] = (
+        raw,
+        reward,
+        0.0,
+        target,
+    )
     pair["length"] = length + 1
     if length >= SHORT_SCAN:
         for place in range(0 if length == SHORT_SCAN else length, length + 1):
@@ -186,7 +219,9 @@ def has_room(g: Graph, p: int) -> bool:
 
 
 def rounded_reward(reward: float, low: float, high: float, u: float) -> float:
-    """A neighbour of ``reward`` on the grid, with mean ``reward`` for u uniform on [0, 1); always within [low, high]."""
+    """A neighbour of ``reward`` on the grid, with mean ``reward`` for u uniform
+    on [0, 1); always within [low, high].
+    """
     width = high - low
     x = (reward - low) / width * GRID_CELLS
     cell = int(x)
@@ -196,9 +231,20 @@ def rounded_reward(reward: float, low: float, high: float, u: float) -> float:
 
 
 def record(
-    g: Graph, pairs: Ints, counts: Ints, raws: Ints, rewards: Floats, done: int, resolved: bool, low: float, high: float, salt: Any
+    g: Graph,
+    pairs: Ints,
+    counts: Ints,
+    raws: Ints,
+    rewards: Floats,
+    done: int,
+    resolved: bool,
+    low: float,
+    high: float,
+    salt: Any,
 ) -> int:
-    """The number of draws entered (those before ``done`` were entered earlier); less than all where arrays have to grow first."""
+    """The number of draws entered (those before ``done`` were entered earlier);
+    less than all where arrays have to grow first.
+    """
     at = 0
     for job in range(len(pairs)):
         p, begin = pairs[job], max(at, done)
@@ -210,11 +256,20 @@ def record(
                 if not has_room(g, p):
                     return i
                 if g.pairs[p]["length"] >= MANY_OUTCOMES and high > low:
-                    word = mixed(mixed(np.uint64(p) + salt) + np.uint64(g.pairs[p]["total"]))
-                    reward = rounded_reward(reward, low, high, np.float64(np.int64(word >> np.uint64(11))) * 2.0**-53)
+                    word = mixed(
+                        mixed(np.uint64(p) + salt) + np.uint64(g.pairs[p]["total"])
+                    )
+                    reward = rounded_reward(
+                        reward,
+                        low,
+                        high,
+                        np.float64(np.int64(word >> np.uint64(11))) * 2.0**-53,
+                    )
                     place = find_entry(g, p, raw, reward)
                 if place < 0:
-                    place = add_entry(g, p, raw, raw if resolved else UNRESOLVED, reward)
+                    place = add_entry(
+                        g, p, raw, raw if resolved else UNRESOLVED, reward
+                    )
             g.entries[g.pairs[p]["start"] + place]["weight"] += 1.0
             g.pairs[p]["total"] += 1.0
     return int(at)
@@ -235,7 +290,8 @@ class Memory:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.states: list[Any] = [None]  # what each node stands for; node 0 is the end
-        self.remaining: list[int] = [0]  # steps left, 0 throughout where there is no horizon
+        # steps left, 0 throughout where there is no horizon
+        self.remaining: list[int] = [0]
         self.nodes: dict[Any, int] = {}  # of plain values, which tell themselves apart
         self.others: dict[Any, Seen] = {}  # of all others, by their keys
         self.over: dict[Any, Any] = {}  # plain values that are terminal, by their keys
@@ -244,7 +300,12 @@ class Memory:
         self._boxes: dict[tuple[int, int], tuple[float, float, float, float]] = {}
         self._weights = problem.operator.weights(problem.num_actions)
         self.graph = Graph(
-            np.zeros(64, NODE), np.zeros(256, PAIR), np.zeros(1024, ENTRY), _free_slots(1024), np.zeros(1024, PLACE), np.zeros(3, np.int64)
+            np.zeros(64, NODE),
+            np.zeros(256, PAIR),
+            np.zeros(1024, ENTRY),
+            _free_slots(1024),
+            np.zeros(1024, PLACE),
+            np.zeros(3, np.int64),
         )
 
     @property
@@ -263,10 +324,12 @@ class Memory:
         return sum(array.nbytes for array in self.graph)
 
     def node_of(self, state: Any, remaining: int) -> int:
-        """The node of a state with ``remaining`` steps left, made where it is new; 0 where the episode is over.
+        """The node of a state with ``remaining`` steps left, made where it is
+        new; 0 where the episode is over.
 
-        A state that is no plain value may have the key of another without being the same: mover, legal actions and
-        end are compared whenever a key comes back.
+        A state that is no plain value may have the key of another without being
+        the same: mover, legal actions and end are compared whenever a key comes
+        back.
         """
         problem = self.problem
         if problem.horizon is not None and remaining == 0:
@@ -282,7 +345,9 @@ class Memory:
                 if found == END:
                     self.over[key] = state
             else:
-                known = self.over.get(key, state) if found == END else self.states[found]
+                known = (
+                    self.over.get(key, state) if found == END else self.states[found]
+                )
                 if not identical(state, known):
                     problem.check_alike(state, known, self._profile(found))
             return found
@@ -295,7 +360,9 @@ class Memory:
         return seen.node
 
     def check_untouched(self) -> None:
-        """Refuse a state whose key is another one now, since a step wrote into it; and companions that changed their mind."""
+        """Refuse a state whose key is another one now, since a step wrote into
+        it; and companions that changed their mind.
+        """
         problem = self.problem
         if problem.tables is None:
             for node in range(1, self.num_nodes, 1 + self.num_nodes // ASKED_AGAIN):
@@ -306,29 +373,43 @@ class Memory:
             if left is None:
                 continue
             now = problem.key_of(seen.state)
-            if self.others.get(now if problem.horizon is None else (now, left)) is not seen:
+            if (
+                self.others.get(now if problem.horizon is None else (now, left))
+                is not seen
+            ):
                 old = key if problem.horizon is None else key[0]
                 raise OracleError(
-                    f"The oracle changed the state it was given: a state with key {old!r} has become {seen.state!r}. "
-                    "Copy the state in step, change the copy and return it: other samples start from the same state."
+                    "The oracle changed the state it was given: a state with key "
+                    f"{old!r} has become {seen.state!r}. "
+                    "Copy the state in step, change the copy and return it: other "
+                    "samples start from the same state."
                 )
 
     def _profile(self, node: int) -> tuple[int, ...] | None:
         """What ``Problem.profile`` says of the node's state, from what is stored."""
         if node == END:
             return None
-        first, size, sign = (self.graph.nodes[node][name] for name in ("first", "size", "sign"))
-        return (1 if sign > 0.0 else 2, *self.graph.pairs["action"][first : first + size].tolist())
+        first, size, sign = (
+            self.graph.nodes[node][name] for name in ("first", "size", "sign")
+        )
+        return (
+            1 if sign > 0.0 else 2,
+            *self.graph.pairs["action"][first : first + size].tolist(),
+        )
 
     def _check_recognizable(self, state: Any) -> None:
-        """Refuse states that would not be recognized: a look at the first of each type, then at every power of two."""
+        """Refuse states that would not be recognized: a look at the first of
+        each type, then at every power of two.
+        """
         number = len(self.states)
         if type(state) not in self._types or number & (number - 1) == 0:
             self._types.add(type(state))
             check_recognizable(state, self.problem.key_of(state))
 
     def _add_nodes(self, states: list[Any], remaining: list[int]) -> list[int]:
-        """The nodes of new states, the end for terminal ones; many at a time, because NumPy is slow one by one."""
+        """The nodes of new states, the end for terminal ones; many at a time,
+        because NumPy is slow one by one.
+        """
         problem, facts = self.problem, self.problem.facts
         first_node, first_pair = len(self.states), self.num_pairs
         rows: list[tuple[Any, ...]] = []
@@ -342,9 +423,21 @@ class Memory:
                 continue
             player, actions = problem.mover(state), problem.legal_actions(state)
             if (player, left) not in self._boxes:
-                self._boxes[player, left] = box(facts, player, None if problem.horizon is None else left)
+                self._boxes[player, left] = box(
+                    facts, player, None if problem.horizon is None else left
+                )
             i = first_node + len(rows)
-            rows.append((*self._boxes[player, left], 1.0 if player == 1 else -1.0, 0.0, 0.0, first_pair + len(acts), len(actions), 0))
+            rows.append(
+                (
+                    *self._boxes[player, left],
+                    1.0 if player == 1 else -1.0,
+                    0.0,
+                    0.0,
+                    first_pair + len(acts),
+                    len(actions),
+                    0,
+                )
+            )
             owner += [i] * len(actions)
             acts += actions
             self.states.append(state)
@@ -355,8 +448,15 @@ class Memory:
         self._grow("pairs", self.num_pairs)
         nodes, pairs = self.graph.nodes, self.graph.pairs[first_pair : self.num_pairs]
         nodes[first_node : first_node + len(rows)] = np.array(rows, NODE)
-        pairs["node"], pairs["action"], pairs["prior"] = owner, acts, np.array(self._weights)[acts]
-        pairs["q_lower"], pairs["q_upper"] = nodes["q_low"][owner], nodes["q_high"][owner]
+        pairs["node"], pairs["action"], pairs["prior"] = (
+            owner,
+            acts,
+            np.array(self._weights)[acts],
+        )
+        pairs["q_lower"], pairs["q_upper"] = (
+            nodes["q_low"][owner],
+            nodes["q_high"][owner],
+        )
         return found
 
     def resolve(self) -> None:
@@ -364,14 +464,20 @@ class Memory:
         g = self.graph
         count = int(g.sizes[WAITING])
         g.sizes[WAITING] = 0
-        pairs, places = g.waiting["pair"][:count].astype(np.int64), g.waiting["place"][:count]
+        pairs, places = (
+            g.waiting["pair"][:count].astype(np.int64),
+            g.waiting["place"][:count],
+        )
         at = g.pairs["start"][pairs] + places
         raws = g.entries["raw"][at]
-        left = np.ones_like(raws)  # where there is no horizon all nodes have 0 steps left
+        # where there is no horizon all nodes have 0 steps left
+        left = np.ones_like(raws)
         if self.problem.horizon is not None:
             left = np.asarray(self.remaining, dtype=np.int64)[g.pairs["node"][pairs]]
         found, which = np.unique(np.stack([raws, left]), axis=1, return_inverse=True)
-        targets = np.array(self._nodes_of(found[0].tolist(), (found[1] - 1).tolist()), dtype=np.int64)[which.reshape(-1)]
+        targets = np.array(
+            self._nodes_of(found[0].tolist(), (found[1] - 1).tolist()), dtype=np.int64
+        )[which.reshape(-1)]
         g.entries["target"][at] = targets
         self.check_turns(pairs, targets)
 
@@ -379,29 +485,44 @@ class Memory:
         """The nodes of distinct whole numbers that came as next states."""
         if self.problem.key is not None:
             jobs = zip(states, remaining, strict=True)
-            return [END if state == END_RAW else self.node_of(state, left) for state, left in jobs]
+            return [
+                END if state == END_RAW else self.node_of(state, left)
+                for state, left in jobs
+            ]
         horizon = self.problem.horizon is not None
-        keys: list[Any] = list(zip(states, remaining, strict=True)) if horizon else states
-        over = [state == END_RAW or (horizon and left == 0) for state, left in zip(states, remaining, strict=True)]
+        keys: list[Any] = (
+            list(zip(states, remaining, strict=True)) if horizon else states
+        )
+        over = [
+            state == END_RAW or (horizon and left == 0)
+            for state, left in zip(states, remaining, strict=True)
+        ]
         new = [i for i, key in enumerate(keys) if not over[i] and key not in self.nodes]
         made = self._add_nodes([states[i] for i in new], [remaining[i] for i in new])
         self.nodes.update((keys[i], node) for i, node in zip(new, made, strict=True))
         return [END if over[i] else self.nodes[key] for i, key in enumerate(keys)]
 
     def check_turns(self, pairs: Ints, targets: Ints) -> None:
-        """Refuse a move that keeps the turn where turns were declared to alternate, since the bounds rely on it."""
+        """Refuse a move that keeps the turn where turns were declared to
+        alternate, since the bounds rely on it.
+        """
         if not self.problem.facts.alternating:
             return
         g = self.graph
-        kept = (targets != END) & (g.nodes["sign"][g.pairs["node"][pairs]] == g.nodes["sign"][targets])
+        kept = (targets != END) & (
+            g.nodes["sign"][g.pairs["node"][pairs]] == g.nodes["sign"][targets]
+        )
         if kept.any():
             bad = g.pairs[pairs[np.flatnonzero(kept)[0]]]
             raise OracleError(
-                f"alternating=True, but action {bad['action']} in state {self.states[bad['node']]!r} keeps the turn; drop alternating=."
+                f"alternating=True, but action {bad['action']} in state "
+                f"{self.states[bad['node']]!r} keeps the turn; drop alternating=."
             )
 
     def make_room(self, *, rehash_with: Any) -> None:
-        """Let entries, hash table and waiting list grow to twice their size where they are nearly full."""
+        """Let entries, hash table and waiting list grow to twice their size
+        where they are nearly full.
+        """
         if int(self.graph.sizes[WAITING]):
             self.resolve()
         g = self.graph

@@ -1,8 +1,11 @@
-"""Certified search's draws on several workers: worker processes or a Dask cluster for plain Python oracles.
+"""Certified search's draws on several workers: worker processes or a Dask
+cluster for plain Python oracles.
 
-A round of the search is a list of jobs, (pair, number of draws); every pair has its own stream that goes on where it stopped, and what the
-workers return is entered in the order of the jobs. So the result has the bits of one process, whoever drew what. Compiled oracles
-use threads instead (``certified_sampling.CompiledSampler``).
+A round of the search is a list of jobs, (pair, number of draws); every pair has
+its own stream that goes on where it stopped, and what the workers return is
+entered in the order of the jobs. So the result has the bits of one process,
+whoever drew what. Compiled oracles use threads instead
+(``certified_sampling.CompiledSampler``).
 """
 
 from __future__ import annotations
@@ -15,7 +18,13 @@ import numpy as np
 from smoothcruiser.certified.memory import END, Memory
 from smoothcruiser.certified.sampling import Sampler
 from smoothcruiser.engines.inspection import Looks, look, sendable
-from smoothcruiser.engines.pools.processes import Recipe, SpawnedPool, check_begun, rebuilt, recipe_of
+from smoothcruiser.engines.pools.processes import (
+    Recipe,
+    SpawnedPool,
+    check_begun,
+    rebuilt,
+    recipe_of,
+)
 from smoothcruiser.engines.pools.threads import check_workers
 from smoothcruiser.errors import OracleError
 from smoothcruiser.problem.answers import raised
@@ -27,7 +36,9 @@ PARTS_PER_WORKER = 4  # of a round: enough to even out draws that differ in leng
 
 
 class Job(NamedTuple):
-    """Draws to make at one pair: its state and action, how many, and its stream's words."""
+    """Draws to make at one pair: its state and action, how many, and its
+    stream's words.
+    """
 
     state: Any
     action: int
@@ -36,7 +47,9 @@ class Job(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """What came of a job: rewards, next states, which draws ended, the words after it; or what was raised."""
+    """What came of a job: rewards, next states, which draws ended, the words
+    after it; or what was raised.
+    """
 
     rewards: list[float]
     states: list[Any]
@@ -79,13 +92,17 @@ def _begin(recipe: Recipe) -> None:
     _problem = rebuilt(recipe)
 
 
-def _look_here(state: Any, seed: int, looked: Looks | None, most_calls: int) -> tuple[int, Looks]:
+def _look_here(
+    state: Any, seed: int, looked: Looks | None, most_calls: int
+) -> tuple[int, Looks]:
     check_begun()
     assert _problem is not None
     return look_remote(_problem, state, seed, looked, most_calls)
 
 
-def look_remote(problem: Problem, state: Any, seed: int, looked: Looks | None, most_calls: int) -> tuple[int, Looks]:
+def look_remote(
+    problem: Problem, state: Any, seed: int, looked: Looks | None, most_calls: int
+) -> tuple[int, Looks]:
     """A look at the step, on a worker."""
     calls, found = look(problem, state, seed, looked, most_calls)
     return calls, sendable(found)
@@ -98,12 +115,21 @@ def _draw_here(jobs: list[Job]) -> list[Drawn]:
 
 
 class ParallelSampler(Sampler):
-    """Rounds of draws spread over workers; next states become nodes in the order of the jobs."""
+    """Rounds of draws spread over workers; next states become nodes in the
+    order of the jobs.
+    """
 
     resolved = True
 
     def __init__(
-        self, problem: Problem, memory: Memory, seed: int, *, workers: int | None, executor: str, scheduler: str | None = None
+        self,
+        problem: Problem,
+        memory: Memory,
+        seed: int,
+        *,
+        workers: int | None,
+        executor: str,
+        scheduler: str | None = None,
     ) -> None:
         super().__init__(problem, memory, seed)
         self.size = check_workers(workers)
@@ -112,7 +138,9 @@ class ParallelSampler(Sampler):
             from smoothcruiser.engines.pools.dask import connect
 
             self.client, self.cluster = connect(self.size, scheduler)
-            self.payload = self.client.scatter(problem.oracle, broadcast=True, hash=False)
+            self.payload = self.client.scatter(
+                problem.oracle, broadcast=True, hash=False
+            )
         else:
             self.pool = SpawnedPool(self.size, _begin, recipe_of(problem))
 
@@ -120,15 +148,21 @@ class ParallelSampler(Sampler):
     def looks(self) -> None:
         """Workers look, each for itself."""
 
-    def look(self, state: Any, looked: Looks | None, most_calls: int) -> tuple[int, Looks]:
-        """Look in a worker: a simulator that crashes must not take this process with it."""
+    def look(
+        self, state: Any, looked: Looks | None, most_calls: int
+    ) -> tuple[int, Looks]:
+        """Look in a worker: a simulator that crashes must not take this process
+        with it.
+        """
         found: tuple[int, Looks]
         if self.pool is None:
             task = (self.problem, state, self.seed, looked, most_calls)
             found = self.client.submit(look_remote, *task, pure=False).result()
             return found
         try:
-            found = self.pool.submit(_look_here, state, self.seed, looked, most_calls).result()
+            found = self.pool.submit(
+                _look_here, state, self.seed, looked, most_calls
+            ).result()
         except BrokenProcessPool as error:
             raise self.pool.death() from error
         return found
@@ -137,10 +171,22 @@ class ParallelSampler(Sampler):
         """(next nodes, rewards) of the jobs, one after the other."""
         words = self._streams(pairs)
         jobs = []
-        for pair, count, four in zip(pairs.tolist(), counts.tolist(), words.tolist(), strict=True):
+        for pair, count, four in zip(
+            pairs.tolist(), counts.tolist(), words.tolist(), strict=True
+        ):
             found = self.memory.graph.pairs[pair]
-            jobs.append(Job(self.memory.states[int(found["node"])], int(found["action"]), count, tuple(four)))
-        raws, rewards = np.empty(int(counts.sum()), dtype=np.int64), np.empty(int(counts.sum()))
+            jobs.append(
+                Job(
+                    self.memory.states[int(found["node"])],
+                    int(found["action"]),
+                    count,
+                    tuple(four),
+                )
+            )
+        raws, rewards = (
+            np.empty(int(counts.sum()), dtype=np.int64),
+            np.empty(int(counts.sum())),
+        )
         at = 0
         for i, drawn in enumerate(self._gathered(jobs)):
             at = self._enter(int(pairs[i]), drawn, raws, rewards, at)
@@ -152,18 +198,27 @@ class ParallelSampler(Sampler):
     def _gathered(self, jobs: list[Job]) -> list[Drawn]:
         parts = _parts(jobs, PARTS_PER_WORKER * self.size)
         if self.pool is None:
-            futures = [self.client.submit(draw_jobs, self.payload, part, pure=False) for part in parts]
+            futures = [
+                self.client.submit(draw_jobs, self.payload, part, pure=False)
+                for part in parts
+            ]
             return [drawn for part in self.client.gather(futures) for drawn in part]
         try:
-            return [drawn for part in self.pool.map(_draw_here, parts) for drawn in part]
+            return [
+                drawn for part in self.pool.map(_draw_here, parts) for drawn in part
+            ]
         except BrokenProcessPool as error:
             raise self.pool.death() from error
 
-    def _enter(self, pair: int, drawn: Drawn, raws: Ints, rewards: Floats, at: int) -> int:
+    def _enter(
+        self, pair: int, drawn: Drawn, raws: Ints, rewards: Floats, at: int
+    ) -> int:
         facts, memory = self.problem.facts, self.memory
         low, high = facts.reward_range
         after_steps = memory.remaining[int(memory.graph.pairs[pair]["node"])] - 1
-        for reward, after, ended in zip(drawn.rewards, drawn.states, drawn.ended, strict=True):
+        for reward, after, ended in zip(
+            drawn.rewards, drawn.states, drawn.ended, strict=True
+        ):
             if not low <= reward <= high:
                 raise self._bad_reward(reward, pair)
             if ended and not facts.terminals:
@@ -172,7 +227,11 @@ class ParallelSampler(Sampler):
             raws[at] = END if ended else memory.node_of(after, after_steps)
             at += 1
         if drawn.error is not None:
-            raise OracleError(drawn.error) if drawn.told else raised(drawn.error, self._where(pair))
+            raise (
+                OracleError(drawn.error)
+                if drawn.told
+                else raised(drawn.error, self._where(pair))
+            )
         return at
 
     def close(self) -> None:
@@ -186,7 +245,9 @@ class ParallelSampler(Sampler):
 
 
 def _parts(jobs: list[Job], number: int) -> list[list[Job]]:
-    """The jobs in order, cut into at most ``number`` parts of about the same number of draws."""
+    """The jobs in order, cut into at most ``number`` parts of about the same
+    number of draws.
+    """
     total = sum(job.draws for job in jobs)
     goal = max(1, -(-total // number))
     parts: list[list[Job]] = [[]]

@@ -1,12 +1,16 @@
-"""Where outcomes come from: draws of the oracle in batches, each pair with a stream of its own that goes on where it stopped.
+"""Where outcomes come from: draws of the oracle in batches, each pair with a
+stream of its own that goes on where it stopped.
 
-The tape of pair k is the stream whose four words are outputs 4k..4k+3 of SplitMix64 under the seed (random access, so that pairs cost
-nothing until they are drawn). The i-th draw of a pair does not depend on how batches were cut, and no two pairs share a stream: the
-radii need draws that are independent across pairs.
+The tape of pair k is the stream whose four words are outputs 4k..4k+3 of
+SplitMix64 under the seed (random access, so that pairs cost nothing until they
+are drawn). The i-th draw of a pair does not depend on how batches were cut, and
+no two pairs share a stream: the radii need draws that are independent across
+pairs.
 
-Two samplers fill the same buffers (next state as a whole number, reward): ``CompiledSampler`` for tabular problems and for numba.njit
-steps over whole numbers, ``PythonSampler`` for any step over states that can be told apart. Neither reads
-tables or outcomes: they call the oracle.
+Two samplers fill the same buffers (next state as a whole number, reward):
+``CompiledSampler`` for tabular problems and for numba.njit steps over whole
+numbers, ``PythonSampler`` for any step over states that can be told apart.
+Neither reads tables or outcomes: they call the oracle.
 """
 
 from __future__ import annotations
@@ -30,16 +34,23 @@ from smoothcruiser.problem.tabular import Floats, Ints
 if TYPE_CHECKING:
     from smoothcruiser.engines.inspection import Looks
 
-ALWAYS_COMPARED, COMPARED_EVERY = 8, 64  # arrivals of plain values at a node that are compared with the first
+# arrivals of plain values at a node that are compared with the first
+ALWAYS_COMPARED, COMPARED_EVERY = 8, 64
 GOLDEN = 0x9E3779B97F4A7C15  # the odd step of SplitMix64
-LEAST_SHARED = 20_000  # draws of a round below which handing it to threads costs more than it saves
+# draws of a round below which handing it to threads costs more than it saves
+LEAST_SHARED = 20_000
 STREAM_KEY = 6  # spawn key of certified search's streams under the user's seed
 
 
 def first_words(seed: int, pairs: Ints) -> Any:
     """The streams of pairs nothing was drawn from, as rows of four words."""
-    base = np.random.SeedSequence(seed, spawn_key=(STREAM_KEY,)).generate_state(1, np.uint64)[0]
-    places = np.asarray(pairs, dtype=np.uint64)[:, None] * np.uint64(4) + np.arange(1, 5, dtype=np.uint64)[None, :]
+    base = np.random.SeedSequence(seed, spawn_key=(STREAM_KEY,)).generate_state(
+        1, np.uint64
+    )[0]
+    places = (
+        np.asarray(pairs, dtype=np.uint64)[:, None] * np.uint64(4)
+        + np.arange(1, 5, dtype=np.uint64)[None, :]
+    )
     return mixed(base + places * np.uint64(GOLDEN))
 
 
@@ -53,14 +64,19 @@ class Sampler:
         self.words: Any = np.zeros((0, 4), dtype=np.uint64)
         self.compile_seconds = 0.0
         self.guard = Guard()
-        self.arrivals: dict[int, int] = {}  # how often a node was met by a plain value that is no int
+        # how often a node was met by a plain value that is no int
+        self.arrivals: dict[int, int] = {}
 
     @property
     def looks(self) -> int | None:
-        """How often it was looked whether the step leaves its state alone; None: workers do, each for itself."""
+        """How often it was looked whether the step leaves its state alone;
+        None: workers do, each for itself.
+        """
         return self.guard.looks
 
-    def look(self, state: Any, looked: Looks | None, most_calls: int) -> tuple[int, Looks]:
+    def look(
+        self, state: Any, looked: Looks | None, most_calls: int
+    ) -> tuple[int, Looks]:
         """``inspection.look``, where the step runs."""
         from smoothcruiser.engines.inspection import look
 
@@ -77,7 +93,9 @@ class Sampler:
         """The words of the pairs' streams."""
         have = len(self.words)
         if have < self.memory.num_pairs:
-            fresh = first_words(self.seed, np.arange(have, max(self.memory.num_pairs, 2 * have, 256)))
+            fresh = first_words(
+                self.seed, np.arange(have, max(self.memory.num_pairs, 2 * have, 256))
+            )
             self.words = np.concatenate([self.words, fresh])
         return self.words[pairs]
 
@@ -101,7 +119,9 @@ class CompiledSampler(Sampler):
 
     resolved = False
 
-    def __init__(self, problem: Problem, memory: Memory, seed: int, *, workers: int = 1) -> None:
+    def __init__(
+        self, problem: Problem, memory: Memory, seed: int, *, workers: int = 1
+    ) -> None:
         super().__init__(problem, memory, seed)
         self.threads = ThreadPoolExecutor(workers) if workers > 1 else None
         self.parts = workers
@@ -114,32 +134,79 @@ class CompiledSampler(Sampler):
             self.kernel = compiled(draws.draw_jobs, nogil=True)
         else:
             self.data = ()
-            adapter = draws.step_three if _values_returned(problem.oracle) == 3 else draws.step_two
-            self.kernel = compiled(draws.draw_jobs, nogil=True, STEP=compiled(adapter, USER_STEP=problem.oracle))
+            adapter = (
+                draws.step_three
+                if _values_returned(problem.oracle) == 3
+                else draws.step_two
+            )
+            self.kernel = compiled(
+                draws.draw_jobs,
+                nogil=True,
+                STEP=compiled(adapter, USER_STEP=problem.oracle),
+            )
         empty = np.zeros(0, dtype=np.int64)
-        self._run(empty, empty, empty, np.zeros((0, 4), dtype=np.uint64), empty, np.zeros(0), np.zeros(2, dtype=np.int64))
+        self._run(
+            empty,
+            empty,
+            empty,
+            np.zeros((0, 4), dtype=np.uint64),
+            empty,
+            np.zeros(0),
+            np.zeros(2, dtype=np.int64),
+        )
         self.compile_seconds = time.perf_counter() - begin
 
-    def _run(self, states: Ints, actions: Ints, counts: Ints, words: Any, raws: Ints, rewards: Floats, fault: Ints) -> int:
+    def _run(
+        self,
+        states: Ints,
+        actions: Ints,
+        counts: Ints,
+        words: Any,
+        raws: Ints,
+        rewards: Floats,
+        fault: Ints,
+    ) -> int:
         facts = self.problem.facts
         low, high = facts.reward_range
         streams = int(words.ctypes.data)
-        return int(self.kernel(self.data, states, actions, counts, streams, raws, rewards, low, high, facts.terminals, fault))
+        return int(
+            self.kernel(
+                self.data,
+                states,
+                actions,
+                counts,
+                streams,
+                raws,
+                rewards,
+                low,
+                high,
+                facts.terminals,
+                fault,
+            )
+        )
 
     def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
         """(next states, rewards) of the jobs, one after the other."""
         memory = self.memory
         chosen = memory.graph.pairs[pairs]
-        states = np.array([memory.states[node] for node in chosen["node"].tolist()], dtype=np.int64)
+        states = np.array(
+            [memory.states[node] for node in chosen["node"].tolist()], dtype=np.int64
+        )
         actions = chosen["action"].astype(np.int64)
         size = int(counts.sum())
-        raws, rewards, fault = np.empty(size, dtype=np.int64), np.empty(size), np.zeros(2, dtype=np.int64)
+        raws, rewards, fault = (
+            np.empty(size, dtype=np.int64),
+            np.empty(size),
+            np.zeros(2, dtype=np.int64),
+        )
         words = self._streams(pairs)
         try:
             if self.threads is None or size < LEAST_SHARED:
                 status = self._run(states, actions, counts, words, raws, rewards, fault)
             else:
-                status = self._run_shared(states, actions, counts, words, raws, rewards, fault)
+                status = self._run_shared(
+                    states, actions, counts, words, raws, rewards, fault
+                )
         except Exception as error:
             raise self._raised(error, int(pairs[fault[0]])) from error
         if status == self.draws.BAD_REWARD:
@@ -148,24 +215,53 @@ class CompiledSampler(Sampler):
             raise self._undeclared_end(int(pairs[fault[0]]))
         if status == self.draws.RESERVED:
             raise InvalidInput(
-                f"The oracle returned the state -2**63 {self._where(int(pairs[fault[0]]))}, which compiled certified search "
-                "keeps for ends; number states otherwise, or drop numba.njit from the step."
+                "The oracle returned the state -2**63 "
+                f"{self._where(int(pairs[fault[0]]))}, which compiled certified search "
+                "keeps for ends; number states otherwise, or drop numba.njit from the "
+                "step."
             )
         self.words[pairs] = words
         return raws, rewards
 
-    def _run_shared(self, states: Ints, actions: Ints, counts: Ints, words: Any, raws: Ints, rewards: Floats, fault: Ints) -> int:
-        """The same on several threads: jobs in contiguous parts of about the same number of draws, each with its streams and buffers."""
+    def _run_shared(
+        self,
+        states: Ints,
+        actions: Ints,
+        counts: Ints,
+        words: Any,
+        raws: Ints,
+        rewards: Floats,
+        fault: Ints,
+    ) -> int:
+        """The same on several threads: jobs in contiguous parts of about the
+        same number of draws, each with its streams and buffers.
+        """
         assert self.threads is not None
         ends = np.cumsum(counts)
-        cuts = [0, *(int(np.searchsorted(ends, ends[-1] * part / self.parts)) + 1 for part in range(1, self.parts)), len(counts)]
+        cuts = [
+            0,
+            *(
+                int(np.searchsorted(ends, ends[-1] * part / self.parts)) + 1
+                for part in range(1, self.parts)
+            ),
+            len(counts),
+        ]
         cuts = sorted({min(cut, len(counts)) for cut in cuts})
         found = []
         for first, last in itertools.pairwise(cuts):
             low, high = int(ends[first] - counts[first]), int(ends[last - 1])
-            part = (states[first:last], actions[first:last], counts[first:last], words[first:last], raws[low:high], rewards[low:high])
+            part = (
+                states[first:last],
+                actions[first:last],
+                counts[first:last],
+                words[first:last],
+                raws[low:high],
+                rewards[low:high],
+            )
             wrong = np.zeros(2, dtype=np.int64)
-            found.append((first, low, wrong, self.threads.submit(self._run, *part, wrong)))
+            found.append(
+                (first, low, wrong, self.threads.submit(self._run, *part, wrong))
+            )
         for first, low, wrong, future in found:
             fault[0], fault[1] = first + wrong[0], low + wrong[1]
             status = future.result()
@@ -181,7 +277,9 @@ class CompiledSampler(Sampler):
 
 
 class PythonSampler(Sampler):
-    """Batches of a plain Python oracle over states of any kind: next states become nodes at once."""
+    """Batches of a plain Python oracle over states of any kind: next states
+    become nodes at once.
+    """
 
     resolved = True
 
@@ -193,7 +291,9 @@ class PythonSampler(Sampler):
         raws, rewards = np.empty(size, dtype=np.int64), np.empty(size)
         words = self._streams(pairs)
         at = 0
-        for job, (pair, count) in enumerate(zip(pairs.tolist(), counts.tolist(), strict=True)):
+        for job, (pair, count) in enumerate(
+            zip(pairs.tolist(), counts.tolist(), strict=True)
+        ):
             rng = from_words(words[job])
             at = self._draw_pair(pair, count, rng, raws, rewards, at)
             words[job] = rng.words
@@ -201,13 +301,25 @@ class PythonSampler(Sampler):
         self.memory.check_turns(np.repeat(pairs, counts), raws)
         return raws, rewards
 
-    def _draw_pair(self, pair: int, count: int, rng: Any, raws: Ints, rewards: Floats, at: int) -> int:
+    def _draw_pair(
+        self, pair: int, count: int, rng: Any, raws: Ints, rewards: Floats, at: int
+    ) -> int:
         memory, facts, step = self.memory, self.problem.facts, self.problem.oracle
-        node, action = int(memory.graph.pairs[pair]["node"]), int(memory.graph.pairs[pair]["action"])
+        node, action = (
+            int(memory.graph.pairs[pair]["node"]),
+            int(memory.graph.pairs[pair]["action"]),
+        )
         state, after_steps = memory.states[node], memory.remaining[node] - 1
         low, high = facts.reward_range
-        horizon, known, states = self.problem.horizon is not None, memory.nodes, memory.states
-        before, arrivals = self.guard.copied(state) if self.guard.due(count) else None, self.arrivals
+        horizon, known, states = (
+            self.problem.horizon is not None,
+            memory.nodes,
+            memory.states,
+        )
+        before, arrivals = (
+            self.guard.copied(state) if self.guard.due(count) else None,
+            self.arrivals,
+        )
         for i in range(at, at + count):
             try:
                 answer = step(state, action, rng)
@@ -232,7 +344,8 @@ class PythonSampler(Sampler):
                 found = known[(after, after_steps) if horizon else after]
                 if type(after) is not int or type(states[found]) is not int:
                     met = arrivals[found] = arrivals.get(found, -1) + 1
-                    if met < ALWAYS_COMPARED or met % COMPARED_EVERY == 0:  # equal is not yet the same: 1 and True
+                    # equal is not yet the same: 1 and True
+                    if met < ALWAYS_COMPARED or met % COMPARED_EVERY == 0:
                         found = memory.node_of(after, after_steps)
             except (KeyError, TypeError):
                 found = memory.node_of(after, after_steps)
@@ -251,16 +364,33 @@ class Help:
     scheduler: str | None = None
 
 
-def make_sampler(problem: Problem, memory: Memory, state: Any, seed: int, help: Help) -> Sampler:
-    """The sampler that fits: compiled where the step is and states are whole numbers, Python elsewhere, on workers if asked for."""
-    whole = isinstance(state, int | np.integer) and not isinstance(state, bool) and -(2**63) < int(state) < 2**63
-    if problem.tables is not None or (whole and is_compiled(problem.oracle) and _whole_states(problem.oracle)):
+def make_sampler(
+    problem: Problem, memory: Memory, state: Any, seed: int, help: Help
+) -> Sampler:
+    """The sampler that fits: compiled where the step is and states are whole
+    numbers, Python elsewhere, on workers if asked for.
+    """
+    whole = (
+        isinstance(state, int | np.integer)
+        and not isinstance(state, bool)
+        and -(2**63) < int(state) < 2**63
+    )
+    if problem.tables is not None or (
+        whole and is_compiled(problem.oracle) and _whole_states(problem.oracle)
+    ):
         return CompiledSampler(problem, memory, seed, workers=help.workers or 1)
     if help.executor in ("processes", "dask") or help.scheduler is not None:
         from smoothcruiser.certified.parallel import ParallelSampler
 
         executor = "dask" if help.scheduler is not None else str(help.executor)
-        return ParallelSampler(problem, memory, seed, workers=help.workers, executor=executor, scheduler=help.scheduler)
+        return ParallelSampler(
+            problem,
+            memory,
+            seed,
+            workers=help.workers,
+            executor=executor,
+            scheduler=help.scheduler,
+        )
     return PythonSampler(problem, memory, seed)
 
 
@@ -275,7 +405,10 @@ def _signature(oracle: Any) -> Any:
     try:
         oracle.compile(types)
     except Exception as error:
-        told = "The oracle could not be compiled for whole-number states: " + _first_line(error)
+        told = (
+            "The oracle could not be compiled for whole-number states: "
+            + _first_line(error)
+        )
         raise InvalidInput(told) from error
     return oracle.overloads[types].signature.return_type
 
@@ -283,7 +416,10 @@ def _signature(oracle: Any) -> Any:
 def _values_returned(oracle: Any) -> int:
     count = len(_signature(oracle))
     if count not in (2, 3):
-        raise InvalidInput(f"The oracle must return (reward, next_state) or (reward, next_state, terminated), got {count} values.")
+        raise InvalidInput(
+            "The oracle must return (reward, next_state) or (reward, next_state, "
+            f"terminated), got {count} values."
+        )
     return count
 
 

@@ -1,9 +1,13 @@
-"""Certified search: intervals that hold at any time, for states that come back, paid for by the problem at hand.
+"""Certified search: intervals that hold at any time, for states that come back,
+paid for by the problem at hand.
 
-The problem: V(s0) and Q(s0, a) of a regularized MDP or game, from draws of its oracle alone, with a promise that holds for every state
-seen, every number of draws and every query on one memory at once, with probability 1 - delta. Each round sweeps the bounds
-L <= V <= U over the seen graph (``certified_sweeps``), stops if the interval is narrow enough, and otherwise draws where the width of the
-answer comes from (``certified_sampling``); the radii are those of ``certified_radii``, the data lie in ``certified_memory``.
+The problem: V(s0) and Q(s0, a) of a regularized MDP or game, from draws of its
+oracle alone, with a promise that holds for every state seen, every number of
+draws and every query on one memory at once, with probability 1 - delta. Each
+round sweeps the bounds L <= V <= U over the seen graph (``certified_sweeps``),
+stops if the interval is narrow enough, and otherwise draws where the width of
+the answer comes from (``certified_sampling``); the radii are those of
+``certified_radii``, the data lie in ``certified_memory``.
 
     value = (L + U)/2,  interval = [L, U],  q box = [Q_L(a), Q_U(a)],  policy = grad F at the middle of the box.
 
@@ -11,15 +15,19 @@ legend   symbol      public name
   delta              ``delta``: belongs to the memory, not to a query
   epsilon            half the width that a query is to reach
 
-A query of ``epsilon`` steers its draws for as many calls as equal draws would certainly need. After that
-it brings every pair that it can reach to the equal share (``certified_price``), so that its price has a bound.
-It also falls back on equal draws where steering finds nothing to do. It gives up only where no pair in reach
-has a radius and every sweep was made.
+A query of ``epsilon`` steers its draws for as many calls as equal draws would
+certainly need. After that it brings every pair that it can reach to the equal
+share (``certified_price``), so that its price has a bound. It also falls back
+on equal draws where steering finds nothing to do. It gives up only where no
+pair in reach has a radius and every sweep was made.
 
-Rounds: calls grow by a quarter each time, so that a problem that takes n calls takes about log(n)/log(1.25) rounds of sweeps and at most
-a quarter of the calls came too late to be steered. Nothing depends on the clock but a stop that ``seconds`` asks for.
+Rounds: calls grow by a quarter each time, so that a problem that takes n calls
+takes about log(n)/log(1.25) rounds of sweeps and at most a quarter of the calls
+came too late to be steered. Nothing depends on the clock but a stop that
+``seconds`` asks for.
 
-What this file decides: rounds, stops, and what an Estimate says. Proofs: docs/certified.md.
+What this file decides: rounds, stops, and what an Estimate says. Proofs:
+docs/certified.md.
 """
 
 from __future__ import annotations
@@ -32,9 +40,22 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.certified.bounds.betting import POLE_COSTS, POLE_OFFSETS, pair_cost
-from smoothcruiser.certified.estimate import KNOWN, SAME_LAW, answer, assumptions, one_outcome, terminal_answer
+from smoothcruiser.certified.estimate import (
+    KNOWN,
+    SAME_LAW,
+    answer,
+    assumptions,
+    one_outcome,
+    terminal_answer,
+)
 from smoothcruiser.certified.kernels import Kernels, make_kernels, warmed
-from smoothcruiser.certified.limits import Limits, Progress, Target, estimated, make_limits
+from smoothcruiser.certified.limits import (
+    Limits,
+    Progress,
+    Target,
+    estimated,
+    make_limits,
+)
 from smoothcruiser.certified.memory import END, Memory
 from smoothcruiser.certified.price import SWEPT, EqualDraws, largest_value
 from smoothcruiser.certified.sampling import STREAM_KEY, Help, Sampler, make_sampler
@@ -49,23 +70,35 @@ from smoothcruiser.problem.tabular import Floats, Ints
 
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into looking at the step
 GROWTH = 0.25  # calls of a round, as a share of those the query's pairs have
-LEAST_GROWTH = 0.04  # near the goal: widths fall at least like 1/n, so width/epsilon - 1 is a share that does not overshoot
-UNTOLD = 0.8  # above this share of the widest interval there is nothing to steer by yet: calls double
-# A draw has to narrow the answer by this share of width / (draws so far). Where draws are given out in balance the marginal gain is
-# width/n (radii that fall like 1/n) or width/(2n) (like 1/sqrt(n)): what is worth far less is a pair that has more than it needs.
+# near the goal: widths fall at least like 1/n, so width/epsilon - 1 is a share that
+# does not overshoot
+LEAST_GROWTH = 0.04
+# above this share of the widest interval there is nothing to steer by yet: calls
+# double
+UNTOLD = 0.8
+# A draw has to narrow the answer by this share of width / (draws so far). Where
+# draws are given out in balance the marginal gain is width/n (radii that fall like
+# 1/n) or width/(2n) (like 1/sqrt(n)): what is worth far less is a pair that has
+# more than it needs.
 WORTH = 0.25
 LEAST_CALLS = 256  # of a round, so that the first levels are not met one by one
 LEAST_NEW = 32  # pairs that a round tries where one draw is exact
 CHUNK = 1 << 20  # draws held in buffers at a time: 16 MB
-SETTLED = 0.01  # sweeps end when one closes less than this share of the width (weighed by visits)
+# sweeps end when one closes less than this share of the width (weighed by visits)
+SETTLED = 0.01
 MOST_SWEEPS = 400  # of a round; the rest is made up in the next one, or at the end
-SPREAD_PASSES = 6  # a round; masses are kept from round to round, so they converge over a few of them
+# a round; masses are kept from round to round, so they converge over a few of them
+SPREAD_PASSES = 6
 SPREAD_SHARE = 0.02  # of the width: flow that matters less in all is not passed on
-CHECKED_FIRST, CHECKED_EVERY = 8, 16  # with deterministic=True the first 8 pairs and every 16th are drawn twice and compared
+# with deterministic=True the first 8 pairs and every 16th are drawn twice and
+# compared
+CHECKED_FIRST, CHECKED_EVERY = 8, 16
 
 
 class Certified:
-    """A memory of one problem: counts, bounds, and a delta that all its queries share."""
+    """A memory of one problem: counts, bounds, and a delta that all its queries
+    share.
+    """
 
     sampled = True  # whether outcomes are drawn from the oracle
 
@@ -81,13 +114,21 @@ class Certified:
         radius_scale: float = 1.0,
         uniform: bool = False,
     ) -> None:
-        """``executor`` ("processes", "dask") and ``workers`` spread a round's draws and change no bit of the result.
+        """``executor`` ("processes", "dask") and ``workers`` spread a round's
+        draws and change no bit of the result.
 
-        ``radius_scale`` and ``uniform`` are for tests and benchmarks: wrong radii, and the same number of draws for every pair.
+        ``radius_scale`` and ``uniform`` are for tests and benchmarks: wrong
+        radii, and the same number of draws for every pair.
         """
         self._help = Help(executor, workers, scheduler)
-        if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0.0 < delta < 1.0:
-            raise InvalidInput(f"delta must be a probability strictly between 0 and 1, got {delta!r}.")
+        if (
+            isinstance(delta, bool)
+            or not isinstance(delta, int | float)
+            or not 0.0 < delta < 1.0
+        ):
+            raise InvalidInput(
+                f"delta must be a probability strictly between 0 and 1, got {delta!r}."
+            )
         self.problem, self.delta, self.seed = problem, float(delta), seed
         self.memory = Memory(problem)
         self.num_calls = 0
@@ -95,7 +136,9 @@ class Certified:
         self._uniform = uniform
         self._drawn_pairs = 0  # k: pairs that have been given a share of delta
         self._fault: str | None = None
-        self._salt = np.random.SeedSequence(seed, spawn_key=(STREAM_KEY, 1)).generate_state(1, np.uint64)[0]
+        self._salt = np.random.SeedSequence(
+            seed, spawn_key=(STREAM_KEY, 1)
+        ).generate_state(1, np.uint64)[0]
         self._rules = _rules(problem, radius_scale)
         self._kernels: Kernels | None = None
         self._sampler: Sampler | None = None
@@ -104,14 +147,15 @@ class Certified:
         self._looked: Looks | None = None  # what the look before the first draw saw
         self._twice = 0  # pairs of a deterministic problem that were drawn twice
         self._asked = 0  # calls of the last look after a query
-        self._steered = 0  # calls of the query at hand that went where they seemed to pay
+        # calls of the query at hand that went where they seemed to pay
+        self._steered = 0
 
     def close(self) -> None:
         """End the workers, if any were asked for; the memory can still be read."""
         if self._sampler is not None:
             self._sampler.close()
 
-    # --- asking ----------------------------------------------------------------------------------------------------------
+    # --- asking ---------------------------------------------------------------
 
     def query(
         self,
@@ -123,24 +167,36 @@ class Certified:
         callback: Callable[[Progress], object] | None = None,
         target: Target = "q_values",
     ) -> Estimate:
-        """The Estimate at ``state``: its intervals have half-width at most ``epsilon``, or what budget, seconds or callback allowed.
+        """The Estimate at ``state``: its intervals have half-width at most
+        ``epsilon``, or what budget, seconds or callback allowed.
 
-        ``target`` says which intervals have to be narrow: those of all action values (and so that of the value), or the value's
-        alone. ``budget`` counts the calls of this query. All estimates of one memory hold together with probability 1 - delta.
+        ``target`` says which intervals have to be narrow: those of all action
+        values (and so that of the value), or the value's alone. ``budget``
+        counts the calls of this query. All estimates of one memory hold
+        together with probability 1 - delta.
         """
         begin = time.perf_counter()
         limits = make_limits(epsilon, budget, seconds, callback, target, begin)
         if not self.exact:
             limits = estimated(limits, self.problem.facts, self.delta)
         if self._fault is not None:
-            raise InvalidInput(f"This memory was left unfinished by an error ({self._fault}); start a new one.")
+            raise InvalidInput(
+                f"This memory was left unfinished by an error ({self._fault}); "
+                "start a new one."
+            )
         state = self.problem.start(state)
         kept = copied(state)  # the caller may write into its own
         state = state if kept is None else kept
         compile_seconds = self._prepare(state)
         root = self.memory.node_of(state, self.problem.horizon or 0)
         if root == END:
-            return terminal_answer(self.problem, state, delta=self.delta, seed=self.seed, seconds=time.perf_counter() - begin)
+            return terminal_answer(
+                self.problem,
+                state,
+                delta=self.delta,
+                seed=self.seed,
+                seconds=time.perf_counter() - begin,
+            )
         before = self.num_calls
         try:
             reason = self._search(root, limits, begin)
@@ -149,9 +205,16 @@ class Certified:
             self._fault = f"{type(error).__name__}: {error}"
             raise
         return answer(
-            self, root, state, epsilon=limits.epsilon, reached=self._half_width(root, target), reason=reason,
-            num_calls=self.num_calls - before, seconds=time.perf_counter() - begin - compile_seconds, compile_seconds=compile_seconds,
-        )  # fmt: skip
+            self,
+            root,
+            state,
+            epsilon=limits.epsilon,
+            reached=self._half_width(root, target),
+            reason=reason,
+            num_calls=self.num_calls - before,
+            seconds=time.perf_counter() - begin - compile_seconds,
+            compile_seconds=compile_seconds,
+        )
 
     def _prepare(self, state: Any) -> float:
         """Seconds spent on compiling what the first query needs."""
@@ -159,7 +222,9 @@ class Certified:
             return 0.0
         begin = time.perf_counter()
         self._kernels = make_kernels(self.problem.operator)
-        self._sampler = make_sampler(self.problem, self.memory, state, self.seed, self._help)
+        self._sampler = make_sampler(
+            self.problem, self.memory, state, self.seed, self._help
+        )
         warmed(self._kernels, self.memory.graph, self._rules)
         return time.perf_counter() - begin
 
@@ -195,14 +260,18 @@ class Certified:
                 return "seconds" if time.perf_counter() > limits.deadline else nothing
 
     def _look(self, state: Any, left: int) -> int:
-        """Look at the step before its first draw; calls counted, those after the query among them."""
+        """Look at the step before its first draw; calls counted, those after
+        the query among them.
+        """
         assert self._sampler is not None
         calls, self._looked = self._sampler.look(state, None, left // INSPECTED_SHARE)
         self.num_calls += calls + len(self._looked)
         return calls + len(self._looked)
 
     def _look_again(self, state: Any) -> None:
-        """Ask the same questions after each query, and see that no state was written into."""
+        """Ask the same questions after each query, and see that no state was
+        written into.
+        """
         self.memory.check_untouched()
         if self._looked:
             assert self._sampler is not None
@@ -213,19 +282,39 @@ class Certified:
     @property
     def assumed(self) -> tuple[str, ...]:
         """What the certificates of this memory take on trust."""
-        looks, doubts = (0, "") if self._sampler is None else (self._sampler.looks, self._sampler.guard.doubts)
-        looked = "" if self._looked is None else seen(len(self._looked), self._asked, looks, doubts)
+        looks, doubts = (
+            (0, "")
+            if self._sampler is None
+            else (self._sampler.looks, self._sampler.guard.doubts)
+        )
+        looked = (
+            ""
+            if self._looked is None
+            else seen(len(self._looked), self._asked, looks, doubts)
+        )
         law = one_outcome(self._twice) if self.problem.deterministic else SAME_LAW
-        return assumptions(self.problem, law if self.sampled else KNOWN, sampled=self.sampled, looked=looked)
+        return assumptions(
+            self.problem,
+            law if self.sampled else KNOWN,
+            sampled=self.sampled,
+            looked=looked,
+        )
 
     def _narrow(self, root: int, limits: Limits) -> bool:
-        return limits.goal is not None and self._half_width(root, limits.target) <= limits.goal
+        return (
+            limits.goal is not None
+            and self._half_width(root, limits.target) <= limits.goal
+        )
 
     def _reached(self, root: int, limits: Limits) -> str:
         assert limits.epsilon is not None
-        return "epsilon" if self._half_width(root, limits.target) <= limits.epsilon else "rounding"
+        return (
+            "epsilon"
+            if self._half_width(root, limits.target) <= limits.epsilon
+            else "rounding"
+        )
 
-    # --- one round -------------------------------------------------------------------------------------------------------
+    # --- one round ------------------------------------------------------------
 
     def _start(self, root: int) -> None:
         """Begin the list of nodes that matter for this query."""
@@ -238,11 +327,19 @@ class Certified:
         self._steered = 0
 
     def _sweep(self, tune: int) -> float:
-        """One sweep over the listed nodes; by how much, weighed by visits, they closed."""
+        """One sweep over the listed nodes; by how much, weighed by visits, they
+        closed.
+        """
         assert self._kernels is not None
-        closed = float(self._kernels.sweep(self.memory.graph, self._order, self._count, tune, self._rules))
+        closed = float(
+            self._kernels.sweep(
+                self.memory.graph, self._order, self._count, tune, self._rules
+            )
+        )
         if closed < 0.0:
-            raise contradiction(self.memory.states[int(-closed)], self.delta, self.assumed)
+            raise contradiction(
+                self.memory.states[int(-closed)], self.delta, self.assumed
+            )
         return closed
 
     def _settle(self, root: int, limits: Limits) -> None:
@@ -250,23 +347,38 @@ class Certified:
         for i in range(MOST_SWEEPS):
             closed = self._sweep(WALK if i == 0 else KEEP)
             little = SETTLED * 2.0 * self._half_width(root, limits.target)
-            if self._narrow(root, limits) or closed <= little or time.perf_counter() > limits.deadline:
+            if (
+                self._narrow(root, limits)
+                or closed <= little
+                or time.perf_counter() > limits.deadline
+            ):
                 return
 
     def _finish(self, root: int, limits: Limits) -> None:
-        """Sweep all nodes in reach until trying every pole moves none of them: sweeps are cheap, use what was bought.
+        """Sweep all nodes in reach until trying every pole moves none of them:
+        sweeps are cheap, use what was bought.
 
-        The widest node then satisfies width <= gamma width + radii + what the last sweep moved, so that stopping
-        here adds ``SWEPT`` of the goal at the most.
+        The widest node then satisfies width <= gamma width + radii + what the
+        last sweep moved, so that stopping here adds ``SWEPT`` of the goal at
+        the most.
         """
         self._list_reach()
-        listed, steps = self._order[: self._count], self.problem.facts.steps(self.problem.horizon)
+        listed, steps = (
+            self._order[: self._count],
+            self.problem.facts.steps(self.problem.horizon),
+        )
         tune = SCAN
         while not self._narrow(root, limits) and time.perf_counter() <= limits.deadline:
             before = self._widths(listed)
             self._sweep(tune)
-            goal = self._half_width(root, limits.target) if limits.goal is None else limits.goal
-            still = float((before - self._widths(listed)).max()) <= (0.0 if self.exact else 2.0 * SWEPT * goal / steps)
+            goal = (
+                self._half_width(root, limits.target)
+                if limits.goal is None
+                else limits.goal
+            )
+            still = float((before - self._widths(listed)).max()) <= (
+                0.0 if self.exact else 2.0 * SWEPT * goal / steps
+            )
             if still and tune == SCAN:
                 return
             tune = SCAN if still else KEEP
@@ -277,14 +389,22 @@ class Certified:
         return widths
 
     def _list_reach(self) -> None:
-        """Let the list hold every node that the asked state leads to, also those that no flow was passed on to."""
+        """Let the list hold every node that the asked state leads to, also
+        those that no flow was passed on to.
+        """
         assert self._kernels is not None
         self._order = _fitted(self._order, self.memory.num_nodes)
-        self._count = int(self._kernels.reach(self.memory.graph, self._order, self._count))
+        self._count = int(
+            self._kernels.reach(self.memory.graph, self._order, self._count)
+        )
 
     def _round(self, root: int, limits: Limits, left: int) -> str | None:
         """Choose pairs, draw and record; None, or why there was nothing to draw."""
-        pairs, counts = self._jobs_uniform(left) if self._uniform else self._jobs(root, limits, left)
+        pairs, counts = (
+            self._jobs_uniform(left)
+            if self._uniform
+            else self._jobs(root, limits, left)
+        )
         if len(pairs) == 0:
             return "exhausted"
         self._give_shares(pairs)
@@ -305,13 +425,17 @@ class Certified:
         """Which pairs to draw from, and how often each."""
         growth = self._growth(root, self._half_width(root, limits.target), limits.goal)
         new = max(LEAST_NEW, int(GROWTH * self._drawn_pairs))
-        calls = min(left, new if self.exact else max(LEAST_CALLS, int(growth * self._query_draws())))
+        calls = min(
+            left,
+            new if self.exact else max(LEAST_CALLS, int(growth * self._query_draws())),
+        )
         steered = self._allowed(limits, calls)
         if steered <= 0:
             pairs, counts = self._jobs_equal(limits.equal, left)
             if len(pairs):
                 return pairs, counts
-            self._finish(root, limits)  # certainly narrow enough, unless rounding is in the way
+            # certainly narrow enough, unless rounding is in the way
+            self._finish(root, limits)
             if self._narrow(root, limits):
                 return pairs, counts
             steered = calls
@@ -319,7 +443,9 @@ class Certified:
         if len(pairs) == 0:
             pairs, counts = self._jobs_equal(None, steered)
         self._steered += int(counts.sum())
-        return (pairs, self._with_checks(counts, left)) if self.exact else (pairs, counts)
+        return (
+            (pairs, self._with_checks(counts, left)) if self.exact else (pairs, counts)
+        )
 
     def _jobs_steered(self, root: int, limits: Limits, calls: int) -> tuple[Ints, Ints]:
         """At most ``calls`` draws, where they narrow the answer most."""
@@ -329,24 +455,39 @@ class Certified:
         source = self._source(root, limits)
         width = 2.0 * self._half_width(root, limits.target)
         share = SPREAD_SHARE * width / self._count
-        self._count = int(self._kernels.spread(g, self._order, self._count, source, share, SPREAD_PASSES, self._rules))
-        pairs, counts = np.zeros(memory.num_pairs, dtype=np.int64), np.zeros(memory.num_pairs, dtype=np.int64)
+        self._count = int(
+            self._kernels.spread(
+                g, self._order, self._count, source, share, SPREAD_PASSES, self._rules
+            )
+        )
+        pairs, counts = (
+            np.zeros(memory.num_pairs, dtype=np.int64),
+            np.zeros(memory.num_pairs, dtype=np.int64),
+        )
         floor = 0.0 if self.exact else WORTH * width / max(1.0, self._query_draws())
         first = 1 if self.exact else FIRST_BATCH
-        jobs = self._kernels.allocate(g, self._order, self._count, calls, floor, first, pairs, counts)
+        jobs = self._kernels.allocate(
+            g, self._order, self._count, calls, floor, first, pairs, counts
+        )
         return pairs[:jobs], counts[:jobs]
 
     def _allowed(self, limits: Limits, calls: int) -> int:
-        """As many of the calls as may be steered: with those before, no more than equal draws would certainly need."""
+        """As many of the calls as may be steered: with those before, no more
+        than equal draws would certainly need.
+        """
         known = self.memory.num_pairs
-        if limits.equal is None or not limits.equal.enough((self._steered + calls) / known, known):
+        if limits.equal is None or not limits.equal.enough(
+            (self._steered + calls) / known, known
+        ):
             return calls
         return min(calls, known * limits.equal.draws(known) - self._steered)
 
     def _jobs_equal(self, enough: EqualDraws | None, left: int) -> tuple[Ints, Ints]:
-        """Draws for the pairs in reach that have fewest, up to twice as many as those have.
+        """Draws for the pairs in reach that have fewest, up to twice as many as
+        those have.
 
-        They go on up to the number that is certainly enough, or, where that is None, for pairs that have a radius.
+        They go on up to the number that is certainly enough, or, where that is
+        None, for pairs that have a radius.
         """
         self._list_reach()
         g, size = self.memory.graph, self.memory.num_pairs
@@ -354,8 +495,12 @@ class Certified:
         n, first = known["total"], 1 if self.exact else FIRST_BATCH
         level = math.inf if enough is None else float(enough.draws(size))
         span = g.nodes["q_high"][known["node"]] - g.nodes["q_low"][known["node"]]
-        open_ended = np.where(n == 0.0, span, known["slope_up"] + known["slope_down"]) > 0.0
-        short = (g.nodes["listed"][known["node"]] == 1) & (open_ended if enough is None else n < level)
+        open_ended = (
+            np.where(n == 0.0, span, known["slope_up"] + known["slope_down"]) > 0.0
+        )
+        short = (g.nodes["listed"][known["node"]] == 1) & (
+            open_ended if enough is None else n < level
+        )
         if not short.any():
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         level = min(level, max(float(first), 2.0 * float(n[short].min())))
@@ -369,10 +514,16 @@ class Certified:
         node = self.memory.graph.nodes[root]
         if half_width > UNTOLD * 0.5 * float(node["q_high"] - node["q_low"]):
             return 1.0
-        return GROWTH if goal is None else min(GROWTH, max(LEAST_GROWTH, half_width / goal - 1.0))
+        return (
+            GROWTH
+            if goal is None
+            else min(GROWTH, max(LEAST_GROWTH, half_width / goal - 1.0))
+        )
 
     def _jobs_uniform(self, left: int) -> tuple[Ints, Ints]:
-        """Every pair seen, as many draws as the others: what certified search is compared with."""
+        """Every pair seen, as many draws as the others: what certified search
+        is compared with.
+        """
         n = self.memory.graph.pairs["total"][: self.memory.num_pairs]
         pairs = np.flatnonzero(n == 0.0) if np.any(n == 0.0) else np.arange(len(n))
         least = max(FIRST_BATCH, int(n.max(initial=0.0)))
@@ -389,14 +540,27 @@ class Certified:
         """Draws of the pairs that this query has met."""
         g = self.memory.graph
         nodes = g.pairs["node"][: self.memory.num_pairs]
-        return float(g.pairs["total"][: self.memory.num_pairs][g.nodes["listed"][nodes] == 1].sum())
+        return float(
+            g.pairs["total"][: self.memory.num_pairs][
+                g.nodes["listed"][nodes] == 1
+            ].sum()
+        )
 
     def _source(self, root: int, limits: Limits) -> Floats:
-        """With which weights the asked state's actions matter: as F weighs them, or those whose intervals are too wide."""
-        pairs, player = self._root_pairs(root), 1 if self.memory.graph.nodes["sign"][root] > 0 else 2
+        """With which weights the asked state's actions matter: as F weighs
+        them, or those whose intervals are too wide.
+        """
+        pairs, player = (
+            self._root_pairs(root),
+            1 if self.memory.graph.nodes["sign"][root] > 0 else 2,
+        )
         if limits.target == "value":
             ends = pairs["q_upper"] if player == 1 else pairs["q_lower"]
-            return np.array(self.problem.operator.gradient(ends.tolist(), player=player, weights=pairs["prior"].tolist()))
+            return np.array(
+                self.problem.operator.gradient(
+                    ends.tolist(), player=player, weights=pairs["prior"].tolist()
+                )
+            )
         widths = pairs["q_upper"] - pairs["q_lower"]
         goal = 0.5 * float(widths.max()) if limits.goal is None else 2.0 * limits.goal
         wide = (widths > goal).astype(np.float64)
@@ -404,11 +568,15 @@ class Certified:
         return share
 
     def _give_shares(self, pairs: Ints) -> None:
-        """The next k for every pair that is drawn for the first time, before its first draw."""
+        """The next k for every pair that is drawn for the first time, before
+        its first draw.
+        """
         g = self.memory.graph
         new = pairs[g.pairs["total"][pairs] == 0.0]
         if not self.exact:
-            g.pairs["cost"][new] = pair_cost(self._drawn_pairs + 1 + np.arange(len(new)), self.delta)
+            g.pairs["cost"][new] = pair_cost(
+                self._drawn_pairs + 1 + np.arange(len(new)), self.delta
+            )
         self._drawn_pairs += len(new)
 
     def _draw(self, pairs: Ints, counts: Ints) -> None:
@@ -419,7 +587,20 @@ class Certified:
         low, high = self.problem.facts.reward_range
         resolved, done = self._sampler.resolved, 0
         while True:
-            done = int(self._kernels.record(memory.graph, pairs, counts, raws, rewards, done, resolved, low, high, self._salt))
+            done = int(
+                self._kernels.record(
+                    memory.graph,
+                    pairs,
+                    counts,
+                    raws,
+                    rewards,
+                    done,
+                    resolved,
+                    low,
+                    high,
+                    self._salt,
+                )
+            )
             if done == len(raws):
                 break
             memory.make_room(rehash_with=self._kernels.rehash)
@@ -429,7 +610,7 @@ class Certified:
         if self.problem.deterministic:
             self._compare(pairs)
 
-    # --- deterministic problems ----------------------------------------------------------------------------------------------
+    # --- deterministic problems -----------------------------------------------
 
     def _with_checks(self, counts: Ints, left: int) -> Ints:
         k = self._drawn_pairs + 1 + np.arange(len(counts))
@@ -446,7 +627,8 @@ class Certified:
         if len(bad):
             pair = g.pairs[bad[0]]
             raise OracleError(
-                f"deterministic=True, but action {pair['action']} in state {self.memory.states[pair['node']]!r} gave two outcomes; "
+                f"deterministic=True, but action {pair['action']} in state "
+                f"{self.memory.states[pair['node']]!r} gave two outcomes; "
                 "drop deterministic=, or mend the simulator."
             )
 

@@ -1,7 +1,10 @@
-"""``check``: is this oracle usable, and is what the problem claims true? Says what is wrong and how to mend it.
+"""``check``: is this oracle usable, and is what the problem claims true? Says
+what is wrong and how to mend it.
 
-A promise rests on claims that no planner can test in full while it runs: draws are independent and follow one law for each (state, action),
-all randomness comes from ``rng``, a state is a value that nobody changes afterwards. Here they are tested on states met by random walks:
+A promise rests on claims that no planner can test in full while it runs: draws
+are independent and follow one law for each (state, action), all randomness
+comes from ``rng``, a state is a value that nobody changes afterwards. Here they
+are tested on states met by random walks:
 
   same stream, same answer             (s, a) drawn twice from equal streams gives equal rewards, ends and next states
   no memory between draws              n draws repeated in the opposite order give the same n answers, stream by stream
@@ -9,9 +12,12 @@ all randomness comes from ``rng``, a state is a value that nobody changes afterw
   claims                               reward_range, legal, player, alternating, terminal, deterministic, outcomes, key, value_bounds,
                                        a user's own operator
 
-Next states are compared by value, and by their futures under equal streams where their values differ or cannot be seen. Each test is exact
-but for ``outcomes`` and ``value_bounds``, which use Hoeffding's bound at ``claims.FALSE_ALARM``. A check can find faults and never proves
-their absence. ``plan`` itself looks at a few of these things on every run (``engines.inspection``).
+Next states are compared by value, and by their futures under equal streams
+where their values differ or cannot be seen. Each test is exact but for
+``outcomes`` and ``value_bounds``, which use Hoeffding's bound at
+``claims.FALSE_ALARM``. A check can find faults and never proves their absence.
+``plan`` itself looks at a few of these things on every run
+(``engines.inspection``).
 """
 
 from __future__ import annotations
@@ -50,7 +56,12 @@ class Report:
 
     def __str__(self) -> str:
         marks = {"ok": "ok     ", "warning": "warning", "wrong": "WRONG  "}
-        rows = [f"{self.problem}: {'usable' if self.ok else 'not usable as it is'} ({self.calls:,} calls)"]
+        rows = [
+            (
+                f"{self.problem}: {'usable' if self.ok else 'not usable as it is'} "
+                f"({self.calls:,} calls)"
+            )
+        ]
         rows += [f"  {marks[f.verdict]}  {f.name}: {f.sentence}" for f in self.findings]
         return "\n".join(rows)
 
@@ -79,9 +90,14 @@ def check(
     seed: int = 0,
     call_seconds: float = 10.0,
 ) -> Report:
-    """A Report on the problem's oracle, from some 700 calls (fewer if they take long), and the price of a promise in seconds."""
+    """A Report on the problem's oracle, from some 700 calls (fewer if they take
+    long), and the price of a promise in seconds.
+    """
     if not isinstance(problem, Problem):
-        raise InvalidInput(f"A problem (MDP, Game, tabular or make) was expected, got {type(problem).__name__}.")
+        raise InvalidInput(
+            "A problem (MDP, Game, tabular or make) was expected, got "
+            f"{type(problem).__name__}."
+        )
     probe = Probe(problem, seed, float(problem.call_seconds or call_seconds))
     findings: list[Finding] = []
     start = problem.start(state)
@@ -92,10 +108,16 @@ def check(
                 if not _asked(findings, name, lambda test=test: test(probe)):  # type: ignore[misc]
                     break  # a later test would only fail for the same reason
     good = all(finding.verdict != "wrong" for finding in findings)
-    speed, price = (_speed(problem, start), _price(problem, epsilon, delta)) if good else (None, None)
+    speed, price = (
+        (_speed(problem, start), _price(problem, epsilon, delta))
+        if good
+        else (None, None)
+    )
     seconds = None if speed is None or price is None else _seconds(price, speed)
     if speed is not None:
-        findings.append(Finding("speed", "ok", f"{speed:,.0f} calls a second on one core."))
+        findings.append(
+            Finding("speed", "ok", f"{speed:,.0f} calls a second on one core.")
+        )
     if good:
         findings.append(_price_finding(price, seconds, epsilon, delta))
     return Report(problem.name, tuple(findings), probe.calls, speed, price, seconds)
@@ -117,12 +139,19 @@ def _asked(findings: list[Finding], name: str, test: Callable[[], Finding]) -> b
     except SmoothcruiserError as error:
         finding = Finding(name, "wrong", str(error))
     except Exception as error:  # legal, terminal or player of the user's own
-        finding = Finding(name, "wrong", f"A function of the problem raised {type(error).__name__}: {error}; mend it.")
+        finding = Finding(
+            name,
+            "wrong",
+            (
+                f"A function of the problem raised {type(error).__name__}: {error}; "
+                "mend it."
+            ),
+        )
     findings.append(finding)
     return finding.verdict != "wrong"
 
 
-# --- what follows from them ------------------------------------------------------------------------------------------------------
+# --- what follows from them ---------------------------------------------------
 
 
 def _speed(problem: Problem, state: Any) -> float | None:
@@ -143,15 +172,23 @@ def _price(problem: Problem, epsilon: float | str, delta: float) -> int | None:
         return None
 
 
-def _price_finding(price: int | None, seconds: float | None, epsilon: float | str, delta: float) -> Finding:
+def _price_finding(
+    price: int | None, seconds: float | None, epsilon: float | str, delta: float
+) -> Finding:
     promise = f"epsilon {epsilon}, delta {delta:g}"
     if price is None:
-        return Finding("price", "warning", f"no schedule keeps {promise}; try a larger epsilon, or certified search.")
+        return Finding(
+            "price",
+            "warning",
+            f"no schedule keeps {promise}; try a larger epsilon, or certified search.",
+        )
     from smoothcruiser.schedule.text import short
 
     took = "" if seconds is None else f", {_duration(seconds)} on one core"
     verdict: Verdict = "ok" if seconds is None or seconds < 3600.0 else "warning"
-    return Finding("price", verdict, f"a schedule for {promise} makes {short(price)} calls{took}.")
+    return Finding(
+        "price", verdict, f"a schedule for {promise} makes {short(price)} calls{took}."
+    )
 
 
 def _seconds(price: int, speed: float) -> float:
@@ -161,7 +198,12 @@ def _seconds(price: int, speed: float) -> float:
 def _duration(seconds: float) -> str:
     if seconds > 1e20:
         return "longer than anybody can wait"
-    for size, unit in ((31_557_600.0, "years"), (86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
+    for size, unit in (
+        (31_557_600.0, "years"),
+        (86_400.0, "days"),
+        (3600.0, "hours"),
+        (60.0, "minutes"),
+    ):
         if seconds >= 2.0 * size:
             return f"about {seconds / size:.3g} {unit}"
     return f"about {max(seconds, 0.001):.2g} s"

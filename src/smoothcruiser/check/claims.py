@@ -1,4 +1,6 @@
-"""Tests of what a problem declares: deterministic, outcomes, key, value_bounds, terminal, the operator."""
+"""Tests of what a problem declares: deterministic, outcomes, key, value_bounds,
+terminal, the operator.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,25 @@ FALSE_ALARM = 1e-6  # of each statistical test
 def determinism(probe: Probe) -> Finding:
     """``deterministic=True`` holds, or could be declared."""
     for i, (state, action) in enumerate(probe.some(20)):
-        first, second = (probe.draw(state, action, probe.stream(5, i, k)) for k in range(2))
+        first, second = (
+            probe.draw(state, action, probe.stream(5, i, k)) for k in range(2)
+        )
         if not probe.alike(first, second, 5, i, 2):
             if probe.problem.deterministic:
                 raise OracleError(
-                    f"deterministic=True, but state {state!r}, action {action} gave {first[:2]!r} and {second[:2]!r}; drop deterministic=."
+                    f"deterministic=True, but state {state!r}, action {action} "
+                    f"gave {first[:2]!r} and {second[:2]!r}; drop deterministic=."
                 )
             return Finding("chance", "ok", "the oracle is random.")
     if probe.problem.deterministic:
         return Finding("chance", "ok", "deterministic=True holds on the states met.")
     return Finding(
-        "chance", "warning", "no chance was seen: if the oracle is deterministic, say deterministic=True and searches need one draw a pair."
+        "chance",
+        "warning",
+        (
+            "no chance was seen: if the oracle is deterministic, say "
+            "deterministic=True and searches need one draw a pair."
+        ),
     )
 
 
@@ -43,31 +53,54 @@ def outcomes(probe: Probe) -> Finding:
         model = list(model_of(state, action))
         total = math.fsum(p for p, _, _ in model)
         if abs(total - 1.0) > 1e-8:
-            raise OracleError(f"outcomes({state!r}, {action}) has probabilities that sum to {total:.9g}; they must sum to 1.")
+            raise OracleError(
+                f"outcomes({state!r}, {action}) has probabilities that sum to "
+                f"{total:.9g}; they must sum to 1."
+            )
         counts = [0] * len(model)
         for k in range(draws):
             reward, after, _ = probe.draw(state, action, probe.stream(6, i, k))
-            hits = [j for j, (_, r, z) in enumerate(model) if math.isclose(r, reward, abs_tol=1e-12) and same_state(z, after) is not False]
+            hits = [
+                j
+                for j, (_, r, z) in enumerate(model)
+                if math.isclose(r, reward, abs_tol=1e-12)
+                and same_state(z, after) is not False
+            ]
             if not hits:
                 raise OracleError(
-                    f"The oracle gave ({reward!r}, {after!r}) at state {state!r}, action {action}, which outcomes= does not list."
+                    f"The oracle gave ({reward!r}, {after!r}) at state {state!r}, "
+                    f"action {action}, which outcomes= does not list."
                 )
             counts[hits[0]] += 1
-        radius = math.sqrt(math.log(2 * len(model) * len(pairs) / FALSE_ALARM) / (2 * draws))
+        radius = math.sqrt(
+            math.log(2 * len(model) * len(pairs) / FALSE_ALARM) / (2 * draws)
+        )
         for (p, r, z), count in zip(model, counts, strict=True):
             if (
                 abs(count / draws - p) > radius
-                and len({j for j, o in enumerate(model) if o[1] == r and same_state(o[2], z) is not False}) == 1
+                and len(
+                    {
+                        j
+                        for j, o in enumerate(model)
+                        if o[1] == r and same_state(o[2], z) is not False
+                    }
+                )
+                == 1
             ):
                 raise OracleError(
-                    f"At state {state!r}, action {action} the outcome ({r!r}, {z!r}) has probability {p:g} in outcomes= but came "
+                    f"At state {state!r}, action {action} the outcome ({r!r}, {z!r}) "
+                    f"has probability {p:g} in outcomes= but came "
                     f"{count} times in {draws} draws; the model and the oracle differ."
                 )
-    return Finding("outcomes", "ok", f"outcomes= agrees with {draws} draws of {len(pairs)} pairs.")
+    return Finding(
+        "outcomes", "ok", f"outcomes= agrees with {draws} draws of {len(pairs)} pairs."
+    )
 
 
 def keys(probe: Probe) -> Finding:
-    """States that a search would take for one: same mover, legal actions and end, and the same future."""
+    """States that a search would take for one: same mover, legal actions and
+    end, and the same future.
+    """
     problem = probe.problem
     known: dict[Any, Any] = {}
     compared = 0
@@ -80,25 +113,45 @@ def keys(probe: Probe) -> Finding:
                 continue
             compared += 1
             if problem.profile(other) != problem.profile(state):
-                raise two_in_one(state, other, problem.profile(state), problem.profile(other))
+                raise two_in_one(
+                    state, other, problem.profile(state), problem.profile(other)
+                )
             if compared <= DRAWS and not probe.same_future(other, state, 7, compared):
                 raise OracleError(
-                    f"Two states with one key have different futures: {other!r} and {state!r}; let key= (or the "
-                    "state's own == and hash) tell apart all that the future depends on."
+                    f"Two states with one key have different futures: {other!r} and "
+                    f"{state!r}; let key= (or the state's own == and hash) tell apart "
+                    "all that the future depends on."
                 )
-    except InvalidInput as error:  # nothing is wrong with the step, but no search can remember its states
-        return Finding("memory", "warning", f"certified search and trees cannot use these states: {error}")
-    shared = f"; {compared} pairs of different objects with one key behave alike" if compared else ""
-    return Finding("memory", "ok", f"states can be recognized when they come back{shared}.")
+    # nothing is wrong with the step, but no search can remember its states
+    except InvalidInput as error:
+        return Finding(
+            "memory",
+            "warning",
+            f"certified search and trees cannot use these states: {error}",
+        )
+    shared = (
+        f"; {compared} pairs of different objects with one key behave alike"
+        if compared
+        else ""
+    )
+    return Finding(
+        "memory", "ok", f"states can be recognized when they come back{shared}."
+    )
 
 
 def value_bounds(probe: Probe) -> Finding:
-    """Given bounds must fit one backup: r + gamma V with V inside them cannot lead outside (Hoeffding)."""
+    """Given bounds must fit one backup: r + gamma V with V inside them cannot
+    lead outside (Hoeffding).
+    """
     problem, facts = probe.problem, probe.problem.facts
     if facts.given_bounds is None:
         return Finding("bounds", "ok", "no bounds on the value are claimed.")
     low, high = facts.given_bounds
-    after_low, after_high = (min(low, 0.0), max(high, 0.0)) if facts.terminals or facts.horizon == 1 else (low, high)
+    after_low, after_high = (
+        (min(low, 0.0), max(high, 0.0))
+        if facts.terminals or facts.horizon == 1
+        else (low, high)
+    )
     draws = 20 * DRAWS if probe.spent / max(1, probe.calls) < 1e-3 else DRAWS
     looked = probe.some(6)
     tests = 2 * len(looked) * facts.num_actions
@@ -107,30 +160,54 @@ def value_bounds(probe: Probe) -> Finding:
         if problem.is_terminal(state):
             continue
         actions = problem.legal_actions(state)
-        means = [math.fsum(probe.draw(state, a, probe.stream(8, i, a, k))[0] for k in range(draws)) / draws for a in actions]
+        means = [
+            math.fsum(
+                probe.draw(state, a, probe.stream(8, i, a, k))[0] for k in range(draws)
+            )
+            / draws
+            for a in actions
+        ]
         weights = [problem.operator.weights(facts.num_actions)[a] for a in actions]
         ends = [
             problem.operator.value(
-                [mean + side * radius + facts.discount * after for mean in means], player=problem.mover(state), weights=weights
+                [mean + side * radius + facts.discount * after for mean in means],
+                player=problem.mover(state),
+                weights=weights,
             )
             for side, after in ((-1.0, after_low), (1.0, after_high))
         ]
         if ends[0] > high or ends[1] < low:
             raise OracleError(
-                f"value_bounds=({low:g}, {high:g}) cannot hold: with them, state {state!r} is worth between "
-                f"{ends[0]:.4g} and {ends[1]:.4g}; widen them."
+                f"value_bounds=({low:g}, {high:g}) cannot hold: with them, state "
+                f"{state!r} is worth between {ends[0]:.4g} and {ends[1]:.4g}; widen "
+                "them."
             )
-    return Finding("bounds", "ok", f"value_bounds fit one backup at {len(looked)} states; only a solution proves them.")
+    return Finding(
+        "bounds",
+        "ok",
+        (
+            f"value_bounds fit one backup at {len(looked)} states; only a solution "
+            "proves them."
+        ),
+    )
 
 
 def ends(probe: Probe) -> Finding:
-    """A terminal state is worth 0; a step from it that pays tells that it may not have been meant as an end."""
+    """A terminal state is worth 0; a step from it that pays tells that it may
+    not have been meant as an end.
+    """
     problem = probe.problem
     if not callable(problem.terminal) or problem.tables is not None:
-        return Finding("ends", "ok", "no state is declared terminal by a function of the user's.")
+        return Finding(
+            "ends", "ok", "no state is declared terminal by a function of the user's."
+        )
     for i, state in enumerate(probe.over):
         try:
-            reward = float(problem.oracle(state, problem.legal_actions(state)[0], probe.stream(9, i))[0])
+            reward = float(
+                problem.oracle(
+                    state, problem.legal_actions(state)[0], probe.stream(9, i)
+                )[0]
+            )
         except Exception:
             continue  # nothing can be done there, as it should be
         probe.calls += 1
@@ -138,10 +215,12 @@ def ends(probe: Probe) -> Finding:
             return Finding(
                 "ends",
                 "warning",
-                f"a step from terminal state {state!r} pays {reward:g}, but its value counts as 0; "
-                "if play goes on there, it is not terminal.",
+                f"a step from terminal state {state!r} pays {reward:g}, but its value "
+                "counts as 0; if play goes on there, it is not terminal.",
             )
-    return Finding("ends", "ok", f"{len(probe.over)} ends were met, and no step from them pays.")
+    return Finding(
+        "ends", "ok", f"{len(probe.over)} ends were met, and no step from them pays."
+    )
 
 
 def operator(probe: Probe) -> Finding:
@@ -152,5 +231,8 @@ def operator(probe: Probe) -> Finding:
     report = check_operator(mine, probe.problem.num_actions)
     for condition in report.conditions:
         if not condition.holds:
-            raise OracleError(f"The operator fails {condition.name}: {condition.requirement}; {condition.finding}.")
+            raise OracleError(
+                f"The operator fails {condition.name}: {condition.requirement}; "
+                f"{condition.finding}."
+            )
     return Finding("operator", "ok", f"its conditions hold at {report.points} points.")

@@ -1,4 +1,6 @@
-"""The hands of ``check``: calls with named faults, states met by walks, and what two answers have in common."""
+"""The hands of ``check``: calls with named faults, states met by walks, and
+what two answers have in common.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,22 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from smoothcruiser.errors import Hung, SmoothcruiserError
-from smoothcruiser.problem.answers import Answer, at, hung, outside, raised, undeclared_end, unpacked
+from smoothcruiser.problem.answers import (
+    Answer,
+    at,
+    hung,
+    outside,
+    raised,
+    undeclared_end,
+    unpacked,
+)
 from smoothcruiser.problem.futures import same_future
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import same_state
 
-WALKS, STEPS, DRAWS = 8, 10, 16  # random walks, steps of each, draws of a pair: some 700 calls in all, fewer for slow oracles
+# random walks, steps of each, draws of a pair: some 700 calls in all, fewer for
+# slow oracles
+WALKS, STEPS, DRAWS = 8, 10, 16
 ENOUGH_SECONDS = 5.0  # after which no further state is looked at
 CHECK = 104  # spawn key of the streams used here
 
@@ -40,8 +52,10 @@ class Probe:
     calls: int = 0
     rewards: tuple[float, float] = (math.inf, -math.inf)
     ends: int = 0
-    pairs: list[tuple[Any, int]] = field(default_factory=list)  # (state, action) met by the walks
-    took: list[bool] = field(default_factory=list)  # whether the call at that pair took numbers from its stream
+    # (state, action) met by the walks
+    pairs: list[tuple[Any, int]] = field(default_factory=list)
+    # whether the call at that pair took numbers from its stream
+    took: list[bool] = field(default_factory=list)
     over: list[Any] = field(default_factory=list)  # states where an episode ended
     spent: float = 0.0
 
@@ -80,17 +94,30 @@ class Probe:
         return reward, after, ended
 
     def alike(self, one: Answer, other: Answer, *key: int) -> bool:
-        """Whether two answers are one: equal reward and end, and next states of equal value or equal future."""
+        """Whether two answers are one: equal reward and end, and next states of
+        equal value or equal future.
+        """
         if one[0] != other[0] or one[2] != other[2]:
             return False
-        return one[2] or same_state(one[1], other[1]) is True or self.same_future(one[1], other[1], *key)
+        return (
+            one[2]
+            or same_state(one[1], other[1]) is True
+            or self.same_future(one[1], other[1], *key)
+        )
 
     def same_future(self, x: Any, y: Any, *key: int) -> bool:
         """Whether two states pay the same under equal streams."""
-        return same_future(self.problem, x, y, lambda state, action, i: self.draw(state, action, self.stream(*key, i)))
+        return same_future(
+            self.problem,
+            x,
+            y,
+            lambda state, action, i: self.draw(state, action, self.stream(*key, i)),
+        )
 
     def met(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
-        """One checked call of a walk, whose pair is kept, with whether it took anything from its stream."""
+        """One checked call of a walk, whose pair is kept, with whether it took
+        anything from its stream.
+        """
         before = rng.words.tolist()
         answer = self.draw(state, action, rng)
         self.pairs.append((state, action))
@@ -98,7 +125,9 @@ class Probe:
         return answer
 
     def places(self, most: int) -> list[int]:
-        """Where in ``pairs`` to look: spread over those met, fewer if calls are slow."""
+        """Where in ``pairs`` to look: spread over those met, fewer if calls are
+        slow.
+        """
         per_call = self.spent / max(1, self.calls)
         affordable = max(2, int(ENOUGH_SECONDS / max(per_call * DRAWS * 2, 1e-9)))
         count = min(most, affordable, len(self.pairs))

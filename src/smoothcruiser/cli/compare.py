@@ -1,4 +1,6 @@
-"""``smoothcruiser compare PROBLEM --budget CALLS``: all planners on one problem; a table, a plot or JSON."""
+"""``smoothcruiser compare PROBLEM --budget CALLS``: all planners on one
+problem; a table, a plot or JSON.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +11,60 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smoothcruiser.cli.options import Calls, problem_of, problem_options, state_of, state_option
+from smoothcruiser.cli.options import (
+    Calls,
+    problem_of,
+    problem_options,
+    state_of,
+    state_option,
+)
 from smoothcruiser.errors import InvalidInput, MissingExtra
 from smoothcruiser.estimate import plain
 
 if TYPE_CHECKING:
     from smoothcruiser.compare import Row
 
-COLUMNS = (("value", "value"), ("error", "|value - V|"), ("action_regret", "action regret"), ("policy_regret", "policy regret"))
+COLUMNS = (
+    ("value", "value"),
+    ("error", "|value - V|"),
+    ("action_regret", "action regret"),
+    ("policy_regret", "policy regret"),
+)
 
 
 @click.command("compare")
 @click.argument("problem")
 @problem_options
 @state_option
-@click.option("--budget", type=Calls(), metavar="CALLS", required=True, help="Oracle calls for each planner, such as 1e5.")
-@click.option("--methods", metavar="A,B,...", help="Only these planners.  [default: all]")
-@click.option("--repeats", type=click.IntRange(1), default=1, show_default=True, help="Runs of each planner, seeds 0, 1, ...")
-@click.option("--points", type=click.IntRange(1), default=None, help="Budgets up to --budget, for a curve.  [default: 1; 6 with --plot]")
-@click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE", help="Draw error and regret against calls (svg, png or pdf).")
+@click.option(
+    "--budget",
+    type=Calls(),
+    metavar="CALLS",
+    required=True,
+    help="Oracle calls for each planner, such as 1e5.",
+)
+@click.option(
+    "--methods", metavar="A,B,...", help="Only these planners.  [default: all]"
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Runs of each planner, seeds 0, 1, ...",
+)
+@click.option(
+    "--points",
+    type=click.IntRange(1),
+    default=None,
+    help="Budgets up to --budget, for a curve.  [default: 1; 6 with --plot]",
+)
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Draw error and regret against calls (svg, png or pdf).",
+)
 def compare(
     problem: str,
     discount: float | None,
@@ -41,9 +78,11 @@ def compare(
     points: int | None,
     plot: str | None,
 ) -> None:
-    """Run every planner with the same budget of oracle calls, and measure the answers against the exact ones.
+    """Run every planner with the same budget of oracle calls, and measure the
+    answers against the exact ones.
 
-    PROBLEM is built in (chain:n=5) or your own (module:attribute). Errors and regrets need a known model.
+    PROBLEM is built in (chain:n=5) or your own (module:attribute). Errors and
+    regrets need a known model.
     """
     from smoothcruiser import compare as comparing
 
@@ -56,30 +95,54 @@ def compare(
     truth = None if made.is_terminal(start) else comparing.truth_of(made, start)
     with _progress() as report:
         rows = comparing.compare(
-            made, start, budgets=budgets, methods=chosen, seeds=range(repeats), truth=truth, progress=report
-        )  # fmt: skip
+            made,
+            start,
+            budgets=budgets,
+            methods=chosen,
+            seeds=range(repeats),
+            truth=truth,
+            progress=report,
+        )
     if plot is not None:
         draw(rows, made.name, plot, exact=truth is not None)
     if as_json:
         exact = None if truth is None else truth.value
         means = list(comparing.summaries(rows))
-        data = {"problem": made.name, "state": plain(start), "exact": exact, "exact_bound": None if truth is None else truth.bound}
-        click.echo(json.dumps({**data, "means": means, "rows": [r.to_dict() for r in rows]}))
+        data = {
+            "problem": made.name,
+            "state": plain(start),
+            "exact": exact,
+            "exact_bound": None if truth is None else truth.bound,
+        }
+        click.echo(
+            json.dumps({**data, "means": means, "rows": [r.to_dict() for r in rows]})
+        )
         return
-    shown = [s for s in comparing.summaries(rows) if points or s["budget"] == budgets[-1]]
+    shown = [
+        s for s in comparing.summaries(rows) if points or s["budget"] == budgets[-1]
+    ]
     _show(made, start, truth, shown, repeats, plot)
 
 
 def _chosen(methods: str | None, known: tuple[str, ...]) -> list[str]:
-    names = list(known) if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
+    names = (
+        list(known)
+        if methods is None
+        else [name.strip() for name in methods.split(",") if name.strip()]
+    )
     wrong = [name for name in names if name not in known]
     if wrong or not names:
-        raise InvalidInput(f"Unknown planner {wrong[0] if wrong else ''!r}; compare knows {', '.join(known)}.")
+        raise InvalidInput(
+            f"Unknown planner {wrong[0] if wrong else ''!r}; compare knows "
+            f"{', '.join(known)}."
+        )
     return names
 
 
 def _progress() -> Any:
-    """A context that gives a function (method, done, all) -> None; silent where standard error is no terminal."""
+    """A context that gives a function (method, done, all) -> None; silent where
+    standard error is no terminal.
+    """
     from contextlib import contextmanager
 
     from rich.console import Console
@@ -89,16 +152,31 @@ def _progress() -> Any:
 
     @contextmanager
     def context() -> Any:
-        columns = (BarColumn(24), TextColumn("{task.completed:.0f} of {task.total:.0f} runs, {task.description}"))
-        with Progress(*columns, console=out, transient=True, disable=not out.is_terminal, redirect_stdout=False) as bar:
+        columns = (
+            BarColumn(24),
+            TextColumn(
+                "{task.completed:.0f} of {task.total:.0f} runs, {task.description}"
+            ),
+        )
+        with Progress(
+            *columns,
+            console=out,
+            transient=True,
+            disable=not out.is_terminal,
+            redirect_stdout=False,
+        ) as bar:
             task = bar.add_task("starting", total=1)
-            yield lambda name, done, total: bar.update(task, description=name, completed=done, total=total)
+            yield lambda name, done, total: bar.update(
+                task, description=name, completed=done, total=total
+            )
 
     return context()
 
 
 def _number(value: float | None, least: float = 0.0) -> str:
-    """A number; one that cannot be told from 0 because it is known up to ``least`` only is shown as that."""
+    """A number; one that cannot be told from 0 because it is known up to
+    ``least`` only is shown as that.
+    """
     if value is None:
         return "-"
     return f"≤ {_up(least)}" if 0.0 < least >= abs(value) else f"{value:.4g}"
@@ -110,12 +188,23 @@ def _up(bound: float) -> str:
     return f"{math.ceil(bound / unit) * unit:.1g}"
 
 
-def _show(problem: Any, state: Any, truth: Any, means: list[dict[str, Any]], repeats: int, plot: str | None) -> None:
+def _show(
+    problem: Any,
+    state: Any,
+    truth: Any,
+    means: list[dict[str, Any]],
+    repeats: int,
+    plot: str | None,
+) -> None:
     from rich.console import Console
     from rich.table import Table
 
     out = Console(highlight=False)
-    known = f"exact value {truth.value:.6g} ± {_up(truth.bound)}" if truth is not None else "no exact value: the model is not known"
+    known = (
+        f"exact value {truth.value:.6g} ± {_up(truth.bound)}"
+        if truth is not None
+        else "no exact value: the model is not known"
+    )
     bound = 0.0 if truth is None else truth.bound
     least = {"error": bound, "action_regret": 2.0 * bound, "policy_regret": 2.0 * bound}
     out.print(f"{problem.name}, state {state!r}", soft_wrap=True)
@@ -130,7 +219,11 @@ def _show(problem: Any, state: Any, truth: Any, means: list[dict[str, Any]], rep
     others: dict[str, list[str]] = {}
     for row in means:
         if row["note"]:
-            some = "" if row["runs"] == 0 else f" in {repeats - row['runs']} of {repeats} runs"
+            some = (
+                ""
+                if row["runs"] == 0
+                else f" in {repeats - row['runs']} of {repeats} runs"
+            )
             notes.append(f"{row['method']}{some}: {row['note'].rstrip('.')}.")
         if row["runs"] == 0:
             continue
@@ -138,13 +231,20 @@ def _show(problem: Any, state: Any, truth: Any, means: list[dict[str, Any]], rep
             names = others.setdefault(row["estimates"], [])
             names += [row["method"]] if row["method"] not in names else []
         cells = [_number(row[name], least.get(name, 0.0)) for name, _ in COLUMNS]
-        table.add_row(row["method"], *cells, f"{row['num_calls']:,.0f}", f"{row['seconds']:.3f}")
+        table.add_row(
+            row["method"], *cells, f"{row['num_calls']:,.0f}", f"{row['seconds']:.3f}"
+        )
     out.print(table)
     if others:
-        whose = "; ".join(f"{', '.join(names)} that of {label}" for label, names in others.items())
+        whose = "; ".join(
+            f"{', '.join(names)} that of {label}" for label, names in others.items()
+        )
         notes.insert(
             0,
-            f"Not all estimate V, the value of {problem.operator.label}: {whose}. Their error has that difference in it; regrets compare.",
+            (
+                f"Not all estimate V, the value of {problem.operator.label}: {whose}. "
+                "Their error has that difference in it; regrets compare."
+            ),
         )
     if notes:
         out.print()
@@ -154,14 +254,17 @@ def _show(problem: Any, state: Any, truth: Any, means: list[dict[str, Any]], rep
         out.print(f"Curves are in {plot}.")
 
 
-# --- the plot ----------------------------------------------------------------------------------------------------------------
+# --- the plot -----------------------------------------------------------------
 
 
 def _pyplot() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise MissingExtra("--plot needs matplotlib; install it with: pip install 'smoothcruiser[report]'.") from None
+        raise MissingExtra(
+            "--plot needs matplotlib; install it with: pip install "
+            "'smoothcruiser[report]'."
+        ) from None
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
@@ -174,27 +277,48 @@ def _check_plot(path: str) -> None:
     _pyplot().close("all")
     kind = Path(path).suffix.lstrip(".")
     if kind not in supported:
-        raise InvalidInput(f"--plot draws svg, png or pdf, by the file's ending, got {Path(path).name!r}.")
+        raise InvalidInput(
+            "--plot draws svg, png or pdf, by the file's ending, got "
+            f"{Path(path).name!r}."
+        )
     if not Path(path).resolve().parent.is_dir():
         raise InvalidInput(f"--plot: the folder of {path} does not exist.")
 
 
 def draw(rows: list[Row], title: str, path: str, *, exact: bool) -> None:
-    """Error and policy regret against calls, one line a planner with the range of its runs, written to ``path``."""
+    """Error and policy regret against calls, one line a planner with the range
+    of its runs, written to ``path``.
+    """
     from smoothcruiser.compare import summaries
 
     plt = _pyplot()
     means = [s for s in summaries(rows) if s["runs"]]
     names = list(dict.fromkeys(s["method"] for s in means))
-    panels = (("error", "|value - V|"), ("policy_regret", "regret of the policy")) if exact else (("value", "value"),)
-    figure, axes = plt.subplots(1, len(panels), figsize=(5.2 * len(panels), 3.8), squeeze=False)
+    panels = (
+        (("error", "|value - V|"), ("policy_regret", "regret of the policy"))
+        if exact
+        else (("value", "value"),)
+    )
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(5.2 * len(panels), 3.8), squeeze=False
+    )
     for axis, (name, label) in zip(axes[0], panels, strict=True):
         for method in names:
-            points = [(s["num_calls"], s[name], s[f"{name}_range"]) for s in means if s["method"] == method and s[name] is not None]
+            points = [
+                (s["num_calls"], s[name], s[f"{name}_range"])
+                for s in means
+                if s["method"] == method and s[name] is not None
+            ]
             if points:
                 calls, middle, ranges = zip(*points, strict=True)
                 drawn = axis.plot(calls, middle, marker="o", markersize=3, label=method)
-                axis.fill_between(calls, *zip(*ranges, strict=True), color=drawn[0].get_color(), alpha=0.12, linewidth=0)
+                axis.fill_between(
+                    calls,
+                    *zip(*ranges, strict=True),
+                    color=drawn[0].get_color(),
+                    alpha=0.12,
+                    linewidth=0,
+                )
         axis.set_xscale("log")
         if exact:
             axis.set_ylim(bottom=0.0)
@@ -206,6 +330,8 @@ def draw(rows: list[Row], title: str, path: str, *, exact: bool) -> None:
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"The plot could not be written to {path}: {error}") from error
+        raise InvalidInput(
+            f"The plot could not be written to {path}: {error}"
+        ) from error
     finally:
         plt.close(figure)

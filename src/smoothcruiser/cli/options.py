@@ -1,7 +1,9 @@
-"""Options that commands share, and what their text becomes: problems, states, numbers of calls.
+"""Options that commands share, and what their text becomes: problems, states,
+numbers of calls.
 
-A state is JSON; lists become tuples, and take the form of the problem's own initial state where it has one (a NamedTuple, an array, floats
-written as whole numbers), because compiled simulators tell those apart.
+A state is JSON; lists become tuples, and take the form of the problem's own
+initial state where it has one (a NamedTuple, an array, floats written as whole
+numbers), because compiled simulators tell those apart.
 """
 
 from __future__ import annotations
@@ -26,16 +28,29 @@ class Calls(click.ParamType):  # type: ignore[type-arg]
 
     name = "calls"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
         """The whole number."""
         if isinstance(value, int):
             return value
         try:
-            number = int(value) if str(value).replace("_", "").lstrip("+-").isdigit() else float(value)
+            number = (
+                int(value)
+                if str(value).replace("_", "").lstrip("+-").isdigit()
+                else float(value)
+            )
             if not 1 <= number < math.inf:
                 raise ValueError
         except ValueError:
-            self.fail(f"{value!r} is not a number of calls of at least 1; write 1000000 or 1e6.", param, ctx)
+            self.fail(
+                (
+                    f"{value!r} is not a number of calls of at least 1; write 1000000 "
+                    "or 1e6."
+                ),
+                param,
+                ctx,
+            )
         return int(number)
 
 
@@ -44,12 +59,18 @@ class State(click.ParamType):  # type: ignore[type-arg]
 
     name = "json"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
         """The state."""
         try:
             return _tuples(json.loads(value))
         except json.JSONDecodeError:
-            self.fail(f"""{value!r} is not JSON; write 3, 0.5, [1, 2] or '"text"'.""", param, ctx)
+            self.fail(
+                f"""{value!r} is not JSON; write 3, 0.5, [1, 2] or '"text"'.""",
+                param,
+                ctx,
+            )
 
 
 def _tuples(value: Any) -> Any:
@@ -59,10 +80,27 @@ def _tuples(value: Any) -> Any:
 def problem_options(function: Function) -> Function:
     """What makes PROBLEM a problem: discount, temperature, operator; and --json."""
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else."),
-        click.option("--operator", metavar="NAME", help="entropy (default), kl, sparsemax, square-root or max."),
-        click.option("--temperature", type=float, help="Strength of the regularizer; 0 is plain max."),
-        click.option("--discount", type=float, help="Weight of the next step's value, in [0, 1); 1 with a horizon."),
+        click.option(
+            "--json",
+            "as_json",
+            is_flag=True,
+            help="Print one JSON object and nothing else.",
+        ),
+        click.option(
+            "--operator",
+            metavar="NAME",
+            help="entropy (default), kl, sparsemax, square-root or max.",
+        ),
+        click.option(
+            "--temperature",
+            type=float,
+            help="Strength of the regularizer; 0 is plain max.",
+        ),
+        click.option(
+            "--discount",
+            type=float,
+            help="Weight of the next step's value, in [0, 1); 1 with a horizon.",
+        ),
     ):
         function = option(function)
     return function
@@ -75,19 +113,45 @@ def promise_options(function: Function) -> Function:
             "--budget",
             type=Calls(),
             metavar="CALLS",
-            help="Most oracle calls to pay, such as 1e6.  [default for plan: 1e9; 1e6 for tree searches]",
+            help=(
+                "Most oracle calls to pay, such as 1e6.  [default for plan: 1e9; 1e6 "
+                "for tree searches]"
+            ),
         ),
-        click.option("--delta-prime", type=float, metavar="D", help="The paper's per-node confidence, in place of --delta (method paper)."),
+        click.option(
+            "--delta-prime",
+            type=float,
+            metavar="D",
+            help="The paper's per-node confidence, in place of --delta (method paper).",
+        ),
         click.option(
             "--method",
             default="auto",
             show_default=True,
             metavar="NAME",
-            help="smoothcruiser, sparse-sampling, paper, certified, exact, or a tree search: uct, ments, rents, tents, bts, dents.",
+            help=(
+                "smoothcruiser, sparse-sampling, paper, certified, exact, or a tree "
+                "search: uct, ments, rents, tents, bts, dents."
+            ),
         ),
-        click.option("--target", default="q_values", show_default=True, metavar="WHAT", help="Promise all q_values, or the value alone."),
-        click.option("--delta", type=float, metavar="D", help="Allowed probability of failure, such as 0.1."),
-        click.option("--epsilon", metavar="E", help="Half-width of the promise: 0.1, or 5% of the value span."),
+        click.option(
+            "--target",
+            default="q_values",
+            show_default=True,
+            metavar="WHAT",
+            help="Promise all q_values, or the value alone.",
+        ),
+        click.option(
+            "--delta",
+            type=float,
+            metavar="D",
+            help="Allowed probability of failure, such as 0.1.",
+        ),
+        click.option(
+            "--epsilon",
+            metavar="E",
+            help="Half-width of the promise: 0.1, or 5% of the value span.",
+        ),
     ):
         function = option(function)
     return function
@@ -95,30 +159,50 @@ def promise_options(function: Function) -> Function:
 
 def state_option(function: Function) -> Function:
     """The state that is asked about."""
-    return click.option("--state", type=State(), help="The state asked about, as JSON.  [default: the problem's initial state]")(function)
+    return click.option(
+        "--state",
+        type=State(),
+        help="The state asked about, as JSON.  [default: the problem's initial state]",
+    )(function)
 
 
-def _named_values(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, Any] | None:
+def _named_values(
+    ctx: click.Context, param: click.Parameter, given: tuple[str, ...]
+) -> dict[str, Any] | None:
     """``name=value`` pairs as a dict; values are JSON or words."""
     found: dict[str, Any] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE; write temperature=0.5.")
-        plain = {"None": "null", "True": "true", "False": "false"}.get(value, value)  # Python's spelling is JSON's
+            raise click.BadParameter(
+                f"{text!r} is not NAME=VALUE; write temperature=0.5."
+            )
+        # Python's spelling is JSON's
+        plain = {"None": "null", "True": "true", "False": "false"}.get(value, value)
         try:
             found[name.strip().replace("-", "_")] = json.loads(plain)
         except json.JSONDecodeError:
-            found[name.strip().replace("-", "_")] = value  # a word, such as prior=parent
+            # a word, such as prior=parent
+            found[name.strip().replace("-", "_")] = value
     return found or None
 
 
 def tree_options(function: Function) -> Function:
     """What only tree searches take."""
     for option in (
-        click.option("--simulations", type=int, metavar="N", help="Tree searches: stop after this many simulations."),
         click.option(
-            "--option", "options", multiple=True, metavar="NAME=VALUE", callback=_named_values, help="Tree searches: set a parameter."
+            "--simulations",
+            type=int,
+            metavar="N",
+            help="Tree searches: stop after this many simulations.",
+        ),
+        click.option(
+            "--option",
+            "options",
+            multiple=True,
+            metavar="NAME=VALUE",
+            callback=_named_values,
+            help="Tree searches: set a parameter.",
         ),
     ):
         function = option(function)
@@ -126,25 +210,71 @@ def tree_options(function: Function) -> Function:
 
 
 def run_options(function: Function) -> Function:
-    """How a run is done; none of it changes the answer but the seed and the number of shards."""
+    """How a run is done; none of it changes the answer but the seed and the
+    number of shards.
+    """
     for option in (
-        click.option("--certify", is_flag=True, help="Tree searches: spend half of the budget on a lower bound on the value (MDPs)."),
-        click.option("--store", type=click.Path(dir_okay=False), metavar="FILE", help="Keep finished parts of the run here, for --resume."),
-        click.option("--seconds", type=float, metavar="T", help="Stop after this long with what is known."),
-        click.option("--scheduler", metavar="ADDRESS", help="Of a Dask cluster (executor dask)."),
-        click.option("--shards", type=int, metavar="N", help="Cut an action's draws into this many parts, for slow simulators."),
-        click.option("--workers", type=int, metavar="W", help="Threads, processes or Dask workers.  [default: all cores]"),
         click.option(
-            "--executor", metavar="NAME", help="compiled, python, batched, processes, dask or reference.  [default: the fastest that can]"
+            "--certify",
+            is_flag=True,
+            help=(
+                "Tree searches: spend half of the budget on a lower bound on the "
+                "value (MDPs)."
+            ),
         ),
-        click.option("--seed", type=int, default=0, show_default=True, help="Of the random numbers; the same seed, the same answer."),
+        click.option(
+            "--store",
+            type=click.Path(dir_okay=False),
+            metavar="FILE",
+            help="Keep finished parts of the run here, for --resume.",
+        ),
+        click.option(
+            "--seconds",
+            type=float,
+            metavar="T",
+            help="Stop after this long with what is known.",
+        ),
+        click.option(
+            "--scheduler", metavar="ADDRESS", help="Of a Dask cluster (executor dask)."
+        ),
+        click.option(
+            "--shards",
+            type=int,
+            metavar="N",
+            help="Cut an action's draws into this many parts, for slow simulators.",
+        ),
+        click.option(
+            "--workers",
+            type=int,
+            metavar="W",
+            help="Threads, processes or Dask workers.  [default: all cores]",
+        ),
+        click.option(
+            "--executor",
+            metavar="NAME",
+            help=(
+                "compiled, python, batched, processes, dask or reference.  [default: "
+                "the fastest that can]"
+            ),
+        ),
+        click.option(
+            "--seed",
+            type=int,
+            default=0,
+            show_default=True,
+            help="Of the random numbers; the same seed, the same answer.",
+        ),
     ):
         function = option(function)
     return function
 
 
-def problem_of(text: str, discount: float | None, temperature: float | None, operator: str | None) -> Any:
-    """The Problem that the options describe; modules are found in the current folder."""
+def problem_of(
+    text: str, discount: float | None, temperature: float | None, operator: str | None
+) -> Any:
+    """The Problem that the options describe; modules are found in the current
+    folder.
+    """
     from smoothcruiser.problem.make import make
 
     find_modules_here()
@@ -153,7 +283,9 @@ def problem_of(text: str, discount: float | None, temperature: float | None, ope
     except SmoothcruiserError:
         raise
     except Exception as error:
-        raise SmoothcruiserError(f"The problem {text!r} could not be made: {type(error).__name__}: {error}.") from error
+        raise SmoothcruiserError(
+            f"The problem {text!r} could not be made: {type(error).__name__}: {error}."
+        ) from error
 
 
 def find_modules_here() -> None:
@@ -165,4 +297,6 @@ def find_modules_here() -> None:
 
 def state_of(problem: Any, given: Any) -> Any:
     """The state asked about, in the form of the problem's own."""
-    return problem.start(None if given is None else shaped(given, problem.initial_state))
+    return problem.start(
+        None if given is None else shaped(given, problem.initial_state)
+    )

@@ -1,7 +1,9 @@
-"""``smoothcruiser reproduce [figure1|figure2|table1|all] --out DIR``: runs the parts, shows progress, writes data, figures and report.
+"""``smoothcruiser reproduce [figure1|figure2|table1|all] --out DIR``: runs the
+parts, shows progress, writes data, figures and report.
 
-``all`` is the two figures, the table, and everything beyond the paper. ``--quick`` cuts points and runs to what a test needs: its
-numbers are real, its statistics are not. Heavy imports wait until the command runs.
+``all`` is the two figures, the table, and everything beyond the paper.
+``--quick`` cuts points and runs to what a test needs: its numbers are real, its
+statistics are not. Heavy imports wait until the command runs.
 """
 
 from __future__ import annotations
@@ -31,19 +33,42 @@ class Effort:
 
 
 QUICK = Effort(
-    points=5, sharp_every=4, check_runs=2_000, full_runs=50, temperatures=2, scheme_runs=20, factors=(3.0,), quick=True
-)  # fmt: skip
+    points=5,
+    sharp_every=4,
+    check_runs=2_000,
+    full_runs=50,
+    temperatures=2,
+    scheme_runs=20,
+    factors=(3.0,),
+    quick=True,
+)
 
 
 @click.command("reproduce")
 @click.argument("what", type=click.Choice(PARTS), default="all")
 @click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("reproduction"), show_default=True, help="Where files go."
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("reproduction"),
+    show_default=True,
+    help="Where files go.",
 )
-@click.option("--quick", is_flag=True, help="Few points and runs: to see it work, not to compare numbers.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the streams of Table 1.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Few points and runs: to see it work, not to compare numbers.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the streams of Table 1.",
+)
 def reproduce(what: str, out: Path, quick: bool, seed: int) -> None:
-    """The paper's figures and table, redone; with "all", the experiments beyond it too."""
+    """The paper's figures and table, redone; with "all", the experiments beyond
+    it too.
+    """
     for path in reproduce_into(out, what, QUICK if quick else Effort(), seed):
         click.echo(str(path))
 
@@ -51,16 +76,29 @@ def reproduce(what: str, out: Path, quick: bool, seed: int) -> None:
 reproduce_command = reproduce
 
 
-def reproduce_into(out: Path, what: str = "all", effort: Effort | None = None, seed: int = 0) -> list[Path]:
+def reproduce_into(
+    out: Path, what: str = "all", effort: Effort | None = None, seed: int = 0
+) -> list[Path]:
     """Run ``what`` and write its files into ``out``; returns their paths."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
 
     from smoothcruiser.reproduce.report import write_report
 
     chosen = Effort() if effort is None else effort
     out.mkdir(parents=True, exist_ok=True)
-    columns = (TextColumn("{task.description:<34}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description:<34}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True)) as progress:
         results = _run(what, chosen, seed, progress)
     return [*results.save(out), *write_report(results, out)]
@@ -78,20 +116,54 @@ def _run(what: str, effort: Effort, seed: int, progress: Any) -> Any:
     found: dict[str, Any] = {}
     wanted = set(PARTS[:-1]) if what == "all" else {what}
     if "figure1" in wanted:
-        found["figure_1"] = tuple(figures.figure_1(effort.points, effort.sharp_every, bar("Figure 1", effort.points)))
+        found["figure_1"] = tuple(
+            figures.figure_1(
+                effort.points, effort.sharp_every, bar("Figure 1", effort.points)
+            )
+        )
     if "figure2" in wanted:
-        found["figure_2"] = tuple(figures.figure_2(effort.points, effort.sharp_every, bar("Figure 2", effort.points)))
+        found["figure_2"] = tuple(
+            figures.figure_2(
+                effort.points, effort.sharp_every, bar("Figure 2", effort.points)
+            )
+        )
     if "table1" in wanted:
-        found["table_1"] = tuple(table1.table_1(effort.check_runs, seed, bar("Table 1", len(table1.ENVIRONMENTS))))
+        found["table_1"] = tuple(
+            table1.table_1(
+                effort.check_runs, seed, bar("Table 1", len(table1.ENVIRONMENTS))
+            )
+        )
     if what == "all":
         cases = list(full.quick_cases() if effort.quick else full.cases())
-        found["full"] = tuple(full.full_table(iter(cases), effort.full_runs, bar("Table 1, the full algorithm", len(cases))))
+        found["full"] = tuple(
+            full.full_table(
+                iter(cases),
+                effort.full_runs,
+                bar("Table 1, the full algorithm", len(cases)),
+            )
+        )
         among = relaxing.studies()[: 1 if effort.quick else None]
-        moves, promises = len(among) * effort.temperatures, len(among) * len(effort.factors)
-        found["relaxation"] = tuple(relaxing.moving_temperature(effort.temperatures, bar("Regularization as a relaxation", moves), among))
-        found["scheme"] = tuple(relaxing.scheme(effort.scheme_runs, effort.factors, bar("The adaptive scheme", promises), among))
+        moves, promises = (
+            len(among) * effort.temperatures,
+            len(among) * len(effort.factors),
+        )
+        found["relaxation"] = tuple(
+            relaxing.moving_temperature(
+                effort.temperatures, bar("Regularization as a relaxation", moves), among
+            )
+        )
+        found["scheme"] = tuple(
+            relaxing.scheme(
+                effort.scheme_runs,
+                effort.factors,
+                bar("The adaptive scheme", promises),
+                among,
+            )
+        )
         found["printed"] = tuple(relaxing.printed_scheme())
-    return Results(**found, facts=_facts(what, effort, seed, time.perf_counter() - begin))
+    return Results(
+        **found, facts=_facts(what, effort, seed, time.perf_counter() - begin)
+    )
 
 
 def _facts(what: str, effort: Effort, seed: int, seconds: float) -> tuple[str, ...]:
@@ -104,8 +176,10 @@ def _facts(what: str, effort: Effort, seed: int, seconds: float) -> tuple[str, .
 
     load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
     return (
-        f"Made by smoothcruiser reproduce {what}{' --quick' if effort.quick else ''} --seed {seed} in {seconds:.0f} s on "
+        f"Made by smoothcruiser reproduce {what}{' --quick' if effort.quick else ''} "
+        f"--seed {seed} in {seconds:.0f} s on "
         f"{time.strftime('%Y-%m-%d', time.gmtime())}.",
-        f"Python {platform.python_version()}, NumPy {numpy.__version__}, Numba {numba.__version__}, {platform.machine()}, "
+        f"Python {platform.python_version()}, NumPy {numpy.__version__}, Numba "
+        f"{numba.__version__}, {platform.machine()}, "
         f"{os.cpu_count()} cores at a load of {load}.",
     )

@@ -1,1 +1,3 @@
-"""What runs a schedule: engines, the pools that feed them, shards, stores and the answer."""
+"""What runs a schedule: engines, the pools that feed them, shards, stores and
+the answer.
+"""

@@ -1,7 +1,10 @@
-"""From root sums to an Estimate: clip to what is possible, apply the operator, write the certificate.
+"""From root sums to an Estimate: clip to what is possible, apply the operator,
+write the certificate.
 
-Only here may Q-hat be clipped (to the box that holds every Q): inside the tree it would break the sharp analysis. The promise is for
-all action values at once, |Q-hat - Q| <= radius, so V lies between F at the lower and at the upper ends (F is monotone).
+Only here may Q-hat be clipped (to the box that holds every Q): inside the tree
+it would break the sharp analysis. The promise is for all action values at once,
+|Q-hat - Q| <= radius, so V lies between F at the lower and at the upper ends (F
+is monotone).
 """
 
 from __future__ import annotations
@@ -21,12 +24,27 @@ from smoothcruiser.schedule.schedule import Schedule
 NOWHERE = (math.nan, math.nan)
 
 
-def assemble(problem: Problem, state: Any, rule: Rule, outcome: Outcome, engine: Workers, *, seed: int, looked: str) -> Estimate:
-    """The Estimate of a finished (or honestly stopped) run; ``looked`` says what was seen of the step."""
+def assemble(
+    problem: Problem,
+    state: Any,
+    rule: Rule,
+    outcome: Outcome,
+    engine: Workers,
+    *,
+    seed: int,
+    looked: str,
+) -> Estimate:
+    """The Estimate of a finished (or honestly stopped) run; ``looked`` says
+    what was seen of the step.
+    """
     schedule = rule.schedule
     assumed = assumptions(problem, ONE_LAW, looked)
-    value, interval, q_values, q_intervals, policy = pieces(problem, state, rule, outcome.tallies)
-    if schedule.delta < 1.0 and any(low > high for low, high in (interval, *q_intervals)):
+    value, interval, q_values, q_intervals, policy = pieces(
+        problem, state, rule, outcome.tallies
+    )
+    if schedule.delta < 1.0 and any(
+        low > high for low, high in (interval, *q_intervals)
+    ):
         raise contradiction(state, schedule.delta, assumed)
     promised = schedule.delta < 1.0
     mover = problem.mover(state)
@@ -64,25 +82,37 @@ def assemble(problem: Problem, state: Any, rule: Rule, outcome: Outcome, engine:
     )
 
 
-def interval_of(problem: Problem, state: Any, rule: Rule) -> Callable[[dict[int, Tally]], Interval | None]:
+def interval_of(
+    problem: Problem, state: Any, rule: Rule
+) -> Callable[[dict[int, Tally]], Interval | None]:
     """The interval that tallies at a look certify, for a progress display."""
 
     def interval(tallies: dict[int, Tally]) -> Interval | None:
-        return pieces(problem, state, rule, tallies)[1] if rule.schedule.delta < 1.0 else None
+        return (
+            pieces(problem, state, rule, tallies)[1]
+            if rule.schedule.delta < 1.0
+            else None
+        )
 
     return interval
 
 
-Pieces = tuple[float, Interval, tuple[float, ...], tuple[Interval, ...], tuple[float, ...]]
+Pieces = tuple[
+    float, Interval, tuple[float, ...], tuple[Interval, ...], tuple[float, ...]
+]
 
 
-def pieces(problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]) -> Pieces:
+def pieces(
+    problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]
+) -> Pieces:
     """(value, interval, action values, their intervals, policy) of root sums."""
     make = _from_draws_of_v if rule.schedule.root.target == "value" else _from_q
     return make(problem, state, rule, tallies)
 
 
-def _from_q(problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]) -> Pieces:
+def _from_q(
+    problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]
+) -> Pieces:
     mover = problem.mover(state)
     low, high = problem.facts.q_bounds(mover)
     weights = problem.operator.weights(problem.num_actions)
@@ -91,7 +121,9 @@ def _from_q(problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally])
     means = {a: rule.mean(tallies[a]) for a in actions}
     clipped = [min(max(means[a], low), high) for a in actions]
     radii = {a: rule.half_width(tallies[a]) for a in actions}
-    boxes = [(max(means[a] - radii[a], low), min(means[a] + radii[a], high)) for a in actions]
+    boxes = [
+        (max(means[a] - radii[a], low), min(means[a] + radii[a], high)) for a in actions
+    ]
     operator = problem.operator
     value = operator.value(clipped, player=mover, weights=w)
     interval = (
@@ -100,13 +132,19 @@ def _from_q(problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally])
     )
     gradient = operator.gradient(clipped, player=mover, weights=w)
     total = sum(gradient)
-    q_values, intervals, policy = [math.nan] * problem.num_actions, [NOWHERE] * problem.num_actions, [0.0] * problem.num_actions
+    q_values, intervals, policy = (
+        [math.nan] * problem.num_actions,
+        [NOWHERE] * problem.num_actions,
+        [0.0] * problem.num_actions,
+    )
     for i, a in enumerate(actions):
         q_values[a], intervals[a], policy[a] = clipped[i], boxes[i], gradient[i] / total
     return value, interval, tuple(q_values), tuple(intervals), tuple(policy)
 
 
-def _from_draws_of_v(problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]) -> Pieces:
+def _from_draws_of_v(
+    problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]
+) -> Pieces:
     (tally,) = tallies.values()
     low, high = problem.facts.value_bounds(problem.mover(state))
     mean, width = rule.mean(tally), rule.half_width(tally)
@@ -129,21 +167,48 @@ def _notes(schedule: Schedule, outcome: Outcome) -> tuple[str, ...]:
     if schedule.epsilon == math.inf:
         notes.append("The schedule was made by hand and promises nothing.")
     elif schedule.delta >= 1.0:
-        notes.append("delta' was given and is too large for a promise: the printed analysis allows the answer to fail with probability 1.")
+        notes.append(
+            "delta' was given and is too large for a promise: the printed analysis "
+            "allows the answer to fail with probability 1."
+        )
     early = [tally.look for tally in outcome.tallies.values() if tally.look is not None]
     if early and outcome.finished:
-        notes.append(f"The data allowed an early stop: {outcome.num_calls:,} of {schedule.num_calls:,} calls were needed.")
+        notes.append(
+            f"The data allowed an early stop: {outcome.num_calls:,} of "
+            f"{schedule.num_calls:,} calls were needed."
+        )
     if not outcome.finished:
-        notes.append("The run was stopped before its end; the interval is what the finished part allows.")
+        notes.append(
+            "The run was stopped before its end; the interval is what the finished "
+            "part allows."
+        )
     return tuple(notes)
 
 
 def terminal_answer(problem: Problem, state: Any, method: str) -> Estimate:
     """A terminal state is worth 0, exactly."""
     nothing = tuple([math.nan] * problem.num_actions)
-    certificate = Certificate("exact", (0.0, 0.0), tuple([NOWHERE] * problem.num_actions), 1.0, "terminal state")
+    certificate = Certificate(
+        "exact",
+        (0.0, 0.0),
+        tuple([NOWHERE] * problem.num_actions),
+        1.0,
+        "terminal state",
+    )
     return Estimate(
-        value=0.0, interval=(0.0, 0.0), q_values=nothing, policy=tuple([0.0] * problem.num_actions), action=None, num_calls=0,
-        epsilon=0.0, delta=0.0, method=method, certificate=certificate, seconds=0.0, compile_seconds=0.0, problem=problem.name,
-        state=state, notes=("The state is terminal: its value is 0 by definition.",),
-    )  # fmt: skip
+        value=0.0,
+        interval=(0.0, 0.0),
+        q_values=nothing,
+        policy=tuple([0.0] * problem.num_actions),
+        action=None,
+        num_calls=0,
+        epsilon=0.0,
+        delta=0.0,
+        method=method,
+        certificate=certificate,
+        seconds=0.0,
+        compile_seconds=0.0,
+        problem=problem.name,
+        state=state,
+        notes=("The state is terminal: its value is 0 by definition.",),
+    )

@@ -1,16 +1,23 @@
-"""Executor ``batched``: whole levels of a schedule as array operations, for simulators that step many states at once.
+"""Executor ``batched``: whole levels of a schedule as array operations, for
+simulators that step many states at once.
 
-The recursion tree of a schedule is the same for every draw, so the draws of a level are rows of a batch: a query of m states is m*K*N
-rows that are stepped together and valued together by the query's own level. Rows are taken in slices of at most ``max_batch`` at every
-level (depth first), so memory is about depth * max_batch rows whatever the price of the plan. Rows whose episode is over drop out.
+The recursion tree of a schedule is the same for every draw, so the draws of a
+level are rows of a batch: a query of m states is m*K*N rows that are stepped
+together and valued together by the query's own level. Rows are taken in slices
+of at most ``max_batch`` at every level (depth first), so memory is about depth
+* max_batch rows whatever the price of the plan. Rows whose episode is over drop
+out.
 
-The simulator may live anywhere (NumPy, JAX on an accelerator): states stay with it, actions go in, rewards and flags come out, and the
-sums, operators and checks are done here in float64.
+The simulator may live anywhere (NumPy, JAX on an accelerator): states stay with
+it, actions go in, rewards and flags come out, and the sums, operators and
+checks are done here in float64.
 
   stream   SeedSequence(seed, spawn_key=(action, shard)) for the whole shard, shared by the simulator and by action draws
 
-Same schedule, same shards, same counts as the other executors; the estimates agree in law, not in bits (other streams, other order of
-sums). A run's bits depend on ``max_batch``, which belongs to the oracle. What this file decides: slices and order of calls.
+Same schedule, same shards, same counts as the other executors; the estimates
+agree in law, not in bits (other streams, other order of sums). A run's bits
+depend on ``max_batch``, which belongs to the oracle. What this file decides:
+slices and order of calls.
 """
 
 from __future__ import annotations
@@ -26,9 +33,27 @@ from numpy.typing import NDArray
 from smoothcruiser.engines.batched_operators import both, drawn
 from smoothcruiser.engines.reference import UNIFORM_AT_ZERO
 from smoothcruiser.engines.shards import Partial, Shard
-from smoothcruiser.errors import Interrupted, InvalidInput, OracleError, SmoothcruiserError
-from smoothcruiser.problem.answers import at, outside, raised, too_few_legal, undeclared_end
-from smoothcruiser.problem.batched import MAX_BATCH, Backend, Batched, BatchedFunction, NumpyBackend, WrongShape
+from smoothcruiser.errors import (
+    Interrupted,
+    InvalidInput,
+    OracleError,
+    SmoothcruiserError,
+)
+from smoothcruiser.problem.answers import (
+    at,
+    outside,
+    raised,
+    too_few_legal,
+    undeclared_end,
+)
+from smoothcruiser.problem.batched import (
+    MAX_BATCH,
+    Backend,
+    Batched,
+    BatchedFunction,
+    NumpyBackend,
+    WrongShape,
+)
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.tabular import Tables
 from smoothcruiser.schedule.schedule import Kind, Schedule
@@ -36,7 +61,9 @@ from smoothcruiser.schedule.schedule import Kind, Schedule
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-MOST_BYTES = 1 << 26  # of one batch of states: rows of a kilobyte and more make batches smaller than max_batch
+# of one batch of states: rows of a kilobyte and more make batches smaller than
+# max_batch
+MOST_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +84,8 @@ def parts_of(problem: Problem, max_batch: int | None = None) -> Parts:
         return _tabular_parts(problem, problem.tables, max_batch or MAX_BATCH)
     if not isinstance(problem.oracle, Batched):
         raise InvalidInput(
-            "The batched executor needs a step over arrays, marked as batched(step), or a tabular problem; "
-            "use executor='python' for a step of one state."
+            "The batched executor needs a step over arrays, marked as batched(step), "
+            "or a tabular problem; use executor='python' for a step of one state."
         )
 
     def inner(function: Any) -> Any:
@@ -66,7 +93,14 @@ def parts_of(problem: Problem, max_batch: int | None = None) -> Parts:
 
     player = inner(problem.player) if isinstance(problem, Game) else None
     oracle = problem.oracle
-    return Parts(oracle.backend, oracle.function, inner(problem.legal), inner(problem.terminal), player, max_batch or oracle.max_batch)
+    return Parts(
+        oracle.backend,
+        oracle.function,
+        inner(problem.legal),
+        inner(problem.terminal),
+        player,
+        max_batch or oracle.max_batch,
+    )
 
 
 def _tabular_parts(problem: Problem, tables: Tables, max_batch: int) -> Parts:
@@ -74,7 +108,9 @@ def _tabular_parts(problem: Problem, tables: Tables, max_batch: int) -> Parts:
     start, size, K = tables.start[:-1], np.diff(tables.start), tables.num_actions
     reward, next_state = tables.reward, tables.next_state
 
-    def step(states: Ints, actions: Ints, rng: np.random.Generator) -> tuple[Floats, Ints]:
+    def step(
+        states: Ints, actions: Ints, rng: np.random.Generator
+    ) -> tuple[Floats, Ints]:
         """Alias sampling as in ``tabular_kernel``, one uniform a row."""
         row = states * K + actions
         u = rng.random(len(row)) * size.take(row)
@@ -87,8 +123,12 @@ def _tabular_parts(problem: Problem, tables: Tables, max_batch: int) -> Parts:
     return Parts(
         backend=NumpyBackend(),
         step=step,
-        legal=None if problem.legal is None else lambda states, actions: tables.legal[states, actions],
-        terminal=None if problem.terminal is None else lambda states: tables.terminal.take(states),
+        legal=None
+        if problem.legal is None
+        else lambda states, actions: tables.legal[states, actions],
+        terminal=None
+        if problem.terminal is None
+        else lambda states: tables.terminal.take(states),
         player=(lambda states: tables.player.take(states)) if problem.is_game else None,
         max_batch=max_batch,
     )
@@ -100,19 +140,42 @@ class BatchedEngine:
     name = "batched"
     looks = 0  # a step gets rows of its own, which it may write into
 
-    def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0, max_batch: int | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        schedule: Schedule,
+        state: Any,
+        *,
+        center: float = 0.0,
+        max_batch: int | None = None,
+    ) -> None:
         self.problem, self.schedule, self.center = problem, schedule, center
         self.parts = parts_of(problem, max_batch)
         self.backend = self.parts.backend
         try:
             self.root = self.backend.one(state)
         except Exception as error:
-            raise InvalidInput(f"The asked state {state!r} is not a row of numbers ({error}); give one row of what step takes.") from error
+            raise InvalidInput(
+                f"The asked state {state!r} is not a row of numbers ({error}); "
+                "give one row of what step takes."
+            ) from error
         self._warm_up()
-        self.rows = max(1, min(self.parts.max_batch, MOST_BYTES // max(1, self.backend.bytes_per_row(self.root))))
+        self.rows = max(
+            1,
+            min(
+                self.parts.max_batch,
+                MOST_BYTES // max(1, self.backend.bytes_per_row(self.root)),
+            ),
+        )
         self.weights = np.array(problem.operator.weights(problem.num_actions))
         K = problem.num_actions
-        self.offsets = np.array([0.0] + [problem.operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, K + 1)])
+        self.offsets = np.array(
+            [0.0]
+            + [
+                problem.operator.value([0.0] * k, weights=[1.0] * k)
+                for k in range(1, K + 1)
+            ]
+        )
         self.unit = problem.operator.shift_invariant
         self.calls = 0
         self.rng: Any = None
@@ -120,9 +183,15 @@ class BatchedEngine:
         self.stopped = False
 
     def _warm_up(self) -> None:
-        """Compile what the backend compiles; what goes wrong here goes wrong again, and is named, in the first batch."""
+        """Compile what the backend compiles; what goes wrong here goes wrong
+        again, and is named, in the first batch.
+        """
         begin, parts = time.perf_counter(), self.parts
-        companions = [(f, extra) for f, extra in ((parts.legal, 1), (parts.terminal, 0), (parts.player, 0)) if f is not None]
+        companions = [
+            (f, extra)
+            for f, extra in ((parts.legal, 1), (parts.terminal, 0), (parts.player, 0))
+            if f is not None
+        ]
         with contextlib.suppress(Exception):
             self.backend.warm(parts.step, companions, self.root)
         self.compile_seconds = time.perf_counter() - begin
@@ -135,7 +204,11 @@ class BatchedEngine:
         """The sums of one shard (Alg. 1, over its part of the draws)."""
         sequence = np.random.SeedSequence(seed, spawn_key=(shard.action, shard.index))
         self.rng = self.backend.random(sequence)
-        self.own = self.rng if isinstance(self.rng, np.random.Generator) else np.random.default_rng(sequence.spawn(1)[0])
+        self.own = (
+            self.rng
+            if isinstance(self.rng, np.random.Generator)
+            else np.random.default_rng(sequence.spawn(1)[0])
+        )
         self.calls = 0
         total, square = 0.0, 0.0
         root = self.schedule.root
@@ -145,25 +218,32 @@ class BatchedEngine:
             if root.target == "value":
                 x = self.draw(root.child, states, n)
             else:
-                x = self.backup(states, np.full(n, shard.action, dtype=np.int64), root.child)
+                x = self.backup(
+                    states, np.full(n, shard.action, dtype=np.int64), root.child
+                )
             distance = x - self.center
             total += float(distance.sum())
             square += float((distance * distance).sum())
         return Partial(shard.count, total, square, self.calls)
 
-    # --- one batch -------------------------------------------------------------------------------------------------------
+    # --- one batch ------------------------------------------------------------
 
     def step(self, states: Any, actions: Ints) -> tuple[Floats, Any, Ints | None]:
-        """Step the rows, counted and checked: (rewards, next states of the rows that go on, those rows or None for all)."""
+        """Step the rows, counted and checked: (rewards, next states of the rows
+        that go on, those rows or None for all).
+        """
         if self.stopped:
             raise Interrupted("The run was stopped before this shard was finished.")
         n = len(actions)
         self.calls += n
         try:
-            rewards, after, ended = self.backend.step(self.parts.step, states, actions, self.rng)
+            rewards, after, ended = self.backend.step(
+                self.parts.step, states, actions, self.rng
+            )
         except WrongShape as error:
             raise OracleError(
-                f"The batched oracle must return {error}, at {n} rows of which the first is {self._at(states, actions, 0)}."
+                f"The batched oracle must return {error}, at {n} rows of which the "
+                f"first is {self._at(states, actions, 0)}."
             ) from error
         except (SmoothcruiserError, KeyboardInterrupt):
             raise
@@ -172,13 +252,17 @@ class BatchedEngine:
         low, high = self.schedule.facts.reward_range
         if not (low <= rewards.min() and rewards.max() <= high):
             bad = int(np.flatnonzero(~((rewards >= low) & (rewards <= high)))[0])
-            raise outside(float(rewards[bad]), self._at(states, actions, bad), low, high)
+            raise outside(
+                float(rewards[bad]), self._at(states, actions, bad), low, high
+            )
         if ended is not None and not self.schedule.facts.terminals and ended.any():
             bad = int(np.flatnonzero(ended)[0])
             raise undeclared_end(self._at(states, actions, bad))
         return rewards, *self._going_on(after, ended, n)
 
-    def _going_on(self, after: Any, ended: Bools | None, n: int) -> tuple[Any, Ints | None]:
+    def _going_on(
+        self, after: Any, ended: Bools | None, n: int
+    ) -> tuple[Any, Ints | None]:
         """The rows that are not over, and which they are (None: all of them)."""
         if self.parts.terminal is not None:
             over = self._ask("terminal", after, n).astype(bool)
@@ -213,7 +297,9 @@ class BatchedEngine:
         return x
 
     def estimate_q(self, states: Any, n: int, legal: Bools | None, row: int) -> Floats:
-        """Alg. 3 for n states: means (K, n) of N backups, -inf where illegal; pairs (state, action) in slices of ``rows``."""
+        """Alg. 3 for n states: means (K, n) of N backups, -inf where illegal;
+        pairs (state, action) in slices of ``rows``.
+        """
         level, center = self.schedule.levels[row], self.schedule.centers[row]
         K, N = self.problem.num_actions, level.samples
         pairs = np.arange(K * n) if legal is None else np.flatnonzero(legal.reshape(-1))
@@ -226,7 +312,11 @@ class BatchedEngine:
             most = max(1, self.rows // len(part))
             for done in range(0, N, most):
                 times = min(most, N - done)
-                x = self.backup(self.backend.take(states, np.tile(index, times)), np.tile(action, times), level.query)
+                x = self.backup(
+                    self.backend.take(states, np.tile(index, times)),
+                    np.tile(action, times),
+                    level.query,
+                )
                 total += (x - center).reshape(times, len(part)).sum(axis=0)
             q[part] = center + total / N
         if self.schedule.clip is not None:
@@ -234,15 +324,30 @@ class BatchedEngine:
         return q.reshape(K, n)
 
     def draw(self, row: int, states: Any, n: int) -> Floats:
-        """Alg. 2: one draw of level ``row`` for every row of ``states``, none of them terminal."""
+        """Alg. 2: one draw of level ``row`` for every row of ``states``, none
+        of them terminal.
+        """
         out = np.zeros(n)
-        where: Ints | None = None  # the rows of ``out`` that ``states`` stand for; None: all of them
+        # the rows of ``out`` that ``states`` stand for; None: all of them
+        where: Ints | None = None
         weight: Any = 1.0
         while True:
             level = self.schedule.levels[row]
-            sign = self._signs(states, n) if level.kind != Kind.CONSTANT or level.shift != 0.0 else 1.0
+            sign = (
+                self._signs(states, n)
+                if level.kind != Kind.CONSTANT or level.shift != 0.0
+                else 1.0
+            )
             if level.kind == Kind.CONSTANT:
-                return _added(out, where, weight * (level.constant + (sign * level.shift if level.shift != 0.0 else 0.0)))
+                return _added(
+                    out,
+                    where,
+                    weight
+                    * (
+                        level.constant
+                        + (sign * level.shift if level.shift != 0.0 else 0.0)
+                    ),
+                )
             legal = self._legal(states, n)
             if level.kind == Kind.BLIND:
                 head, action, norm = self._blind(n, legal)
@@ -253,11 +358,17 @@ class BatchedEngine:
                 value, g = both(self.problem.operator, q, self.weights)
                 if level.kind == Kind.PLUGIN:
                     return _added(out, where, weight * (sign * (value + level.shift)))
-                head = value - np.where(g > 0.0, q * g if legal is None else np.where(legal, q, 0.0) * g, 0.0).sum(axis=0)
+                head = value - np.where(
+                    g > 0.0,
+                    q * g if legal is None else np.where(legal, q, 0.0) * g,
+                    0.0,
+                ).sum(axis=0)
                 action, norm = drawn(g, self.own)
             rewards, states, alive = self.step(states, action)
             scale = 1.0 if self.unit else norm
-            out = _added(out, where, weight * (sign * (head + level.shift) + scale * rewards))
+            out = _added(
+                out, where, weight * (sign * (head + level.shift) + scale * rewards)
+            )
             weight = weight * (self.problem.discount * scale)
             if alive is not None:
                 if len(alive) == 0:
@@ -273,7 +384,9 @@ class BatchedEngine:
         if legal is None and operator.code in UNIFORM_AT_ZERO:
             return self.offsets[K], self.own.integers(K, size=n), 1.0
         g = np.ones((K, n)) if legal is None else legal.astype(np.float64)
-        head = self.offsets[K] if legal is None else self.offsets.take(legal.sum(axis=0))
+        head = (
+            self.offsets[K] if legal is None else self.offsets.take(legal.sum(axis=0))
+        )
         if operator.code not in UNIFORM_AT_ZERO:
             _, g = both(operator, np.where(g > 0.0, 0.0, -np.inf), self.weights)
         action, norm = drawn(g, self.own)
@@ -284,13 +397,21 @@ class BatchedEngine:
         if self.parts.legal is None:
             return None
         K = self.problem.num_actions
-        mask = np.array([self._ask("legal", states, n, np.full(n, a, dtype=np.int64)) for a in range(K)], dtype=bool)
+        mask = np.array(
+            [
+                self._ask("legal", states, n, np.full(n, a, dtype=np.int64))
+                for a in range(K)
+            ],
+            dtype=bool,
+        )
         number = mask.sum(axis=0)
         stuck = np.flatnonzero(number < self.schedule.facts.min_actions)
         if len(stuck):
             first = int(stuck[0])
             state = self.backend.row(states, first)
-            raise too_few_legal(state, int(number[first]), self.schedule.facts.min_actions)
+            raise too_few_legal(
+                state, int(number[first]), self.schedule.facts.min_actions
+            )
         return mask
 
     def _signs(self, states: Any, n: int) -> Any:
@@ -300,16 +421,21 @@ class BatchedEngine:
         player = self._ask("player", states, n)
         if not np.all((player == 1) | (player == 2)):
             bad = int(np.flatnonzero((player != 1) & (player != 2))[0])
-            raise InvalidInput(f"player({self.backend.row(states, bad)!r}) must be 1 (max) or 2 (min), got {player[bad]}.")
+            raise InvalidInput(
+                f"player({self.backend.row(states, bad)!r}) must be 1 (max) or 2 "
+                f"(min), got {player[bad]}."
+            )
         return np.where(player == 1, 1.0, -1.0)
 
-    # --- naming the row at fault -------------------------------------------------------------------------------------------
+    # --- naming the row at fault ----------------------------------------------
 
     def _at(self, states: Any, actions: Ints, i: int) -> str:
         return at(self.backend.row(states, i), int(actions[i]))
 
     def _raised(self, error: Exception, states: Any, actions: Ints) -> OracleError:
-        """The error with the row that causes it, found by halving the batch: log2(rows) more calls."""
+        """The error with the row that causes it, found by halving the batch:
+        log2(rows) more calls.
+        """
         low, high = 0, len(actions)
         while high - low > 1:
             middle = (low + high) // 2
@@ -319,12 +445,21 @@ class BatchedEngine:
                 low = middle
             else:
                 break
-        rows = "" if high - low == 1 else f" (one of {high - low} rows; none of them fails alone)"
+        rows = (
+            ""
+            if high - low == 1
+            else f" (one of {high - low} rows; none of them fails alone)"
+        )
         return raised(error, self._at(states, actions, low) + rows)
 
     def _fails(self, states: Any, actions: Ints, low: int, high: int) -> bool:
         try:
-            self.backend.step(self.parts.step, self.backend.take(states, np.arange(low, high)), actions[low:high], self.rng)
+            self.backend.step(
+                self.parts.step,
+                self.backend.take(states, np.arange(low, high)),
+                actions[low:high],
+                self.rng,
+            )
         except Exception:
             return True
         return False

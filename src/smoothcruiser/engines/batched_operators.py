@@ -1,8 +1,11 @@
-"""Smooth operators over many states at once: columns are states, rows are actions, so that every reduction runs along memory.
+"""Smooth operators over many states at once: columns are states, rows are
+actions, so that every reduction runs along memory.
 
-``both(operator, q, weights)`` returns F of every column and its gradient. Illegal actions have q = -inf: every formula below then
-gives them weight 0 without a case. The functions are those of ``operators.base`` with NumPy's exp and log, whose last bits
-differ from the scalar ones: the batched executor agrees with the others in law and in counts, not in bits.
+``both(operator, q, weights)`` returns F of every column and its gradient.
+Illegal actions have q = -inf: every formula below then gives them weight 0
+without a case. The functions are those of ``operators.base`` with NumPy's exp
+and log, whose last bits differ from the scalar ones: the batched executor
+agrees with the others in law and in counts, not in bits.
 """
 
 from __future__ import annotations
@@ -13,15 +16,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.operators.base import Operator
-from smoothcruiser.operators.functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT
+from smoothcruiser.operators.functions import (
+    ENTROPY,
+    KL_PRIOR,
+    MAX,
+    SPARSEMAX,
+    SQUARE_ROOT,
+)
 
 Floats = NDArray[np.float64]
 
 
 def both(operator: Operator, q: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """(F, gradient) of shapes (n,) and (K, n) at action values (K, n); ``weights`` (K,) are the prior's."""
+    """(F, gradient) of shapes (n,) and (K, n) at action values (K, n);
+    ``weights`` (K,) are the prior's.
+    """
     if operator.code == ENTROPY:
-        return _exponential(q, np.ones_like(weights), operator.strength, normalized=False)
+        return _exponential(
+            q, np.ones_like(weights), operator.strength, normalized=False
+        )
     if operator.code == KL_PRIOR:
         return _exponential(q, weights, operator.strength, normalized=True)
     if operator.code == SPARSEMAX:
@@ -33,7 +46,9 @@ def both(operator: Operator, q: Floats, weights: Floats) -> tuple[Floats, Floats
     return _one_by_one(operator, q)
 
 
-def _exponential(q: Floats, weights: Floats, t: float, *, normalized: bool) -> tuple[Floats, Floats]:
+def _exponential(
+    q: Floats, weights: Floats, t: float, *, normalized: bool
+) -> tuple[Floats, Floats]:
     top = q.max(axis=0)
     g = np.exp((q - top) / t)
     if normalized:
@@ -59,7 +74,9 @@ def _sparsemax(q: Floats, t: float) -> tuple[Floats, Floats]:
 
 
 def _square_root(q: Floats, t: float) -> tuple[Floats, Floats]:
-    """Newton from the left end of the bracket rises monotonically to the root (problem.operators.square_root_level)."""
+    """Newton from the left end of the bracket rises monotonically to the root
+    (problem.operators.square_root_level).
+    """
     half = 0.5 * t
     gaps = q.max(axis=0) - q
     level = np.full(q.shape[1], half)

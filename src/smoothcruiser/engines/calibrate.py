@@ -1,10 +1,14 @@
-"""How fast an oracle is: calls a second of one core, measured on a small schedule of the same problem.
+"""How fast an oracle is: calls a second of one core, measured on a small
+schedule of the same problem.
 
-A price in calls becomes a time only with the speed of the user's simulator, which may be 10 ns or 10 s a call. So a schedule that costs
-a few hundred calls is run again and again until ``SECONDS`` have passed; if that was over at once, one of ``LARGE`` calls, whose leaves
-and rollouts are mixed like those of a real plan. The same engine runs it that would run the plan.
+A price in calls becomes a time only with the speed of the user's simulator,
+which may be 10 ns or 10 s a call. So a schedule that costs a few hundred calls
+is run again and again until ``SECONDS`` have passed; if that was over at once,
+one of ``LARGE`` calls, whose leaves and rollouts are mixed like those of a real
+plan. The same engine runs it that would run the plan.
 
-What this file decides: what is run and for how long. It leaves out compiling (done before the clock starts).
+What this file decides: what is run and for how long. It leaves out compiling
+(done before the clock starts).
 """
 
 from __future__ import annotations
@@ -23,39 +27,59 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, smallest_epsilon
 from smoothcruiser.schedule.schedule import Schedule
 
-SECONDS = 0.3  # long enough for 1% of noise at a millisecond a repetition, short enough to wait for
+# long enough for 1% of noise at a millisecond a repetition, short enough to wait
+# for
+SECONDS = 0.3
 SMALL, LARGE = 500, 200_000  # calls: 200,000 take 4 ms at 50 M calls/s
 QUICK = 0.01  # a small schedule that is over sooner is too short to be timed well
 DELTA = 0.1  # any will do: it scales the root's draws, not what is drawn
 
 
-def calls_per_second(problem: Problem, state: Any, executor: str | None = None) -> float:
+def calls_per_second(
+    problem: Problem, state: Any, executor: str | None = None
+) -> float:
     """Oracle calls a second of one core at ``state``."""
-    name = executor if executor in ("compiled", "python", "reference") else default_executor(problem)  # the others run these
+    # the others run these
+    name = (
+        executor
+        if executor in ("compiled", "python", "reference")
+        else default_executor(problem)
+    )
     calls, seconds = _timed(name, problem, _sample(problem.facts, SMALL), state, QUICK)
     if seconds < 5.0 * QUICK:
-        calls, seconds = _timed(name, problem, _sample(problem.facts, LARGE), state, SECONDS)
+        calls, seconds = _timed(
+            name, problem, _sample(problem.facts, LARGE), state, SECONDS
+        )
     return calls / seconds
 
 
 def _sample(facts: Facts, budget: int) -> Schedule:
-    """A schedule of about ``budget`` calls; the loosest there is if none is as cheap."""
+    """A schedule of about ``budget`` calls; the loosest there is if none is as
+    cheap.
+    """
     try:
         epsilon = smallest_epsilon(facts, budget=budget, delta=DELTA)
         return compile_schedule(facts, epsilon=epsilon, delta=DELTA, adaptive=False)
     except SmoothcruiserError:
-        return compile_schedule(facts, epsilon=max(facts.value_span(), 1e-9), delta=DELTA, adaptive=False)
+        return compile_schedule(
+            facts, epsilon=max(facts.value_span(), 1e-9), delta=DELTA, adaptive=False
+        )
 
 
-def _timed(name: str, problem: Problem, schedule: Schedule, state: Any, least: float) -> tuple[int, float]:
-    """(calls, seconds) of repetitions of ``schedule`` until ``least`` seconds have passed; plain Python stops in the middle of one."""
+def _timed(
+    name: str, problem: Problem, schedule: Schedule, state: Any, least: float
+) -> tuple[int, float]:
+    """(calls, seconds) of repetitions of ``schedule`` until ``least`` seconds
+    have passed; plain Python stops in the middle of one.
+    """
     clock = _Deadline(problem.oracle)
     if name not in ("compiled", "batched"):
         problem = replace(problem, oracle=clock)
     engine = make_engine(name, problem, schedule, state, center=0.0)
     action = problem.legal_actions(state)[0]
     warm = stream(0)
-    warm.random(), warm.integers(2), warm.normal()  # their first use from Python compiles them
+    # their first use from Python compiles them
+    warm.random(), warm.integers(2), warm.normal()
     calls, begin = 0, time.perf_counter()
     clock.end = begin + SECONDS
     for index in range(1_000_000):
@@ -75,7 +99,9 @@ def _one(engine: Engine, shard: Shard) -> int:
 
 
 class _Deadline:
-    """The oracle, until a moment at which it stops the run: a slow simulator is not waited for."""
+    """The oracle, until a moment at which it stops the run: a slow simulator is
+    not waited for.
+    """
 
     def __init__(self, oracle: Any) -> None:
         self.oracle, self.end = oracle, float("inf")

@@ -1,20 +1,23 @@
 """A look at the step before a run and after it: does it answer by its arguments alone?
 
-A promise rests on what no planner can prove: the step draws all its randomness from ``rng``, remembers
-nothing between calls, leaves the state it is given alone and hands out states that nobody changes later.
-Here each of these is put to the test at a few pairs (state, action): every action of the asked state, then
-pairs met by a random walk.
+A promise rests on what no planner can prove: the step draws all its randomness
+from ``rng``, remembers nothing between calls, leaves the state it is given
+alone and hands out states that nobody changes later. Here each of these is put
+to the test at a few pairs (state, action): every action of the asked state,
+then pairs met by a random walk.
 
   before the run   each pair is called twice from equal streams (from different ones if the first call took
                    nothing from its stream, or ``deterministic`` is declared): the answers must agree, and
                    neither the state nor an answer given earlier may have changed
   after the run    each pair is called once more from the same stream and must answer as it did
 
-Answers agree if reward and end are equal and the next states hold equal values. Where they do not, or show
-nothing to compare, their futures decide: both are stepped on from equal streams and must pay the same.
+Answers agree if reward and end are equal and the next states hold equal values.
+Where they do not, or show nothing to compare, their futures decide: both are
+stepped on from equal streams and must pay the same.
 
-The streams have a key of their own, so a run's bits do not depend on what was looked at. The calls are
-counted. ``check`` looks harder, and at more; this is what ``plan`` does unasked.
+The streams have a key of their own, so a run's bits do not depend on what was
+looked at. The calls are counted. ``check`` looks harder, and at more; this is
+what ``plan`` does unasked.
 """
 
 from __future__ import annotations
@@ -32,7 +35,15 @@ from smoothcruiser.engines.python import watched
 from smoothcruiser.engines.reference import retyped_by
 from smoothcruiser.errors import Hung, OracleError
 from smoothcruiser.jit.streams import Stream, stream
-from smoothcruiser.problem.answers import Answer, answered, companion_hung, flickering, remembered, rows_together, same_mover
+from smoothcruiser.problem.answers import (
+    Answer,
+    answered,
+    companion_hung,
+    flickering,
+    remembered,
+    rows_together,
+    same_mover,
+)
 from smoothcruiser.problem.batched import Batched, rows_apart
 from smoothcruiser.problem.futures import same_future
 from smoothcruiser.problem.problem import (
@@ -44,9 +55,11 @@ from smoothcruiser.problem.problem import (
 )
 from smoothcruiser.problem.states import copied, same_state, unchanged, written_into
 
-LOOK_SECONDS = 2.0  # after which no further pair is looked at: some simulators take seconds a call
+# after which no further pair is looked at: some simulators take seconds a call
+LOOK_SECONDS = 2.0
 OTHER = 2**20  # added to the place of a stream for another one
-STREAM_KEY = 2**31  # of the streams used here: above every action, so that no shard shares one
+# of the streams used here: above every action, so that no shard shares one
+STREAM_KEY = 2**31
 
 
 class Asked(Enum):
@@ -73,10 +86,18 @@ class Look:
 Looks = tuple[Look, ...]
 
 
-def look(problem: Problem, state: Any, seed: int, looked: Looks | None = None, most_calls: int | None = None) -> tuple[int, Looks]:
-    """(oracle calls made, pairs looked at): before a run, or after it at the pairs of the look before.
+def look(
+    problem: Problem,
+    state: Any,
+    seed: int,
+    looked: Looks | None = None,
+    most_calls: int | None = None,
+) -> tuple[int, Looks]:
+    """(oracle calls made, pairs looked at): before a run, or after it at the
+    pairs of the look before.
 
-    Raises ``OracleError`` for a step that breaks its contract. ``most_calls`` bounds the calls of both together.
+    Raises ``OracleError`` for a step that breaks its contract. ``most_calls``
+    bounds the calls of both together.
     """
     if problem.tables is not None or problem.is_terminal(state):
         return 0, ()
@@ -102,7 +123,8 @@ class _Inspector:
         self.problem, self.seed = problem, seed
         self.retype = retyped_by(problem, state)
         self.calls = 0
-        self.room = CALLS_PER_LOOK * most  # calls for the looks before and after the run
+        # calls for the looks before and after the run
+        self.room = CALLS_PER_LOOK * most
         self.last = CALLS_PER_LOOK  # what the last pair took of it
         self.looked: list[Look] = []
         self.began = time.perf_counter()
@@ -123,16 +145,25 @@ class _Inspector:
         state, steps, walk = start, 0, stream(self.seed, STREAM_KEY, 0)
         while len(self.looked) < most and self._in_time() and self.last <= self.room:
             actions = problem.legal_actions(state)
-            _, after, ended = self._pair(state, actions[walk.integers(len(actions))]).answer
+            _, after, ended = self._pair(
+                state, actions[walk.integers(len(actions))]
+            ).answer
             steps += 1
             over = ended or problem.is_terminal(after) or steps == problem.horizon
-            if not over and problem.facts.alternating and problem.mover(after) == problem.mover(state):
+            if (
+                not over
+                and problem.facts.alternating
+                and problem.mover(after) == problem.mover(state)
+            ):
                 raise same_mover(state)
             state, steps = (start, 0) if over else (after, steps)
 
     def _rows(self, oracle: Batched, state: Any, action: int) -> None:
         """Rows of one batch are drawn apart."""
-        seeds = [np.random.SeedSequence(self.seed, spawn_key=(STREAM_KEY, 0, k)) for k in range(LOOKED_BATCHES)]
+        seeds = [
+            np.random.SeedSequence(self.seed, spawn_key=(STREAM_KEY, 0, k))
+            for k in range(LOOKED_BATCHES)
+        ]
         try:
             apart = rows_apart(oracle, state, action, seeds, LOOKED_ROWS)
         except Exception:
@@ -147,7 +178,9 @@ class _Inspector:
             if not self._in_time():
                 return
             rng = self._stream(found.place)
-            self._compare(found, self._call(found.state, found.action, rng), Asked.AGAIN)
+            self._compare(
+                found, self._call(found.state, found.action, rng), Asked.AGAIN
+            )
             self._check_taken(found, rng)
 
     def _pair(self, state: Any, action: int) -> Look:
@@ -155,7 +188,8 @@ class _Inspector:
         place, calls = len(self.looked) + 1, self.calls
         profile = self.problem.profile(state)
         before = copied(state)
-        given = state if before is None else copy.deepcopy(before)  # the caller's own stays as it is
+        # the caller's own stays as it is
+        given = state if before is None else copy.deepcopy(before)
         rng = self._stream(place)
         begun = rng.words.copy()
         first = self._call(given, action, rng)
@@ -163,29 +197,38 @@ class _Inspector:
         kept = copied(first[1])
         self._check_untouched(before, given, action)
         found = Look(given, action, place, first, kept, profile, taken)
-        # A step that took nothing from its stream, or is declared to, answers alike from any other.
+        # A step that took nothing from its stream, or is declared to, answers alike
+        # from any other.
         certain = self.problem.deterministic or taken == tuple(begun.tolist())
-        rng.words[:] = self._stream(OTHER + place).words if certain else begun  # the same object: caches may go by it
+        # the same object: caches may go by it
+        rng.words[:] = self._stream(OTHER + place).words if certain else begun
         second = self._call(given, action, rng)
         self._check_untouched(before, given, action)
         self._compare(found, second, Asked.ELSEWHERE if certain else Asked.TWICE)
         if not certain:
             self._check_taken(found, rng)
-        self.last = 2 * (self.calls - calls) - 1  # asked again, it takes one call less: states that show nothing take more
+        # asked again, it takes one call less: states that show nothing take more
+        self.last = 2 * (self.calls - calls) - 1
         self.room -= self.last
         self.looked.append(found)
         return found
 
     def _check_taken(self, found: Look, rng: Stream) -> None:
-        """Equal streams end at the same place: a call that takes less gives an answer of before."""
+        """Equal streams end at the same place: a call that takes less gives an
+        answer of before.
+        """
         if tuple(rng.words.tolist()) != found.taken:
             raise remembered(found.state, found.action)
 
     def _check_untouched(self, before: Any, state: Any, action: int) -> None:
-        """Refuse a state that was written into; what was only filled in is a cache if futures stay equal."""
+        """Refuse a state that was written into; what was only filled in is a
+        cache if futures stay equal.
+        """
         same = True if before is None else unchanged(before, state)
         if same is None:
-            same = self._same_future(copy.deepcopy(before), state, OTHER + len(self.looked))
+            same = self._same_future(
+                copy.deepcopy(before), state, OTHER + len(self.looked)
+            )
         if not same:
             raise written_into(before, state, action)
 
@@ -195,7 +238,9 @@ class _Inspector:
     def _call(self, state: Any, action: int, rng: Stream) -> Answer:
         self.calls += 1
         facts = self.problem.facts
-        reward, after, ended = answered(self.problem, state, action, rng, *facts.reward_range, facts.terminals)
+        reward, after, ended = answered(
+            self.problem, state, action, rng, *facts.reward_range, facts.terminals
+        )
         return reward, after if self.retype is None else self.retype(after), ended
 
     def _compare(self, found: Look, other: Answer, asked: Asked) -> None:
@@ -205,7 +250,8 @@ class _Inspector:
             raise flickering(found.state)
         if found.kept is not None and unchanged(found.kept, after) is False:
             raise OracleError(
-                f"A next state changed when the oracle was called again: {found.kept!r} became {after!r} {where}. "
+                "A next state changed when the oracle was called again: "
+                f"{found.kept!r} became {after!r} {where}. "
                 "Calls share one object; return a fresh state from every call."
             )
         alike = reward == other[0] and ended == other[2]
@@ -213,42 +259,65 @@ class _Inspector:
             alike = self._same_future(after, other[1], found.place)
         if not alike:
             answers = f"{found.answer[:2]!r} and {other[:2]!r}"
-            raise OracleError(f"{asked.value} streams differ {where}: {answers}. {self._remedy(asked)}")
+            raise OracleError(
+                f"{asked.value} streams differ {where}: {answers}. "
+                f"{self._remedy(asked)}"
+            )
 
     def _remedy(self, asked: Asked) -> str:
         if asked is Asked.ELSEWHERE and self.problem.deterministic:
-            return "deterministic=True is declared, so one call should tell all; drop deterministic=."
+            return (
+                "deterministic=True is declared, so one call should tell all; drop "
+                "deterministic=."
+            )
         if asked is Asked.ELSEWHERE:
             return (
-                "The oracle uses rng without moving it on (a copy of it?) or takes randomness from elsewhere; "
-                "draw every number from the rng that step is given."
+                "The oracle uses rng without moving it on (a copy of it?) or takes "
+                "randomness from elsewhere; draw every number from the rng that step "
+                "is given."
             )
         return (
-            "The oracle takes randomness from elsewhere (a global generator, the clock) or remembers earlier "
-            "calls; draw every number from the rng that step is given, and keep nothing between calls."
+            "The oracle takes randomness from elsewhere (a global generator, the "
+            "clock) or remembers earlier calls; draw every number from the rng that "
+            "step is given, and keep nothing between calls."
         )
 
     def _same_future(self, x: Any, y: Any, place: int) -> bool:
-        return same_future(self.problem, x, y, lambda state, action, i: self._call(state, action, stream(self.seed, STREAM_KEY, place, i)))
+        return same_future(
+            self.problem,
+            x,
+            y,
+            lambda state, action, i: self._call(
+                state, action, stream(self.seed, STREAM_KEY, place, i)
+            ),
+        )
 
 
 def seen(pairs: int, asked: int, looks: int | None, doubts: str = "") -> str:
     """What was seen of the step, for a certificate.
 
-    ``pairs`` were looked at before the run, ``asked`` calls made after it, ``looks`` calls watched while it
-    ran (None: by workers, which do not count); ``doubts`` is what these could not tell.
+    ``pairs`` were looked at before the run, ``asked`` calls made after it,
+    ``looks`` calls watched while it ran (None: by workers, which do not count);
+    ``doubts`` is what these could not tell.
     """
     if pairs == 0:
         return f"not looked at{doubts}"
     after = "again after it" if asked >= pairs else f"{asked} of them again after it"
     found = f"{pairs} calls were repeated before the run, {after}"
     if looks is None:
-        return f"{found}; workers, which import the problem's module anew, looked at random calls"
-    return (f"{found}, and {looks:,} were looked at while it ran" if looks else found) + doubts
+        return (
+            f"{found}; workers, which import the problem's module anew, looked at "
+            "random calls"
+        )
+    return (
+        f"{found}, and {looks:,} were looked at while it ran" if looks else found
+    ) + doubts
 
 
 def sendable(looked: Looks) -> Looks:
-    """The looks, if they can be sent between processes; otherwise none, and nothing is asked again."""
+    """The looks, if they can be sent between processes; otherwise none, and
+    nothing is asked again.
+    """
     try:
         pickle.dumps(looked)
     except Exception:
@@ -257,12 +326,21 @@ def sendable(looked: Looks) -> Looks:
 
 
 def look_once(problem: Problem, state: Any, seed: int) -> int:
-    """One look at one action, for searches that promise nothing: oracle calls made, 0 where a state cannot change."""
+    """One look at one action, for searches that promise nothing: oracle calls
+    made, 0 where a state cannot change.
+    """
     before, given = copied(state), copied(state)
     if problem.tables is not None or before is None:
         return 0
     action, facts = problem.legal_actions(state)[0], problem.facts
-    answered(problem, given, action, stream(seed, STREAM_KEY, 0), *facts.reward_range, facts.terminals)
+    answered(
+        problem,
+        given,
+        action,
+        stream(seed, STREAM_KEY, 0),
+        *facts.reward_range,
+        facts.terminals,
+    )
     if unchanged(before, given) is False:
         raise written_into(before, given, action)
     return 1

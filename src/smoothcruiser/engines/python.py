@@ -1,13 +1,19 @@
-"""Executor ``python``: the bits of ``reference`` for plain Python oracles, with as little between two calls as Python allows.
+"""Executor ``python``: the bits of ``reference`` for plain Python oracles, with
+as little between two calls as Python allows.
 
-The schedule's table becomes functions, one a level, ``draw(state) -> float``: what a level needs is bound when it is made (children, N,
-the discount, which checks can apply at all), and a query whose draws end in a constant is one tight loop around the user's step. Order
-of calls, order of sums and every check are those of ``reference``; a test holds the two to the same bits.
+The schedule's table becomes functions, one a level, ``draw(state) -> float``:
+what a level needs is bound when it is made (children, N, the discount, which
+checks can apply at all), and a query whose draws end in a constant is one tight
+loop around the user's step. Order of calls, order of sums and every check are
+those of ``reference``; a test holds the two to the same bits.
 
-An oracle that hangs: the problem's ``call_seconds`` limits one call. A watching thread sees that no call has been finished for that long
-and raises inside the call, so that the error names the state and action at hand. (In the main thread by a signal, which also ends a
-sleep or a blocking read; elsewhere by an exception set on the thread, which ends Python loops. Native code that neither returns nor
-releases the interpreter's lock can be ended by neither: run such a simulator with executor ``processes`` and ``seconds``.)
+An oracle that hangs: the problem's ``call_seconds`` limits one call. A watching
+thread sees that no call has been finished for that long and raises inside the
+call, so that the error names the state and action at hand. (In the main thread
+by a signal, which also ends a sleep or a blocking read; elsewhere by an
+exception set on the thread, which ends Python loops. Native code that neither
+returns nor releases the interpreter's lock can be ended by neither: run such a
+simulator with executor ``processes`` and ``seconds``.)
 
 What this file decides: nothing about values. It leaves out batches and processes.
 """
@@ -25,32 +31,58 @@ from smoothcruiser.engines.reference import UNIFORM_AT_ZERO
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
 from smoothcruiser.jit.streams import Stream, stream
-from smoothcruiser.operators.functions import CUSTOM, builtin_both, builtin_value, proportional
-from smoothcruiser.problem.answers import at, companion_hung, hung, outside, raised, undeclared_end, unpacked
+from smoothcruiser.operators.functions import (
+    CUSTOM,
+    builtin_both,
+    builtin_value,
+    proportional,
+)
+from smoothcruiser.problem.answers import (
+    at,
+    companion_hung,
+    hung,
+    outside,
+    raised,
+    undeclared_end,
+    unpacked,
+)
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, copied
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
 
 Draw = Callable[[Any], float]
 Query = Callable[[Any, list[int]], list[float]]
-WATCH_SHARE = 0.25  # of ``call_seconds`` between two looks of the watching thread: an overlong call is ended at most 25% late
+# of ``call_seconds`` between two looks of the watching thread: an overlong call is
+# ended at most 25% late
+WATCH_SHARE = 0.25
 
 
 class PythonEngine:
-    """Runs shards of one (problem, schedule, state); same bits as ``ReferenceEngine``."""
+    """Runs shards of one (problem, schedule, state); same bits as
+    ``ReferenceEngine``.
+    """
 
     name = "python"
     compile_seconds = 0.0
 
-    def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0) -> None:
-        self.problem, self.schedule, self.state, self.center = problem, schedule, state, center
+    def __init__(
+        self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0
+    ) -> None:
+        self.problem, self.schedule, self.state, self.center = (
+            problem,
+            schedule,
+            state,
+            center,
+        )
         self.calls = 0
         self.guard = Guard()
         self.rng: Stream = stream(0)
         self.stopped = False
         self.low, self.high = schedule.facts.reward_range
         self.weights = problem.operator.weights(problem.num_actions)
-        self.all_actions = list(range(problem.num_actions)) if problem.legal is None else None
+        self.all_actions = (
+            list(range(problem.num_actions)) if problem.legal is None else None
+        )
         self.draws: list[Draw] = []
         for row, level in enumerate(schedule.levels):
             self.draws.append(self._drawer(row, level))
@@ -77,7 +109,9 @@ class PythonEngine:
         with watched(self, self.problem.call_seconds):
             for _ in range(shard.count):
                 if self.stopped:
-                    raise Interrupted("The run was stopped before this shard was finished.")
+                    raise Interrupted(
+                        "The run was stopped before this shard was finished."
+                    )
                 try:
                     distance = draw(state)
                 except Hung as error:
@@ -87,10 +121,12 @@ class PythonEngine:
         self.guard.compare(before, state, shard.action)
         return Partial(shard.count, total, square, self.calls)
 
-    # --- one call --------------------------------------------------------------------------------------------------------
+    # --- one call -------------------------------------------------------------
 
     def oracle(self, state: Any, action: int) -> tuple[float, Any, bool]:
-        """One call of the user's simulator, counted and checked: (reward, next state, whether the episode is over)."""
+        """One call of the user's simulator, counted and checked: (reward, next
+        state, whether the episode is over).
+        """
         self.calls += 1
         guard = self.guard
         before = guard.copied(state) if guard.due() else None
@@ -124,7 +160,7 @@ class PythonEngine:
             return hung(self.problem.call_seconds, at(state, action))
         return raised(error, at(state, action))
 
-    # --- levels as functions -----------------------------------------------------------------------------------------------
+    # --- levels as functions --------------------------------------------------
 
     def _drawer(self, row: int, level: Level) -> Draw:
         """One draw of a level at a state that is not terminal (Alg. 2)."""
@@ -136,7 +172,8 @@ class PythonEngine:
 
     def _constant(self, level: Level) -> Draw:
         if level.shift == 0.0:
-            value = 0.0 + 1.0 * level.constant  # reference adds to a sum of nothing: -0.0 becomes 0.0
+            # reference adds to a sum of nothing: -0.0 becomes 0.0
+            value = 0.0 + 1.0 * level.constant
             return lambda state: value
         sign, constant, shift = self._sign, level.constant, level.shift
         return lambda state: 0.0 + 1.0 * (constant + sign(state) * shift)
@@ -145,7 +182,11 @@ class PythonEngine:
         return 1.0 if self.problem.mover(state) == 1 else -1.0
 
     def _actions(self, state: Any) -> list[int]:
-        return self.problem.legal_actions(state) if self.all_actions is None else self.all_actions
+        return (
+            self.problem.legal_actions(state)
+            if self.all_actions is None
+            else self.all_actions
+        )
 
     def _centred(self, draw: Draw) -> Draw:
         center = self.center
@@ -158,12 +199,18 @@ class PythonEngine:
 
         def backup(state: Any) -> float:
             reward, after, ended = oracle(state, action)
-            return reward - center if ended else reward + (discount * below(after) - center)
+            return (
+                reward - center
+                if ended
+                else reward + (discount * below(after) - center)
+            )
 
         return backup
 
     def _query(self, row: int) -> Query:
-        """Alg. 3: the mean of N backups for each legal action, clipped in paper mode only."""
+        """Alg. 3: the mean of N backups for each legal action, clipped in paper
+        mode only.
+        """
         level, center = self.schedule.levels[row], self.schedule.centers[row]
         samples, clip = level.samples, self.schedule.clip
         child = self.schedule.levels[level.query]
@@ -176,7 +223,9 @@ class PythonEngine:
             q = []
             for action in actions:
                 if self.stopped:
-                    raise Interrupted("The run was stopped before this shard was finished.")
+                    raise Interrupted(
+                        "The run was stopped before this shard was finished."
+                    )
                 mean = center + total_of(state, action) / samples
                 if clip is not None:
                     mean = min(max(mean, clip[0]), clip[1])
@@ -185,21 +234,37 @@ class PythonEngine:
 
         return query
 
-    def _inner_total(self, samples: int, below: Draw, center: float) -> Callable[[Any, int], float]:
+    def _inner_total(
+        self, samples: int, below: Draw, center: float
+    ) -> Callable[[Any, int], float]:
         oracle, discount = self.oracle, self.problem.discount
 
         def inner_total(state: Any, action: int) -> float:
             total = 0.0
             for _ in range(samples):
                 reward, after, ended = oracle(state, action)
-                total += reward - center if ended else reward + (discount * below(after) - center)
+                total += (
+                    reward - center
+                    if ended
+                    else reward + (discount * below(after) - center)
+                )
             return total
 
         return inner_total
 
-    def _leaf_total(self, samples: int, constant: float, center: float) -> Callable[[Any, int], float]:
-        """The tight loop: nothing is asked of the next state but whether it is terminal."""
-        step, problem, low, high, ends = self.problem.oracle, self.problem, self.low, self.high, self.schedule.facts.terminals
+    def _leaf_total(
+        self, samples: int, constant: float, center: float
+    ) -> Callable[[Any, int], float]:
+        """The tight loop: nothing is asked of the next state but whether it is
+        terminal.
+        """
+        step, problem, low, high, ends = (
+            self.problem.oracle,
+            self.problem,
+            self.low,
+            self.high,
+            self.schedule.facts.terminals,
+        )
         later = problem.discount * (0.0 + 1.0 * constant) - center
         terminal = problem.terminal if callable(problem.terminal) else None
 
@@ -254,18 +319,26 @@ class PythonEngine:
             if game:
                 q = [sign * x for x in q]
             w = weights if actions is every else [weights[a] for a in actions]
-            value = operator.value(q, weights=w) if code == CUSTOM else builtin_value(code, q, w, strength)
+            value = (
+                operator.value(q, weights=w)
+                if code == CUSTOM
+                else builtin_value(code, q, w, strength)
+            )
             return 0.0 + 1.0 * (sign * value + sign * shift)
 
         return plugin
 
     def _rollout(self, row: int) -> Draw:
-        """A chain of rollouts, sampled or blind, until a level that ends it (Alg. 2, lines 8-13, as a loop)."""
+        """A chain of rollouts, sampled or blind, until a level that ends it
+        (Alg. 2, lines 8-13, as a loop).
+        """
         heads: list[Callable[[Any], tuple[float, int, float]]] = []
         current = self.schedule.levels[row]
         while current.kind in (Kind.ROLLOUT, Kind.BLIND):
             blind = current.kind == Kind.BLIND
-            heads.append(self._blind_head(current) if blind else self._sampled_head(row, current))
+            heads.append(
+                self._blind_head(current) if blind else self._sampled_head(row, current)
+            )
             row = current.continuation
             end = self.draws[row]
             current = self.schedule.levels[row]
@@ -287,7 +360,10 @@ class PythonEngine:
     def _blind_head(self, level: Level) -> Callable[[Any], tuple[float, int, float]]:
         """A ~ grad F(0): (what is added, the action, |g|_1)."""
         operator, shift = self.problem.operator, level.shift
-        offsets = [0.0] + [operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, self.problem.num_actions + 1)]
+        offsets = [0.0] + [
+            operator.value([0.0] * k, weights=[1.0] * k)
+            for k in range(1, self.problem.num_actions + 1)
+        ]
         uniform, game = operator.code in UNIFORM_AT_ZERO, self.problem.is_game
 
         def blind_head(state: Any) -> tuple[float, int, float]:
@@ -296,12 +372,16 @@ class PythonEngine:
             head = sign * offsets[len(actions)] + sign * shift
             if uniform:
                 return head, actions[self.rng.integers(len(actions))], 1.0
-            gradient = operator.gradient([0.0] * len(actions), weights=[self.weights[a] for a in actions])
+            gradient = operator.gradient(
+                [0.0] * len(actions), weights=[self.weights[a] for a in actions]
+            )
             return (head, *self._drawn(actions, gradient))
 
         return blind_head
 
-    def _sampled_head(self, row: int, level: Level) -> Callable[[Any], tuple[float, int, float]]:
+    def _sampled_head(
+        self, row: int, level: Level
+    ) -> Callable[[Any], tuple[float, int, float]]:
         """A ~ grad F(Q-hat): (what is added, the action, |g|_1)."""
         query, operator, shift = self._query(row), self.problem.operator, level.shift
         game, weights, every = self.problem.is_game, self.weights, self.all_actions
@@ -315,19 +395,27 @@ class PythonEngine:
                 q = [sign * x for x in q]
             w = weights if actions is every else [weights[a] for a in actions]
             if code == CUSTOM:
-                value, gradient = operator.value(q, weights=w), operator.gradient(q, weights=w)
+                value, gradient = (
+                    operator.value(q, weights=w),
+                    operator.gradient(q, weights=w),
+                )
             else:
                 gradient = [0.0] * len(q)
                 value = builtin_both(code, q, w, strength, gradient)
             inner = 0.0
             for x, g in zip(q, gradient, strict=True):
                 inner += x * g
-            return (sign * (value - inner) + sign * shift, *self._drawn(actions, gradient))
+            return (
+                sign * (value - inner) + sign * shift,
+                *self._drawn(actions, gradient),
+            )
 
         return sampled_head
 
     def _drawn(self, actions: list[int], gradient: list[float]) -> tuple[int, float]:
-        """A ~ g / |g|_1 by one uniform and a running sum, and |g|_1 (1 where the operator is shift-invariant)."""
+        """A ~ g / |g|_1 by one uniform and a running sum, and |g|_1 (1 where
+        the operator is shift-invariant).
+        """
         norm = 0.0
         for g in gradient:
             norm += g
@@ -335,7 +423,7 @@ class PythonEngine:
         return actions[chosen], 1.0 if self.problem.operator.shift_invariant else norm
 
 
-# --- oracles that hang -------------------------------------------------------------------------------------------------------
+# --- oracles that hang --------------------------------------------------------
 
 
 class Counting(Protocol):
@@ -346,13 +434,17 @@ class Counting(Protocol):
 
 @contextmanager
 def watched(engine: Counting, call_seconds: float | None) -> Iterator[None]:
-    """Raise ``Hung`` in this thread if one oracle call lasts longer than ``call_seconds``."""
+    """Raise ``Hung`` in this thread if one oracle call lasts longer than
+    ``call_seconds``.
+    """
     if call_seconds is None:
         yield
         return
     over = threading.Event()
     thread = threading.get_ident()
-    by_signal = threading.current_thread() is threading.main_thread() and hasattr(signal, "pthread_kill")
+    by_signal = threading.current_thread() is threading.main_thread() and hasattr(
+        signal, "pthread_kill"
+    )
     before = signal.signal(signal.SIGALRM, _raise_hung) if by_signal else None
 
     def watch() -> None:
@@ -364,7 +456,9 @@ def watched(engine: Counting, call_seconds: float | None) -> Iterator[None]:
                 if by_signal:
                     signal.pthread_kill(thread, signal.SIGALRM)
                 else:
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Hung))
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                        ctypes.c_ulong(thread), ctypes.py_object(Hung)
+                    )
                 quiet = 0.0
 
     watcher = threading.Thread(target=watch, daemon=True, name="smoothcruiser-watch")

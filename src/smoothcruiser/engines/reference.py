@@ -1,9 +1,12 @@
-"""Executor ``reference``: the paper's pseudocode over a schedule table, line by line and slow on purpose.
+"""Executor ``reference``: the paper's pseudocode over a schedule table, line by
+line and slow on purpose.
 
-Alg. 1 is the root, Alg. 2 (sampleV) is ``sample_v``, Alg. 3 (estimateQ) is ``estimate_q``. It calls the user's own step with the same
-stream as the compiled engine and does the same scalar arithmetic in the same order, so the two agree to the last bit. Line 11-13
-of Alg. 2, the recursion along a rollout, is a loop here as there: rewards and heads are collected on the way down with the weight
-gamma**t they will have.
+Alg. 1 is the root, Alg. 2 (sampleV) is ``sample_v``, Alg. 3 (estimateQ) is
+``estimate_q``. It calls the user's own step with the same stream as the
+compiled engine and does the same scalar arithmetic in the same order, so the
+two agree to the last bit. Line 11-13 of Alg. 2, the recursion along a rollout,
+is a loop here as there: rewards and heads are collected on the way down with
+the weight gamma**t they will have.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, copied
 from smoothcruiser.schedule.schedule import Kind, Schedule
 
-UNIFORM_AT_ZERO = (ENTROPY, SPARSEMAX, SQUARE_ROOT, MAX)  # operators with the uniform policy at Q = 0 (for Max: among its subgradients)
+# operators with the uniform policy at Q = 0 (for Max: among its subgradients)
+UNIFORM_AT_ZERO = (ENTROPY, SPARSEMAX, SQUARE_ROOT, MAX)
 
 
 class ReferenceEngine:
@@ -30,13 +34,18 @@ class ReferenceEngine:
     name = "reference"
     compile_seconds = 0.0
 
-    def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0) -> None:
+    def __init__(
+        self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0
+    ) -> None:
         self.problem, self.schedule, self.center = problem, schedule, center
         self.retype = retyped_by(problem, state)
         self.state = state if self.retype is None else self.retype(state)
         self.weights = problem.operator.weights(problem.num_actions)
         self.unit = problem.operator.shift_invariant
-        self.blind_head = [0.0] + [problem.operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, problem.num_actions + 1)]
+        self.blind_head = [0.0] + [
+            problem.operator.value([0.0] * k, weights=[1.0] * k)
+            for k in range(1, problem.num_actions + 1)
+        ]
         self.calls = 0
         self.guard = Guard()
         self.rng: Stream
@@ -53,7 +62,9 @@ class ReferenceEngine:
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
         """The sums of one shard (Alg. 1, over its part of the draws)."""
-        return self.run_draws(shard.action, shard.count, stream(seed, shard.action, shard.index))
+        return self.run_draws(
+            shard.action, shard.count, stream(seed, shard.action, shard.index)
+        )
 
     def run_draws(self, action: int, count: int, rng: Stream) -> Partial:
         """The sums of ``count`` root draws that take their numbers from ``rng``."""
@@ -74,7 +85,8 @@ class ReferenceEngine:
         return Partial(count, total, square, self.calls)
 
     def oracle(self, state: Any, action: int) -> tuple[float, Any, bool]:
-        """One call of the user's simulator, counted and checked: (reward, next state, whether the episode is over).
+        """One call of the user's simulator, counted and checked: (reward, next
+        state, whether the episode is over).
 
         A stop is noticed here: one root draw can take millions of calls.
         """
@@ -83,7 +95,16 @@ class ReferenceEngine:
         self.calls += 1
         facts = self.schedule.facts
         low, high = facts.reward_range
-        reward, after, ended = answered(self.problem, state, action, self.rng, low, high, facts.terminals, self.guard)
+        reward, after, ended = answered(
+            self.problem,
+            state,
+            action,
+            self.rng,
+            low,
+            high,
+            facts.terminals,
+            self.guard,
+        )
         if self.retype is not None:
             after = self.retype(after)
         return reward, after, ended or self.problem.is_terminal(after)
@@ -96,7 +117,9 @@ class ReferenceEngine:
         return reward + (self.problem.discount * self.sample_v(child, after) - center)
 
     def estimate_q(self, state: Any, actions: list[int], row: int) -> list[float]:
-        """Alg. 3: the mean of N backups for each legal action, clipped in paper mode only."""
+        """Alg. 3: the mean of N backups for each legal action, clipped in paper
+        mode only.
+        """
         level, center = self.schedule.levels[row], self.schedule.centers[row]
         q = []
         for action in actions:
@@ -152,11 +175,15 @@ class ReferenceEngine:
         """A ~ grad F(0), and its norm."""
         if self.problem.operator.code in UNIFORM_AT_ZERO:
             return actions[self.rng.integers(len(actions))], 1.0
-        gradient = self.problem.operator.gradient([0.0] * len(actions), weights=[self.weights[a] for a in actions])
+        gradient = self.problem.operator.gradient(
+            [0.0] * len(actions), weights=[self.weights[a] for a in actions]
+        )
         return self.drawn(actions, gradient)
 
     def drawn(self, actions: list[int], gradient: list[float]) -> tuple[int, float]:
-        """A ~ g / |g|_1 by one uniform and a running sum, and |g|_1 (1 where the operator is shift-invariant)."""
+        """A ~ g / |g|_1 by one uniform and a running sum, and |g|_1 (1 where
+        the operator is shift-invariant).
+        """
         norm = 0.0
         for g in gradient:
             norm += g
@@ -173,7 +200,9 @@ class ReferenceEngine:
 
 
 def retyped_by(problem: Problem, state: Any) -> Callable[[Any], Any] | None:
-    """How a state that a compiled step returned gets its type back (``words.retyped``); None for plain Python and tables."""
+    """How a state that a compiled step returned gets its type back
+    (``words.retyped``); None for plain Python and tables.
+    """
     if not is_compiled(problem.oracle):
         return None
     from smoothcruiser.engines.compiled.engine import next_state_type, state_type

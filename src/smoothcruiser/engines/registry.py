@@ -15,13 +15,17 @@ EXECUTORS = ("reference", "python", "compiled", "batched", "processes", "dask")
 
 
 def default_executor(problem: Problem) -> str:
-    """Compiled where every function of the problem can be, batched where they are over arrays, plain Python elsewhere."""
+    """Compiled where every function of the problem can be, batched where they
+    are over arrays, plain Python elsewhere.
+    """
     if isinstance(problem.oracle, Batched):
         return "batched"
     return "compiled" if problem.is_compiled else "python"
 
 
-def make_engine(name: str, problem: Problem, schedule: Schedule, state: Any, *, center: float) -> Engine:
+def make_engine(
+    name: str, problem: Problem, schedule: Schedule, state: Any, *, center: float
+) -> Engine:
     """The engine called ``name``."""
     if name == "compiled":
         from smoothcruiser.engines.compiled.engine import CompiledEngine
@@ -39,7 +43,9 @@ def make_engine(name: str, problem: Problem, schedule: Schedule, state: Any, *, 
         from smoothcruiser.engines.reference import ReferenceEngine
 
         return ReferenceEngine(problem, schedule, state, center=center)
-    raise InvalidInput(f"Unknown executor {name!r}; choose one of {', '.join(EXECUTORS)}.")
+    raise InvalidInput(
+        f"Unknown executor {name!r}; choose one of {', '.join(EXECUTORS)}."
+    )
 
 
 def make_workers(
@@ -57,14 +63,25 @@ def make_workers(
         from smoothcruiser.engines.pools.dask import DaskWorkers
 
         engine = default_executor(problem)
-        return DaskWorkers(engine, problem, schedule, state, center=center, workers=workers, scheduler=scheduler)
+        return DaskWorkers(
+            engine,
+            problem,
+            schedule,
+            state,
+            center=center,
+            workers=workers,
+            scheduler=scheduler,
+        )
     if scheduler is not None:
         raise InvalidInput(
-            f"A scheduler address belongs to executor 'dask', got executor {name!r}; drop --scheduler or use --executor dask."
+            "A scheduler address belongs to executor 'dask', got executor "
+            f"{name!r}; drop --scheduler or use --executor dask."
         )
     if name == "processes":
         from smoothcruiser.engines.pools.processes import ProcessWorkers
 
         return ProcessWorkers(problem, schedule, state, center=center, workers=workers)
-    made = make_engine(name or default_executor(problem), problem, schedule, state, center=center)
+    made = make_engine(
+        name or default_executor(problem), problem, schedule, state, center=center
+    )
     return LocalWorkers(made, workers, (problem, state))

@@ -1,9 +1,13 @@
-"""Running a schedule: shards over a pool of workers, with looks, progress, and shards already known from an earlier run.
+"""Running a schedule: shards over a pool of workers, with looks, progress, and
+shards already known from an earlier run.
 
-At each look an action whose answer is already good enough stops. Shards are handed out in order, and workers that would be idle while
-a look waits for its last shard are given shards beyond it (``calls_spent`` counts them, ``num_calls`` only what the answer uses). Sums
-are combined in shard order and looks see exactly the shards before them, so neither workers nor timing can change a bit of the result.
-What a pool is: ``engines.pools.threads`` (threads), ``engines.pools.processes``, ``engines.pools.dask`` (Dask).
+At each look an action whose answer is already good enough stops. Shards are
+handed out in order, and workers that would be idle while a look waits for its
+last shard are given shards beyond it (``calls_spent`` counts them,
+``num_calls`` only what the answer uses). Sums are combined in shard order and
+looks see exactly the shards before them, so neither workers nor timing can
+change a bit of the result. What a pool is: ``engines.pools.threads`` (threads),
+``engines.pools.processes``, ``engines.pools.dask`` (Dask).
 """
 
 from __future__ import annotations
@@ -18,7 +22,8 @@ from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.schedule.schedule import Schedule
 
-Report = Callable[[Shard, Partial], bool]  # told of a finished shard; True: nothing more is needed
+# told of a finished shard; True: nothing more is needed
+Report = Callable[[Shard, Partial], bool]
 Keep = Callable[[Shard, Partial], None]
 Known = Mapping[tuple[int, int], Partial]  # (action, shard index) -> sums
 
@@ -30,7 +35,9 @@ class Engine(Protocol):
 
     @property
     def looks(self) -> int:
-        """How often it was looked, during shards, whether the step leaves its state alone."""
+        """How often it was looked, during shards, whether the step leaves its
+        state alone.
+        """
 
     compile_seconds: float
 
@@ -48,13 +55,16 @@ class Workers(Protocol):
 
     @property
     def looks(self) -> int | None:
-        """As of an engine; None where the engines are elsewhere and look without counting here."""
+        """As of an engine; None where the engines are elsewhere and look
+        without counting here.
+        """
 
     compile_seconds: float
     unfinished: int  # calls counted in shards that were cut short
 
     def inspect(self, seed: int) -> tuple[int, int]:
-        """Look at the step where it runs (``engines.inspection``): (calls made in all, those of this time).
+        """Look at the step where it runs (``engines.inspection``): (calls made
+        in all, those of this time).
 
         The first time before the run, the second time after it.
         """
@@ -63,13 +73,17 @@ class Workers(Protocol):
         """What was seen of the step, where ``asked`` calls were made after the run."""
 
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
-        """Run what the source hands out, pulling a shard only when a worker is free, until it ends or ``report`` is True.
+        """Run what the source hands out, pulling a shard only when a worker is
+        free, until it ends or ``report`` is True.
 
-        Each shard is reported once, from this thread, in any order; the first error ends the rest and is raised.
+        Each shard is reported once, from this thread, in any order; the first
+        error ends the rest and is raised.
         """
 
     def stop(self) -> None:
-        """Ask running shards to end; ``map`` then raises ``Interrupted``. May be called from another thread."""
+        """Ask running shards to end; ``map`` then raises ``Interrupted``. May
+        be called from another thread.
+        """
 
     def close(self) -> None:
         """Release threads, processes and connections."""
@@ -98,7 +112,8 @@ class Progress:
     calls: int
     price: int
     seconds: float
-    interval: tuple[float, float] | None = None  # what the finished looks already certify
+    # what the finished looks already certify
+    interval: tuple[float, float] | None = None
 
 
 @dataclass
@@ -108,9 +123,11 @@ class Outcome:
     tallies: dict[int, Tally]
     num_calls: int = 0
     calls_spent: int = 0
-    finished: bool = True  # False: stopped from outside; the tallies are those of the last finished look
+    # False: stopped from outside; the tallies are those of the last finished look
+    finished: bool = True
     seconds: float = 0.0
-    kept: dict[int, Tally] = field(default_factory=dict)  # tallies at the last finished look
+    # tallies at the last finished look
+    kept: dict[int, Tally] = field(default_factory=dict)
 
     def look(self, number: int, live: list[int], enough: Enough) -> list[int]:
         """The actions that go on after a look."""
@@ -130,13 +147,20 @@ class Listener:
 
     progress: Callable[[Progress], object] | None = None
     keep: Keep | None = None  # called with every shard that was drawn, e.g. to store it
-    interval: Callable[[dict[int, Tally]], tuple[float, float] | None] | None = None  # for the progress display
+    # for the progress display
+    interval: Callable[[dict[int, Tally]], tuple[float, float] | None] | None = None
 
 
 class Ledger:
     """Which shards are known, which are still needed, and what the looks said."""
 
-    def __init__(self, segments: tuple[tuple[Shard, ...], ...], actions: list[int], enough: Enough, known: Known) -> None:
+    def __init__(
+        self,
+        segments: tuple[tuple[Shard, ...], ...],
+        actions: list[int],
+        enough: Enough,
+        known: Known,
+    ) -> None:
         self.segments, self.enough = segments, enough
         self.outcome = Outcome({action: Tally() for action in actions})
         self.live = list(actions)
@@ -146,7 +170,11 @@ class Ledger:
         self._advance()
 
     def _missing(self) -> set[tuple[int, int]]:
-        wanted = {(action, shard.index) for action in self.live for shard in self.segments[self.segment]}
+        wanted = {
+            (action, shard.index)
+            for action in self.live
+            for shard in self.segments[self.segment]
+        }
         return wanted - self.parts.keys()
 
     @property
@@ -155,7 +183,9 @@ class Ledger:
         return not self.live or self.segment == len(self.segments)
 
     def source(self) -> Iterator[Shard]:
-        """Shards to draw, those needed next first; stops handing out an action once it has stopped."""
+        """Shards to draw, those needed next first; stops handing out an action
+        once it has stopped.
+        """
         for segment in self.segments:
             for action in tuple(self.outcome.tallies):
                 for shard in segment:
@@ -195,12 +225,16 @@ def run(
     known: Known | None = None,
     seconds: float | None = None,
 ) -> Outcome:
-    """The outcome of running every segment, or those up to a stop; ``known`` shards are not drawn again."""
+    """The outcome of running every segment, or those up to a stop; ``known``
+    shards are not drawn again.
+    """
     begin = time.perf_counter()
     ledger = Ledger(segments, actions, enough, known or {})
     outcome = ledger.outcome
     outcome.calls_spent = sum(part.calls for part in ledger.parts.values())
-    per_action = schedule.num_calls // (schedule.facts.num_actions if schedule.root.target == "q_values" else 1)
+    per_action = schedule.num_calls // (
+        schedule.facts.num_actions if schedule.root.target == "q_values" else 1
+    )
 
     def report(shard: Shard, part: Partial) -> bool:
         outcome.calls_spent += part.calls
@@ -208,8 +242,19 @@ def run(
         if listener.keep is not None:
             listener.keep(shard, part)
         if listener.progress is not None:
-            certified = listener.interval(outcome.kept) if listener.interval is not None and outcome.kept else None
-            listener.progress(Progress(outcome.calls_spent, per_action * len(actions), time.perf_counter() - begin, certified))
+            certified = (
+                listener.interval(outcome.kept)
+                if listener.interval is not None and outcome.kept
+                else None
+            )
+            listener.progress(
+                Progress(
+                    outcome.calls_spent,
+                    per_action * len(actions),
+                    time.perf_counter() - begin,
+                    certified,
+                )
+            )
         return ledger.complete
 
     alarm = _alarm(workers, None if seconds is None else begin + seconds)
@@ -219,7 +264,9 @@ def run(
     except (Interrupted, KeyboardInterrupt) as stop:
         workers.stop()
         if not outcome.kept:
-            raise _nothing_yet(outcome.calls_spent, workers.unfinished + getattr(stop, "calls", 0)) from stop
+            raise _nothing_yet(
+                outcome.calls_spent, workers.unfinished + getattr(stop, "calls", 0)
+            ) from stop
         outcome.finished = False
         outcome.tallies = outcome.kept
         outcome.num_calls = sum(
@@ -237,10 +284,25 @@ def run(
 
 
 def _nothing_yet(finished: int, unfinished: int) -> Interrupted:
-    """The error of a run that was stopped before its first look; a kernel that is stopped inside a leaf does not count the leaf."""
+    """The error of a run that was stopped before its first look; a kernel that
+    is stopped inside a leaf does not count the leaf.
+    """
     calls = finished + unfinished
-    made = f"oracle calls made, at least: {calls:,}, of which {finished:,} in finished shards" if calls else "no call was reported yet"
-    return Interrupted(f"The run was stopped before its first look at the data, so nothing can be certified yet; {made}.", calls=calls)
+    made = (
+        (
+            f"oracle calls made, at least: {calls:,}, of which {finished:,} in "
+            "finished shards"
+        )
+        if calls
+        else "no call was reported yet"
+    )
+    return Interrupted(
+        (
+            "The run was stopped before its first look at the data, so nothing can be "
+            f"certified yet; {made}."
+        ),
+        calls=calls,
+    )
 
 
 def _alarm(workers: Workers, deadline: float | None) -> threading.Timer | None:

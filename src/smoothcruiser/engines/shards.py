@@ -1,8 +1,11 @@
-"""A run cut into shards: contiguous ranges of root draws whose number and streams depend on the schedule alone.
+"""A run cut into shards: contiguous ranges of root draws whose number and
+streams depend on the schedule alone.
 
-A shard is worth about a million oracle calls, there are at most 4,096 of them, and none crosses a look of the adaptive stop. Its
-stream is ``SeedSequence(seed, spawn_key=(action, shard))``, its partial sums are combined in shard order: the result is the same to
-the last bit for any number of workers, any order of completion, any resume.
+A shard is worth about a million oracle calls, there are at most 4,096 of them,
+and none crosses a look of the adaptive stop. Its stream is ``SeedSequence(seed,
+spawn_key=(action, shard))``, its partial sums are combined in shard order: the
+result is the same to the last bit for any number of workers, any order of
+completion, any resume.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ from typing import NamedTuple
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.schedule.schedule import Schedule
 
-CALLS_PER_SHARD = 1_000_000  # 0.01 to 0.1 s compiled: often enough for progress and stops, rare enough that a hand-over costs nothing
+# 0.01 to 0.1 s compiled: often enough for progress and stops, rare enough that a
+# hand-over costs nothing
+CALLS_PER_SHARD = 1_000_000
 MOST_SHARDS = 4096
 
 
@@ -28,7 +33,9 @@ class Partial(NamedTuple):
 
 @dataclass(frozen=True)
 class Shard:
-    """Root draws ``first`` to ``first + count`` of one action (0 where only the value is asked for)."""
+    """Root draws ``first`` to ``first + count`` of one action (0 where only the
+    value is asked for).
+    """
 
     action: int
     index: int
@@ -36,18 +43,28 @@ class Shard:
     count: int
 
 
-def cut(schedule: Schedule, *, shards: int | None = None) -> tuple[tuple[Shard, ...], ...]:
-    """For each segment between looks the shards of one action; every action is cut alike.
+def cut(
+    schedule: Schedule, *, shards: int | None = None
+) -> tuple[tuple[Shard, ...], ...]:
+    """For each segment between looks the shards of one action; every action is
+    cut alike.
 
-    ``shards`` overrides how many an action gets (for slow simulators); it changes the streams, so a run records it.
+    ``shards`` overrides how many an action gets (for slow simulators); it
+    changes the streams, so a run records it.
     """
     root = schedule.root
     actions = schedule.facts.num_actions if root.target == "q_values" else 1
     calls = schedule.level_calls[root.child] + (1 if root.target == "q_values" else 0)
     if shards is not None and shards < 1:
-        raise InvalidInput(f"shards must be a whole number of at least 1, got {shards!r}.")
+        raise InvalidInput(
+            f"shards must be a whole number of at least 1, got {shards!r}."
+        )
     most = max(1, MOST_SHARDS // actions - len(root.looks))
-    wanted = -(-root.samples * max(calls, 1) // CALLS_PER_SHARD) if shards is None else shards
+    wanted = (
+        -(-root.samples * max(calls, 1) // CALLS_PER_SHARD)
+        if shards is None
+        else shards
+    )
     size = max(1, -(-root.samples // max(1, min(most, wanted))))
     segments: list[tuple[Shard, ...]] = []
     index, first = 0, 0

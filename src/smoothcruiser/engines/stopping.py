@@ -1,8 +1,11 @@
-"""When a run may end, and how wide its answer is: the root's promise applied to the sums that were drawn.
+"""When a run may end, and how wide its answer is: the root's promise applied to
+the sums that were drawn.
 
-Paper mode has the printed promise only. Sharp schedules look at the data at fixed counts (theory.stopping): an action stops at the
-first look where the empirical Bernstein radius plus the bias is at most epsilon, and at the end the smaller of the promised and the
-empirical radius is reported; the schedule's delta pays for all of these at once.
+Paper mode has the printed promise only. Sharp schedules look at the data at
+fixed counts (theory.stopping): an action stops at the first look where the
+empirical Bernstein radius plus the bias is at most epsilon, and at the end the
+smaller of the promised and the empirical radius is reported; the schedule's
+delta pays for all of these at once.
 """
 
 from __future__ import annotations
@@ -17,20 +20,28 @@ from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.schedule.verify.sharp import UNIT, RootPromise, root_promise
 from smoothcruiser.theory.stopping import may_stop, radius_at_look, sample_variance
 
-ROUNDING_SHARE = 1e-2  # of epsilon: intervals are widened by rounding, so that they stay true; more is refused
+# of epsilon: intervals are widened by rounding, so that they stay true; more is
+# refused
+ROUNDING_SHARE = 1e-2
 
 
 @dataclass(frozen=True)
 class Rule:
-    """The stopping rule of one schedule; ``promise`` is None where only the printed epsilon holds."""
+    """The stopping rule of one schedule; ``promise`` is None where only the
+    printed epsilon holds.
+    """
 
     schedule: Schedule
     promise: RootPromise | None
-    rounding: float = 0.0  # what floating point may add to the error of a mean; 0 in paper mode, which is that loose
+    # what floating point may add to the error of a mean; 0 in paper mode, which is
+    # that loose
+    rounding: float = 0.0
 
     @property
     def center(self) -> float:
-        """The middle of the root's range: sums are of distances to it, so that no digits cancel."""
+        """The middle of the root's range: sums are of distances to it, so that
+        no digits cancel.
+        """
         if self.promise is None:
             return sum(self.schedule.facts.q_bounds()) / 2.0
         return (min(self.promise.low) + max(self.promise.high)) / 2.0
@@ -41,21 +52,35 @@ class Rule:
 
     def enough(self, look: int, tally: Tally) -> bool:
         """Whether an action may stop at this look."""
-        return self.promise is not None and may_stop(self._empirical(tally), self.promise.bias, self.schedule.epsilon)
+        return self.promise is not None and may_stop(
+            self._empirical(tally), self.promise.bias, self.schedule.epsilon
+        )
 
     def _empirical(self, tally: Tally) -> float:
         assert self.promise is not None
         if math.isnan(self.promise.look_level):
             return math.inf
         variance = sample_variance(tally.draws, tally.total, tally.square)
-        return radius_at_look(tally.draws, variance, self.promise.spread, self.promise.look_level, self.promise.variance)
+        return radius_at_look(
+            tally.draws,
+            variance,
+            self.promise.spread,
+            self.promise.look_level,
+            self.promise.variance,
+        )
 
     def half_width(self, tally: Tally) -> float:
-        """|mean - truth| is at most this for every action at once, with the schedule's confidence."""
+        """|mean - truth| is at most this for every action at once, with the
+        schedule's confidence.
+        """
         if self.promise is None:
             return self.schedule.epsilon
         empirical = self._empirical(tally)
-        fixed = self.promise.radius if tally.draws == self.schedule.root.samples else math.inf
+        fixed = (
+            self.promise.radius
+            if tally.draws == self.schedule.root.samples
+            else math.inf
+        )
         return min(empirical, fixed) + self.promise.bias + self.rounding
 
     def bound(self, outcome: Outcome) -> str:
@@ -63,30 +88,42 @@ class Rule:
         if self.promise is None:
             return "paper: Hoeffding and a union over the tree"
         full = self.schedule.root.samples
-        by_data = [tally.draws < full or self._empirical(tally) < self.promise.radius for tally in outcome.tallies.values()]
+        by_data = [
+            tally.draws < full or self._empirical(tally) < self.promise.radius
+            for tally in outcome.tallies.values()
+        ]
         if all(by_data):
             return "empirical Bernstein"
-        return f"{self.schedule.root.bound} and empirical Bernstein" if any(by_data) else self.schedule.root.bound
+        return (
+            f"{self.schedule.root.bound} and empirical Bernstein"
+            if any(by_data)
+            else self.schedule.root.bound
+        )
 
 
 def stopping_rule(schedule: Schedule, shards: int | None = None) -> Rule:
-    """The rule of a schedule; a hand-made table (epsilon infinite) promises nothing and never stops early.
+    """The rule of a schedule; a hand-made table (epsilon infinite) promises
+    nothing and never stops early.
 
-    Refuses an epsilon that floating point cannot tell from 0 at the size of the rewards.
+    Refuses an epsilon that floating point cannot tell from 0 at the size of the
+    rewards.
     """
     sharp = schedule.delta_prime is None and schedule.epsilon < math.inf
     if not sharp:
         return Rule(schedule, None)
     promise = root_promise(schedule)
     parts = [shard for segment in cut(schedule, shards=shards) for shard in segment]
-    sums = max(shard.count for shard in parts) + len(parts)  # a shard is summed by itself, then the shards
+    # a shard is summed by itself, then the shards
+    sums = max(shard.count for shard in parts) + len(parts)
     center = Rule(schedule, promise).center
     farthest = max(abs(x - center) for x in (*promise.low, *promise.high))
     rounding = promise.rounding + UNIT * sums * farthest
     if rounding > ROUNDING_SHARE * schedule.epsilon:
         low, high = schedule.facts.reward_range
         raise InvalidInput(
-            f"epsilon={schedule.epsilon:g} is too fine for rewards in [{low:g}, {high:g}]: rounding alone may move the "
-            f"answer by {rounding:.2g}; subtract what all rewards share, or ask for a larger epsilon."
+            f"epsilon={schedule.epsilon:g} is too fine for rewards in [{low:g}, "
+            f"{high:g}]: rounding alone may move the "
+            f"answer by {rounding:.2g}; subtract what all rewards share, or ask for a "
+            "larger epsilon."
         )
     return Rule(schedule, promise, rounding)

@@ -1,9 +1,13 @@
-"""Run store: one SQLite file that survives kill -9 at any moment; runs, their schedule, every finished shard, the estimate.
+"""Run store: one SQLite file that survives kill -9 at any moment; runs, their
+schedule, every finished shard, the estimate.
 
-A run is (problem, schedule, seed, cut): all of it stands in the store as plain JSON and numbers, nothing is ever unpickled. A problem is
-kept as its spec (what ``make`` was called with) and a fingerprint; for other problems the caller passes the problem again and the
-fingerprint is compared. Each shard is its own transaction in WAL mode, so readers never wait and a finished shard is never lost.
-A file of a newer version, or one that is not ours, is refused before anything is written to it.
+A run is (problem, schedule, seed, cut): all of it stands in the store as plain
+JSON and numbers, nothing is ever unpickled. A problem is kept as its spec (what
+``make`` was called with) and a fingerprint; for other problems the caller
+passes the problem again and the fingerprint is compared. Each shard is its own
+transaction in WAL mode, so readers never wait and a finished shard is never
+lost. A file of a newer version, or one that is not ours, is refused before
+anything is written to it.
 """
 
 from __future__ import annotations
@@ -28,7 +32,9 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 
 APPLICATION = 0x53435231  # "SCR1" in the file's header
-VERSION = 2  # 1 kept sums of the draws themselves; since 2 they are of distances to the schedule's centre
+# 1 kept sums of the draws themselves; since 2 they are of distances to the
+# schedule's centre
+VERSION = 2
 WAIT_SECONDS = 30.0  # for another writer's transaction
 
 _SCHEMA = """
@@ -84,12 +90,23 @@ class StoredRun:
         """The run as plain data, without the table of levels."""
         plan = self.schedule
         return {
-            "run": self.id, "created": self.created, "problem": self.problem, "state": self.state, "method": plan["method"],
-            "epsilon": plan["epsilon"], "delta": plan["delta"], "seed": self.seed, "executor": self.executor,
-            "num_calls": plan["num_calls"], "log10_calls": plan.get("log10_calls"), "calls_done": self.calls_done,
+            "run": self.id,
+            "created": self.created,
+            "problem": self.problem,
+            "state": self.state,
+            "method": plan["method"],
+            "epsilon": plan["epsilon"],
+            "delta": plan["delta"],
+            "seed": self.seed,
+            "executor": self.executor,
+            "num_calls": plan["num_calls"],
+            "log10_calls": plan.get("log10_calls"),
+            "calls_done": self.calls_done,
             "shards_done": self.shards_done,
-            "status": "finished" if self.estimate is not None else "unfinished", "estimate": self.estimate, "versions": self.versions,
-        }  # fmt: skip
+            "status": "finished" if self.estimate is not None else "unfinished",
+            "estimate": self.estimate,
+            "versions": self.versions,
+        }
 
 
 class Store:
@@ -99,15 +116,25 @@ class Store:
         self.path = Path(path)
         _refuse_foreign(self.path)
         try:
-            self.connection = sqlite3.connect(self.path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+            self.connection = sqlite3.connect(
+                self.path,
+                timeout=WAIT_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
             self._create()
         except sqlite3.Error as error:
-            raise InvalidInput(f"The store {self.path} cannot be opened ({error}); give another file to --store.") from error
+            raise InvalidInput(
+                f"The store {self.path} cannot be opened ({error}); give another "
+                "file to --store."
+            ) from error
 
     def _create(self) -> None:
         run = self.connection.execute
         run("PRAGMA journal_mode = WAL")
-        run("PRAGMA synchronous = NORMAL")  # safe against a killed process; a power cut may cost the last shards, never the file
+        # safe against a killed process; a power cut may cost the last shards, never
+        # the file
+        run("PRAGMA synchronous = NORMAL")
         run("BEGIN IMMEDIATE")
         if run("PRAGMA user_version").fetchone()[0] == 0:
             for statement in filter(str.strip, _SCHEMA.split(";")):
@@ -126,17 +153,34 @@ class Store:
         """Close the file."""
         self.connection.close()
 
-    # --- writing -------------------------------------------------------------------------------------------------------------
+    # --- writing --------------------------------------------------------------
 
-    def begin(self, problem: Problem, schedule: Schedule, state: Any, seed: int, shards: int | None, executor: str) -> int:
+    def begin(
+        self,
+        problem: Problem,
+        schedule: Schedule,
+        state: Any,
+        seed: int,
+        shards: int | None,
+        executor: str,
+    ) -> int:
         """The number of a new run."""
         row = (
-            time.time(), problem.name, json.dumps(problem.spec) if problem.spec is not None else None, fingerprint(problem),
-            _state_text(state), schedule.to_json(), str(seed), shards, executor, json.dumps(_versions()),
-        )  # fmt: skip
+            time.time(),
+            problem.name,
+            json.dumps(problem.spec) if problem.spec is not None else None,
+            fingerprint(problem),
+            _state_text(state),
+            schedule.to_json(),
+            str(seed),
+            shards,
+            executor,
+            json.dumps(_versions()),
+        )
         with self._changing() as connection:
             cursor = connection.execute(
-                "INSERT INTO runs (created, problem, spec, fingerprint, state, schedule, seed, shards, executor, versions) "
+                "INSERT INTO runs (created, problem, spec, fingerprint, state, "
+                "schedule, seed, shards, executor, versions) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 row,
             )
@@ -145,14 +189,27 @@ class Store:
 
     def keep(self, run: int, shard: Shard, part: Partial) -> None:
         """Keep a finished shard; keeping it twice changes nothing."""
-        values = (run, shard.action, shard.index, part.draws, part.total, part.square, part.calls)
+        values = (
+            run,
+            shard.action,
+            shard.index,
+            part.draws,
+            part.total,
+            part.square,
+            part.calls,
+        )
         with self._changing() as connection:
-            connection.execute("INSERT OR IGNORE INTO shards VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            connection.execute(
+                "INSERT OR IGNORE INTO shards VALUES (?, ?, ?, ?, ?, ?, ?)", values
+            )
 
     def finish(self, run: int, estimate: Estimate) -> None:
         """Keep the answer of a run."""
         with self._changing() as connection:
-            connection.execute("UPDATE runs SET estimate = ?, finished = ? WHERE id = ?", (estimate.to_json(), time.time(), run))
+            connection.execute(
+                "UPDATE runs SET estimate = ?, finished = ? WHERE id = ?",
+                (estimate.to_json(), time.time(), run),
+            )
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
@@ -164,54 +221,131 @@ class Store:
             raise
         self.connection.execute("COMMIT")
 
-    # --- reading -------------------------------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------
 
     def runs(self) -> list[StoredRun]:
         """All runs, oldest first."""
-        return [self.get(int(row[0])) for row in self.connection.execute("SELECT id FROM runs ORDER BY id").fetchall()]
+        return [
+            self.get(int(row[0]))
+            for row in self.connection.execute(
+                "SELECT id FROM runs ORDER BY id"
+            ).fetchall()
+        ]
 
     def get(self, run: int) -> StoredRun:
         """One run."""
         row = self.connection.execute(
-            "SELECT id, created, problem, spec, fingerprint, state, schedule, seed, shards, executor, versions, estimate, finished "
+            "SELECT id, created, problem, spec, fingerprint, state, schedule, seed, "
+            "shards, executor, versions, estimate, finished "
             "FROM runs WHERE id = ?",
             (run,),
         ).fetchone()
         if row is None:
-            known = [str(r[0]) for r in self.connection.execute("SELECT id FROM runs ORDER BY id DESC LIMIT 5").fetchall()]
-            raise InvalidInput(f"The store {self.path} has no run {run}; its newest runs are {', '.join(known) or 'none'}.")
-        done = self.connection.execute("SELECT count(*), coalesce(sum(calls), 0) FROM shards WHERE run = ?", (run,)).fetchone()
-        spec, estimate = (json.loads(text) if text is not None else None for text in (row[3], row[11]))
-        state, schedule, versions = (json.loads(text) for text in (row[5], row[6], row[10]))
+            known = [
+                str(r[0])
+                for r in self.connection.execute(
+                    "SELECT id FROM runs ORDER BY id DESC LIMIT 5"
+                ).fetchall()
+            ]
+            raise InvalidInput(
+                f"The store {self.path} has no run {run}; its newest runs are "
+                f"{', '.join(known) or 'none'}."
+            )
+        done = self.connection.execute(
+            "SELECT count(*), coalesce(sum(calls), 0) FROM shards WHERE run = ?", (run,)
+        ).fetchone()
+        spec, estimate = (
+            json.loads(text) if text is not None else None for text in (row[3], row[11])
+        )
+        state, schedule, versions = (
+            json.loads(text) for text in (row[5], row[6], row[10])
+        )
         seed, shards, executor, finished = int(row[7]), row[8], row[9], row[12]
         return StoredRun(
-            row[0], row[1], row[2], spec, row[4], _as_state(state), schedule, seed, shards, executor, versions, estimate, finished, *done
+            row[0],
+            row[1],
+            row[2],
+            spec,
+            row[4],
+            _as_state(state),
+            schedule,
+            seed,
+            shards,
+            executor,
+            versions,
+            estimate,
+            finished,
+            *done,
         )
 
     def parts(self, run: int) -> dict[tuple[int, int], Partial]:
         """The finished shards of a run."""
-        rows = self.connection.execute("SELECT action, shard, draws, total, square, calls FROM shards WHERE run = ?", (run,))
-        return {(action, shard): Partial(draws, total, square, calls) for action, shard, draws, total, square, calls in rows}
+        rows = self.connection.execute(
+            (
+                "SELECT action, shard, draws, total, square, calls FROM shards WHERE "
+                "run = ?"
+            ),
+            (run,),
+        )
+        return {
+            (action, shard): Partial(draws, total, square, calls)
+            for action, shard, draws, total, square, calls in rows
+        }
 
 
 def schedule_from(data: dict[str, Any], problem: Problem) -> Schedule:
-    """The schedule of a stored run, verified again as every schedule is when it is made."""
+    """The schedule of a stored run, verified again as every schedule is when it
+    is made.
+    """
     levels = tuple(
-        Level(Kind[row["kind"].upper()], row["samples"], row["query"], row["continuation"], row["constant"], row["shift"])
+        Level(
+            Kind[row["kind"].upper()],
+            row["samples"],
+            row["query"],
+            row["continuation"],
+            row["constant"],
+            row["shift"],
+        )
         for row in data["levels"]
     )
     top = data["root"]
-    root = Root(top["target"], top["samples"], top["child"], top["bound"], tuple(top["looks"]), top["adaptive_delta"])
+    root = Root(
+        top["target"],
+        top["samples"],
+        top["child"],
+        top["bound"],
+        tuple(top["looks"]),
+        top["adaptive_delta"],
+    )
     clip = None if data["clip"] is None else (data["clip"][0], data["clip"][1])
-    return Schedule(data["method"], problem.facts, levels, root, data["epsilon"], data["delta"], clip, data["delta_prime"])
+    return Schedule(
+        data["method"],
+        problem.facts,
+        levels,
+        root,
+        data["epsilon"],
+        data["delta"],
+        clip,
+        data["delta_prime"],
+    )
 
 
 def fingerprint(problem: Problem) -> str:
-    """Sixteen hex digits over what a problem is: its facts, its tables or its functions' code."""
+    """Sixteen hex digits over what a problem is: its facts, its tables or its
+    functions' code.
+    """
     digest = hashlib.sha256(repr(problem.facts).encode())
     if problem.tables is not None:
         tables = problem.tables
-        for array in (tables.start, tables.next_state, tables.prob, tables.reward, tables.player, tables.terminal, tables.legal):
+        for array in (
+            tables.start,
+            tables.next_state,
+            tables.prob,
+            tables.reward,
+            tables.player,
+            tables.terminal,
+            tables.legal,
+        ):
             digest.update(np.ascontiguousarray(array).tobytes())
     else:
         for name in ("oracle", "legal", "terminal", "player"):
@@ -222,8 +356,14 @@ def fingerprint(problem: Problem) -> str:
 def _code(function: Any) -> bytes:
     code = getattr(getattr(function, "py_func", function), "__code__", None)
     if code is None:
-        return type(function).__qualname__.encode() if callable(function) else repr(function).encode()
-    constants = [c.co_code if hasattr(c, "co_code") else repr(c).encode() for c in code.co_consts]
+        return (
+            type(function).__qualname__.encode()
+            if callable(function)
+            else repr(function).encode()
+        )
+    constants = [
+        c.co_code if hasattr(c, "co_code") else repr(c).encode() for c in code.co_consts
+    ]
     return b"".join([code.co_code, *constants, repr(code.co_names).encode()])
 
 
@@ -233,9 +373,12 @@ def _versions() -> dict[str, str]:
     import numba
 
     return {
-        "smoothcruiser": version("smoothcruiser"), "numba": numba.__version__, "numpy": np.__version__,
-        "python": platform.python_version(), "machine": platform.machine(),
-    }  # fmt: skip
+        "smoothcruiser": version("smoothcruiser"),
+        "numba": numba.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
 
 
 def _state_text(state: Any) -> str:
@@ -247,37 +390,55 @@ def _state_text(state: Any) -> str:
 
 
 def _as_state(state: Any) -> Any:
-    return tuple(_as_state(part) for part in state) if isinstance(state, list) else state
+    return (
+        tuple(_as_state(part) for part in state) if isinstance(state, list) else state
+    )
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Look at an existing file without writing to it; refuse what is not a store, is damaged, or is from the future."""
+    """Look at an existing file without writing to it; refuse what is not a
+    store, is damaged, or is from the future.
+    """
     if not path.exists():
         if not path.parent.exists():
-            raise InvalidInput(f"The folder {path.parent} for the store does not exist; make it, or give another file to --store.")
+            raise InvalidInput(
+                f"The folder {path.parent} for the store does not exist; make it, "
+                "or give another file to --store."
+            )
         return
     if path.is_file() and path.stat().st_size == 0:
         return
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=WAIT_SECONDS)) as connection:
+        with closing(
+            sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=WAIT_SECONDS)
+        ) as connection:
             application = connection.execute("PRAGMA application_id").fetchone()[0]
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            tables = connection.execute(
+                "SELECT count(*) FROM sqlite_master"
+            ).fetchone()[0]
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("its pages do not fit together")
     except sqlite3.Error as error:
         raise InvalidInput(
-            f"{path} is not a run store or is damaged ({error}); it was left untouched: give another file to --store."
+            f"{path} is not a run store or is damaged ({error}); it was left "
+            "untouched: give another file to --store."
         ) from error
     if application != APPLICATION and (application, version, tables) != (0, 0, 0):
-        raise InvalidInput(f"{path} is a database of another program; it was left untouched: give another file to --store.")
+        raise InvalidInput(
+            f"{path} is a database of another program; it was left untouched: give "
+            "another file to --store."
+        )
     if 0 < version < VERSION:
         raise InvalidInput(
-            f"{path} was written by an older smoothcruiser (store version {version}, this one reads {VERSION}), whose sums mean "
-            "something else, and left untouched; give another file to --store, and start its runs anew."
+            f"{path} was written by an older smoothcruiser (store version {version}, "
+            f"this one reads {VERSION}), whose sums mean "
+            "something else, and left untouched; give another file to --store, and "
+            "start its runs anew."
         )
     if version > VERSION:
         raise InvalidInput(
-            f"{path} was written by a newer smoothcruiser (store version {version}, this one reads {VERSION}) and left untouched; "
+            f"{path} was written by a newer smoothcruiser (store version {version}, "
+            f"this one reads {VERSION}) and left untouched; "
             "upgrade, or give another file to --store."
         )

@@ -1,14 +1,19 @@
-"""A confidence sequence for the mean of bounded draws, one draw at a time: valid at every count at once, so any stop is allowed.
+"""A confidence sequence for the mean of bounded draws, one draw at a time:
+valid at every count at once, so any stop is allowed.
 
-Waudby-Smith and Ramdas (2023), Theorem 2, the predictable plug-in empirical Bernstein sequence. For draws y_1, y_2, ... in [0, 1] with
-E[y_i | past] = m and any l_i in (0, 1) that depends on the past alone, with probability 1 - delta, for all t,
+Waudby-Smith and Ramdas (2023), Theorem 2, the predictable plug-in empirical
+Bernstein sequence. For draws y_1, y_2, ... in [0, 1] with E[y_i | past] = m and
+any l_i in (0, 1) that depends on the past alone, with probability 1 - delta,
+for all t,
 
   |sum l_i y_i / sum l_i - m| <= (log(2/delta) + sum v_i psi(l_i)) / sum l_i,   v_i = 4 (y_i - m_{i-1})^2,   psi(l) = (-log(1-l) - l)/4
 
-(a supermartingale of each side, Ville's inequality, two sides). The plug-ins: m_t = (1/2 + sum y)/(t + 1), s_t^2 = (1/4 + sum (y_i -
-m_i)^2)/(t + 1), and l_t = min(c, sqrt(2 log(2/delta) / (s_{t-1}^2 k))) with k = t log(1 + t) where the end is not known, or the count
-that is aimed at. c = 3/4: a larger c would help constant draws a little and cost others more. Intervals of all counts hold together,
-so their intersection does.
+(a supermartingale of each side, Ville's inequality, two sides). The plug-ins:
+m_t = (1/2 + sum y)/(t + 1), s_t^2 = (1/4 + sum (y_i - m_i)^2)/(t + 1), and l_t
+= min(c, sqrt(2 log(2/delta) / (s_{t-1}^2 k))) with k = t log(1 + t) where the
+end is not known, or the count that is aimed at. c = 3/4: a larger c would help
+constant draws a little and cost others more. Intervals of all counts hold
+together, so their intersection does.
 
 legend   symbol      name
   t, y               ``state[T]``, ``y``
@@ -28,7 +33,9 @@ LARGEST_BET = 0.75
 
 
 def begin(delta: float, aim: float) -> NDArray[np.float64]:
-    """The state before the first draw; ``aim`` is the count that the bets are made for, 0 where it is not known."""
+    """The state before the first draw; ``aim`` is the count that the bets are
+    made for, 0 where it is not known.
+    """
     state = np.zeros(10)
     state[HIGH], state[LEVEL], state[AIM] = 1.0, math.log(2.0 / delta), aim
     return state

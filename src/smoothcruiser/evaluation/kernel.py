@@ -1,8 +1,12 @@
-"""Rollouts of a given policy in compiled code: a table over states, or the policy of a search tree.
+"""Rollouts of a given policy in compiled code: a table over states, or the
+policy of a search tree.
 
-One rollout is X = sum over t < H of gamma^t (r_t - sign Omega(pi(.|s_t))), plus gamma^H times a constant where it was cut at H: its
-mean is the regularized value of the policy, up to the cut. Omega is what ``exact.policy_value`` subtracts (its table of operators is
-repeated by ``omega``). A tree's policy is followed from its root for as long as the tree knows the state; then it is blind, grad F(0).
+One rollout is X = sum over t < H of gamma^t (r_t - sign Omega(pi(.|s_t))), plus
+gamma^H times a constant where it was cut at H: its mean is the regularized
+value of the policy, up to the cut. Omega is what ``exact.policy_value``
+subtracts (its table of operators is repeated by ``omega``). A tree's policy is
+followed from its root for as long as the tree knows the state; then it is
+blind, grad F(0).
 """
 
 from __future__ import annotations
@@ -14,8 +18,19 @@ import numpy as np
 
 from smoothcruiser.engines.compiled.kernel import keep, load, store, transition
 from smoothcruiser.evaluation.confidence import take
-from smoothcruiser.operators.functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT, builtin_gradient
-from smoothcruiser.problem.tabular_kernel import tabular_legal, tabular_player, tabular_terminal
+from smoothcruiser.operators.functions import (
+    ENTROPY,
+    KL_PRIOR,
+    MAX,
+    SPARSEMAX,
+    SQUARE_ROOT,
+    builtin_gradient,
+)
+from smoothcruiser.problem.tabular_kernel import (
+    tabular_legal,
+    tabular_player,
+    tabular_terminal,
+)
 from smoothcruiser.tree.kernel import (
     BAD_PLAYER,
     BAD_REWARD,
@@ -44,7 +59,13 @@ def table_row(state: int) -> int:
     return state
 
 
-STEP, LEGAL, TERMINAL, PLAYER, ROW = transition, tabular_legal, tabular_terminal, tabular_player, table_row
+STEP, LEGAL, TERMINAL, PLAYER, ROW = (
+    transition,
+    tabular_legal,
+    tabular_terminal,
+    tabular_player,
+    table_row,
+)
 LOAD, STORE, KEEP, HASH, SAME = load, store, keep, state_hash, same
 
 
@@ -79,7 +100,16 @@ def blind(code: int, w: Any, size: int, t: float, zeros: Any, p: Any) -> None:
 
 
 def node_policies(
-    rule: Rule, ints: Ints, floats: Floats, count: int, K: int, head: Floats, code: int, weights: Floats, t: float, out: Floats
+    rule: Rule,
+    ints: Ints,
+    floats: Floats,
+    count: int,
+    K: int,
+    head: Floats,
+    code: int,
+    weights: Floats,
+    t: float,
+    out: Floats,
 ) -> None:
     """The policy of every node (``Tree.policy``), written to ``out`` (count, K)."""
     acts = np.empty(K, np.int64)
@@ -108,9 +138,11 @@ def policy_rollouts(
     states: Any, scratch: Any, root_state: Any, meta: Ints, fault: Floats, count: int, most_calls: int, low: float, spread: float,
     sequence: Floats, lots: Floats, rng: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """(how it ended, rollouts made); each takes (X - low)/spread into ``sequence``. One that the budget cuts is not counted.
+    """(how it ended, rollouts made); each takes (X - low)/spread into
+    ``sequence``. One that the budget cuts is not counted.
 
-    ``lots[0]`` becomes 1 where the policy left something to chance; ``lots[1]`` is the last X.
+    ``lots[0]`` becomes 1 where the policy left something to chance; ``lots[1]``
+    is the last X.
     """
     K = setting.num_actions
     acts = np.empty(K, np.int64)
@@ -149,11 +181,17 @@ def policy_rollouts(
                 return BAD_PLAYER, made
             meta[CALLS] += 1
             reward, after, over = STEP(data, state, acts[j], rng)
-            if not (setting.low <= reward <= setting.high) or (over and not setting.ends):
+            if not (setting.low <= reward <= setting.high) or (
+                over and not setting.ends
+            ):
                 STORE(scratch, 1, state)
                 meta[FAULT] = acts[j]
                 fault[0] = reward
-                return (UNDECLARED_END if setting.low <= reward <= setting.high else BAD_REWARD), made
+                return (
+                    UNDECLARED_END
+                    if setting.low <= reward <= setting.high
+                    else BAD_REWARD
+                ), made
             total += weight * (reward - sign * omega(code, p, w, size, t))
             depth += 1
             weight *= setting.discount
@@ -167,12 +205,17 @@ def policy_rollouts(
             state = KEEP(scratch, 0, after)
         total += weight * setting.tail
         lots[1] = total
-        take(sequence, min(max((total - low) / spread, 0.0), 1.0) if spread > 0.0 else 0.0)
+        take(
+            sequence,
+            min(max((total - low) / spread, 0.0), 1.0) if spread > 0.0 else 0.0,
+        )
     return DONE, count
 
 
 def tried(ints: Ints, node: int, K: int) -> bool:
-    """Whether the tree knows anything of a node's actions; a leaf that was only rolled out from does not."""
+    """Whether the tree knows anything of a node's actions; a leaf that was only
+    rolled out from does not.
+    """
     known = 0
     for a in range(K):
         if ints[node, EDGE + a] > 0:

@@ -1,4 +1,5 @@
-"""The loops of the exact solver: plain functions over one flat model, compiled on first use.
+"""The loops of the exact solver: plain functions over one flat model, compiled
+on first use.
 
 legend   symbol   here
   Q_V             ``q``: expected reward + gamma * mean of V over next states, written by ``fill_q``
@@ -6,8 +7,10 @@ legend   symbol   here
   pi              grad F(Q_V), written by ``fill_policy``
   T_pi X          F(Q_V) + <pi, Q_X - Q_V>: one sweep of the policy pi; its rows are packed once (``pack``) and swept (``evaluate``)
 
-Rewards enter through their expectation only, so a sweep reads one probability and one value a successor. Action values and operators
-are two passes: operators that are plain Python functions (``CustomOperator``) then need no second set of kernels.
+Rewards enter through their expectation only, so a sweep reads one probability
+and one value a successor. Action values and operators are two passes: operators
+that are plain Python functions (``CustomOperator``) then need no second set of
+kernels.
 """
 
 from __future__ import annotations
@@ -21,13 +24,16 @@ from numpy.typing import NDArray
 from smoothcruiser.operators.functions import MAX, builtin_gradient, builtin_value
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
 
-# Indices are unsigned: compiled code then need not look for negative ones, and a sweep is twice as fast.
+# Indices are unsigned: compiled code then need not look for negative ones, and a
+# sweep is twice as fast.
 Indices = NDArray[np.uint32]
 Starts = NDArray[np.uint64]
 
 
 class Model(NamedTuple):
-    """What the kernels read, and the action values they write. Row s*A + a; terminal states have sign 0."""
+    """What the kernels read, and the action values they write. Row s*A + a;
+    terminal states have sign 0.
+    """
 
     start: Starts  # (S*A + 1,)
     next_state: Indices  # (nnz,), empty where full
@@ -41,11 +47,14 @@ class Model(NamedTuple):
     code: int
     temperature: float
     discount: float
-    reward_top: float = 0.0  # the largest |reward| of a live pair, for the bound on rounding
+    # the largest |reward| of a live pair, for the bound on rounding
+    reward_top: float = 0.0
 
 
 class Packed(NamedTuple):
-    """One policy's sweep T_pi: only the rows it uses, with gamma * pi(a|s) * prob multiplied out."""
+    """One policy's sweep T_pi: only the rows it uses, with gamma * pi(a|s) *
+    prob multiplied out.
+    """
 
     start: Starts  # (S + 1,)
     target: Indices  # (nnz,), used up to start[S]
@@ -74,8 +83,12 @@ def apply_gradient(code: int, q: Any, w: Any, t: float, out: Any) -> None:
     builtin_gradient(code, q, w, t, out)
 
 
-def fill_reward(start: Ints, prob: Floats, paid: Floats, live: Bools, reward: Floats) -> float:
-    """The largest |reward| of the live rows; their means are written. Rows that are not live may hold anything and are not read."""
+def fill_reward(
+    start: Ints, prob: Floats, paid: Floats, live: Bools, reward: Floats
+) -> float:
+    """The largest |reward| of the live rows; their means are written. Rows that
+    are not live may hold anything and are not read.
+    """
     num_states, num_actions = live.shape
     top = 0.0
     for s in range(num_states):
@@ -92,7 +105,14 @@ def fill_reward(start: Ints, prob: Floats, paid: Floats, live: Bools, reward: Fl
 
 def fill_q(m: Model, v: Floats) -> None:
     """Q_V of every live pair."""
-    start, next_state, prob, reward, live, q = m.start, m.next_state, m.prob, m.reward, m.live, m.q
+    start, next_state, prob, reward, live, q = (
+        m.start,
+        m.next_state,
+        m.prob,
+        m.reward,
+        m.live,
+        m.q,
+    )
     num_states, num_actions = live.shape
     for s in range(num_states):
         for a in range(num_actions):
@@ -105,7 +125,9 @@ def fill_q(m: Model, v: Floats) -> None:
 
 
 def greedy(m: Model, s: int) -> tuple[int, float]:
-    """(first best action, its signed value) of s for Max: no branch depends on a value, which random data would mispredict."""
+    """(first best action, its signed value) of s for Max: no branch depends on
+    a value, which random data would mispredict.
+    """
     num_actions = m.live.shape[1]
     best, top = 0, -math.inf
     for a in range(num_actions):
@@ -117,7 +139,9 @@ def greedy(m: Model, s: int) -> tuple[int, float]:
 
 
 def fill_values(m: Model, out: Floats) -> None:
-    """TV from Q_V. Where every action is legal the buffers are passed whole: a slice costs more than a maximum of four numbers."""
+    """TV from Q_V. Where every action is legal the buffers are passed whole: a
+    slice costs more than a maximum of four numbers.
+    """
     if m.code == MAX:
         for s in range(len(out)):
             out[s] = m.sign[s] * greedy(m, s)[1] if m.sign[s] != 0.0 else 0.0
@@ -172,7 +196,9 @@ def fill_policy(m: Model, policy: Floats) -> None:
 
 
 def pack(m: Model, policy: Floats, value: Floats, packed: Packed) -> None:
-    """T_pi in rows of its own: income + sum weight * X(target). ``value`` = F(Q) = TV; income = F(Q) - <pi, Q - r>."""
+    """T_pi in rows of its own: income + sum weight * X(target). ``value`` =
+    F(Q) = TV; income = F(Q) - <pi, Q - r>.
+    """
     start, next_state, prob, reward, q = m.start, m.next_state, m.prob, m.reward, m.q
     num_states, num_actions = policy.shape
     at = 0
@@ -193,8 +219,15 @@ def pack(m: Model, policy: Floats, value: Floats, packed: Packed) -> None:
 
 
 def evaluate(packed: Packed, x: Floats, y: Floats, most: int, enough: float) -> int:
-    """The number of sweeps X <- T_pi X done: ``most``, or fewer once a sweep's width is at most ``enough``; the result is left in ``x``."""
-    start, weight, target, income = packed.start, packed.weight, packed.target, packed.income
+    """The number of sweeps X <- T_pi X done: ``most``, or fewer once a sweep's
+    width is at most ``enough``; the result is left in ``x``.
+    """
+    start, weight, target, income = (
+        packed.start,
+        packed.weight,
+        packed.target,
+        packed.income,
+    )
     for sweep in range(most):
         low, high = math.inf, -math.inf
         for s in range(len(x)):
@@ -220,7 +253,9 @@ def unpack(packed: Packed, out: Floats) -> None:
 
 
 def difference(v: Floats, w: Floats) -> tuple[float, float, float]:
-    """(min, max of w - v, largest |v| or |w|); the last is NaN if anything is not finite."""
+    """(min, max of w - v, largest |v| or |w|); the last is NaN if anything is
+    not finite.
+    """
     low, high, top = math.inf, -math.inf, 0.0
     for s in range(len(v)):
         gap = w[s] - v[s]

@@ -1,8 +1,11 @@
-"""The solver's view of a problem: its flat model, and the loops compiled for its operator.
+"""The solver's view of a problem: its flat model, and the loops compiled for
+its operator.
 
-Tables do not change, so what they alone determine (expected rewards, narrow indices, whether they are dense) is worked out once and
-kept as long as they live: a sweep over discounts or temperatures pays for it once. Dense tables go through BLAS, which reads them
-three times as fast as a loop that may not reorder its sums; the bound on rounding holds for any order.
+Tables do not change, so what they alone determine (expected rewards, narrow
+indices, whether they are dense) is worked out once and kept as long as they
+live: a sweep over discounts or temperatures pays for it once. Dense tables go
+through BLAS, which reads them three times as fast as a loop that may not
+reorder its sums; the bound on rounding holds for any order.
 """
 
 from __future__ import annotations
@@ -48,7 +51,9 @@ class Kernels:
 
 @dataclass(frozen=True, eq=False)
 class Evaluator:
-    """T_pi X = income + matrix X for the policy at a point: as packed rows, or as a dense matrix where the tables are dense."""
+    """T_pi X = income + matrix X for the policy at a point: as packed rows, or
+    as a dense matrix where the tables are dense.
+    """
 
     kernels: Kernels
     packed: Packed | None
@@ -57,7 +62,9 @@ class Evaluator:
     reads: int  # numbers that one sweep reads
 
     def sweep(self, x: Floats, most: int, enough: float) -> int:
-        """The number of sweeps done on ``x`` in place: ``most``, or fewer once a sweep's width is at most ``enough``."""
+        """The number of sweeps done on ``x`` in place: ``most``, or fewer once
+        a sweep's width is at most ``enough``.
+        """
         if self.packed is not None:
             return self.kernels.evaluate(self.packed, x, np.empty(len(x)), most, enough)
         assert self.matrix is not None
@@ -75,17 +82,29 @@ class Evaluator:
             assert self.packed is not None
             matrix = np.zeros((len(self.income), len(self.income)))
             self.kernels.unpack(self.packed, matrix)
-        return np.asarray(np.linalg.solve(np.eye(len(self.income)) - matrix, self.income), dtype=np.float64)
+        return np.asarray(
+            np.linalg.solve(np.eye(len(self.income)) - matrix, self.income),
+            dtype=np.float64,
+        )
 
 
 def room_for_policy(m: Model) -> Packed:
-    """Memory for one policy's rows, used by every step of a search: what a sparse policy leaves untouched costs nothing."""
+    """Memory for one policy's rows, used by every step of a search: what a
+    sparse policy leaves untouched costs nothing.
+    """
     size, room = len(m.sign), 0 if m.full else len(m.prob)
-    return Packed(np.empty(size + 1, dtype=np.uint64), np.empty(room, dtype=np.uint32), np.empty(room), np.empty(size))
+    return Packed(
+        np.empty(size + 1, dtype=np.uint64),
+        np.empty(room, dtype=np.uint32),
+        np.empty(room),
+        np.empty(size),
+    )
 
 
 def evaluator(kernels: Kernels, m: Model, value: Floats, packed: Packed) -> Evaluator:
-    """T_pi for pi = grad F at the model's current action values, of which ``value`` is F; ``packed`` is overwritten."""
+    """T_pi for pi = grad F at the model's current action values, of which
+    ``value`` is F; ``packed`` is overwritten.
+    """
     policy = np.empty(m.live.shape)
     kernels.policy(m, policy)
     if m.full:
@@ -94,14 +113,18 @@ def evaluator(kernels: Kernels, m: Model, value: Floats, packed: Packed) -> Eval
         income = value - np.sum(policy * (m.q - m.reward).reshape(policy.shape), axis=1)
         return Evaluator(kernels, None, matrix, income, matrix.size)
     kernels.pack(m, policy, value, packed)
-    return Evaluator(kernels, packed, None, packed.income, int(packed.start[len(value)]))
+    return Evaluator(
+        kernels, packed, None, packed.income, int(packed.start[len(value)])
+    )
 
 
-# --- compiling ---------------------------------------------------------------------------------------------------------------
+# --- compiling ----------------------------------------------------------------
 
 
 def kernels_for(operator: Operator) -> Kernels:
-    """The loops for ``operator``: all built-in ones share one compiled set, a user's compiled functions get their own."""
+    """The loops for ``operator``: all built-in ones share one compiled set, a
+    user's compiled functions get their own.
+    """
     if not isinstance(operator, CustomOperator):
         return _kernels(None, None)
     if is_compiled(operator.value_function) and is_compiled(operator.gradient_function):
@@ -111,7 +134,14 @@ def kernels_for(operator: Operator) -> Kernels:
 
 @cache
 def _kernels(value: Any, gradient: Any) -> Kernels:
-    replaced = {} if value is None else {"apply_value": _value_adapter(value), "apply_gradient": _gradient_adapter(gradient)}
+    replaced = (
+        {}
+        if value is None
+        else {
+            "apply_value": _value_adapter(value),
+            "apply_gradient": _gradient_adapter(gradient),
+        }
+    )
     picked = {name: {name: part} for name, part in replaced.items()}
     return Kernels(
         fill_q=compiled(loops.fill_q),
@@ -142,7 +172,9 @@ def _gradient_adapter(function: Any) -> Any:
 
 
 def _interpreted(operator: CustomOperator) -> Kernels:
-    """The loops for an operator in plain Python: one call of the user's function a state."""
+    """The loops for an operator in plain Python: one call of the user's
+    function a state.
+    """
 
     def state_values(m: Model, s: int) -> tuple[Bools, list[float], int]:
         live = m.live[s]
@@ -166,7 +198,7 @@ def _interpreted(operator: CustomOperator) -> Kernels:
     return replace(_kernels(None, None), values=values, policy=policy)
 
 
-# --- the model ---------------------------------------------------------------------------------------------------------------
+# --- the model ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,15 +222,29 @@ def _digest(tables: Tables) -> _Digest:
         live = np.ascontiguousarray(tables.legal & ~tables.terminal[:, None])
         sign = np.where(tables.terminal, 0.0, np.where(tables.player == 1, 1.0, -1.0))
         reward = np.zeros(live.size)
-        top = float(compiled(loops.fill_reward)(tables.start, tables.prob, tables.reward, live, reward))
-        full = bool(compiled(loops.is_full)(tables.start, tables.next_state, tables.num_states))
-        narrow = np.empty(0, dtype=np.uint32) if full else tables.next_state.astype(np.uint32)
-        _digests[tables] = _Digest(tables.start.astype(np.uint64), narrow, reward, top, live, sign, full)
+        top = float(
+            compiled(loops.fill_reward)(
+                tables.start, tables.prob, tables.reward, live, reward
+            )
+        )
+        full = bool(
+            compiled(loops.is_full)(tables.start, tables.next_state, tables.num_states)
+        )
+        narrow = (
+            np.empty(0, dtype=np.uint32)
+            if full
+            else tables.next_state.astype(np.uint32)
+        )
+        _digests[tables] = _Digest(
+            tables.start.astype(np.uint64), narrow, reward, top, live, sign, full
+        )
     return _digests[tables]
 
 
 def prepare(problem: Problem, tables: Tables) -> tuple[Model, Kernels, float]:
-    """The model, the loops, and the seconds that compiling took (0 once done in this process)."""
+    """The model, the loops, and the seconds that compiling took (0 once done in
+    this process).
+    """
     kernels = kernels_for(problem.operator)
     seconds = _warm(kernels, problem.operator, tables.num_actions)
     known = _digest(tables)
@@ -209,7 +255,9 @@ def prepare(problem: Problem, tables: Tables) -> tuple[Model, Kernels, float]:
         reward=known.reward,
         live=known.live,
         sign=known.sign,
-        weights=np.array(problem.operator.weights(tables.num_actions), dtype=np.float64),
+        weights=np.array(
+            problem.operator.weights(tables.num_actions), dtype=np.float64
+        ),
         q=np.zeros(len(known.reward)),
         full=known.full,
         code=problem.operator.code,
@@ -224,7 +272,9 @@ _warmed: set[int] = set()  # ids of compiled loops, which ``_kernels`` keeps ali
 
 
 def _warm(kernels: Kernels, operator: Operator, num_actions: int) -> float:
-    """Seconds spent on compiling: every compiled loop runs once on a single state that loops, whose types are those of every model."""
+    """Seconds spent on compiling: every compiled loop runs once on a single
+    state that loops, whose types are those of every model.
+    """
     if not is_compiled(kernels.values):
         kernels, operator = _kernels(None, None), Max()
     if id(kernels.values) in _warmed:
@@ -232,9 +282,24 @@ def _warm(kernels: Kernels, operator: Operator, num_actions: int) -> float:
     begin = time.perf_counter()
     one, each = np.ones(1), np.ones(num_actions)
     live = np.ones((1, num_actions), dtype=np.bool_)
-    start, index = np.arange(num_actions + 1, dtype=np.int64), np.zeros(num_actions, dtype=np.uint32)
+    start, index = (
+        np.arange(num_actions + 1, dtype=np.int64),
+        np.zeros(num_actions, dtype=np.uint32),
+    )
     model = Model(
-        start.astype(np.uint64), index, each, each, live, one, each, each.copy(), False, operator.code, float(operator.strength), 0.5, 1.0
+        start.astype(np.uint64),
+        index,
+        each,
+        each,
+        live,
+        one,
+        each,
+        each.copy(),
+        False,
+        operator.code,
+        float(operator.strength),
+        0.5,
+        1.0,
     )
     compiled(loops.fill_reward)(start, each, each, live, each.copy())
     compiled(loops.is_full)(start, index.astype(np.int64), 1)

@@ -1,13 +1,17 @@
-"""The regularized value of a given stationary policy, in NumPy alone: an independent check of the solver and of other planners.
+"""The regularized value of a given stationary policy, in NumPy alone: an
+independent check of the solver and of other planners.
 
-V_pi(s) = sum_a pi(a|s) (r + gamma P V_pi) - Omega(pi(.|s)) where the max player moves, + Omega where the min player does, because
-F(Q) = max <pi, Q> - Omega(pi) and the min player has -F(-Q) = min <pi, Q> + Omega(pi). Per state, lambda = ``temperature``:
+V_pi(s) = sum_a pi(a|s) (r + gamma P V_pi) - Omega(pi(.|s)) where the max player
+moves, + Omega where the min player does, because F(Q) = max <pi, Q> - Omega(pi)
+and the min player has -F(-Q) = min <pi, Q> + Omega(pi). Per state, lambda =
+``temperature``:
 
     entropy       lambda sum pi log pi                 KL            lambda sum pi log(pi/mu), mu renormalized over legal actions
     sparsemax     (lambda/2)(|pi|^2 - 1)               square root   -lambda sum sqrt(pi)                     max   0
 
-V_pi <= V* in an MDP, with equality at the optimal policy: a lower bound that owes nothing to the sweeps of the solver. A user's own
-operator gives no Omega, so it is refused.
+V_pi <= V* in an MDP, with equality at the optimal policy: a lower bound that
+owes nothing to the sweeps of the solver. A user's own operator gives no Omega,
+so it is refused.
 """
 
 from __future__ import annotations
@@ -19,12 +23,19 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.operators.base import Operator
-from smoothcruiser.operators.functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT
+from smoothcruiser.operators.functions import (
+    ENTROPY,
+    KL_PRIOR,
+    MAX,
+    SPARSEMAX,
+    SQUARE_ROOT,
+)
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Bools, Floats
 
 LARGEST_SOLVE = 2_000  # states of a dense linear solve, 32 MB; larger problems iterate
-POLICY_TOLERANCE = 1e-6  # how far a policy's rows may be from summing to 1, as printed decimals are
+# how far a policy's rows may be from summing to 1, as printed decimals are
+POLICY_TOLERANCE = 1e-6
 
 
 def regularizer(operator: Operator, policy: Floats, live: Bools) -> Floats:
@@ -35,8 +46,12 @@ def regularizer(operator: Operator, policy: Floats, live: Bools) -> Floats:
         omega = strength * np.sum(p * logs, axis=1)
     elif operator.code == KL_PRIOR:
         prior = np.where(live, np.array(operator.weights(policy.shape[1])), 0.0)
-        prior = prior / np.maximum(prior.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-        omega = strength * np.sum(p * (logs - np.log(np.where(prior > 0.0, prior, 1.0))), axis=1)
+        prior = prior / np.maximum(
+            prior.sum(axis=1, keepdims=True), np.finfo(float).tiny
+        )
+        omega = strength * np.sum(
+            p * (logs - np.log(np.where(prior > 0.0, prior, 1.0))), axis=1
+        )
     elif operator.code == SPARSEMAX:
         omega = 0.5 * strength * (np.sum(p * p, axis=1) - 1.0)
     elif operator.code == SQUARE_ROOT:
@@ -44,14 +59,19 @@ def regularizer(operator: Operator, policy: Floats, live: Bools) -> Floats:
     elif operator.code == MAX:
         omega = np.zeros(len(p))
     else:
-        raise InvalidInput(f"The operator {operator.name!r} gives no regularizer Omega; policy_value needs a built-in operator.")
+        raise InvalidInput(
+            f"The operator {operator.name!r} gives no regularizer Omega; "
+            "policy_value needs a built-in operator."
+        )
     return np.where(live.any(axis=1), omega, 0.0)
 
 
 def policy_value(problem: Problem, policy: Any, *, tolerance: float = 1e-12) -> Floats:
-    """V_pi (S,) of ``policy`` (S, A) for both players at once; with a horizon, with all steps left; 0 in terminal states.
+    """V_pi (S,) of ``policy`` (S, A) for both players at once; with a horizon,
+    with all steps left; 0 in terminal states.
 
-    ``tolerance`` is relative to the largest income of one step; where the steps left lead beyond what was explored, NaN.
+    ``tolerance`` is relative to the largest income of one step; where the steps
+    left lead beyond what was explored, NaN.
     """
     known = known_model(problem)
     tables = known.tables
@@ -64,10 +84,16 @@ def policy_value(problem: Problem, policy: Any, *, tolerance: float = 1e-12) -> 
     flow = weight[keep] * tables.prob[keep]
     sign = np.where(tables.player == 1, 1.0, -1.0)
     income = np.bincount(state, weights=flow * tables.reward[keep], minlength=len(live))
-    income = np.where(tables.terminal, 0.0, income - sign * regularizer(problem.operator, chosen, live))
+    income = np.where(
+        tables.terminal,
+        0.0,
+        income - sign * regularizer(problem.operator, chosen, live),
+    )
 
     def sweep(v: Floats) -> Floats:
-        moved: Floats = income + problem.discount * np.bincount(state, weights=flow * v[target], minlength=len(live))
+        moved: Floats = income + problem.discount * np.bincount(
+            state, weights=flow * v[target], minlength=len(live)
+        )
         return moved
 
     values = np.zeros(len(live))
@@ -85,21 +111,35 @@ def policy_value(problem: Problem, policy: Any, *, tolerance: float = 1e-12) -> 
         moved = sweep(values)
         gap = float(np.max(np.abs(moved - values)))
         values = moved
-        if gap * problem.discount <= max(aim, 4.0 * np.finfo(float).eps * float(np.max(np.abs(values)))):
+        if gap * problem.discount <= max(
+            aim, 4.0 * np.finfo(float).eps * float(np.max(np.abs(values)))
+        ):
             return values
 
 
 def _checked(policy: Any, live: Bools) -> Floats:
     array = np.asarray(policy, dtype=float)
     if array.shape != live.shape:
-        raise InvalidInput(f"policy must have shape (S, A) = {live.shape}, got {array.shape}.")
+        raise InvalidInput(
+            f"policy must have shape (S, A) = {live.shape}, got {array.shape}."
+        )
     kept = np.where(live, array, 0.0)
     acting = live.any(axis=1)
-    if not np.all(np.isfinite(array)) or np.any(array < 0.0) or np.any(array[acting] * ~live[acting] > 0.0):
-        raise InvalidInput("policy must hold probabilities of legal actions; it has a negative, undefined or illegal entry.")
+    if (
+        not np.all(np.isfinite(array))
+        or np.any(array < 0.0)
+        or np.any(array[acting] * ~live[acting] > 0.0)
+    ):
+        raise InvalidInput(
+            "policy must hold probabilities of legal actions; it has a negative, "
+            "undefined or illegal entry."
+        )
     sums = kept.sum(axis=1)
     if np.any(np.abs(sums[acting] - 1.0) > POLICY_TOLERANCE):
         bad = int(np.flatnonzero(acting & (np.abs(sums - 1.0) > POLICY_TOLERANCE))[0])
-        raise InvalidInput(f"policy must sum to 1 over the legal actions, but state {bad} sums to {sums[bad]:.6g}.")
+        raise InvalidInput(
+            f"policy must sum to 1 over the legal actions, but state {bad} sums to "
+            f"{sums[bad]:.6g}."
+        )
     normalized: Floats = kept / np.where(acting, sums, 1.0)[:, None]
     return normalized

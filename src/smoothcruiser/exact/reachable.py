@@ -1,12 +1,13 @@
 """The known model of a problem: its tables, or the graph explored from ``outcomes``.
 
-``outcomes(state, action) -> [(probability, reward, next_state)]``: walk from ``initial_state``,
-number the states in the order they are met, and write compressed rows. Illegal actions and terminal
-states get empty rows. States are one where their keys are equal (``Problem.key_of``); a state that
-comes back under the key of another must have its mover, legal actions and end. With a horizon the
-walk ends after that many steps: a state met there has no step left, so its rows stay empty and it is
-marked terminal, worth 0. This file decides nothing about values, and leaves out graphs too large for
-Python loops.
+``outcomes(state, action) -> [(probability, reward, next_state)]``: walk from
+``initial_state``, number the states in the order they are met, and write
+compressed rows. Illegal actions and terminal states get empty rows. States are
+one where their keys are equal (``Problem.key_of``); a state that comes back
+under the key of another must have its mover, legal actions and end. With a
+horizon the walk ends after that many steps: a state met there has no step left,
+so its rows stay empty and it is marked terminal, worth 0. This file decides
+nothing about values, and leaves out graphs too large for Python loops.
 """
 
 from __future__ import annotations
@@ -25,14 +26,20 @@ MOST_STATES = 200_000  # about ten seconds of Python with a handful of outcomes 
 
 
 class Known(NamedTuple):
-    """A known model; ``states`` and ``depth`` are None where the problem has tables, whose states are numbers already."""
+    """A known model; ``states`` and ``depth`` are None where the problem has
+    tables, whose states are numbers already.
+    """
 
     tables: Tables
     states: tuple[Any, ...] | None = None  # what the rows stand for
-    depth: Ints | None = None  # (S,), the fewest steps from the initial state, 0 where all is over; None if no horizon cut the walk
+    # (S,), the fewest steps from the initial state, 0 where all is over; None if no
+    # horizon cut the walk
+    depth: Ints | None = None
 
     def unknown(self, horizon: int, remaining: int) -> Bools:
-        """(S,): where a value with ``remaining`` steps left depends on states beyond the horizon, which were not explored."""
+        """(S,): where a value with ``remaining`` steps left depends on states
+        beyond the horizon, which were not explored.
+        """
         if self.depth is None:
             return np.zeros(self.tables.num_states, dtype=np.bool_)
         found: Bools = self.depth + remaining > horizon
@@ -40,21 +47,29 @@ class Known(NamedTuple):
 
 
 def known_model(problem: Problem) -> Known:
-    """The tables of ``problem``, or those of the states that its ``outcomes`` lead to."""
+    """The tables of ``problem``, or those of the states that its ``outcomes``
+    lead to.
+    """
     if problem.tables is not None:
         return Known(problem.tables)
     if problem.outcomes is None:
         raise InvalidInput(
-            "An exact solution needs the model: build the problem with tabular(), or give outcomes=, a function of (state, action) "
+            "An exact solution needs the model: build the problem with tabular(), or "
+            "give outcomes=, a function of (state, action) "
             "that lists (probability, reward, next_state)."
         )
     return explore(problem)
 
 
 def explore(problem: Problem) -> Known:
-    """Tables of the states reachable from ``initial_state`` (within the horizon), and those states in row order."""
+    """Tables of the states reachable from ``initial_state`` (within the
+    horizon), and those states in row order.
+    """
     if problem.terminal is True:
-        raise InvalidInput("outcomes= cannot say where an episode ends; give terminal= as a function of the state instead of True.")
+        raise InvalidInput(
+            "outcomes= cannot say where an episode ends; give terminal= as a "
+            "function of the state instead of True."
+        )
     rows = _Rows(problem)
     depth: list[int] = rows.depth
     cut = False
@@ -65,7 +80,8 @@ def explore(problem: Problem) -> Known:
     player: list[int] = []
     terminal: list[bool] = []
     legal: list[list[bool]] = []
-    for row, state in enumerate(rows.states):  # grows while we walk: first met, first expanded
+    # grows while we walk: first met, first expanded
+    for row, state in enumerate(rows.states):
         profile = rows.profiles[row]
         if profile is None:
             depth[row] = 0
@@ -91,11 +107,15 @@ def explore(problem: Problem) -> Known:
         terminal=np.array(terminal, dtype=np.bool_),
         legal=np.array(legal, dtype=np.bool_),
     )
-    return Known(tables, tuple(rows.states), np.array(depth, dtype=np.int64) if cut else None)
+    return Known(
+        tables, tuple(rows.states), np.array(depth, dtype=np.int64) if cut else None
+    )
 
 
 class _Rows:
-    """The states met so far, numbered by their keys, with the profile and depth of each."""
+    """The states met so far, numbered by their keys, with the profile and depth
+    of each.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -108,7 +128,9 @@ class _Rows:
         self.number_of(start, 0)
 
     def number_of(self, state: Any, depth: int) -> int:
-        """The row of ``state``, met after ``depth`` steps; a new one where its key is new."""
+        """The row of ``state``, met after ``depth`` steps; a new one where its
+        key is new.
+        """
         key = self.problem.key_of(state)
         row = self._number.get(key)
         if row is not None:
@@ -124,17 +146,29 @@ class _Rows:
         return row
 
 
-def _outcomes(problem: Problem, state: Any, action: int) -> list[tuple[float, float, Any]]:
+def _outcomes(
+    problem: Problem, state: Any, action: int
+) -> list[tuple[float, float, Any]]:
     """The outcomes of one pair, checked and normalized."""
     assert problem.outcomes is not None
     where = f"outcomes({state!r}, {action})"
     try:
         found = [(float(p), float(r), z) for p, r, z in problem.outcomes(state, action)]
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{where} must list (probability, reward, next_state): {error}.") from error
+        raise InvalidInput(
+            f"{where} must list (probability, reward, next_state): {error}."
+        ) from error
     total = math.fsum(p for p, _, _ in found)
-    if not all(p >= 0.0 for p, _, _ in found) or not abs(total - 1.0) <= ROW_SUM_TOLERANCE:
-        raise InvalidInput(f"{where} must hold probabilities that sum to 1, got {[p for p, _, _ in found]}.")
+    if (
+        not all(p >= 0.0 for p, _, _ in found)
+        or not abs(total - 1.0) <= ROW_SUM_TOLERANCE
+    ):
+        raise InvalidInput(
+            f"{where} must hold probabilities that sum to 1, got "
+            f"{[p for p, _, _ in found]}."
+        )
     if not all(math.isfinite(r) for _, r, _ in found):
-        raise InvalidInput(f"{where} must hold finite rewards, got {[r for _, r, _ in found]}.")
+        raise InvalidInput(
+            f"{where} must hold finite rewards, got {[r for _, r, _ in found]}."
+        )
     return [(p / total, r, z) for p, r, z in found if p > 0.0]

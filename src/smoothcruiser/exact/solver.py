@@ -1,13 +1,18 @@
-"""Exact values: V = TV by value, policy or modified policy iteration, with a proven bound on what is still missing.
+"""Exact values: V = TV by value, policy or modified policy iteration, with a
+proven bound on what is still missing.
 
-The problem: (TV)(s) = F_s(Q_V(s, .)), Q_V(s, a) = E[r + gamma V(z)], V = 0 in terminal states; F_s is F where the max player moves and
--F(-Q) where the min player does. T is monotone and T(V + c) = TV + gamma c, so from d = TV - V, lo = min d, hi = max d:
+The problem: (TV)(s) = F_s(Q_V(s, .)), Q_V(s, a) = E[r + gamma V(z)], V = 0 in
+terminal states; F_s is F where the max player moves and -F(-Q) where the min
+player does. T is monotone and T(V + c) = TV + gamma c, so from d = TV - V, lo =
+min d, hi = max d:
 
     TV + gamma lo/(1-gamma)  <=  V*  <=  TV + gamma hi/(1-gamma)                                    (MacQueen 1966)
 
-Proof: TV <= V + hi; apply T again and again, each time it costs a factor gamma; sum. Where T(V + c) = TV + gamma c fails (terminal
-states, gradients that do not sum to one) 0 <= T(V + c) - TV <= gamma c still holds for c >= 0, and the lines above hold with
-lo = min(d, 0), hi = max(d, 0). The answer is the middle of the two lines, the bound half their distance, whatever made V.
+Proof: TV <= V + hi; apply T again and again, each time it costs a factor gamma;
+sum. Where T(V + c) = TV + gamma c fails (terminal states, gradients that do not
+sum to one) 0 <= T(V + c) - TV <= gamma c still holds for c >= 0, and the lines
+above hold with lo = min(d, 0), hi = max(d, 0). The answer is the middle of the
+two lines, the bound half their distance, whatever made V.
 
 legend   symbol      public name
   gamma              ``discount``
@@ -15,15 +20,21 @@ legend   symbol      public name
   width              hi - lo; one sweep of T makes it at most gamma times as large (same proof)
   eta                ``_rounding``: how far one computed sweep is from TV
 
-Methods. Value iteration: V <- TV. Policy iteration: V <- the fixed point of T_pi (Newton's step for V = TV). Modified: V <- T_pi^m V.
-For MDPs with the built-in operators the last two are known to converge (Puterman 1994, Geist et al. 2019); in games, where both
-players' policies change at once, they may cycle. So every step is tested: one that does not shrink the width by gamma is undone and
-replaced by TV, which does. Hence all of them converge at least as fast as value iteration, up to a factor of two in sweeps of T.
+Methods. Value iteration: V <- TV. Policy iteration: V <- the fixed point of
+T_pi (Newton's step for V = TV). Modified: V <- T_pi^m V. For MDPs with the
+built-in operators the last two are known to converge (Puterman 1994, Geist et
+al. 2019); in games, where both players' policies change at once, they may
+cycle. So every step is tested: one that does not shrink the width by gamma is
+undone and replaced by TV, which does. Hence all of them converge at least as
+fast as value iteration, up to a factor of two in sweeps of T.
 
-Never a silent stop: a ``tolerance`` that was asked for is met, or the call raises and says what was reached. Without one the solver
-aims at 1e-10 of the span of the expected rewards, or at twice what rounding allows where that is more: the same relative accuracy in
-any unit, and an offset of all rewards does not loosen it. ``residual_bound`` is what holds, ``note`` says why if it is more.
-What this file leaves out: sampling. It reads ``tables`` or ``outcomes`` and never calls the oracle.
+Never a silent stop: a ``tolerance`` that was asked for is met, or the call
+raises and says what was reached. Without one the solver aims at 1e-10 of the
+span of the expected rewards, or at twice what rounding allows where that is
+more: the same relative accuracy in any unit, and an offset of all rewards does
+not loosen it. ``residual_bound`` is what holds, ``note`` says why if it is
+more. What this file leaves out: sampling. It reads ``tables`` or ``outcomes``
+and never calls the oracle.
 """
 
 from __future__ import annotations
@@ -49,30 +60,50 @@ from smoothcruiser.problem.tabular import Floats
 
 METHODS = ("auto", "value-iteration", "policy-iteration", "modified-policy-iteration")
 DEFAULT_TOLERANCE = 1e-10  # of the span of the expected rewards
-LARGEST_SOLVE = 2_000  # states of a dense linear solve: 32 MB and about 0.3 s; beyond it policies are evaluated by sweeps
+# states of a dense linear solve: 32 MB and about 0.3 s; beyond it policies are
+# evaluated by sweeps
+LARGEST_SOLVE = 2_000
 UNIT = 2.0**-53  # unit roundoff of float64
-PATIENCE = 10  # steps without a smaller width: in exact arithmetic every step shrinks it, so ten in a row are rounding
-FIRST_SWEEPS = 16  # of the first modified evaluation; a step that uses them up doubles it, a refused one halves it
-FORCING = 0.1  # an evaluation stops at this share of the step's width: more would polish a policy that is about to change
+# steps without a smaller width: in exact arithmetic every step shrinks it, so ten
+# in a row are rounding
+PATIENCE = 10
+# of the first modified evaluation; a step that uses them up doubles it, a refused
+# one halves it
+FIRST_SWEEPS = 16
+# an evaluation stops at this share of the step's width: more would polish a policy
+# that is about to change
+FORCING = 0.1
 UNLIMITED = 2**62
-SLACK = 1.0 + 2.0**-20  # covers the handful of roundings in the evaluation of a bound itself
+# covers the handful of roundings in the evaluation of a bound itself
+SLACK = 1.0 + 2.0**-20
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
     """Exact values with the bound they are known to. S states, A actions."""
 
-    values: Floats  # (S,), with all steps left where there is a horizon; 0 in terminal states, NaN where unknown (``stages``)
+    # (S,), with all steps left where there is a horizon; 0 in terminal states, NaN
+    # where unknown (``stages``)
+    values: Floats
     q_values: Floats  # (S, A), NaN where illegal and in terminal states
-    policy: Floats  # (S, A), the gradient of F at q_values; 0 where illegal and in terminal states
-    residual_bound: float  # max |values - V*| is at most this, rounding included; q_values are within it too
+    # (S, A), the gradient of F at q_values; 0 where illegal and in terminal states
+    policy: Floats
+    # max |values - V*| is at most this, rounding included; q_values are within it
+    # too
+    residual_bound: float
     method: str
-    sweeps: int  # passes over the transitions, those of policy evaluation included, linear solves not
+    # passes over the transitions, those of policy evaluation included, linear
+    # solves not
+    sweeps: int
     seconds: float
     compile_seconds: float = 0.0
-    stages: Floats | None = None  # (horizon + 1, S): row h is the value with h steps left, NaN where that leads beyond what was explored
-    states: tuple[Any, ...] | None = None  # what row i stands for, where the states were explored from ``outcomes``
-    key_of: Callable[[Any], Hashable] = field(default=state_key, repr=False)  # tells states apart
+    # (horizon + 1, S): row h is the value with h steps left, NaN where that leads
+    # beyond what was explored
+    stages: Floats | None = None
+    # what row i stands for, where the states were explored from ``outcomes``
+    states: tuple[Any, ...] | None = None
+    # tells states apart
+    key_of: Callable[[Any], Hashable] = field(default=state_key, repr=False)
     note: str = ""  # why residual_bound is larger than the default aim, if it is
 
     @cached_property
@@ -84,29 +115,45 @@ class Solution:
         if self.states is None:
             whole = isinstance(state, int | np.integer) and not isinstance(state, bool)
             if not whole or not 0 <= state < len(self.values):
-                raise InvalidInput(f"state must be a whole number from 0 to {len(self.values) - 1}, got {state!r}.")
+                raise InvalidInput(
+                    "state must be a whole number from 0 to "
+                    f"{len(self.values) - 1}, got {state!r}."
+                )
             return int(state)
         row = self._rows.get(self.key_of(state))
         if row is None:
             raise InvalidInput(
-                f"State {state!r} is not among the {len(self.states):,} states that this solution explored, those that can follow "
-                f"{self.states[0]!r}; solve the problem with initial_state= set to it, or plan there with method 'exact'."
+                f"State {state!r} is not among the {len(self.states):,} states that "
+                "this solution explored, those that can follow "
+                f"{self.states[0]!r}; solve the problem with initial_state= set to it, "
+                "or plan there with method 'exact'."
             )
         return row
 
 
-def solve(problem: Problem, *, tolerance: float | None = None, method: str = "auto", max_sweeps: int | None = None) -> Solution:
-    """The Solution of a problem with ``tables``, or with ``outcomes`` and hashable states (those reachable from ``initial_state``).
+def solve(
+    problem: Problem,
+    *,
+    tolerance: float | None = None,
+    method: str = "auto",
+    max_sweeps: int | None = None,
+) -> Solution:
+    """The Solution of a problem with ``tables``, or with ``outcomes`` and
+    hashable states (those reachable from ``initial_state``).
 
-    ``tolerance`` bounds max |values - V*|: it is met, or the call raises InvalidInput (rounding forbids it) or Unpayable (``max_sweeps``
-    ended first). ``max_sweeps`` counts passes over the transitions; None sets no limit: every step shrinks the bound. With a horizon the
-    method is backward induction and ``discount`` may be 1.
+    ``tolerance`` bounds max |values - V*|: it is met, or the call raises
+    InvalidInput (rounding forbids it) or Unpayable (``max_sweeps`` ended
+    first). ``max_sweeps`` counts passes over the transitions; None sets no
+    limit: every step shrinks the bound. With a horizon the method is backward
+    induction and ``discount`` may be 1.
     """
     _check(tolerance, method, max_sweeps)
     begin = time.perf_counter()
     known = known_model(problem)
     model, kernels, compile_seconds = prepare(problem, known.tables)
-    search = _Search(model, kernels, problem.operator, max_sweeps, finite=problem.horizon is not None)
+    search = _Search(
+        model, kernels, problem.operator, max_sweeps, finite=problem.horizon is not None
+    )
     if problem.horizon is not None:
         found = _backward_induction(search, problem.horizon, tolerance, known)
     else:
@@ -117,7 +164,9 @@ def solve(problem: Problem, *, tolerance: float | None = None, method: str = "au
     policy[unknown] = np.nan
     return Solution(
         values=found.values,
-        q_values=np.where(model.live & ~unknown[:, None], model.q.reshape(model.live.shape), np.nan),
+        q_values=np.where(
+            model.live & ~unknown[:, None], model.q.reshape(model.live.shape), np.nan
+        ),
         policy=policy,
         residual_bound=found.bound,
         method=found.method,
@@ -135,11 +184,22 @@ def _check(tolerance: object, method: object, max_sweeps: object) -> None:
     if tolerance is not None:
         number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool)
         if not number or not 0.0 < float(tolerance) < math.inf:  # type: ignore[arg-type]
-            raise InvalidInput(f"tolerance must be a finite number above 0 or None, got {tolerance!r}.")
+            raise InvalidInput(
+                f"tolerance must be a finite number above 0 or None, got {tolerance!r}."
+            )
     if method not in METHODS:
-        raise InvalidInput(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
-    if max_sweeps is not None and (isinstance(max_sweeps, bool) or not isinstance(max_sweeps, int) or max_sweeps < 1):
-        raise InvalidInput(f"max_sweeps must be a whole number of at least 1 or None, got {max_sweeps!r}.")
+        raise InvalidInput(
+            f"method must be one of {', '.join(METHODS)}, got {method!r}."
+        )
+    if max_sweeps is not None and (
+        isinstance(max_sweeps, bool)
+        or not isinstance(max_sweeps, int)
+        or max_sweeps < 1
+    ):
+        raise InvalidInput(
+            "max_sweeps must be a whole number of at least 1 or None, got "
+            f"{max_sweeps!r}."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,19 +223,41 @@ class _Point:
 
 
 class _Search:
-    """The model with its loops and the count of passes made: the one thing here that changes."""
+    """The model with its loops and the count of passes made: the one thing here
+    that changes.
+    """
 
-    def __init__(self, model: Model, kernels: Kernels, operator: Operator, max_sweeps: int | None, *, finite: bool) -> None:
-        self.model, self.kernels, self.max_sweeps, self.finite, self.sweeps = model, kernels, max_sweeps, finite, 0
+    def __init__(
+        self,
+        model: Model,
+        kernels: Kernels,
+        operator: Operator,
+        max_sweeps: int | None,
+        *,
+        finite: bool,
+    ) -> None:
+        self.model, self.kernels, self.max_sweeps, self.finite, self.sweeps = (
+            model,
+            kernels,
+            max_sweeps,
+            finite,
+            0,
+        )
         self.room = room_for_policy(model)
         self.clamped = not operator.shift_invariant or bool(np.any(model.sign == 0.0))
-        self.strength: float = abs(operator.offset(model.live.shape[1])) if operator.code == CUSTOM else operator.strength
+        self.strength: float = (
+            abs(operator.offset(model.live.shape[1]))
+            if operator.code == CUSTOM
+            else operator.strength
+        )
         self.longest = int(np.max(np.diff(model.start), initial=1))
         rewards = model.reward[model.live.reshape(-1)]
         self.span = float(np.max(rewards) - np.min(rewards)) if len(rewards) else 0.0
 
     def backup(self, v: Floats, *, zero: bool = False) -> _Point:
-        """One sweep of T. At v = 0 action values are rewards, and the transitions need not be read."""
+        """One sweep of T. At v = 0 action values are rewards, and the
+        transitions need not be read.
+        """
         m, low_high = self.model, self.kernels.difference
         if zero:
             m.q[:] = m.reward
@@ -186,40 +268,76 @@ class _Search:
         self.kernels.values(m, w)
         low, high, top = low_high(v, w)
         if math.isnan(top):
-            raise InvalidInput("A value is NaN or infinite after one sweep: the operator must return finite numbers; see check_operator.")
+            raise InvalidInput(
+                "A value is NaN or infinite after one sweep: the operator must "
+                "return finite numbers; see check_operator."
+            )
         if self.clamped:
             low, high = min(low, 0.0), max(high, 0.0)
         middle = 0.5 * (low + high)
-        return _Point(v, w, high - low, middle, top if self.finite else top + abs(middle) / (1.0 - m.discount))
+        return _Point(
+            v,
+            w,
+            high - low,
+            middle,
+            top if self.finite else top + abs(middle) / (1.0 - m.discount),
+        )
 
     def rounding(self, top: float) -> float:
-        """Eta: no computed sweep is further than this from TV where no value exceeds ``top``. Derivation, in units of 2**-53:
+        """Eta: no computed sweep is further than this from TV where no value
+        exceeds ``top``. Derivation, in units of 2**-53:
 
-        Action values, relative to Q = max |r| + gamma top, for n successors: n + 2 for the normalization of the stored rows (we solve
-        the problem whose rows sum to 1), n + 1 for the mean reward, n + 1 for the mean of V (in any order), 2 for the last two operations.
-        Operators, k actions (F is 1-Lipschitz): shifts and quotients by lambda 4 span(q) <= 8 Q; sums of k exponentials and
-        logarithms lambda (k + 8 + log k); sparsemax's threshold is k + 3 off and costs lambda k times that, its sums lambda (2k + 8);
-        the square root's dual form is of second order in its level, its sum costs lambda k sqrt k. All are below lambda (2k^2 + 16).
-        A user's operator is taken to be computed as well as that, with |F(0)| in the place of lambda: an assumption.
+        Action values, relative to Q = max |r| + gamma top, for n successors: n
+        + 2 for the normalization of the stored rows (we solve the problem whose
+        rows sum to 1), n + 1 for the mean reward, n + 1 for the mean of V (in
+        any order), 2 for the last two operations. Operators, k actions (F is
+        1-Lipschitz): shifts and quotients by lambda 4 span(q) <= 8 Q; sums of k
+        exponentials and logarithms lambda (k + 8 + log k); sparsemax's
+        threshold is k + 3 off and costs lambda k times that, its sums lambda
+        (2k + 8); the square root's dual form is of second order in its level,
+        its sum costs lambda k sqrt k. All are below lambda (2k^2 + 16). A
+        user's operator is taken to be computed as well as that, with |F(0)| in
+        the place of lambda: an assumption.
         """
         k = len(self.model.weights)
         size = self.model.reward_top + self.model.discount * top
-        return UNIT * (size * (3.0 * self.longest + 14.0) + self.strength * (2.0 * k * k + 16.0))
+        return UNIT * (
+            size * (3.0 * self.longest + 14.0) + self.strength * (2.0 * k * k + 16.0)
+        )
 
     def remaining(self) -> int:
         """Passes that may still be made."""
-        return max(1, self.max_sweeps - self.sweeps) if self.max_sweeps is not None else UNLIMITED
+        return (
+            max(1, self.max_sweeps - self.sweeps)
+            if self.max_sweeps is not None
+            else UNLIMITED
+        )
 
     def check_budget(self, best: _Point | None, aim: float) -> None:
         """Refuse to go on where ``max_sweeps`` is used up."""
         if self.max_sweeps is None or self.sweeps < self.max_sweeps:
             return
-        reached = "" if best is None else f"; they reached max |values - V*| <= {self.bound(best):.3g}, not {aim:.3g}"
-        raise Unpayable(f"max_sweeps={self.max_sweeps} passes were not enough{reached}; raise max_sweeps, or tolerance.")
+        reached = (
+            ""
+            if best is None
+            else (
+                f"; they reached max |values - V*| <= {self.bound(best):.3g}, not "
+                f"{aim:.3g}"
+            )
+        )
+        raise Unpayable(
+            f"max_sweeps={self.max_sweeps} passes were not enough{reached}; raise "
+            "max_sweeps, or tolerance."
+        )
 
     def floor(self, top: float) -> float:
-        """What rounding adds to the bound: eta and the difference's own last bit, summed over all later sweeps."""
-        return SLACK * ((self.rounding(top) + 2.0 * UNIT * top) / (1.0 - self.model.discount) + 2.0 * UNIT * top)
+        """What rounding adds to the bound: eta and the difference's own last
+        bit, summed over all later sweeps.
+        """
+        return SLACK * (
+            (self.rounding(top) + 2.0 * UNIT * top) / (1.0 - self.model.discount)
+            + 2.0 * UNIT * top
+        )
 
     def bound(self, point: _Point) -> float:
         """The proven distance of ``answer(point)`` from V*."""
@@ -227,21 +345,33 @@ class _Search:
         return SLACK * 0.5 * point.width * gamma / (1.0 - gamma) + self.floor(point.top)
 
     def answer(self, point: _Point, bound: float, method: str, note: str) -> _Found:
-        """The middle of MacQueen's two lines. From v + lo/(1-gamma) <= V* <= v + hi/(1-gamma), action values shift by the same."""
+        """The middle of MacQueen's two lines. From v + lo/(1-gamma) <= V* <= v
+        + hi/(1-gamma), action values shift by the same.
+        """
         gamma = self.model.discount
         shift = point.middle * gamma / (1.0 - gamma)
         self.model.q[:] += shift
-        return _Found(np.where(self.model.sign == 0.0, 0.0, point.w + shift), bound, method, note=note)
+        return _Found(
+            np.where(self.model.sign == 0.0, 0.0, point.w + shift),
+            bound,
+            method,
+            note=note,
+        )
 
 
-# --- fixed point -------------------------------------------------------------------------------------------------------------
+# --- fixed point --------------------------------------------------------------
 
 
 def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Found:
-    """Steps until the bound is at the aim. Ends: every step shrinks the width by gamma, or rounding stops it and PATIENCE runs out."""
+    """Steps until the bound is at the aim. Ends: every step shrinks the width
+    by gamma, or rounding stops it and PATIENCE runs out.
+    """
     point = best = search.backup(np.zeros(len(search.model.sign)), zero=True)
     budget, used_up, stalled, used = FIRST_SWEEPS, False, 0, "value-iteration"
-    while search.bound(best) > (aim := _aim(search, best, tolerance)) and stalled < PATIENCE:
+    while (
+        search.bound(best) > (aim := _aim(search, best, tolerance))
+        and stalled < PATIENCE
+    ):
         search.check_budget(best, aim)
         before, proposal = point, point.w
         if method != "value-iteration":
@@ -249,19 +379,32 @@ def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Foun
         point = search.backup(proposal)
         if proposal is not before.w:
             accepted = point.width <= search.model.discount * before.width
-            budget = max(1, budget // 2) if not accepted else 2 * budget if used_up else budget
+            budget = (
+                max(1, budget // 2)
+                if not accepted
+                else 2 * budget
+                if used_up
+                else budget
+            )
             point = point if accepted else search.backup(before.w)
         stalled = 0 if point.width < best.width else stalled + 1
         best = point if point.width < best.width else best
     bound, floor = search.bound(best), search.floor(best.top)
     note = ""
     if bound > aim:
-        note = f"rounding of float64 stops at {bound:.3g}, of which {floor:.3g} is the proven worst case of one answer's rounding"
+        note = (
+            f"rounding of float64 stops at {bound:.3g}, of which {floor:.3g} is the "
+            "proven worst case of one answer's rounding"
+        )
         if tolerance is not None:
-            raise InvalidInput(f"tolerance={tolerance!r} cannot be proven here: {note}; ask for at least {2.0 * bound:.2g}.")
+            raise InvalidInput(
+                f"tolerance={tolerance!r} cannot be proven here: {note}; ask for "
+                f"at least {2.0 * bound:.2g}."
+            )
     elif tolerance is None and bound > DEFAULT_TOLERANCE * search.span > 0.0:
         note = (
-            f"the aim of {DEFAULT_TOLERANCE * search.span:.3g} (1e-10 of the span of rewards) is below what rounding of float64 can "
+            f"the aim of {DEFAULT_TOLERANCE * search.span:.3g} (1e-10 of the span of "
+            "rewards) is below what rounding of float64 can "
             f"prove here ({floor:.3g})"
         )
     if best is not point:
@@ -271,36 +414,60 @@ def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Foun
 
 def _aim(search: _Search, point: _Point, tolerance: float | None) -> float:
     """What the bound has to reach."""
-    return tolerance if tolerance is not None else max(DEFAULT_TOLERANCE * search.span, 2.0 * search.floor(point.top))
+    return (
+        tolerance
+        if tolerance is not None
+        else max(DEFAULT_TOLERANCE * search.span, 2.0 * search.floor(point.top))
+    )
 
 
-def _improve(search: _Search, point: _Point, method: str, budget: int, aim: float) -> tuple[Floats, str, bool]:
-    """(T_pi applied to ``point`` until it is near the policy's own value, or ``budget`` times; what was done; whether that was all).
+def _improve(
+    search: _Search, point: _Point, method: str, budget: int, aim: float
+) -> tuple[Floats, str, bool]:
+    """(T_pi applied to ``point`` until it is near the policy's own value, or
+    ``budget`` times; what was done; whether that was all).
 
-    ``auto`` takes the cheaper of the two evaluations that it has: ``budget`` sweeps of the policy's rows, or a dense solve, whose
-    S**3/3 multiplications LAPACK makes about five times as fast as a sweep makes its own.
+    ``auto`` takes the cheaper of the two evaluations that it has: ``budget``
+    sweeps of the policy's rows, or a dense solve, whose S**3/3 multiplications
+    LAPACK makes about five times as fast as a sweep makes its own.
     """
     m, num_states = search.model, len(point.v)
     policy = evaluator(search.kernels, m, point.w, search.room)
-    direct = method == "policy-iteration" or (method == "auto" and budget * policy.reads > num_states**3 / 15)
+    direct = method == "policy-iteration" or (
+        method == "auto" and budget * policy.reads > num_states**3 / 15
+    )
     if direct and num_states <= LARGEST_SOLVE:
         return policy.solve(), "policy-iteration", False
-    target = 2.0 * aim * (1.0 - m.discount) / max(m.discount, 0.5)  # the width at which the bound is at the aim
+    # the width at which the bound is at the aim
+    target = 2.0 * aim * (1.0 - m.discount) / max(m.discount, 0.5)
     if method == "policy-iteration":
         most, enough = search.remaining(), 0.25 * target
     else:
-        most, enough = min(budget, search.remaining()), max(0.25 * target, FORCING * point.width)
+        most, enough = (
+            min(budget, search.remaining()),
+            max(0.25 * target, FORCING * point.width),
+        )
     x = point.w.copy()
     done = policy.sweep(x, most, enough)
     search.sweeps += done
-    return x, "policy-iteration" if method == "policy-iteration" else "modified-policy-iteration", done == most
+    return (
+        x,
+        "policy-iteration"
+        if method == "policy-iteration"
+        else "modified-policy-iteration",
+        done == most,
+    )
 
 
-# --- horizon -----------------------------------------------------------------------------------------------------------------
+# --- horizon ------------------------------------------------------------------
 
 
-def _backward_induction(search: _Search, horizon: int, tolerance: float | None, known: Known) -> _Found:
-    """V_h = T V_{h-1} from V_0 = 0. No iteration error: the bound is the rounding of each stage, passed on with factor gamma."""
+def _backward_induction(
+    search: _Search, horizon: int, tolerance: float | None, known: Known
+) -> _Found:
+    """V_h = T V_{h-1} from V_0 = 0. No iteration error: the bound is the
+    rounding of each stage, passed on with factor gamma.
+    """
     stages = np.zeros((horizon + 1, len(search.model.sign)))
     bound = 0.0
     for h in range(1, horizon + 1):
@@ -310,8 +477,10 @@ def _backward_induction(search: _Search, horizon: int, tolerance: float | None, 
         bound = SLACK * (search.model.discount * bound + search.rounding(point.top))
     if tolerance is not None and bound > tolerance:
         raise InvalidInput(
-            f"tolerance={tolerance!r} cannot be proven: rounding of float64 over {horizon} stages allows {bound:.3g}; ask for that."
+            f"tolerance={tolerance!r} cannot be proven: rounding of float64 over "
+            f"{horizon} stages allows {bound:.3g}; ask for that."
         )
     for h in range(1, horizon + 1):
-        stages[h, known.unknown(horizon, h)] = np.nan  # after the last sweep: what is known was never computed from it
+        # after the last sweep: what is known was never computed from it
+        stages[h, known.unknown(horizon, h)] = np.nan
     return _Found(stages[horizon].copy(), bound, "backward-induction", stages=stages)

@@ -1,1 +1,3 @@
-"""Everything that imports Numba, but the kernels: one definition for Python and compiled code, memory, streams, states."""
+"""Everything that imports Numba, but the kernels: one definition for Python and
+compiled code, memory, streams, states.
+"""

@@ -1,12 +1,17 @@
-"""One definition for Python and compiled code: plain functions rebuilt as Numba functions when they are first needed.
+"""One definition for Python and compiled code: plain functions rebuilt as Numba
+functions when they are first needed.
 
-``compiled(f)`` copies ``f`` with its globals rebound: every plain function of this package that ``f`` calls is compiled first, and
-``replace`` puts other functions in the place of named ones (a user's step for the engine's ``STEP``, say). Numba is imported here
-and nowhere else at first use, so that ``import smoothcruiser`` and ``--help`` stay fast.
+``compiled(f)`` copies ``f`` with its globals rebound: every plain function of
+this package that ``f`` calls is compiled first, and ``replace`` puts other
+functions in the place of named ones (a user's step for the engine's ``STEP``,
+say). Numba is imported here and nowhere else at first use, so that ``import
+smoothcruiser`` and ``--help`` stay fast.
 
-The on-disk cache of Numba keys on a function's name, place and bytecode, not on what its globals mean. Hence two rules: the name
-carries a fingerprint of the sources it is made of (an edit makes a new entry), and a function with a foreign replacement is
-cached only if the caller gives a ``salt`` that identifies the replacement.
+The on-disk cache of Numba keys on a function's name, place and bytecode, not on
+what its globals mean. Hence two rules: the name carries a fingerprint of the
+sources it is made of (an edit makes a new entry), and a function with a foreign
+replacement is cached only if the caller gives a ``salt`` that identifies the
+replacement.
 """
 
 from __future__ import annotations
@@ -37,9 +42,13 @@ def _digest(path: Path) -> bytes:
 
 @cache
 def source_fingerprint(function: types.FunctionType) -> str:
-    """Twelve hex digits over the source files of a package function and of all it calls."""
+    """Twelve hex digits over the source files of a package function and of all
+    it calls.
+    """
     root = Path(__file__).resolve().parent.parent
-    files = {root / name for name in _SHARED} | {Path(f.__code__.co_filename).resolve() for f in _reachable(function)}
+    files = {root / name for name in _SHARED} | {
+        Path(f.__code__.co_filename).resolve() for f in _reachable(function)
+    }
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(_digest(path))
@@ -51,31 +60,53 @@ def is_compiled(function: object) -> bool:
     return hasattr(function, "py_func") and hasattr(function, "nopython_signatures")
 
 
-def compiled(function: Any, *, nogil: bool = False, salt: str | None = None, **replace: Any) -> Any:
-    """The Numba form of a plain function of this package; the same object for the same arguments."""
+def compiled(
+    function: Any, *, nogil: bool = False, salt: str | None = None, **replace: Any
+) -> Any:
+    """The Numba form of a plain function of this package; the same object for
+    the same arguments.
+    """
     if is_compiled(function):
         return function
-    key = (function, nogil, salt, tuple(sorted((name, id(value)) for name, value in replace.items())))
+    key = (
+        function,
+        nogil,
+        salt,
+        tuple(sorted((name, id(value)) for name, value in replace.items())),
+    )
     if key not in _built:
-        # The replaced functions are kept alive beside the result: an id is only unique among living objects.
+        # The replaced functions are kept alive beside the result: an id is only
+        # unique among living objects.
         _built[key] = (_build(function, nogil, salt, replace), tuple(replace.values()))
     return _built[key][0]
 
 
-def _build(function: types.FunctionType, nogil: bool, salt: str | None, replace: dict[str, Any]) -> Any:
+def _build(
+    function: types.FunctionType, nogil: bool, salt: str | None, replace: dict[str, Any]
+) -> Any:
     import numba
 
     scope = dict(function.__globals__)
     for name in _names(function.__code__):
         if name in replace:
             scope[name] = replace[name]
-        elif isinstance(scope.get(name), types.FunctionType) and scope[name].__module__.startswith(_PACKAGE):
+        elif isinstance(scope.get(name), types.FunctionType) and scope[
+            name
+        ].__module__.startswith(_PACKAGE):
             used = {k: v for k, v in replace.items() if k in _deep_names(scope[name])}
             scope[name] = compiled(scope[name], salt=salt, **used)
-    fresh = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
+    fresh = types.FunctionType(
+        function.__code__,
+        scope,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
     fresh.__module__ = function.__module__
     fresh.__qualname__ = f"{function.__qualname__}_{source_fingerprint(function)}{'' if salt is None else '_' + salt}"
-    return numba.njit(fresh, nogil=nogil, cache=not replace or salt is not None, error_model="numpy")
+    return numba.njit(
+        fresh, nogil=nogil, cache=not replace or salt is not None, error_model="numpy"
+    )
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -97,7 +128,9 @@ def _reachable(function: types.FunctionType) -> list[types.FunctionType]:
         found[id(current)] = current
         for name in _names(current.__code__):
             inner = current.__globals__.get(name)
-            if isinstance(inner, types.FunctionType) and inner.__module__.startswith(_PACKAGE):
+            if isinstance(inner, types.FunctionType) and inner.__module__.startswith(
+                _PACKAGE
+            ):
                 waiting.append(inner)
     return list(found.values())
 

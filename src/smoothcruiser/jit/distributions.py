@@ -1,7 +1,9 @@
-"""Numbers drawn by law, as compiled methods of a stream; ``jit.streams`` calls the same code.
+"""Numbers drawn by law, as compiled methods of a stream; ``jit.streams`` calls
+the same code.
 
-Every sampler is exact: it inverts a distribution or rejects, and never puts a normal law in the
-place of another. What remains is the rounding of doubles and the 53 bits of a uniform number.
+Every sampler is exact: it inverts a distribution or rejects, and never puts a
+normal law in the place of another. What remains is the rounding of doubles and
+the 53 bits of a uniform number.
 
   uniform      low + (high - low) U
   normal       Marsaglia's polar method (1964); the second value of a pair is dropped, so that no
@@ -13,11 +15,13 @@ place of another. What remains is the rounding of doubles and the 53 bits of a u
   poisson      products of uniforms below mean 10, then Hörmann's PTRS (1993, transformed rejection)
   binomial     inversion below mean 10, then Hörmann's BTRS (1993); p > 1/2 counts failures
 
-Rejection compares with a log-probability. It is computed by Loader's saddle-point expansion (2000),
-since differences of log-gammas lose all digits for large counts.
+Rejection compares with a log-probability. It is computed by Loader's
+saddle-point expansion (2000), since differences of log-gammas lose all digits
+for large counts.
 
-Arguments outside a law's domain raise ``ValueError`` with a constant sentence: compiled code cannot
-put numbers into one. Left out: what is drawn from given elements (``jit.elements``).
+Arguments outside a law's domain raise ``ValueError`` with a constant sentence:
+compiled code cannot put numbers into one. Left out: what is drawn from given
+elements (``jit.elements``).
 """
 
 from __future__ import annotations
@@ -34,16 +38,22 @@ from numba.core.extending import overload_method, register_jitable
 
 from smoothcruiser.jit.stream_type import StreamType
 
-LARGEST_COUNT = 10**15  # doubles are whole numbers to 2**53 = 9e15: room for a few deviations more
+# doubles are whole numbers to 2**53 = 9e15: room for a few deviations more
+LARGEST_COUNT = 10**15
 SMALL_MEAN = 10.0  # PTRS and BTRS are proved from mean 10 on
-INVERSION_END = 110  # P(a binomial of mean 10 exceeds it) < 1e-70, far below a step of a uniform
+# P(a binomial of mean 10 exceeds it) < 1e-70, far below a step of a uniform
+INVERSION_END = 110
 LOG_TWO_PI = math.log(2.0 * math.pi)
-SMALLEST_CHANCE = 1e-17  # of a geometric law: its largest count, 36.8 / p, is below 2**63
-SMALLEST_BETA, LARGEST_BETA = 1e-300, 1e300  # beyond, the logarithm of a gamma variable overflows
+# of a geometric law: its largest count, 36.8 / p, is below 2**63
+SMALLEST_CHANCE = 1e-17
+# beyond, the logarithm of a gamma variable overflows
+SMALLEST_BETA, LARGEST_BETA = 1e-300, 1e300
 
 
 def law(*whole: str) -> Callable[[Any], Any]:
-    """Make a function the compiled method of its name; arguments in ``whole`` are integers."""
+    """Make a function the compiled method of its name; arguments in ``whole``
+    are integers.
+    """
 
     def register(function: Any) -> Any:
         signature = inspect.signature(function)
@@ -51,7 +61,9 @@ def law(*whole: str) -> Callable[[Any], Any]:
         def typed(*arguments: Any, **named: Any) -> Any:
             given = signature.bind(*arguments, **named).arguments
             for name, kind in list(given.items())[1:]:
-                allowed = (types.Integer,) if name in whole else (types.Number, types.Boolean)
+                allowed = (
+                    (types.Integer,) if name in whole else (types.Number, types.Boolean)
+                )
                 default = isinstance(kind, types.Omitted | int | float)
                 if not default and not isinstance(kind, allowed):
                     expected = "a whole number" if name in whole else "a number"
@@ -71,13 +83,14 @@ def _listed(signature: Any) -> str:
     return "(" + ", ".join(list(signature.parameters)[1:]) + ")"
 
 
-# --- continuous laws -------------------------------------------------------------------------
+# --- continuous laws ----------------------------------------------------------
 
 
 @law()
 def uniform(self: Any, low: float = 0.0, high: float = 1.0) -> Any:
     """A uniform number in [low, high)."""
-    width = np.float64(high) - np.float64(low)  # float() keeps a float32 in compiled code
+    # float() keeps a float32 in compiled code
+    width = np.float64(high) - np.float64(low)
     if not 0.0 <= width < math.inf:
         raise ValueError("rng.uniform(low, high) needs finite numbers with low <= high")
     return low + width * self.random()
@@ -87,7 +100,9 @@ def uniform(self: Any, low: float = 0.0, high: float = 1.0) -> Any:
 def normal(self: Any, loc: float = 0.0, scale: float = 1.0) -> Any:
     """A normal number with mean ``loc`` and standard deviation ``scale``."""
     if not (abs(loc) < math.inf and 0.0 <= scale < math.inf):
-        raise ValueError("rng.normal(loc, scale) needs a finite loc and a finite scale >= 0")
+        raise ValueError(
+            "rng.normal(loc, scale) needs a finite loc and a finite scale >= 0"
+        )
     return loc + scale * _standard_normal(self)
 
 
@@ -113,7 +128,9 @@ def exponential(self: Any, scale: float = 1.0) -> Any:
 def gamma(self: Any, shape: float, scale: float = 1.0) -> Any:
     """A gamma number with mean ``shape * scale``."""
     if not (0.0 <= shape < math.inf and 0.0 <= scale < math.inf):
-        raise ValueError("rng.gamma(shape, scale) needs finite shape >= 0 and scale >= 0")
+        raise ValueError(
+            "rng.gamma(shape, scale) needs finite shape >= 0 and scale >= 0"
+        )
     if shape == 0.0:
         return 0.0
     if shape < 1.0:
@@ -135,8 +152,11 @@ def _large_gamma(rng: Any, shape: float) -> Any:
         u = 1.0 - rng.random()
         if u < 1.0 - 0.0331 * x**4:
             return d * v
-        # d (1 - v + log v), with v - 1 multiplied out: 1 - v would lose the digits of t.
-        if math.log(u) < 0.5 * x * x + d * (3.0 * math.log1p(t) - t * (3.0 + t * (3.0 + t))):
+        # d (1 - v + log v), with v - 1 multiplied out: 1 - v would lose the digits
+        # of t.
+        if math.log(u) < 0.5 * x * x + d * (
+            3.0 * math.log1p(t) - t * (3.0 + t * (3.0 + t))
+        ):
             return d * v
 
 
@@ -152,21 +172,25 @@ def beta(self: Any, a: float, b: float) -> Any:
 
 @register_jitable
 def _log_gamma_variable(rng: Any, shape: float) -> Any:
-    """The logarithm of a gamma number: it is finite where the number itself underflows."""
+    """The logarithm of a gamma number: it is finite where the number itself
+    underflows.
+    """
     if shape < 1.0:
         boost = math.log(1.0 - rng.random()) / shape
         return boost + math.log(_large_gamma(rng, shape + 1.0))
     return math.log(_large_gamma(rng, shape))
 
 
-# --- counts ----------------------------------------------------------------------------------
+# --- counts -------------------------------------------------------------------
 
 
 @law()
 def geometric(self: Any, p: float) -> Any:
     """The number of trials up to the first success, 1, 2, …"""
     if not SMALLEST_CHANCE <= p <= 1.0:
-        raise ValueError("rng.geometric(p) needs a probability 0 < p <= 1 (at least 1e-17)")
+        raise ValueError(
+            "rng.geometric(p) needs a probability 0 < p <= 1 (at least 1e-17)"
+        )
     if p == 1.0:
         return np.int64(1)
     intervals = math.ceil(math.log(1.0 - self.random()) / math.log1p(-p))
@@ -222,7 +246,9 @@ def _poisson_by_rejection(rng: Any, lam: float) -> Any:
 def binomial(self: Any, n: int, p: float) -> Any:
     """The number of successes in ``n`` trials of probability ``p``."""
     if not (0 <= n <= LARGEST_COUNT and 0.0 <= p <= 1.0):
-        raise ValueError("rng.binomial(n, p) needs n >= 0 (at most 1e15) and 0 <= p <= 1")
+        raise ValueError(
+            "rng.binomial(n, p) needs n >= 0 (at most 1e15) and 0 <= p <= 1"
+        )
     if p > 0.5:
         return np.int64(n) - _rare_successes(self, np.int64(n), 1.0 - p)
     return _rare_successes(self, np.int64(n), float(p))
@@ -280,7 +306,7 @@ def _binomial_by_rejection(rng: Any, n: int, p: float) -> Any:
             return np.int64(k)
 
 
-# --- log-probabilities (Loader 2000) ---------------------------------------------------------
+# --- log-probabilities (Loader 2000) ------------------------------------------
 
 
 @register_jitable
@@ -305,7 +331,9 @@ def _log_binomial(k: float, n: float, p: float) -> Any:
 
 @register_jitable
 def _stirling_error(k: float) -> Any:
-    """Log k! minus Stirling's log of sqrt(2 pi k) (k / e)**k; the series is off by 2e-15 at 16."""
+    """Log k! minus Stirling's log of sqrt(2 pi k) (k / e)**k; the series is off
+    by 2e-15 at 16.
+    """
     if k < 16.0:
         return math.lgamma(k + 1.0) - (k + 0.5) * math.log(k) + k - 0.5 * LOG_TWO_PI
     s = 1.0 / (k * k)
@@ -315,7 +343,9 @@ def _stirling_error(k: float) -> Any:
 
 @register_jitable
 def _deviance(x: float, mean: float) -> Any:
-    """x log(x / mean) + mean - x; near x = mean from log's series in (x - mean) / (x + mean)."""
+    """x log(x / mean) + mean - x; near x = mean from log's series in (x - mean)
+    / (x + mean).
+    """
     gap = x - mean
     if abs(gap) >= 0.1 * (x + mean):
         return x * math.log(x / mean) - gap

@@ -1,4 +1,5 @@
-"""What a stream draws from given elements, as compiled methods; ``jit.streams`` calls them too.
+"""What a stream draws from given elements, as compiled methods; ``jit.streams``
+calls them too.
 
   categorical  an index in proportion to weights, by one uniform and a running sum
   choice       an element, by ``integers``, or with probabilities as ``categorical``
@@ -26,7 +27,13 @@ SUM_IS_NOT_ONE = (
 )  # fmt: skip
 SUM_TOLERANCE = 1e-8  # as NumPy: how far the sum of probabilities may be from 1
 NUMBERS = (types.Number, types.Boolean)
-SEQUENCES = (types.UniTuple, types.NamedUniTuple, types.List, types.ListType, types.Array)
+SEQUENCES = (
+    types.UniTuple,
+    types.NamedUniTuple,
+    types.List,
+    types.ListType,
+    types.Array,
+)
 
 
 @overload_method(StreamType, "categorical")
@@ -40,7 +47,9 @@ def _categorical_method(self: Any, weights: Any) -> Any:
                 raise ValueError("rng.categorical(weights) needs weights >= 0")
             total += weights[i]
         if not 0.0 < total < math.inf:
-            raise ValueError("rng.categorical(weights) needs weights with a finite sum > 0")
+            raise ValueError(
+                "rng.categorical(weights) needs weights with a finite sum > 0"
+            )
         return pick(self, weights, total)
 
     return categorical
@@ -86,7 +95,8 @@ def _choice_method(self: Any, a: Any, p: Any = None) -> Any:
 
         return choice
     _require_sequence(a, "rng.choice(a, p)")
-    if isinstance(a, types.Array) and a.ndim > 1:  # a row, as a copy: the step may write into it
+    # a row, as a copy: the step may write into it
+    if isinstance(a, types.Array) and a.ndim > 1:
 
         def choice(self: Any, a: Any, p: Any = None) -> Any:
             return a[index(self, len(a), p)].copy()
@@ -111,7 +121,9 @@ def _index_by_probabilities(rng: Any, size: int, p: Any) -> Any:
     if size < 1:
         raise ValueError("rng.choice(a, p) needs at least one element to choose from")
     if len(p) != size:
-        raise ValueError("rng.choice(a, p) needs one probability in p for every element of a")
+        raise ValueError(
+            "rng.choice(a, p) needs one probability in p for every element of a"
+        )
     return np.int64(pick_by_probabilities(rng, p))
 
 
@@ -162,16 +174,26 @@ def _shuffle_method(self: Any, x: Any) -> Any:
 
 def _require_sequence(kind: Any, call: str, of: Any = None) -> None:
     """In compiled code, elements have one type."""
-    flat = not isinstance(kind, types.Array) or kind.ndim == 1 or (of is None and kind.ndim > 0)
-    if isinstance(kind, SEQUENCES) and flat and (of is None or isinstance(kind.dtype, of)):
+    flat = (
+        not isinstance(kind, types.Array)
+        or kind.ndim == 1
+        or (of is None and kind.ndim > 0)
+    )
+    if (
+        isinstance(kind, SEQUENCES)
+        and flat
+        and (of is None or isinstance(kind.dtype, of))
+    ):
         return
     if isinstance(kind, types.BaseTuple) and len(kind) > 0:
         raise TypingError(
-            f"{call} takes tuples whose elements have one type in compiled code, got {kind}; "
-            "convert the elements, or drop numba.njit from the step."
+            f"{call} takes tuples whose elements have one type in compiled code, got "
+            f"{kind}; convert the elements, or drop numba.njit from the step."
         )
     what = "" if of is None else " of numbers"
-    raise TypingError(f"{call} takes a non-empty list, tuple or array{what}, got {kind}.")
+    raise TypingError(
+        f"{call} takes a non-empty list, tuple or array{what}, got {kind}."
+    )
 
 
 @overload_method(StreamType, "numpy")

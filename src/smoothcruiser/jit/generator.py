@@ -1,11 +1,15 @@
 """A ``numpy.random.Generator`` that draws from the planner's own stream.
 
-It is what ``rng.numpy()`` returns, and what a foreign simulator gets in place of its own generator.
-NumPy's Generator takes its bits through a C structure of four function pointers and a pointer to a state. Here the state is a cell that
-holds the address of the planner's stream (``jit.streams``), and the functions are compiled callbacks that draw from the stream found
-there. Binding another stream is one store, so it costs nothing a call, and every number that the simulator draws (any
-distribution NumPy has) comes from the shard's stream: same seed, same draws, and none of them foreseen by or taken from the real
-environment. (NumPy cannot copy such a Generator: copy a simulator that holds one with ``deepcopy(simulator, {id(generator): generator})``.)
+It is what ``rng.numpy()`` returns, and what a foreign simulator gets in place
+of its own generator. NumPy's Generator takes its bits through a C structure of
+four function pointers and a pointer to a state. Here the state is a cell that
+holds the address of the planner's stream (``jit.streams``), and the functions
+are compiled callbacks that draw from the stream found there. Binding another
+stream is one store, so it costs nothing a call, and every number that the
+simulator draws (any distribution NumPy has) comes from the shard's stream: same
+seed, same draws, and none of them foreseen by or taken from the real
+environment. (NumPy cannot copy such a Generator: copy a simulator that holds
+one with ``deepcopy(simulator, {id(generator): generator})``.)
 """
 
 from __future__ import annotations
@@ -57,9 +61,18 @@ class StreamBits:
         self.lock = threading.Lock()
         self.cell = ctypes.c_int64(0)
         state = ctypes.addressof(self.cell)
-        self.record = _BitGenerator(state, _next64.address, _next32.address, _next_double.address, _next64.address)
+        self.record = _BitGenerator(
+            state,
+            _next64.address,
+            _next32.address,
+            _next_double.address,
+            _next64.address,
+        )
         new_capsule = ctypes.pythonapi.PyCapsule_New
-        new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        new_capsule.restype, new_capsule.argtypes = (
+            ctypes.py_object,
+            [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
+        )
         self.capsule = new_capsule(ctypes.addressof(self.record), b"BitGenerator", None)
         self.bind(stream(0))
 

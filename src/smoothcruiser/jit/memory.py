@@ -1,9 +1,11 @@
 """Memory by address inside compiled code: no reference counts, no wrap-around checks.
 
-Numba counts a reference for every array it takes out of a tuple, atomically; in a loop that draws a hundred million successors a
-second that is most of the time (measured: 4 M calls/s with counted arrays, 100 M with addresses). The owner of the memory must keep
-it alive while an address is in use: ``problem.tabular.Tables`` does for tables, ``engines.compiled.engine`` for schedules and frames. This
-module imports Numba, so it is itself imported late.
+Numba counts a reference for every array it takes out of a tuple, atomically; in
+a loop that draws a hundred million successors a second that is most of the time
+(measured: 4 M calls/s with counted arrays, 100 M with addresses). The owner of
+the memory must keep it alive while an address is in use:
+``problem.tabular.Tables`` does for tables, ``engines.compiled.engine`` for
+schedules and frames. This module imports Numba, so it is itself imported late.
 
   int_at, float_at, byte_at (address, index)     reads
   put_int, put_float (address, index, value)     writes of 8-byte words
@@ -59,14 +61,18 @@ def _flag(typing_context: Any, address: Any) -> Any:
     """The 8-byte number at ``address``, read anew each time."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = builder.inttoptr(arguments[0], context.get_value_type(types.int64).as_pointer())
+        place = builder.inttoptr(
+            arguments[0], context.get_value_type(types.int64).as_pointer()
+        )
         return builder.load_atomic(place, "monotonic", 8)
 
     return types.int64(types.intp), generate
 
 
 def array_at(kind: Any) -> Any:
-    """An intrinsic (address, shape) -> array of Numba type ``kind`` over memory that someone else owns."""
+    """An intrinsic (address, shape) -> array of Numba type ``kind`` over memory
+    that someone else owns.
+    """
 
     def typed(typing_context: Any, address: Any, shape: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -81,8 +87,17 @@ def array_at(kind: Any) -> Any:
             for length in reversed(shapes):
                 strides.insert(0, step)
                 step = builder.mul(step, length)
-            data = builder.inttoptr(arguments[0], context.get_data_type(kind.dtype).as_pointer())
-            populate_array(view, data=data, shape=shapes, strides=strides, itemsize=itemsize, meminfo=None)
+            data = builder.inttoptr(
+                arguments[0], context.get_data_type(kind.dtype).as_pointer()
+            )
+            populate_array(
+                view,
+                data=data,
+                shape=shapes,
+                strides=strides,
+                itemsize=itemsize,
+                meminfo=None,
+            )
             return view._getvalue()
 
         return kind(types.intp, types.UniTuple(types.intp, kind.ndim)), generate
@@ -96,7 +111,13 @@ def _copy(typing_context: Any, address: Any, array: Any, size: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         source = context.make_array(signature.args[1])(context, builder, arguments[1])
         target = builder.inttoptr(arguments[0], source.data.type)
-        cgutils.raw_memmove(builder, target, source.data, arguments[2], context.get_constant(types.intp, 1))
+        cgutils.raw_memmove(
+            builder,
+            target,
+            source.data,
+            arguments[2],
+            context.get_constant(types.intp, 1),
+        )
         return context.get_dummy_value()
 
     return types.void(types.intp, array, types.intp), generate
@@ -110,7 +131,11 @@ def _stripped(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         return view._getvalue()
     if isinstance(kind, types.BaseTuple):
         for i, part in enumerate(kind.types):
-            value = builder.insert_value(value, _stripped(context, builder, part, builder.extract_value(value, i)), i)
+            value = builder.insert_value(
+                value,
+                _stripped(context, builder, part, builder.extract_value(value, i)),
+                i,
+            )
     return value
 
 

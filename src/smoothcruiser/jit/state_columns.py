@@ -1,9 +1,12 @@
-"""How the compiled engine keeps states on its stack: one array a field, so that any state type runs at full speed.
+"""How the compiled engine keeps states on its stack: one array a field, so that
+any state type runs at full speed.
 
-``storage(numba_type, example)`` returns four compiled functions: ``allocate(depth)``, ``load(stack, i)``, ``store(stack, i, state)``,
-and ``keep(stack, i, state)``, which hands a state on: a scalar or tuple of scalars as it is, an array after copying it to the stack
-(the step may reuse the array it returned). Scalars live in 1-D arrays, tuples and NamedTuples in a tuple of their fields' stores,
-arrays of fixed shape in one array with a leading axis.
+``storage(numba_type, example)`` returns four compiled functions:
+``allocate(depth)``, ``load(stack, i)``, ``store(stack, i, state)``, and
+``keep(stack, i, state)``, which hands a state on: a scalar or tuple of scalars
+as it is, an array after copying it to the stack (the step may reuse the array
+it returned). Scalars live in 1-D arrays, tuples and NamedTuples in a tuple of
+their fields' stores, arrays of fixed shape in one array with a leading axis.
 """
 
 from __future__ import annotations
@@ -36,8 +39,9 @@ def storage(kind: Any, example: Any) -> Storage:
     if isinstance(kind, types.BaseTuple):
         return _tuple(kind, example)
     raise InvalidInput(
-        f"Compiled oracles take states of numbers, tuples, NamedTuples and arrays of fixed shape, got {kind}; "
-        "use one of these, or drop numba.njit from the step to run it in plain Python."
+        "Compiled oracles take states of numbers, tuples, NamedTuples and arrays of "
+        f"fixed shape, got {kind}; use one of these, or drop numba.njit from the step "
+        "to run it in plain Python."
     )
 
 
@@ -83,11 +87,20 @@ def _array(shape: tuple[int, ...], dtype: Any) -> Storage:
 
 
 def _tuple(kind: Any, example: Any) -> Storage:
-    """Generated code: Numba unrolls a tuple only where its length stands in the source."""
-    fields = [storage(part, value) for part, value in zip(kind.types, example, strict=True)]
+    """Generated code: Numba unrolls a tuple only where its length stands in the
+    source.
+    """
+    fields = [
+        storage(part, value) for part, value in zip(kind.types, example, strict=True)
+    ]
     scope: dict[str, Any] = {}
     for i, field in enumerate(fields):
-        scope |= {f"allocate{i}": field.allocate, f"load{i}": field.load, f"store{i}": field.store, f"keep{i}": field.keep}
+        scope |= {
+            f"allocate{i}": field.allocate,
+            f"load{i}": field.load,
+            f"store{i}": field.store,
+            f"keep{i}": field.keep,
+        }
     named = isinstance(kind, types.BaseNamedTuple)
     if named:
         scope["Named"] = kind.instance_class
@@ -98,10 +111,16 @@ def _tuple(kind: Any, example: Any) -> Storage:
 
     n = range(len(fields))
     source = [
-        "def allocate(depth): return (" + "".join(f"allocate{i}(depth), " for i in n) + ")",
+        "def allocate(depth): return ("
+        + "".join(f"allocate{i}(depth), " for i in n)
+        + ")",
         "def load(stack, i): return " + built([f"load{j}(stack[{j}], i)" for j in n]),
-        "def store(stack, i, state):\n" + "\n".join([f"    store{j}(stack[{j}], i, state[{j}])" for j in n] + ["    return"]),
-        "def keep(stack, i, state): return " + built([f"keep{j}(stack[{j}], i, state[{j}])" for j in n]),
+        "def store(stack, i, state):\n"
+        + "\n".join(
+            [f"    store{j}(stack[{j}], i, state[{j}])" for j in n] + ["    return"]
+        ),
+        "def keep(stack, i, state): return "
+        + built([f"keep{j}(stack[{j}], i, state[{j}])" for j in n]),
     ]
     for text in source:
         exec(text, scope)

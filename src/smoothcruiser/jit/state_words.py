@@ -1,9 +1,13 @@
-"""States as 8-byte words in a frame of the compiled engine: numbers, tuples, NamedTuples and arrays of fixed shape, nested at will.
+"""States as 8-byte words in a frame of the compiled engine: numbers, tuples,
+NamedTuples and arrays of fixed shape, nested at will.
 
-``words(numba_type, example)`` returns how many words a state takes and three compiled functions: ``load(address)``,
-``store(address, state)``, and ``keep(address, state)``, which hands a next state on: numbers as they are, an array after copying it
-into the frame (the step may use the array it returned again). Numbers are kept widened to 64 bits, which loses nothing; an array is a
-view of the frame's memory. Nothing is reference-counted, so all kinds of state are equally cheap to keep.
+``words(numba_type, example)`` returns how many words a state takes and three
+compiled functions: ``load(address)``, ``store(address, state)``, and
+``keep(address, state)``, which hands a next state on: numbers as they are, an
+array after copying it into the frame (the step may use the array it returned
+again). Numbers are kept widened to 64 bits, which loses nothing; an array is a
+view of the frame's memory. Nothing is reference-counted, so all kinds of state
+are equally cheap to keep.
 """
 
 from __future__ import annotations
@@ -16,7 +20,14 @@ from numba import njit, types
 from numba.np.numpy_support import as_dtype
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.memory import array_at, copy_array, float_at, int_at, put_float, put_int
+from smoothcruiser.jit.memory import (
+    array_at,
+    copy_array,
+    float_at,
+    int_at,
+    put_float,
+    put_int,
+)
 
 WORD = 8  # bytes
 
@@ -41,8 +52,9 @@ def words(kind: Any, example: Any) -> Words:
     if isinstance(kind, types.BaseTuple):
         return _tuple(kind, example)
     raise InvalidInput(
-        f"Compiled oracles take states of numbers, tuples, NamedTuples and arrays of fixed shape, got {kind}; "
-        "use one of these, or drop numba.njit from the step to run it in plain Python."
+        "Compiled oracles take states of numbers, tuples, NamedTuples and arrays of "
+        f"fixed shape, got {kind}; use one of these, or drop numba.njit from the step "
+        "to run it in plain Python."
     )
 
 
@@ -83,7 +95,9 @@ def _array(kind: Any, shape: tuple[int, ...]) -> Words:
 
     def copy(address: int, state: Any) -> None:
         if state.shape != shape:
-            raise ValueError("step returned an array of another shape than the asked state's")
+            raise ValueError(
+                "step returned an array of another shape than the asked state's"
+            )
         copy_array(address, np.ascontiguousarray(state), size)
 
     store = njit(copy)
@@ -99,12 +113,20 @@ def _array(kind: Any, shape: tuple[int, ...]) -> Words:
 
 
 def _tuple(kind: Any, example: Any) -> Words:
-    """Generated code: Numba unrolls a tuple only where its length stands in the source."""
-    fields = [words(part, value) for part, value in zip(kind.types, example, strict=True)]
+    """Generated code: Numba unrolls a tuple only where its length stands in the
+    source.
+    """
+    fields = [
+        words(part, value) for part, value in zip(kind.types, example, strict=True)
+    ]
     scope: dict[str, Any] = {}
     offsets, total = [], 0
     for i, field in enumerate(fields):
-        scope |= {f"load{i}": field.load, f"store{i}": field.store, f"keep{i}": field.keep}
+        scope |= {
+            f"load{i}": field.load,
+            f"store{i}": field.store,
+            f"keep{i}": field.keep,
+        }
         offsets.append(total * WORD)
         total += field.size
     named = isinstance(kind, types.BaseNamedTuple)
@@ -117,9 +139,15 @@ def _tuple(kind: Any, example: Any) -> Words:
 
     n = range(len(fields))
     source = [
-        "def load(address): return " + built([f"load{j}(address + {offsets[j]})" for j in n]),
-        "def store(address, state):\n" + "\n".join([f"    store{j}(address + {offsets[j]}, state[{j}])" for j in n] + ["    return"]),
-        "def keep(address, state): return " + built([f"keep{j}(address + {offsets[j]}, state[{j}])" for j in n]),
+        "def load(address): return "
+        + built([f"load{j}(address + {offsets[j]})" for j in n]),
+        "def store(address, state):\n"
+        + "\n".join(
+            [f"    store{j}(address + {offsets[j]}, state[{j}])" for j in n]
+            + ["    return"]
+        ),
+        "def keep(address, state): return "
+        + built([f"keep{j}(address + {offsets[j]}, state[{j}])" for j in n]),
     ]
     for text in source:
         exec(text, scope)
@@ -127,18 +155,29 @@ def _tuple(kind: Any, example: Any) -> Words:
 
 
 def retyped(kind: Any) -> Callable[[Any], Any] | None:
-    """A function that gives a state which came back to Python its Numba type ``kind`` again; None where it already has it.
+    """A function that gives a state which came back to Python its Numba type
+    ``kind`` again; None where it already has it.
 
-    Numba hands every integer and float to Python as ``int`` and ``float``; a float32 or uint64 that went on as such would be computed with
-    as float64 or int64, and other bits would follow.
+    Numba hands every integer and float to Python as ``int`` and ``float``; a
+    float32 or uint64 that went on as such would be computed with as float64 or
+    int64, and other bits would follow.
     """
     if isinstance(kind, types.BaseTuple):
         parts = [retyped(part) or _as_it_is for part in kind.types]
         if all(part is _as_it_is for part in parts):
             return None
-        build = kind.instance_class._make if isinstance(kind, types.BaseNamedTuple) else tuple
-        return lambda state: build(part(value) for part, value in zip(parts, state, strict=True))
-    if isinstance(kind, types.Integer | types.Float) and kind not in (types.int64, types.float64):
+        build = (
+            kind.instance_class._make
+            if isinstance(kind, types.BaseNamedTuple)
+            else tuple
+        )
+        return lambda state: build(
+            part(value) for part, value in zip(parts, state, strict=True)
+        )
+    if isinstance(kind, types.Integer | types.Float) and kind not in (
+        types.int64,
+        types.float64,
+    ):
         return as_dtype(kind).type
     return float if kind == types.float64 else None
 

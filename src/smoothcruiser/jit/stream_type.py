@@ -1,8 +1,9 @@
-"""The compiled form of a random stream: its Numba type, its four words, the bits drawn from them.
+"""The compiled form of a random stream: its Numba type, its four words, the
+bits drawn from them.
 
-To compiled code a stream is the address of its four words, so its methods inline and nothing is
-reference-counted (about 2 ns per uniform number). This file holds what every law in
-``jit.distributions`` is made of:
+To compiled code a stream is the address of its four words, so its methods
+inline and nothing is reference-counted (about 2 ns per uniform number). This
+file holds what every law in ``jit.distributions`` is made of:
 
   ``raw()``       the next 64 bits of xoshiro256++ (Blackman and Vigna 2019)
   ``random()``    the top 53 bits times 2**-53: uniform on [0, 1)
@@ -59,7 +60,9 @@ def _unbox(kind: Any, thing: Any, c: Any) -> Any:
     native = c.pyapi.long_as_voidptr(address)
     value = c.builder.ptrtoint(native, c.context.get_value_type(types.intp))
     c.pyapi.decref(address)
-    return NativeValue(value, is_error=cgutils.is_not_null(c.builder, c.pyapi.err_occurred()))
+    return NativeValue(
+        value, is_error=cgutils.is_not_null(c.builder, c.pyapi.err_occurred())
+    )
 
 
 def _word_pointer(context: Any, builder: Any, address: Any, index: Any) -> Any:
@@ -82,7 +85,9 @@ def set_word(typing_context: Any, stream: Any, index: Any, value: Any) -> Any:
     """Write the state word ``index``."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store(arguments[2], _word_pointer(context, builder, arguments[0], arguments[1]))
+        builder.store(
+            arguments[2], _word_pointer(context, builder, arguments[0], arguments[1])
+        )
         return context.get_dummy_value()
 
     return types.void(stream, types.intp, types.uint64), generate
@@ -126,7 +131,9 @@ def _random_method(self: Any) -> Any:
 
 @register_jitable
 def below(rng: Any, size: Any) -> Any:
-    """A uniform whole number in 0..size-1; ``size`` is a uint64, and 0 stands for 2**64."""
+    """A uniform whole number in 0..size-1; ``size`` is a uint64, and 0 stands
+    for 2**64.
+    """
     if size - ONE >= LOW32:
         return below_large(rng, size)
     return below_small(rng, size)
@@ -134,7 +141,9 @@ def below(rng: Any, size: Any) -> Any:
 
 @register_jitable
 def below_small(rng: Any, size: Any) -> Any:
-    """Lemire's multiply-shift on the top 32 bits, with his rejection (2019); size < 2**32."""
+    """Lemire's multiply-shift on the top 32 bits, with his rejection (2019);
+    size < 2**32.
+    """
     product = (rng.raw() >> U32) * size
     low = product & LOW32
     if low < size:
@@ -147,7 +156,9 @@ def below_small(rng: Any, size: Any) -> Any:
 
 @register_jitable
 def below_large(rng: Any, size: Any) -> Any:
-    """64 bits modulo size, without the first 2**64 mod size values; 0 stands for 2**64."""
+    """64 bits modulo size, without the first 2**64 mod size values; 0 stands
+    for 2**64.
+    """
     if size == ZERO:
         return rng.raw()
     floor = (ZERO - size) % size
@@ -162,7 +173,9 @@ def _integers_method(self: Any, low: Any, high: Any = None) -> Any:
     for bound in (low, high):
         if not (isinstance(bound, types.Integer) or is_none(bound)) or is_none(low):
             call = "rng.integers(low, high)"
-            raise TypingError(f"{call} takes whole numbers, got {bound}; convert it with int().")
+            raise TypingError(
+                f"{call} takes whole numbers, got {bound}; convert it with int()."
+            )
     if is_none(high):
 
         def integers(self: Any, low: Any, high: Any = None) -> Any:
@@ -175,7 +188,9 @@ def _integers_method(self: Any, low: Any, high: Any = None) -> Any:
 
         def integers(self: Any, low: Any, high: Any = None) -> Any:
             if low >= high or (high > 0 and np.uint64(high) > TWO63):
-                raise ValueError("rng.integers(low, high) needs -2**63 <= low < high <= 2**63")
+                raise ValueError(
+                    "rng.integers(low, high) needs -2**63 <= low < high <= 2**63"
+                )
             first = np.uint64(low)
             return np.int64(first + below(self, np.uint64(high) - first))
 

@@ -1,23 +1,27 @@
 """Random streams: xoshiro256++ with the same bits from Python and from compiled code.
 
-A stream belongs to a position in the work, never to a moment: ``stream(seed, action, shard)`` seeds
-it through NumPy's ``SeedSequence(seed, spawn_key=(action, shard))``, so results do not depend on
-who runs a shard, or when.
+A stream belongs to a position in the work, never to a moment: ``stream(seed,
+action, shard)`` seeds it through NumPy's ``SeedSequence(seed,
+spawn_key=(action, shard))``, so results do not depend on who runs a shard, or
+when.
 
-A simulator's ``rng`` is a ``Stream``. Its methods are those of ``numpy.random.Generator`` for one
-number per call, with the same names, arguments, defaults and errors:
+A simulator's ``rng`` is a ``Stream``. Its methods are those of
+``numpy.random.Generator`` for one number per call, with the same names,
+arguments, defaults and errors:
 
   random()  integers(low, high=None)  uniform(low=0, high=1)  normal(loc=0, scale=1)
   exponential(scale=1)  gamma(shape, scale=1)  beta(a, b)
   poisson(lam)  binomial(n, p)  geometric(p)
   choice(a, p=None)  permutation(x)  shuffle(x)
 
-and beside them ``categorical(weights)``, an index in proportion to weights, ``raw()``, the next 64
-bits, and ``numpy()``, a Generator on the same stream (in plain Python only).
+and beside them ``categorical(weights)``, an index in proportion to weights,
+``raw()``, the next 64 bits, and ``numpy()``, a Generator on the same stream (in
+plain Python only).
 
-What this file decides: the plain-Python form of these methods. Each converts its arguments and
-calls the compiled code of ``jit.stream_type``, ``distributions`` and ``elements`` (about 1 µs
-per call), so the two forms cannot differ.
+What this file decides: the plain-Python form of these methods. Each converts
+its arguments and calls the compiled code of ``jit.stream_type``,
+``distributions`` and ``elements`` (about 1 µs per call), so the two forms
+cannot differ.
 """
 
 from __future__ import annotations
@@ -33,12 +37,21 @@ from smoothcruiser.jit.build import compiled
 from smoothcruiser.jit.elements import pick_by_probabilities
 from smoothcruiser.jit.stream_type import STREAM, below, stream_at
 
-__all__ = ["METHODS", "STREAM", "Stream", "from_words", "missing_method", "stream", "stream_at"]
+__all__ = [
+    "METHODS",
+    "STREAM",
+    "Stream",
+    "from_words",
+    "missing_method",
+    "stream",
+    "stream_at",
+]
 
 METHODS = (
-    "random(), integers(low, high=None), uniform(low=0, high=1), normal(loc=0, scale=1), "
-    "exponential(scale=1), gamma(shape, scale=1), beta(a, b), poisson(lam), binomial(n, p), "
-    "geometric(p), choice(a, p=None), permutation(x), shuffle(x), categorical(weights), raw()"
+    "random(), integers(low, high=None), uniform(low=0, high=1), normal(loc=0, "
+    "scale=1), exponential(scale=1), gamma(shape, scale=1), beta(a, b), poisson(lam), "
+    "binomial(n, p), geometric(p), choice(a, p=None), permutation(x), shuffle(x), "
+    "categorical(weights), raw()"
 )
 TWO63 = 1 << 63
 
@@ -58,7 +71,8 @@ class Stream:
     _numba_type_ = STREAM  # what Numba takes it for
 
     def __init__(self, words: Any) -> None:
-        self.words = np.array([int(word) for word in words], dtype=np.uint64)  # not all zero
+        # not all zero
+        self.words = np.array([int(word) for word in words], dtype=np.uint64)
         self.address = int(self.words.ctypes.data)
         self.generator: np.random.Generator | None = None
 
@@ -87,7 +101,9 @@ class Stream:
             first, end = index(first), index(end)
         except TypeError:
             call, got = "rng.integers(low, high)", _shown(low, high)
-            raise TypeError(f"{call} takes whole numbers, got {got}; use int()") from None
+            raise TypeError(
+                f"{call} takes whole numbers, got {got}; use int()"
+            ) from None
         if not -TWO63 <= first < end <= TWO63:
             call = "rng.integers(n) needs n from 1 to 2**63"
             if high is not None:
@@ -133,18 +149,24 @@ class Stream:
         return self._drawn(_categorical, row)  # type: ignore[no-any-return]
 
     def choice(self, a: Any, p: Any = None) -> Any:
-        """An element of ``a`` (of 0..a-1 for a whole number), with probabilities ``p`` if given."""
+        """An element of ``a`` (of 0..a-1 for a whole number), with
+        probabilities ``p`` if given.
+        """
         call = "rng.choice(a, p)"
         size, items = _size(a, call)
         if size < 1:
-            raise ValueError(f"{call} needs at least one element to choose from, got {a!r:.80}")
+            raise ValueError(
+                f"{call} needs at least one element to choose from, got {a!r:.80}"
+            )
         if p is None:
             chosen = self.integers(size)
         else:
             row = _row(p, call)
             if len(row) != size:
                 got = f"got {len(row)} for {size}"
-                raise ValueError(f"{call} needs one probability in p for every element of a, {got}")
+                raise ValueError(
+                    f"{call} needs one probability in p for every element of a, {got}"
+                )
             chosen = self._drawn(_chosen, row)
         if items is None:
             return chosen
@@ -165,7 +187,9 @@ class Stream:
             for i, k in enumerate(_order(self.address, len(x))):
                 x[i] = before[k]
         else:
-            raise TypeError(f"rng.shuffle(x) takes an array or a list, got {type(x).__name__}")
+            raise TypeError(
+                f"rng.shuffle(x) takes an array or a list, got {type(x).__name__}"
+            )
 
     def raw(self) -> int:
         """The next 64 bits."""
@@ -181,7 +205,9 @@ class Stream:
         return self.generator
 
     def _drawn(self, law: Any, *arguments: Any) -> Any:
-        """A number drawn by compiled code, whose constant sentence cannot say what came."""
+        """A number drawn by compiled code, whose constant sentence cannot say
+        what came.
+        """
         try:
             return law(self.address, *arguments)
         except ValueError as error:
@@ -189,18 +215,26 @@ class Stream:
 
 
 def _shown(*arguments: Any) -> str:
-    listed = [x.tolist() if isinstance(x, np.ndarray) else x for x in arguments if x is not None]
+    listed = [
+        x.tolist() if isinstance(x, np.ndarray) else x
+        for x in arguments
+        if x is not None
+    ]
     text = " and ".join(repr(x) for x in listed)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _whole(n: Any) -> int:
-    """A number of trials, at most 2**62: above every law's limit, and it fits compiled code."""
+    """A number of trials, at most 2**62: above every law's limit, and it fits
+    compiled code.
+    """
     try:
         return max(-1, min(index(n), 1 << 62))
     except TypeError:
         call = "rng.binomial(n, p)"
-        raise TypeError(f"{call} takes a whole number as n, got {n!r}; use int()") from None
+        raise TypeError(
+            f"{call} takes a whole number as n, got {n!r}; use int()"
+        ) from None
 
 
 def _row(values: Any, call: str) -> Any:
@@ -226,7 +260,7 @@ def _size(a: Any, call: str) -> tuple[int, Any]:
         raise TypeError(f"{call} {takes}, got {kind}") from None
 
 
-# --- compiled code, called from Python with a stream's address -------------------------------
+# --- compiled code, called from Python with a stream's address ----------------
 
 
 @compiled
@@ -313,4 +347,6 @@ def from_words(words: Any) -> Stream:
 
 def stream(seed: int, *key: int) -> Stream:
     """The stream of position ``key`` under ``seed``."""
-    return Stream(np.random.SeedSequence(seed, spawn_key=key).generate_state(4, np.uint64))
+    return Stream(
+        np.random.SeedSequence(seed, spawn_key=key).generate_state(4, np.uint64)
+    )

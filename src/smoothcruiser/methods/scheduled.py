@@ -1,7 +1,9 @@
-"""``run`` a schedule and ``resume`` a stored run: what happens between a plan and its estimate.
+"""``run`` a schedule and ``resume`` a stored run: what happens between a plan
+and its estimate.
 
-A run is (problem, schedule, state, seed, cut): everything else (executor, workers, progress, store, time) changes how fast it is done
-and what is kept of it, never a bit of the result.
+A run is (problem, schedule, state, seed, cut): everything else (executor,
+workers, progress, store, time) changes how fast it is done and what is kept of
+it, never a bit of the result.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class How:
-    """How a run is done: nothing here changes its result, but for ``shards`` (which a store records)."""
+    """How a run is done: nothing here changes its result, but for ``shards``
+    (which a store records).
+    """
 
     executor: str | None = None  # None: the fastest that can
     workers: int | None = None  # None: all cores
@@ -49,12 +53,17 @@ def run(
     store: str | Path | None = None,
     notes: tuple[str, ...] = (),
 ) -> Estimate:
-    """The Estimate of one run of a schedule that ``explain`` returned: what ``plan`` does after choosing it.
+    """The Estimate of one run of a schedule that ``explain`` returned: what
+    ``plan`` does after choosing it.
 
-    With ``store`` every finished shard is kept in that file, and ``resume`` goes on after a kill.
+    With ``store`` every finished shard is kept in that file, and ``resume``
+    goes on after a kill.
     """
     if schedule.facts != problem.facts:
-        raise InvalidInput("The schedule was made for a problem with other facts (actions, discount, operator, rewards); explain this one.")
+        raise InvalidInput(
+            "The schedule was made for a problem with other facts (actions, "
+            "discount, operator, rewards); explain this one."
+        )
     state = problem.start(state)
     how = How(executor, workers, seconds, progress, shards, scheduler)
     if store is None:
@@ -63,8 +72,17 @@ def run(
     from smoothcruiser.engines.store import Store
 
     with Store(store) as opened:
-        number = opened.begin(problem, schedule, state, seed, shards, executor or default_executor(problem))
-        return _run(problem, schedule, state, seed, how, notes=notes, keeper=(opened, number))
+        number = opened.begin(
+            problem,
+            schedule,
+            state,
+            seed,
+            shards,
+            executor or default_executor(problem),
+        )
+        return _run(
+            problem, schedule, state, seed, how, notes=notes, keeper=(opened, number)
+        )
 
 
 def resume(
@@ -79,37 +97,70 @@ def resume(
     progress: Callable[[Any], object] | None = None,
     scheduler: str | None = None,
 ) -> Estimate:
-    """The Estimate of a stored run, its finished shards reused: the same bits as if it had never been stopped.
+    """The Estimate of a stored run, its finished shards reused: the same bits
+    as if it had never been stopped.
 
-    Problems that ``make`` built are built again from the store; for others pass the same ``problem`` (and ``state``) again.
+    Problems that ``make`` built are built again from the store; for others pass
+    the same ``problem`` (and ``state``) again.
     """
     from smoothcruiser.engines.store import Store, schedule_from
 
     if not Path(store).exists():
-        raise InvalidInput(f"The store {store} does not exist; give the file that the run was started with.")
+        raise InvalidInput(
+            f"The store {store} does not exist; give the file that the run was "
+            "started with."
+        )
     with Store(store) as opened:
         stored = opened.get(number)
-        problem = _same_problem(stored.spec, stored.fingerprint, stored.problem, number, problem)
+        problem = _same_problem(
+            stored.spec, stored.fingerprint, stored.problem, number, problem
+        )
         schedule = schedule_from(stored.schedule, problem)
-        where = problem.start(shaped(stored.state, problem.initial_state) if state is None else state)
-        how = How(executor or stored.executor, workers, seconds, progress, stored.shards, scheduler)
+        where = problem.start(
+            shaped(stored.state, problem.initial_state) if state is None else state
+        )
+        how = How(
+            executor or stored.executor,
+            workers,
+            seconds,
+            progress,
+            stored.shards,
+            scheduler,
+        )
         return _run(problem, schedule, where, stored.seed, how, keeper=(opened, number))
 
 
-def _same_problem(spec: dict[str, Any] | None, expected: str, name: str, number: int, given: Problem | None) -> Problem:
-    """The problem of a stored run: built from its spec or given again; its fingerprint must be the stored one."""
+def _same_problem(
+    spec: dict[str, Any] | None,
+    expected: str,
+    name: str,
+    number: int,
+    given: Problem | None,
+) -> Problem:
+    """The problem of a stored run: built from its spec or given again; its
+    fingerprint must be the stored one.
+    """
     from smoothcruiser.engines.store import fingerprint
     from smoothcruiser.problem.make import make
 
     if given is None:
         if spec is None:
-            raise InvalidInput(f"Run {number} is of a problem made in Python ({name}); pass the same problem to resume().")
-        given = make(spec["problem"], discount=spec["discount"], temperature=spec["temperature"], operator=spec["operator"])
+            raise InvalidInput(
+                f"Run {number} is of a problem made in Python ({name}); pass the "
+                "same problem to resume()."
+            )
+        given = make(
+            spec["problem"],
+            discount=spec["discount"],
+            temperature=spec["temperature"],
+            operator=spec["operator"],
+        )
     found = fingerprint(given)
     if found != expected:
         raise InvalidInput(
-            f"Run {number} was made for another problem than this one (fingerprints {expected} and {found}); "
-            "pass the problem it was started with, or start a new run."
+            f"Run {number} was made for another problem than this one (fingerprints "
+            f"{expected} and {found}); pass the problem it was started with, or start "
+            "a new run."
         )
     return given
 
@@ -131,28 +182,51 @@ def _run(
     from smoothcruiser.engines.shards import cut
     from smoothcruiser.engines.stopping import stopping_rule
 
-    actions = problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
+    actions = (
+        problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
+    )
     rule = stopping_rule(schedule, how.shards)
     keep = None if keeper is None else partial(keeper[0].keep, keeper[1])
     known = None if keeper is None else keeper[0].parts(keeper[1])
     listener = Listener(how.progress, keep, interval_of(problem, state, rule))
     segments = cut(schedule, shards=how.shards)
-    pool = make_workers(how.executor, problem, schedule, state, center=rule.center, workers=how.workers, scheduler=how.scheduler)
+    pool = make_workers(
+        how.executor,
+        problem,
+        schedule,
+        state,
+        center=rule.center,
+        workers=how.workers,
+        scheduler=how.scheduler,
+    )
     try:
         pool.inspect(seed)
         outcome = run_shards(
-            pool, schedule, segments, actions, seed=seed, enough=rule.enough, listener=listener, known=known, seconds=how.seconds
+            pool,
+            schedule,
+            segments,
+            actions,
+            seed=seed,
+            enough=rule.enough,
+            listener=listener,
+            known=known,
+            seconds=how.seconds,
         )
         looked_calls, asked = pool.inspect(seed)
     except (Interrupted, KeyboardInterrupt) as error:
         kept = "Nothing is kept: --store FILE keeps finished shards."
         if keeper is not None:
-            kept = f"Finished shards are kept: go on with --resume {keeper[1]} --store {keeper[0].path}."
+            kept = (
+                f"Finished shards are kept: go on with --resume {keeper[1]} --store "
+                f"{keeper[0].path}."
+            )
         told = str(error) or "The run was stopped while the step was looked at."
         raise Interrupted(f"{told} {kept}", calls=getattr(error, "calls", 0)) from error
     finally:
         pool.close()
-    estimate = assemble(problem, state, rule, outcome, pool, seed=seed, looked=pool.seen(asked))
+    estimate = assemble(
+        problem, state, rule, outcome, pool, seed=seed, looked=pool.seen(asked)
+    )
     estimate = replace(
         estimate,
         notes=(*notes, *estimate.notes),
@@ -164,6 +238,9 @@ def _run(
     if keeper is not None and outcome.finished:
         keeper[0].finish(keeper[1], estimate)
     elif keeper is not None:
-        hint = f"Finished shards are kept: go on with --resume {keeper[1]} --store {keeper[0].path}."
+        hint = (
+            f"Finished shards are kept: go on with --resume {keeper[1]} --store "
+            f"{keeper[0].path}."
+        )
         estimate = replace(estimate, notes=(*estimate.notes, hint))
     return estimate

@@ -1,4 +1,5 @@
-"""Does an operator meet the conditions under which the promises hold? A numerical check that says which one fails, and where.
+"""Does an operator meet the conditions under which the promises hold? A
+numerical check that says which one fails, and where.
 
 The paper's section "Generalization" asks of F, for all Q and Q' over k actions:
 
@@ -8,8 +9,9 @@ The paper's section "Generalization" asks of F, for all Q and Q' over k actions:
     4. L-smooth                 |F(Q) - F(Q') - <Q - Q', grad F(Q')>| <= L |Q - Q'|_2^2 with the operator's own L (``smoothness``)
     5. sums to one              only where the operator says ``shift_invariant``: sum grad F(Q) = 1 (bounds of solver and schedules use it)
 
-Points are random in [low, high]^k, and those where operators usually break: all equal, two or more actions tied at the top. A check of
-finitely many points can refute and not prove; what it reports as failing fails at the point it names.
+Points are random in [low, high]^k, and those where operators usually break: all
+equal, two or more actions tied at the top. A check of finitely many points can
+refute and not prove; what it reports as failing fails at the point it names.
 """
 
 from __future__ import annotations
@@ -23,17 +25,29 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators.base import Operator
 
-STEPS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # of the difference quotients: their error is about L h + 1e-15/h, so some step serves any L < 1e6
-MISMATCH = 1e-4  # sqrt(L * 1e-15) is far below it for L < 1e6, and a kink or a wrong formula far above
+# of the difference quotients: their error is about L h + 1e-15/h, so some step
+# serves any L < 1e6
+STEPS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+# sqrt(L * 1e-15) is far below it for L < 1e6, and a kink or a wrong formula far
+# above
+MISMATCH = 1e-4
 ROUNDING = 1e-9  # what sums of k numbers near 1 may miss
-NAMES = ("differentiable", "gradient norm", "nonnegative gradient", "L-smooth", "sums to one")
+NAMES = (
+    "differentiable",
+    "gradient norm",
+    "nonnegative gradient",
+    "L-smooth",
+    "sums to one",
+)
 
 Point = tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition: whether it held at every point tried and, if not, the first point and numbers that refute it."""
+    """One condition: whether it held at every point tried and, if not, the
+    first point and numbers that refute it.
+    """
 
     name: str
     holds: bool
@@ -60,36 +74,72 @@ class OperatorReport:
     @property
     def failures(self) -> tuple[str, ...]:
         """Names of the conditions that failed."""
-        return tuple(condition.name for condition in self.conditions if not condition.holds)
+        return tuple(
+            condition.name for condition in self.conditions if not condition.holds
+        )
 
     def __getitem__(self, name: str) -> Condition:
         """The condition called ``name``."""
         for condition in self.conditions:
             if condition.name == name:
                 return condition
-        raise InvalidInput(f"No condition is called {name!r}; there are {', '.join(c.name for c in self.conditions)}.")
+        raise InvalidInput(
+            f"No condition is called {name!r}; there are "
+            f"{', '.join(c.name for c in self.conditions)}."
+        )
 
     def __str__(self) -> str:
-        lines = [f"{self.operator} over {self.num_actions} actions, {self.points} points: {'all hold' if self.ok else 'FAILS'}"]
+        lines = [
+            (
+                f"{self.operator} over {self.num_actions} actions, {self.points} "
+                f"points: {'all hold' if self.ok else 'FAILS'}"
+            )
+        ]
         for condition in self.conditions:
-            lines.append(f"  {'ok  ' if condition.holds else 'FAIL'}  {condition.name:<21} {condition.requirement}")
+            lines.append(
+                f"  {'ok  ' if condition.holds else 'FAIL'}  {condition.name:<21} "
+                f"{condition.requirement}"
+            )
             if not condition.holds:
                 where = "" if condition.q is None else f" at Q = {_show(condition.q)}"
-                where += "" if condition.other is None else f", Q' = {_show(condition.other)}"
+                where += (
+                    ""
+                    if condition.other is None
+                    else f", Q' = {_show(condition.other)}"
+                )
                 lines.append(f"        {condition.finding}{where}")
         return "\n".join(lines)
 
 
 def check_operator(
-    operator: Operator, num_actions: int = 3, *, low: float = -5.0, high: float = 5.0, samples: int = 200, seed: int = 0
+    operator: Operator,
+    num_actions: int = 3,
+    *,
+    low: float = -5.0,
+    high: float = 5.0,
+    samples: int = 200,
+    seed: int = 0,
 ) -> OperatorReport:
-    """A report on the paper's four conditions at ``samples`` random points and at ties; the same seed gives the same report."""
-    if isinstance(num_actions, bool) or not isinstance(num_actions, int) or num_actions < 1:
-        raise InvalidInput(f"num_actions must be a whole number of at least 1, got {num_actions!r}.")
+    """A report on the paper's four conditions at ``samples`` random points and
+    at ties; the same seed gives the same report.
+    """
+    if (
+        isinstance(num_actions, bool)
+        or not isinstance(num_actions, int)
+        or num_actions < 1
+    ):
+        raise InvalidInput(
+            f"num_actions must be a whole number of at least 1, got {num_actions!r}."
+        )
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
-        raise InvalidInput(f"samples must be a whole number of at least 1, got {samples!r}.")
+        raise InvalidInput(
+            f"samples must be a whole number of at least 1, got {samples!r}."
+        )
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InvalidInput(f"low and high must be finite numbers with low < high, got {low!r} and {high!r}.")
+        raise InvalidInput(
+            f"low and high must be finite numbers with low < high, got {low!r} and "
+            f"{high!r}."
+        )
     rng = np.random.default_rng(seed)
     points = list(_points(rng, num_actions, low, high, samples))
     broken = _broken(operator, points)
@@ -106,7 +156,9 @@ def check_operator(
     return OperatorReport(operator.name, num_actions, len(points), tuple(conditions))
 
 
-def _points(rng: np.random.Generator, k: int, low: float, high: float, samples: int) -> Iterator[Point]:
+def _points(
+    rng: np.random.Generator, k: int, low: float, high: float, samples: int
+) -> Iterator[Point]:
     """Ties first (where kinks and curvature sit), then random points."""
     middle = 0.5 * (low + high)
     for level in (middle, low, high):
@@ -119,7 +171,9 @@ def _points(rng: np.random.Generator, k: int, low: float, high: float, samples: 
 
 
 def _broken(operator: Operator, points: list[Point]) -> Condition | None:
-    """A failed first condition if F or its gradient is not a finite number (of the right count) somewhere."""
+    """A failed first condition if F or its gradient is not a finite number (of
+    the right count) somewhere.
+    """
     requirement = "F and its gradient are finite numbers, one an action"
     for q in points:
         value, gradient = operator.value(q), operator.gradient(q)
@@ -131,16 +185,25 @@ def _broken(operator: Operator, points: list[Point]) -> Condition | None:
 
 
 def _differentiable(operator: Operator, points: list[Point]) -> Condition:
-    requirement = f"the gradient is the limit of (F(Q + h e_a) - F(Q))/h from both sides (within {MISMATCH:g})"
+    requirement = (
+        "the gradient is the limit of (F(Q + h e_a) - F(Q))/h from both "
+        f"sides (within {MISMATCH:g})"
+    )
     for q in points:
         value, gradient = operator.value(q), operator.gradient(q)
         for a in range(len(q)):
             for side in (1.0, -1.0):
-                quotients = [(operator.value(_moved(q, a, side * h)) - value) / (side * h) for h in STEPS]
+                quotients = [
+                    (operator.value(_moved(q, a, side * h)) - value) / (side * h)
+                    for h in STEPS
+                ]
                 nearest = min(quotients, key=lambda d: abs(d - gradient[a]))
                 if not abs(nearest - gradient[a]) <= MISMATCH:
                     name = "above" if side > 0 else "below"
-                    found = f"dF/dQ[{a}] from {name} is {nearest:.6g}, the gradient says {gradient[a]:.6g}"
+                    found = (
+                        f"dF/dQ[{a}] from {name} is {nearest:.6g}, the gradient "
+                        f"says {gradient[a]:.6g}"
+                    )
                     return Condition(NAMES[0], False, requirement, found, q)
     return Condition(NAMES[0], True, requirement)
 
@@ -150,7 +213,9 @@ def _norm(operator: Operator, points: list[Point]) -> Condition:
     for q in points:
         norm = math.fsum(abs(g) for g in operator.gradient(q))
         if not 0.0 < norm <= 1.0 + ROUNDING:
-            return Condition(NAMES[1], False, requirement, f"|gradient|_1 = {norm:.9g}", q)
+            return Condition(
+                NAMES[1], False, requirement, f"|gradient|_1 = {norm:.9g}", q
+            )
     return Condition(NAMES[1], True, requirement)
 
 
@@ -160,14 +225,23 @@ def _nonnegative(operator: Operator, points: list[Point]) -> Condition:
         gradient = operator.gradient(q)
         if min(gradient) < -ROUNDING:
             a = gradient.index(min(gradient))
-            return Condition(NAMES[2], False, requirement, f"gradient[{a}] = {gradient[a]:.6g}", q)
+            return Condition(
+                NAMES[2], False, requirement, f"gradient[{a}] = {gradient[a]:.6g}", q
+            )
     return Condition(NAMES[2], True, requirement)
 
 
-def _smooth(operator: Operator, points: list[Point], rng: np.random.Generator, span: float) -> Condition:
-    """Far pairs find a gradient that changes too much, near pairs along e_a and e_a - e_b the curvature itself."""
+def _smooth(
+    operator: Operator, points: list[Point], rng: np.random.Generator, span: float
+) -> Condition:
+    """Far pairs find a gradient that changes too much, near pairs along e_a and
+    e_a - e_b the curvature itself.
+    """
     constant = operator.smoothness(len(points[0]))
-    requirement = f"|F(Q) - F(Q') - <Q - Q', gradient(Q')>| <= L |Q - Q'|^2 with L = {constant:.6g}"
+    requirement = (
+        "|F(Q) - F(Q') - <Q - Q', gradient(Q')>| <= L |Q - Q'|^2 with L = "
+        f"{constant:.6g}"
+    )
     if not math.isfinite(constant):
         return Condition(NAMES[3], False, requirement, "no finite L is claimed")
     for base in points:
@@ -175,15 +249,33 @@ def _smooth(operator: Operator, points: list[Point], rng: np.random.Generator, s
         for q in _partners(base, points, rng, span):
             step = [x - y for x, y in zip(q, base, strict=True)]
             square = math.fsum(x * x for x in step)
-            gap = abs(operator.value(q) - value - math.fsum(x * g for x, g in zip(step, gradient, strict=True)))
-            noise = 1e-14 * len(base) * (1.0 + abs(value) + max(abs(x) for x in (*q, *base)))  # of the cancelling sums
+            gap = abs(
+                operator.value(q)
+                - value
+                - math.fsum(x * g for x, g in zip(step, gradient, strict=True))
+            )
+            # of the cancelling sums
+            noise = (
+                1e-14
+                * len(base)
+                * (1.0 + abs(value) + max(abs(x) for x in (*q, *base)))
+            )
             if gap > constant * square * (1.0 + ROUNDING) + noise:
                 needed = gap / square
-                return Condition(NAMES[3], False, requirement, f"the left side is {gap:.6g}, so L >= {needed:.6g} would be needed", q, base)
+                return Condition(
+                    NAMES[3],
+                    False,
+                    requirement,
+                    f"the left side is {gap:.6g}, so L >= {needed:.6g} would be needed",
+                    q,
+                    base,
+                )
     return Condition(NAMES[3], True, requirement)
 
 
-def _partners(base: Point, points: list[Point], rng: np.random.Generator, span: float) -> Iterator[Point]:
+def _partners(
+    base: Point, points: list[Point], rng: np.random.Generator, span: float
+) -> Iterator[Point]:
     yield from (points[int(rng.integers(len(points)))] for _ in range(2))
     for scale in (0.3, 0.03, 0.003):
         h = scale * span

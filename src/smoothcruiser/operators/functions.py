@@ -1,12 +1,14 @@
-"""The built-in operators as plain functions, one pair each: F(q) and its gradient, in one definition for Python and compiled code.
+"""The built-in operators as plain functions, one pair each: F(q) and its
+gradient, in one definition for Python and compiled code.
 
 legend    q    action values over the k legal actions of a state (a list or an array of length k)
           w    prior weights of those actions (KL only; renormalized over them)
           t    the temperature lambda
 
-Scalar arithmetic in a fixed order (``math.exp/log/sqrt``, sequential sums), so that the interpreter and Numba return the same bits;
-``jit.build`` rebuilds these functions as compiled ones when an engine first needs them. All are for the max player: the min player
-has -F(-q).
+Scalar arithmetic in a fixed order (``math.exp/log/sqrt``, sequential sums), so
+that the interpreter and Numba return the same bits; ``jit.build`` rebuilds
+these functions as compiled ones when an engine first needs them. All are for
+the max player: the min player has -F(-q).
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ from __future__ import annotations
 import math
 from collections.abc import MutableSequence
 
-Vector = MutableSequence[float]  # a list of floats in Python, a float64 array in compiled code
+# a list of floats in Python, a float64 array in compiled code
+Vector = MutableSequence[float]
 
 ENTROPY, KL_PRIOR, SPARSEMAX, SQUARE_ROOT, MAX, CUSTOM = range(6)
 
 
 def entropy_value(q: Vector, w: Vector, t: float) -> float:
-    """Lambda log sum exp(q / lambda), shifted by the maximum so that nothing overflows."""
+    """Lambda log sum exp(q / lambda), shifted by the maximum so that nothing
+    overflows.
+    """
     top = q[0]
     for a in range(1, len(q)):
         if q[a] > top:
@@ -46,7 +51,9 @@ def entropy_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
 
 
 def kl_value(q: Vector, w: Vector, t: float) -> float:
-    """Lambda log sum mu exp(q / lambda) with mu = w / sum(w); mellowmax when w is uniform. An action of weight 0 does not count."""
+    """Lambda log sum mu exp(q / lambda) with mu = w / sum(w); mellowmax when w
+    is uniform. An action of weight 0 does not count.
+    """
     top = -math.inf
     for a in range(len(q)):
         if w[a] > 0.0 and q[a] > top:
@@ -75,7 +82,9 @@ def kl_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
 
 
 def sparsemax_threshold(q: Vector, t: float) -> float:
-    """The tau with sum max((q - top)/lambda - tau, 0) = 1, by Michelot's algorithm: the support only shrinks, so at most k passes."""
+    """The tau with sum max((q - top)/lambda - tau, 0) = 1, by Michelot's
+    algorithm: the support only shrinks, so at most k passes.
+    """
     top = q[0]
     for a in range(1, len(q)):
         if q[a] > top:
@@ -90,7 +99,9 @@ def sparsemax_threshold(q: Vector, t: float) -> float:
             if z > tau:
                 total += z
                 count += 1
-        if count >= size:  # the support only shrinks; rounding at a tie could make it grow again, and that is the end too
+        # the support only shrinks; rounding at a tie could make it grow again, and
+        # that is the end too
+        if count >= size:
             return tau
         size = count
         tau = (total - 1.0) / count
@@ -109,7 +120,9 @@ def sparsemax_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
 
 
 def sparsemax_value(q: Vector, w: Vector, t: float) -> float:
-    """<pi, q> - (lambda/2)(|pi|^2 - 1) at the projection pi, written around the maximum of q."""
+    """<pi, q> - (lambda/2)(|pi|^2 - 1) at the projection pi, written around the
+    maximum of q.
+    """
     top = q[0]
     for a in range(1, len(q)):
         if q[a] > top:
@@ -127,11 +140,14 @@ def sparsemax_value(q: Vector, w: Vector, t: float) -> float:
 
 
 def square_root_level(q: Vector, t: float) -> float:
-    """U - max q for the U with sum ((lambda/2)/(U - q))**2 = 1: Newton from the left end of a safe bracket.
+    """U - max q for the U with sum ((lambda/2)/(U - q))**2 = 1: Newton from the
+    left end of a safe bracket.
 
-    The left side is convex and decreasing in U, so Newton from a point where it is at least 1 rises monotonically to the root;
-    the bracket [lambda/2, (lambda/2) sqrt(k)] (theory, section 1) guards against rounding. It stops at a step of 1e-15 (five units
-    in the last place): below that, steps are rounding and may go back and forth for ever.
+    The left side is convex and decreasing in U, so Newton from a point where it
+    is at least 1 rises monotonically to the root; the bracket [lambda/2,
+    (lambda/2) sqrt(k)] (theory, section 1) guards against rounding. It stops at
+    a step of 1e-15 (five units in the last place): below that, steps are
+    rounding and may go back and forth for ever.
     """
     top = q[0]
     for a in range(1, len(q)):
@@ -163,7 +179,9 @@ def square_root_level(q: Vector, t: float) -> float:
 
 
 def square_root_value(q: Vector, w: Vector, t: float) -> float:
-    """U + sum (lambda/2)**2 / (U - q): the dual form, insensitive to first order in an error of U."""
+    """U + sum (lambda/2)**2 / (U - q): the dual form, insensitive to first
+    order in an error of U.
+    """
     top = q[0]
     for a in range(1, len(q)):
         if q[a] > top:
@@ -172,12 +190,15 @@ def square_root_value(q: Vector, w: Vector, t: float) -> float:
     half = 0.5 * t
     total = level
     for a in range(len(q)):
-        total += half * (half / (level + (top - q[a])))  # in this order, because half * half overflows for lambda above 1e154
+        # in this order, because half * half overflows for lambda above 1e154
+        total += half * (half / (level + (top - q[a])))
     return top + total
 
 
 def square_root_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
-    """The policy ((lambda/2)/(U - q))**2, normalized so that Newton's last bit does not matter."""
+    """The policy ((lambda/2)/(U - q))**2, normalized so that Newton's last bit
+    does not matter.
+    """
     top = q[0]
     for a in range(1, len(q)):
         if q[a] > top:
@@ -213,7 +234,9 @@ def max_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
 
 
 def builtin_value(code: int, q: Vector, w: Vector, t: float) -> float:
-    """F(q) of the built-in operator ``code``: one compiled function serves all of them."""
+    """F(q) of the built-in operator ``code``: one compiled function serves all
+    of them.
+    """
     if code == ENTROPY:
         return entropy_value(q, w, t)
     if code == KL_PRIOR:
@@ -240,7 +263,9 @@ def builtin_gradient(code: int, q: Vector, w: Vector, t: float, out: Vector) -> 
 
 
 def entropy_both(q: Vector, w: Vector, t: float, out: Vector) -> float:
-    """``entropy_gradient`` and ``entropy_value`` in one pass over the exponentials, with the bits of each."""
+    """``entropy_gradient`` and ``entropy_value`` in one pass over the
+    exponentials, with the bits of each.
+    """
     top = q[0]
     for a in range(1, len(q)):
         if q[a] > top:
@@ -263,7 +288,9 @@ def builtin_both(code: int, q: Vector, w: Vector, t: float, out: Vector) -> floa
 
 
 def proportional(p: Vector, size: int, goal: float) -> int:
-    """The index at which the running sum of ``p`` passes ``goal``, never one of weight 0: with goal = u sum(p) a draw from p."""
+    """The index at which the running sum of ``p`` passes ``goal``, never one of
+    weight 0: with goal = u sum(p) a draw from p.
+    """
     running = 0.0
     chosen = 0
     for j in range(size):

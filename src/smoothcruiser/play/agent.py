@@ -1,15 +1,21 @@
-"""An agent: plans at every state it meets and acts; and ``play``, which lets it act in a problem or against another player.
+"""An agent: plans at every state it meets and acts; and ``play``, which lets it
+act in a problem or against another player.
 
-The agent is told what it costs (``budget``, ``seconds``) or what it must keep (``epsilon``, ``delta``), as in ``plan``. Where planning can
-remember it remembers: a memory of certified search is one for the agent's life, and so is its delta; a tree is kept below the moves made.
+The agent is told what it costs (``budget``, ``seconds``) or what it must keep
+(``epsilon``, ``delta``), as in ``plan``. Where planning can remember it
+remembers: a memory of certified search is one for the agent's life, and so is
+its delta; a tree is kept below the moves made.
 
-Three families of random streams, all under one seed and none derived from another, so that an agent cannot foresee its world:
+Three families of random streams, all under one seed and none derived from
+another, so that an agent cannot foresee its world:
 
   (WORLD, episode)      what the environment draws          (OTHER, episode)   what the other player draws
   (PLANS, decision)     the seed of the agent's planning
 
-``play`` reports the return of the agent's side: discounted as in the problem, and plain. Intervals are 95%: normal for means (so they are
-approximate, and say nothing for a handful of episodes), Wilson's for win rates. What this file leaves out: learning.
+``play`` reports the return of the agent's side: discounted as in the problem,
+and plain. Intervals are 95%: normal for means (so they are approximate, and say
+nothing for a handful of episodes), Wilson's for win rates. What this file
+leaves out: learning.
 """
 
 from __future__ import annotations
@@ -24,7 +30,15 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.api import check_budget, check_delta, check_method, exact_answer, parse_epsilon, plan, solve
+from smoothcruiser.api import (
+    check_budget,
+    check_delta,
+    check_method,
+    exact_answer,
+    parse_epsilon,
+    plan,
+    solve,
+)
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, plain
 from smoothcruiser.problem.answers import answered
@@ -32,17 +46,24 @@ from smoothcruiser.problem.arguments import check_seconds, check_seed
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.searches import is_tree_search, tree_search
 
-WORLD, OTHER, PLANS = 101, 102, 103  # spawn keys of the three families; shards use (action, shard) and certified search 6
+# spawn keys of the three families; shards use (action, shard) and certified search
+# 6
+WORLD, OTHER, PLANS = 101, 102, 103
 NORMAL_95 = 1.959964  # the 97.5% quantile of the normal distribution
 MOST_STEPS = 1000  # of an episode that only a terminal state ends
-OWN = ("problem", "state", "method", "epsilon", "delta", "budget", "seconds", "seed")  # of plan's parameters: the agent gives them itself
-FORGOTTEN = 0.01  # without terminal states an episode ends when later rewards weigh less than this share
+# of plan's parameters: the agent gives them itself
+OWN = ("problem", "state", "method", "epsilon", "delta", "budget", "seconds", "seed")
+# without terminal states an episode ends when later rewards weigh less than this
+# share
+FORGOTTEN = 0.01
 
 Player = Callable[[Any, Problem, Any], int]  # (state, problem, rng) -> action
 
 
 class Agent:
-    """Plans and acts in a Problem, or in a Gymnasium environment (then ``discount`` and ``operator`` are needed, as for its adapter)."""
+    """Plans and acts in a Problem, or in a Gymnasium environment (then
+    ``discount`` and ``operator`` are needed, as for its adapter).
+    """
 
     def __init__(
         self,
@@ -57,7 +78,9 @@ class Agent:
         sample: bool = False,
         **options: Any,
     ) -> None:
-        """``sample`` draws actions from the policy instead of taking its best; ``options`` go to ``plan`` (or to the adapter)."""
+        """``sample`` draws actions from the policy instead of taking its best;
+        ``options`` go to ``plan`` (or to the adapter).
+        """
         self.env: Any = None
         if not isinstance(problem, Problem):
             self.env = problem
@@ -68,65 +91,102 @@ class Agent:
         check_seconds(seconds)
         self.method, self.sample, self.seed = method, sample, seed
         self.epsilon, self.delta, self.options = epsilon, delta, options
-        self.limits: dict[str, Any] = {"budget": None if budget is None else check_budget(budget), "seconds": seconds}
+        self.limits: dict[str, Any] = {
+            "budget": None if budget is None else check_budget(budget),
+            "seconds": seconds,
+        }
         self.decisions = 0
         self.estimate: Estimate | None = None  # of the last decision
         self._memory: Any = None
         self._solution: Any = None
         self._tree: Any = None
-        self._moved: int | None = None  # the last action, which leads to the part of the tree that is kept
+        # the last action, which leads to the part of the tree that is kept
+        self._moved: int | None = None
 
     def act(self, state: Any = None, *, remaining: int | None = None) -> Any:
-        """The action to take in ``state`` (in the environment's own state and terms, if the agent was made from one).
+        """The action to take in ``state`` (in the environment's own state and
+        terms, if the agent was made from one).
 
         ``remaining`` steps are left, where the problem has a horizon.
         """
         if self.env is not None and state is None:
             state = self.problem.oracle.read(self.env)  # type: ignore[attr-defined]
         action = self.decide(state, remaining=remaining)
-        return action if self.env is None else getattr(self.problem.oracle, "actions", range(self.problem.num_actions))[action]
+        return (
+            action
+            if self.env is None
+            else getattr(
+                self.problem.oracle, "actions", range(self.problem.num_actions)
+            )[action]
+        )
 
     def decide(self, state: Any = None, *, remaining: int | None = None) -> int:
-        """``act`` in the problem's own terms: a state of the problem, the number of an action."""
+        """``act`` in the problem's own terms: a state of the problem, the
+        number of an action.
+        """
         problem = self.problem
         if remaining is not None and problem.horizon is not None:
             problem = replace(problem, horizon=remaining)
         state = problem.start(state)
         if problem.is_terminal(state):
-            raise InvalidInput(f"The episode is over at state {state!r}: there is nothing to do.")
+            raise InvalidInput(
+                f"The episode is over at state {state!r}: there is nothing to do."
+            )
         self.estimate = self._planned(problem, state)
         self.decisions += 1
         if self.sample:
             weights = np.array(self.estimate.policy)
-            action = int(_stream(self.seed, PLANS, self.decisions, 1).categorical(weights))
+            action = int(
+                _stream(self.seed, PLANS, self.decisions, 1).categorical(weights)
+            )
         elif self.estimate.action is None:
-            raise InvalidInput("The method promised a value alone and recommends no action; drop target='value'.")
+            raise InvalidInput(
+                "The method promised a value alone and recommends no action; drop "
+                "target='value'."
+            )
         else:
             action = self.estimate.action
         self._moved = action
         return action
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_tree": None, "_moved": None}  # a tree stays where it was grown
+        # a tree stays where it was grown
+        return self.__dict__ | {"_tree": None, "_moved": None}
 
     def policy(self, state: Any) -> tuple[float, ...]:
-        """Probabilities of the actions in ``state``, planned afresh with the agent's own seed.
+        """Probabilities of the actions in ``state``, planned afresh with the
+        agent's own seed.
 
-        Unlike ``act`` it remembers nothing and always answers the same: one fixed function of the state, whose value
-        ``evaluate(problem, agent.policy)`` can certify.
+        Unlike ``act`` it remembers nothing and always answers the same: one
+        fixed function of the state, whose value ``evaluate(problem,
+        agent.policy)`` can certify.
         """
         if self.limits["seconds"] is not None:
-            raise InvalidInput("A policy that depends on the clock is no fixed function of the state; give budget= in place of seconds=.")
+            raise InvalidInput(
+                "A policy that depends on the clock is no fixed function of the "
+                "state; give budget= in place of seconds=."
+            )
         problem = self.problem
         state = problem.start(state)
         found = self._looked_up(problem, state) if self._knows(problem) else None
         return (found or self._fresh(problem, state, self.seed)).policy
 
     def _fresh(self, problem: Problem, state: Any, seed: int) -> Estimate:
-        return plan(problem, state, method=self.method, epsilon=self.epsilon, delta=self.delta, seed=seed, **self.limits, **self.options)
+        return plan(
+            problem,
+            state,
+            method=self.method,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            seed=seed,
+            **self.limits,
+            **self.options,
+        )
 
     def _knows(self, problem: Problem) -> bool:
-        return self.method == "exact" or (self.method == "auto" and problem.tables is not None)
+        return self.method == "exact" or (
+            self.method == "auto" and problem.tables is not None
+        )
 
     def _planned(self, problem: Problem, state: Any) -> Estimate:
         if self.method == "certified" and problem is self.problem:
@@ -135,25 +195,48 @@ class Agent:
             found = self._looked_up(problem, state)
             if found is not None:
                 return found
-        seed = int(np.random.SeedSequence(self.seed, spawn_key=(PLANS, self.decisions)).generate_state(1)[0])
+        seed = int(
+            np.random.SeedSequence(
+                self.seed, spawn_key=(PLANS, self.decisions)
+            ).generate_state(1)[0]
+        )
         if (is_tree_search(self.method)) and not self.options.get("certify"):
             return self._grown(problem, state, seed)
         return self._fresh(problem, state, seed)
 
     def _grown(self, problem: Problem, state: Any, seed: int) -> Estimate:
-        """Tree search that goes on below the moves made since the last decision, where the tree knows them."""
+        """Tree search that goes on below the moves made since the last
+        decision, where the tree knows them.
+        """
         from smoothcruiser.methods.tree import DEFAULT_CALLS
         from smoothcruiser.tree.tree import Tree
 
         begin = time.perf_counter()
         tree, fresh = self._tree, False
-        if tree is None or self._moved is None or not tree.follow(self._moved, state, problem.horizon):
+        if (
+            tree is None
+            or self._moved is None
+            or not tree.follow(self._moved, state, problem.horizon)
+        ):
             method = tree_search(self.method, self.options.get("options"))
-            tree, fresh = Tree(problem, state, method=method, seed=seed, executor=self.options.get("executor")), True
+            tree, fresh = (
+                Tree(
+                    problem,
+                    state,
+                    method=method,
+                    seed=seed,
+                    executor=self.options.get("executor"),
+                ),
+                True,
+            )
             tree._backend.warm()
         self._tree, self._moved = tree, None
         before, spent = 0 if fresh else tree.num_calls, time.perf_counter() - begin
-        limits = {"calls": self.limits["budget"], "seconds": self.limits["seconds"], "simulations": self.options.get("simulations")}
+        limits = {
+            "calls": self.limits["budget"],
+            "seconds": self.limits["seconds"],
+            "simulations": self.options.get("simulations"),
+        }
         if all(limit is None for limit in limits.values()):
             limits["calls"] = DEFAULT_CALLS
         if limits["seconds"] is not None:
@@ -161,21 +244,32 @@ class Agent:
         estimate: Estimate = tree.grow(**limits).estimate()
         compiling = estimate.compile_seconds if fresh else 0.0
         return replace(
-            estimate, num_calls=tree.num_calls - before, seconds=time.perf_counter() - begin - compiling, compile_seconds=compiling
-        )  # fmt: skip
+            estimate,
+            num_calls=tree.num_calls - before,
+            seconds=time.perf_counter() - begin - compiling,
+            compile_seconds=compiling,
+        )
 
     def _remembered(self, state: Any) -> Estimate:
         """Certified search with one memory for all decisions."""
         from smoothcruiser.certified.search import Certified
 
         if self._memory is None:
-            self._memory = Certified(self.problem, delta=check_delta(self.delta), seed=self.seed)
-        width = None if self.epsilon is None else parse_epsilon(self.epsilon, self.problem.facts)
+            self._memory = Certified(
+                self.problem, delta=check_delta(self.delta), seed=self.seed
+            )
+        width = (
+            None
+            if self.epsilon is None
+            else parse_epsilon(self.epsilon, self.problem.facts)
+        )
         found: Estimate = self._memory.query(state, epsilon=width, **self.limits)
         return found
 
     def _looked_up(self, problem: Problem, state: Any) -> Estimate | None:
-        """A row of the exact solution; None at a state that it does not reach, or with a horizon (values then depend on the time)."""
+        """A row of the exact solution; None at a state that it does not reach,
+        or with a horizon (values then depend on the time).
+        """
         if problem.horizon is not None:
             return None
         begin = time.perf_counter()
@@ -195,25 +289,55 @@ def _known(options: dict[str, Any], method: Any) -> None:
     for name in options:
         if name not in known:
             close = difflib.get_close_matches(name, [*known, *OWN], 1)
-            hint = f"did you mean {close[0]}=?" if close else f"plan takes {', '.join(known)}."
+            hint = (
+                f"did you mean {close[0]}=?"
+                if close
+                else f"plan takes {', '.join(known)}."
+            )
             raise InvalidInput(f"An Agent has no option {name!r}; {hint}")
     check_method(method)
     if is_tree_search(method):
         tree_search(method, options.get("options"))
     elif any(options.get(name) for name in ("options", "simulations", "certify")):
-        raise InvalidInput(f"options=, simulations= and certify= belong to tree searches (uct, ments, ...), and the method is {method}.")
+        raise InvalidInput(
+            "options=, simulations= and certify= belong to tree searches (uct, "
+            f"ments, ...), and the method is {method}."
+        )
 
 
 def _adapted(env: Any, options: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
-    """The problem of an environment; the options that were the adapter's are taken out."""
-    if not (hasattr(env, "step") and hasattr(env, "action_space") and hasattr(env, "unwrapped")):
-        raise InvalidInput(f"An Agent acts in a Problem or a Gymnasium environment, got {type(env).__name__}.")
+    """The problem of an environment; the options that were the adapter's are
+    taken out.
+    """
+    if not (
+        hasattr(env, "step")
+        and hasattr(env, "action_space")
+        and hasattr(env, "unwrapped")
+    ):
+        raise InvalidInput(
+            "An Agent acts in a Problem or a Gymnasium environment, got "
+            f"{type(env).__name__}."
+        )
     from smoothcruiser.adapters import gymnasium
 
-    own = ("discount", "operator", "reward_range", "reward", "actions", "horizon", "access", "deterministic", "key", "call_seconds")
+    own = (
+        "discount",
+        "operator",
+        "reward_range",
+        "reward",
+        "actions",
+        "horizon",
+        "access",
+        "deterministic",
+        "key",
+        "call_seconds",
+    )
     given = {key: options.pop(key) for key in own if key in options}
     if "discount" not in given or "operator" not in given:
-        raise InvalidInput("An Agent made from an environment needs discount= and operator=, such as discount=0.9, operator=Entropy(0.1).")
+        raise InvalidInput(
+            "An Agent made from an environment needs discount= and operator=, "
+            "such as discount=0.9, operator=Entropy(0.1)."
+        )
     return gymnasium.problem(env, **given), options
 
 
@@ -223,7 +347,7 @@ def _stream(seed: int, *key: int) -> Any:
     return stream(seed, *key)
 
 
-# --- playing -------------------------------------------------------------------------------------------------------------------
+# --- playing ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -271,18 +395,27 @@ class Summary:
 
     def __str__(self) -> str:
         rows = [
-            f"{self.problem}: {self.episodes} episodes, method {self.method}" + (f" against {self.opponent}" if self.opponent else ""),
-            f"  return              {self.mean_return:.4g}  95% [{self.return_interval[0]:.4g}, {self.return_interval[1]:.4g}]",
+            f"{self.problem}: {self.episodes} episodes, method {self.method}"
+            + (f" against {self.opponent}" if self.opponent else ""),
+            (
+                f"  return              {self.mean_return:.4g}  95% "
+                f"[{self.return_interval[0]:.4g}, {self.return_interval[1]:.4g}]"
+            ),
             f"  discounted return   {self.mean_discounted_return:.4g}  "
-            f"95% [{self.discounted_return_interval[0]:.4g}, {self.discounted_return_interval[1]:.4g}]",
+            f"95% [{self.discounted_return_interval[0]:.4g}, "
+            f"{self.discounted_return_interval[1]:.4g}]",
         ]
         if self.win_rate is not None and self.win_rate_interval is not None:
             low, high = self.win_rate_interval
             rows.append(
-                f"  won {self.wins}, drawn {self.draws}, lost {self.losses}: win rate {self.win_rate:.1%}  95% [{low:.1%}, {high:.1%}]"
+                f"  won {self.wins}, drawn {self.draws}, lost {self.losses}: win "
+                f"rate {self.win_rate:.1%}  95% [{low:.1%}, {high:.1%}]"
             )
         rows += [
-            f"  steps an episode    {self.mean_steps:.1f} ({self.ended} of {self.episodes} reached an end)",
+            (
+                f"  steps an episode    {self.mean_steps:.1f} ({self.ended} of "
+                f"{self.episodes} reached an end)"
+            ),
             f"  time a decision     {1e3 * self.seconds_per_decision:.3g} ms",
             f"  calls a decision    {self.calls_per_decision:,.0f}",
         ]
@@ -307,24 +440,44 @@ def play(
 ) -> Summary:
     """The Summary of ``episodes`` episodes of the agent's problem.
 
-    In games the agent is the max player in even episodes and the min player in odd ones, or always ``side``; ``opponent`` moves for the
-    other one. ``steps`` ends an episode that has no end of its own.
+    In games the agent is the max player in even episodes and the min player in
+    odd ones, or always ``side``; ``opponent`` moves for the other one.
+    ``steps`` ends an episode that has no end of its own.
     """
     if not isinstance(agent, Agent):
-        raise InvalidInput(f"play lets an Agent act, got {type(agent).__name__}; make one: Agent(problem, 'uct', budget=10_000).")
+        raise InvalidInput(
+            f"play lets an Agent act, got {type(agent).__name__}; make one: "
+            "Agent(problem, 'uct', budget=10_000)."
+        )
     check_seed(seed)
     problem = agent.problem
-    for name, number in (("episodes", episodes), ("steps", 1 if steps is None else steps)):
+    for name, number in (
+        ("episodes", episodes),
+        ("steps", 1 if steps is None else steps),
+    ):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise InvalidInput(f"{name} must be a whole number of at least 1, got {number!r}.")
+            raise InvalidInput(
+                f"{name} must be a whole number of at least 1, got {number!r}."
+            )
     if not isinstance(opponent, Agent) and not callable(opponent):
-        raise InvalidInput(f"opponent must be an Agent or a function (state, problem, rng) -> action, got {opponent!r}.")
+        raise InvalidInput(
+            "opponent must be an Agent or a function (state, problem, rng) -> "
+            f"action, got {opponent!r}."
+        )
     if side is not None and not problem.is_game:
-        raise InvalidInput("side= says which player the agent is; this problem has one player: drop it.")
+        raise InvalidInput(
+            "side= says which player the agent is; this problem has one player: "
+            "drop it."
+        )
     if side not in (None, 1, 2):
-        raise InvalidInput(f"side must be 1 (max), 2 (min), or None for turns, got {side!r}.")
+        raise InvalidInput(
+            f"side must be 1 (max), 2 (min), or None for turns, got {side!r}."
+        )
     if problem.initial_state is None and getattr(problem.oracle, "reset", None) is None:
-        raise InvalidInput("Episodes begin at the problem's initial_state and it has none; give initial_state= where the problem is made.")
+        raise InvalidInput(
+            "Episodes begin at the problem's initial_state and it has none; give "
+            "initial_state= where the problem is made."
+        )
     most = _most_steps(problem) if steps is None else steps
     played = []
     for number in range(episodes):
@@ -341,13 +494,20 @@ def _most_steps(problem: Problem) -> int:
         return problem.horizon
     if problem.facts.terminals:
         return MOST_STEPS
-    return max(1, math.ceil(math.log(FORGOTTEN) / math.log(problem.discount))) if problem.discount > 0.0 else 1
+    return (
+        max(1, math.ceil(math.log(FORGOTTEN) / math.log(problem.discount)))
+        if problem.discount > 0.0
+        else 1
+    )
 
 
-def _episode(agent: Agent, opponent: Player | Agent, mine: int, most: int, seed: int, number: int) -> Episode:
+def _episode(
+    agent: Agent, opponent: Player | Agent, mine: int, most: int, seed: int, number: int
+) -> Episode:
     problem = agent.problem
     world, other = _stream(seed, WORLD, number), _stream(seed, OTHER, number)
-    reset = getattr(problem.oracle, "reset", None)  # an adapter's own distribution of beginnings
+    # an adapter's own distribution of beginnings
+    reset = getattr(problem.oracle, "reset", None)
     state = problem.start() if reset is None else reset(world)
     sign = 1.0 if mine == 1 else -1.0
     total, discounted, weight = 0.0, 0.0, 1.0
@@ -357,7 +517,9 @@ def _episode(agent: Agent, opponent: Player | Agent, mine: int, most: int, seed:
         if problem.mover(state) == mine:
             begin = time.perf_counter()
             action = agent.decide(state, remaining=left)
-            compiling = 0.0 if agent.estimate is None else agent.estimate.compile_seconds
+            compiling = (
+                0.0 if agent.estimate is None else agent.estimate.compile_seconds
+            )
             seconds += max(0.0, time.perf_counter() - begin - compiling)
             decisions += 1
             calls += 0 if agent.estimate is None else agent.estimate.num_calls
@@ -365,7 +527,14 @@ def _episode(agent: Agent, opponent: Player | Agent, mine: int, most: int, seed:
             action = opponent.decide(state, remaining=left)
         else:
             action = _moved(opponent, state, problem, other)
-        reward, state, over = answered(problem, state, action, world, *problem.reward_range, problem.facts.terminals)
+        reward, state, over = answered(
+            problem,
+            state,
+            action,
+            world,
+            *problem.reward_range,
+            problem.facts.terminals,
+        )
         total += sign * reward
         discounted += sign * weight * reward
         weight *= problem.discount
@@ -378,20 +547,30 @@ def _moved(opponent: Player, state: Any, problem: Problem, rng: Any) -> int:
     """The other player's action, which must be legal."""
     action = opponent(state, problem, rng)
     if action not in problem.legal_actions(state):
-        raise InvalidInput(f"The opponent chose action {action!r} at state {state!r}, where {problem.legal_actions(state)} are legal.")
+        raise InvalidInput(
+            f"The opponent chose action {action!r} at state {state!r}, where "
+            f"{problem.legal_actions(state)} are legal."
+        )
     return int(action)
 
 
 def _name(opponent: Player | Agent) -> str:
     if isinstance(opponent, Agent):
         return str(getattr(opponent.method, "name", opponent.method))
-    return "random" if opponent is random_player else getattr(opponent, "__name__", type(opponent).__name__)
+    return (
+        "random"
+        if opponent is random_player
+        else getattr(opponent, "__name__", type(opponent).__name__)
+    )
 
 
 def summarized(agent: Agent, played: list[Episode], opponent: str | None) -> Summary:
     """The Summary of played episodes."""
     decisions = sum(e.decisions for e in played)
-    returns, discounted = [e.plain_return for e in played], [e.discounted_return for e in played]
+    returns, discounted = (
+        [e.plain_return for e in played],
+        [e.discounted_return for e in played],
+    )
     wins, draws = sum(x > 0 for x in returns), sum(x == 0 for x in returns)
     game = agent.problem.is_game
     return Summary(
@@ -431,7 +610,9 @@ def _normal(values: list[float]) -> tuple[float, float]:
 
 
 def wilson(successes: int, n: int) -> tuple[float, float]:
-    """Wilson's 95% interval of a proportion: where |p-hat - p| <= z sqrt(p (1 - p) / n)."""
+    """Wilson's 95% interval of a proportion: where |p-hat - p| <= z sqrt(p (1 -
+    p) / n).
+    """
     p, z2 = successes / n, NORMAL_95 * NORMAL_95
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = NORMAL_95 * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)

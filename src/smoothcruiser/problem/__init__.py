@@ -1,1 +1,3 @@
-"""What the user brings: an oracle, a smooth operator, a discount, a range of rewards."""
+"""What the user brings: an oracle, a smooth operator, a discount, a range of
+rewards.
+"""

@@ -1,7 +1,9 @@
 """What an oracle may answer, and the one sentence for each thing that it may not.
 
-``where`` is "at state s, action a" (``at``), put together only when something is wrong. ``answered`` is a call with every check, for
-engines written for readers; the fast ones make the same checks in their own loops and raise the same sentences.
+``where`` is "at state s, action a" (``at``), put together only when something
+is wrong. ``answered`` is a call with every check, for engines written for
+readers; the fast ones make the same checks in their own loops and raise the
+same sentences.
 """
 
 from __future__ import annotations
@@ -31,46 +33,59 @@ def raised(error: BaseException | str, where: str) -> OracleError:
 
 def hung(call_seconds: float | None, where: str) -> OracleError:
     """A call that took too long."""
-    return OracleError(f"The oracle did not return within {call_seconds:g} s {where}; mend the simulator there, or raise call_seconds.")
+    return OracleError(
+        f"The oracle did not return within {call_seconds:g} s {where}; mend the "
+        "simulator there, or raise call_seconds."
+    )
 
 
 def companion_hung(call_seconds: float | None) -> OracleError:
     """A call of legal, terminal or player that took too long."""
-    return OracleError(f"legal, terminal or player did not return within {call_seconds:g} s; mend it, or raise call_seconds.")
+    return OracleError(
+        f"legal, terminal or player did not return within {call_seconds:g} s; mend "
+        "it, or raise call_seconds."
+    )
 
 
 def outside(reward: Any, where: str, low: float, high: float) -> OracleError:
     """A reward that the problem does not declare."""
     return OracleError(
-        f"The oracle returned reward {reward!r} {where}, outside reward_range ({low:g}, {high:g}); "
-        "declare the range that holds every reward, or mend the simulator."
+        f"The oracle returned reward {reward!r} {where}, outside reward_range "
+        f"({low:g}, {high:g}); declare the range that holds every reward, or mend the "
+        "simulator."
     )
 
 
 def undeclared_end(where: str) -> OracleError:
     """An end of the episode that the problem does not declare."""
     return OracleError(
-        f"The oracle ended the episode {where}, but the problem declares no terminal states; "
-        "pass terminal=True (or a function), since it changes the bounds on the value."
+        f"The oracle ended the episode {where}, but the problem declares no terminal "
+        "states; pass terminal=True (or a function), since it changes the bounds on "
+        "the value."
     )
 
 
 def same_mover(state: Any) -> OracleError:
     """A turn that was not passed on although ``alternating`` is declared."""
-    return OracleError(f"alternating=True, but state {state!r} led to a state of the same player; drop alternating=.")
+    return OracleError(
+        f"alternating=True, but state {state!r} led to a state of the same player; "
+        "drop alternating=."
+    )
 
 
 def flickering(state: Any) -> OracleError:
     """A function of the state that does not answer by it alone."""
     return OracleError(
-        f"legal, terminal or player answered differently when asked about state {state!r} again; let them depend on the state alone."
+        "legal, terminal or player answered differently when asked about state "
+        f"{state!r} again; let them depend on the state alone."
     )
 
 
 def rows_together(state: Any, action: int) -> OracleError:
     """A batched step that draws once for all its rows."""
     return OracleError(
-        f"All rows of a batch get the same outcome {at(state, action)}, and another batch gets another: draws are not "
+        f"All rows of a batch get the same outcome {at(state, action)}, and another "
+        "batch gets another: draws are not "
         "independent. Draw one number per row, such as rng.random(len(states))."
     )
 
@@ -78,7 +93,8 @@ def rows_together(state: Any, action: int) -> OracleError:
 def remembered(state: Any, action: int) -> OracleError:
     """A call that took other numbers from an equal stream than the call before it."""
     return OracleError(
-        f"Two calls {at(state, action)} took different numbers from equal streams: the oracle remembers earlier answers "
+        f"Two calls {at(state, action)} took different numbers from equal streams: the "
+        "oracle remembers earlier answers "
         "(a cache of random outcomes?) or calls; let every call draw for itself."
     )
 
@@ -86,9 +102,13 @@ def remembered(state: Any, action: int) -> OracleError:
 def too_few_legal(state: Any, found: int, declared: int) -> InvalidInput:
     """A state with no legal action, or with fewer than ``min_actions`` declares."""
     if found == 0:
-        return InvalidInput(f"State {state!r} has no legal action; a state where nothing can be done is terminal: say so with terminal=.")
+        return InvalidInput(
+            f"State {state!r} has no legal action; a state where nothing can be "
+            "done is terminal: say so with terminal=."
+        )
     return InvalidInput(
-        f"State {state!r} has {found} legal actions, fewer than min_actions={declared}; declare the fewest that any state has."
+        f"State {state!r} has {found} legal actions, fewer than "
+        f"min_actions={declared}; declare the fewest that any state has."
     )
 
 
@@ -97,7 +117,12 @@ def bad_player(state: Any, player: Any) -> InvalidInput:
     return InvalidInput(f"player({state!r}) must be 1 (max) or 2 (min), got {player}.")
 
 
-def two_in_one(state: Any, known: Any, found: tuple[int, ...] | None, expected: tuple[int, ...] | None) -> OracleError:
+def two_in_one(
+    state: Any,
+    known: Any,
+    found: tuple[int, ...] | None,
+    expected: tuple[int, ...] | None,
+) -> OracleError:
     """Two states with one key that cannot be the same state."""
 
     def said(profile: tuple[int, ...] | None) -> str:
@@ -106,16 +131,18 @@ def two_in_one(state: Any, known: Any, found: tuple[int, ...] | None, expected: 
         return f"has player {profile[0]} to move and legal actions {list(profile[1:])}"
 
     return OracleError(
-        f"Two different states have the same key: {known!r} {said(expected)}, {state!r} {said(found)}; "
-        "let key= (or the state's own == and hash) tell apart all that the future depends on."
+        f"Two different states have the same key: {known!r} {said(expected)}, "
+        f"{state!r} {said(found)}; let key= (or the state's own == and hash) tell "
+        "apart all that the future depends on."
     )
 
 
 def contradiction(state: Any, delta: float, assumed: tuple[str, ...]) -> OracleError:
     """The error for an interval with nothing in it."""
     return OracleError(
-        f"The bounds at state {state!r} exclude each other. With probability at most {delta:g} this is chance "
-        f"(try another seed); otherwise something that was assumed is false: {'; '.join(assumed)}."
+        f"The bounds at state {state!r} exclude each other. With probability at most "
+        f"{delta:g} this is chance (try another seed); otherwise something that was "
+        f"assumed is false: {'; '.join(assumed)}."
     )
 
 
@@ -130,14 +157,24 @@ def unpacked(answer: Any, state: Any, action: int) -> Answer:
         return math.nan if math.isnan(value) else value, after, ended
     except (TypeError, ValueError) as error:
         raise OracleError(
-            f"The oracle must return (reward, next_state) or (reward, next_state, terminated), got {answer!r} {at(state, action)}."
+            "The oracle must return (reward, next_state) or (reward, next_state, "
+            f"terminated), got {answer!r} {at(state, action)}."
         ) from error
 
 
 def answered(
-    problem: Problem, state: Any, action: int, rng: Any, low: float, high: float, ends: bool, guard: Guard | None = None
+    problem: Problem,
+    state: Any,
+    action: int,
+    rng: Any,
+    low: float,
+    high: float,
+    ends: bool,
+    guard: Guard | None = None,
 ) -> Answer:
-    """One call of the user's simulator; the reward lies in [low, high], and the episode ends only if it may (``ends``)."""
+    """One call of the user's simulator; the reward lies in [low, high], and the
+    episode ends only if it may (``ends``).
+    """
     before = guard.copied(state) if guard is not None and guard.due() else None
     try:
         answer = problem.oracle(state, action, rng)

@@ -1,38 +1,65 @@
-"""What a certificate takes on trust, in sentences: every declaration that an interval depends on is named."""
+"""What a certificate takes on trust, in sentences: every declaration that an
+interval depends on is named.
+"""
 
 from __future__ import annotations
 
 from smoothcruiser.operators.base import CustomOperator
 from smoothcruiser.problem.problem import Problem
 
-ONE_LAW = "draws of the oracle are independent, and follow one law for each state and action"
+ONE_LAW = (
+    "draws of the oracle are independent, and follow one law for each state and action"
+)
 
 
-def assumptions(problem: Problem, law: str, looked: str, checked: str = "call") -> tuple[str, ...]:
-    """The sentences of a certificate: ``law`` is what the outcomes follow, ``looked`` what was seen of the step."""
+def assumptions(
+    problem: Problem, law: str, looked: str, checked: str = "call"
+) -> tuple[str, ...]:
+    """The sentences of a certificate: ``law`` is what the outcomes follow,
+    ``looked`` what was seen of the step.
+    """
     facts = problem.facts
     low, high = facts.reward_range
-    found = [law, f"every reward lies in [{low:g}, {high:g}] (checked on every {checked})"]
+    found = [
+        law,
+        f"every reward lies in [{low:g}, {high:g}] (checked on every {checked})",
+    ]
     if problem.tables is None and looked:
-        found.append(f"step returns a new state, leaves the one it was given as it was and remembers nothing ({looked})")
-    named = [name for name in ("legal", "terminal", "player") if callable(getattr(problem, name, None))]
+        found.append(
+            "step returns a new state, leaves the one it was given as it was and "
+            f"remembers nothing ({looked})"
+        )
+    named = [
+        name
+        for name in ("legal", "terminal", "player")
+        if callable(getattr(problem, name, None))
+    ]
     if problem.tables is None and named:
-        found.append(f"{', '.join(named)} answer by the state alone (asked twice of some)")
+        found.append(
+            f"{', '.join(named)} answer by the state alone (asked twice of some)"
+        )
     if facts.given_bounds is not None:
         bounds = f"[{facts.given_bounds[0]:g}, {facts.given_bounds[1]:g}]"
-        found.append(f"the value of every state that is not terminal lies in {bounds}, as given in value_bounds")
+        found.append(
+            f"the value of every state that is not terminal lies in {bounds}, as "
+            "given in value_bounds"
+        )
     if facts.alternating:
         found.append("turns alternate strictly, as declared")
     if facts.terminals:
         found.append("a terminal state is worth 0, whatever a step from it would pay")
     if problem.legal is not None and facts.min_actions > 1:
-        found.append(f"every state has at least {facts.min_actions} legal actions, as declared (checked where it was met)")
-    merged = getattr(problem.key, "assumption", "")  # an adapter's own words on the keys it chose
+        found.append(
+            f"every state has at least {facts.min_actions} legal actions, as "
+            "declared (checked where it was met)"
+        )
+    # an adapter's own words on the keys it chose
+    merged = getattr(problem.key, "assumption", "")
     if merged:
         found.append(merged)
     if isinstance(problem.operator, CustomOperator):
         found.append(
-            "the operator is monotone, moves with its argument as declared, and its gradient is its own, "
-            "as a CustomOperator has to be (check tests it)"
+            "the operator is monotone, moves with its argument as declared, and its "
+            "gradient is its own, as a CustomOperator has to be (check tests it)"
         )
     return tuple(found)

@@ -1,4 +1,5 @@
-"""What is known of a problem before the first oracle call: the ground that every promise stands on.
+"""What is known of a problem before the first oracle call: the ground that
+every promise stands on.
 
 legend   symbol     public name
   gamma             ``discount``
@@ -8,9 +9,11 @@ legend   symbol     public name
   B                 ``value_span(remaining)``
   h                 ``remaining``: steps left before the horizon (None without one)
 
-Bounds on V (theory, section 3). F is monotone and F(Q + c) = F(Q) + c, so V <= r_hi + F(0) + gamma sup V: the regularizer moves the
-value and does not widen it, unless states differ in F(0) (varying actions, terminals, two players). In strictly alternating games
-V minus the offset of the player to move has span rho/(1-gamma) again; ``player_offset`` is that offset, 0 elsewhere, and
+Bounds on V (theory, section 3). F is monotone and F(Q + c) = F(Q) + c, so V <=
+r_hi + F(0) + gamma sup V: the regularizer moves the value and does not widen
+it, unless states differ in F(0) (varying actions, terminals, two players). In
+strictly alternating games V minus the offset of the player to move has span
+rho/(1-gamma) again; ``player_offset`` is that offset, 0 elsewhere, and
 ``value_range`` bounds V - sign(player) * player_offset.
 """
 
@@ -37,8 +40,9 @@ class Facts:
     alternating: bool = False  # turns alternate strictly
     terminals: bool = False  # some states may be terminal, with value 0
     horizon: int | None = None
-    # the user's own bounds on V: they hold in every state that is not terminal, and with a horizon
-    # for every number of steps left from 1 on; a terminal state is worth 0 whatever they say
+    # the user's own bounds on V: they hold in every state that is not terminal, and
+    # with a horizon for every number of steps left from 1 on; a terminal state is
+    # worth 0 whatever they say
     given_bounds: tuple[float, float] | None = None
 
     @property
@@ -53,8 +57,13 @@ class Facts:
 
     @property
     def offsets(self) -> tuple[float, float]:
-        """Smallest and largest F(0) over the possible numbers of legal actions (max player)."""
-        values = [self.operator.offset(k) for k in range(self.min_actions, self.num_actions + 1)]
+        """Smallest and largest F(0) over the possible numbers of legal actions
+        (max player).
+        """
+        values = [
+            self.operator.offset(k)
+            for k in range(self.min_actions, self.num_actions + 1)
+        ]
         return min(values), max(values)
 
     @property
@@ -75,7 +84,9 @@ class Facts:
 
     @property
     def price_is_exact(self) -> bool:
-        """Whether every node has K actions and none ends early, so that a schedule's price is its count."""
+        """Whether every node has K actions and none ends early, so that a
+        schedule's price is its count.
+        """
         return not self.terminals and self.min_actions == self.num_actions
 
     def steps(self, remaining: int | None) -> float:
@@ -86,42 +97,62 @@ class Facts:
             return float(remaining)
         return (1.0 - self.discount**remaining) / (1.0 - self.discount)
 
-    def _alternating_range(self, remaining: int | None) -> tuple[float, float, float] | None:
-        """(low, high, offset) of V minus the mover's offset, where strict alternation makes that tighter."""
+    def _alternating_range(
+        self, remaining: int | None
+    ) -> tuple[float, float, float] | None:
+        """(low, high, offset) of V minus the mover's offset, where strict
+        alternation makes that tighter.
+        """
         low, high = self.offsets
-        if not (self.game and self.alternating and low == high and not self.terminals and self.operator.shift_invariant):
+        if not (
+            self.game
+            and self.alternating
+            and low == high
+            and not self.terminals
+            and self.operator.shift_invariant
+        ):
             return None
         if remaining is None:
             offset = high / (1.0 + self.discount)
         else:
-            offset = high * (1.0 - (-self.discount) ** remaining) / (1.0 + self.discount)
+            offset = (
+                high * (1.0 - (-self.discount) ** remaining) / (1.0 + self.discount)
+            )
         total = self.steps(remaining)
         return self.reward_range[0] * total, self.reward_range[1] * total, offset
 
     def _plain_range(self, remaining: int | None) -> tuple[float, float]:
-        if remaining == 0:  # the end: worth 0, whatever the user's bounds say of states before it
+        # the end: worth 0, whatever the user's bounds say of states before it
+        if remaining == 0:
             return 0.0, 0.0
         low, high = self.offsets
         if self.game:
             low, high = min(low, -high), max(high, -low)
         if self.operator.shift_invariant:
             total = self.steps(remaining)
-            bottom, top = (self.reward_range[0] + low) * total, (self.reward_range[1] + high) * total
+            bottom, top = (
+                (self.reward_range[0] + low) * total,
+                (self.reward_range[1] + high) * total,
+            )
         else:  # monotone and 1-Lipschitz: |F(Q)| <= |Q| + M
             top = (self.reward_bound + self.regularizer_bound) * self.steps(remaining)
             bottom = -top
         if self.terminals:
             bottom, top = min(bottom, 0.0), max(top, 0.0)
-        if self.given_bounds is not None and remaining != 0:  # with no step left V is 0, whatever the user knows of the rest
+        # with no step left V is 0, whatever the user knows of the rest
+        if self.given_bounds is not None and remaining != 0:
             inside = max(bottom, self.given_bounds[0]), min(top, self.given_bounds[1])
             scale = max(abs(bottom), abs(top))
-            if 0.0 < inside[0] - inside[1] <= BOUNDS_ROUNDING * scale:  # bounds that are tight to the last digit
+            # bounds that are tight to the last digit
+            if 0.0 < inside[0] - inside[1] <= BOUNDS_ROUNDING * scale:
                 inside = inside[1], inside[0]
             bottom, top = inside
         return bottom, top
 
     def value_range(self, remaining: int | None = None) -> tuple[float, float]:
-        """Bounds on V - sign(player) * player_offset with ``remaining`` steps left (the horizon, if None and there is one)."""
+        """Bounds on V - sign(player) * player_offset with ``remaining`` steps
+        left (the horizon, if None and there is one).
+        """
         remaining = self.horizon if remaining is None else remaining
         plain = self._plain_range(remaining)
         special = self._alternating_range(remaining)
@@ -130,7 +161,9 @@ class Facts:
         return plain
 
     def player_offset(self, remaining: int | None = None) -> float:
-        """The offset of the player to move, added for max and subtracted for min; 0 where it does not help."""
+        """The offset of the player to move, added for max and subtracted for
+        min; 0 where it does not help.
+        """
         remaining = self.horizon if remaining is None else remaining
         plain = self._plain_range(remaining)
         special = self._alternating_range(remaining)
@@ -138,7 +171,9 @@ class Facts:
             return special[2]
         return 0.0
 
-    def value_bounds(self, player: int = 1, remaining: int | None = None) -> tuple[float, float]:
+    def value_bounds(
+        self, player: int = 1, remaining: int | None = None
+    ) -> tuple[float, float]:
         """Bounds on V itself in a state where ``player`` moves."""
         low, high = self.value_range(remaining)
         offset = self.player_offset(remaining) * (1.0 if player == 1 else -1.0)
@@ -149,31 +184,43 @@ class Facts:
         low, high = self.value_range(remaining)
         return high - low
 
-    def q_bounds(self, player: int = 1, remaining: int | None = None) -> tuple[float, float]:
-        """The box [r_lo + gamma V_lo, r_hi + gamma V_hi] that holds every Q(s, a) where ``player`` moves.
+    def q_bounds(
+        self, player: int = 1, remaining: int | None = None
+    ) -> tuple[float, float]:
+        """The box [r_lo + gamma V_lo, r_hi + gamma V_hi] that holds every Q(s,
+        a) where ``player`` moves.
 
-        V_lo and V_hi are those of the next state. Where it may be terminal, its value 0 is among
-        them, whatever the user's bounds say of states with a step left (theory, section 2).
+        V_lo and V_hi are those of the next state. Where it may be terminal, its
+        value 0 is among them, whatever the user's bounds say of states with a
+        step left (theory, section 2).
         """
         remaining = self.horizon if remaining is None else remaining
         after = None if remaining is None else remaining - 1
-        movers = (1,) if not self.game else ((3 - player,) if self.alternating else (1, 2))
+        movers = (
+            (1,) if not self.game else ((3 - player,) if self.alternating else (1, 2))
+        )
         bounds = [self.value_bounds(mover, after) for mover in movers]
         low, high = min(b[0] for b in bounds), max(b[1] for b in bounds)
         if self.terminals:
             low, high = min(low, 0.0), max(high, 0.0)
-        return self.reward_range[0] + self.discount * low, self.reward_range[1] + self.discount * high
+        return self.reward_range[0] + self.discount * low, self.reward_range[
+            1
+        ] + self.discount * high
 
     def under(self, operator: Operator) -> Facts:
-        """The same problem with another operator; bounds on V that were given hold for the old one only."""
+        """The same problem with another operator; bounds on V that were given
+        hold for the old one only.
+        """
         given = self.given_bounds if operator == self.operator else None
         return replace(self, operator=operator, given_bounds=given)
 
     def relaxation_bound(self) -> float:
-        """|V_lambda - V_0| <= sup |F - max|/(1-gamma): what the regularizer may add to, or take from, the plain value.
+        """|V_lambda - V_0| <= sup |F - max|/(1-gamma): what the regularizer may
+        add to, or take from, the plain value.
 
-        sup |F - max| is F(0) for entropy, sparsemax and square root. KL lies below max, by lambda log(1/mu) where all but the least
-        likely action are worthless. Nothing is known of a user's own operator.
+        sup |F - max| is F(0) for entropy, sparsemax and square root. KL lies
+        below max, by lambda log(1/mu) where all but the least likely action are
+        worthless. Nothing is known of a user's own operator.
         """
         operator = self.operator
         if isinstance(operator, CustomOperator):

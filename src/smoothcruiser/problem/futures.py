@@ -1,4 +1,6 @@
-"""Whether two states are one as far as a planner can tell: they pay the same from equal streams."""
+"""Whether two states are one as far as a planner can tell: they pay the same
+from equal streams.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,17 @@ from smoothcruiser.problem.problem import Problem
 FUTURE = 6  # steps that two next states are followed for where they cannot be compared
 
 
-def same_future(problem: Problem, x: Any, y: Any, call: Callable[[Any, int, int], Answer]) -> bool:
-    """Whether two states that differ, or show nothing to compare, pay the same under equal streams.
+def same_future(
+    problem: Problem, x: Any, y: Any, call: Callable[[Any, int, int], Answer]
+) -> bool:
+    """Whether two states that differ, or show nothing to compare, pay the same
+    under equal streams.
 
     ``call(state, action, i)`` steps on from the i-th stream.
     """
-    for i in range(FUTURE if problem.horizon is None else min(FUTURE, problem.horizon - 1)):
+    for i in range(
+        FUTURE if problem.horizon is None else min(FUTURE, problem.horizon - 1)
+    ):
         mine, theirs = problem.profile(x), problem.profile(y)
         if mine is None or mine != theirs:
             return mine == theirs

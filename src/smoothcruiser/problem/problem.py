@@ -1,8 +1,11 @@
-"""Problems: a simulator, a smooth operator, a discount and a range of rewards; MDPs and turn-based zero-sum games.
+"""Problems: a simulator, a smooth operator, a discount and a range of rewards;
+MDPs and turn-based zero-sum games.
 
-The oracle is ``step(state, action, rng) -> (reward, next_state)`` or ``(reward, next_state, terminated)``, a plain Python function
-or a ``numba.njit`` one. ``legal(state, action)``, ``terminal(state)`` and ``player(state)`` come in the same forms. A problem is
-frozen data: it owns no random stream and keeps no state, so copies cannot foresee each other's draws.
+The oracle is ``step(state, action, rng) -> (reward, next_state)`` or ``(reward,
+next_state, terminated)``, a plain Python function or a ``numba.njit`` one.
+``legal(state, action)``, ``terminal(state)`` and ``player(state)`` come in the
+same forms. A problem is frozen data: it owns no random stream and keeps no
+state, so copies cannot foresee each other's draws.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
 
 Step = Callable[[Any, int, Any], tuple[Any, ...]]
 Outcomes = Callable[[Any, int], Sequence[tuple[float, float, Any]]]
-LOOKED_ACTIONS, LOOKED_STEPS = 16, 8  # pairs that ``engines.inspection`` looks at: of the asked state, of a walk
+# pairs that ``engines.inspection`` looks at: of the asked state, of a walk
+LOOKED_ACTIONS, LOOKED_STEPS = 16, 8
 CALLS_PER_LOOK = 3  # twice before a run, once after it
 MOST_STAGES = 10_000  # of a horizon that given bounds are checked at
 LOOKED_BATCHES, LOOKED_ROWS = 4, 8  # of a step over arrays: are its rows drawn apart?
@@ -43,31 +47,43 @@ class Problem:
     operator: Operator
     reward_range: tuple[float, float] = (0.0, 1.0)
     legal: Callable[[Any, int], bool] | None = None
-    terminal: Callable[[Any], bool] | bool | None = None  # True: only the step's own terminated flag ends an episode
+    # True: only the step's own terminated flag ends an episode
+    terminal: Callable[[Any], bool] | bool | None = None
     initial_state: Any = None
     value_bounds: tuple[float, float] | None = None
     horizon: int | None = None
     deterministic: bool = False
     outcomes: Outcomes | None = None
-    key: Callable[[Any], Hashable] | None = None  # what tells states apart; None: the state itself
-    call_seconds: float | None = None  # a plain Python oracle that takes longer for one call is taken to hang
-    min_actions: int | None = None  # fewest legal actions of any state; 1 where ``legal`` is given and nothing is said
+    # what tells states apart; None: the state itself
+    key: Callable[[Any], Hashable] | None = None
+    # a plain Python oracle that takes longer for one call is taken to hang
+    call_seconds: float | None = None
+    # fewest legal actions of any state; 1 where ``legal`` is given and nothing is
+    # said
+    min_actions: int | None = None
     name: str = "problem"
-    spec: dict[str, Any] | None = field(default=None, repr=False)  # how ``make`` built it, for run stores
+    # how ``make`` built it, for run stores
+    spec: dict[str, Any] | None = field(default=None, repr=False)
     tables: Tables | None = field(default=None, repr=False)  # only ``exact`` reads them
 
     def __post_init__(self) -> None:
         for name in ("num_actions", "horizon", "min_actions", "discount"):
             object.__setattr__(self, name, _plain_number(getattr(self, name)))
         _check(self)
-        if isinstance(self.oracle, Batched):  # its companions are functions of arrays too
+        # its companions are functions of arrays too
+        if isinstance(self.oracle, Batched):
             for name in ("legal", "terminal", "player"):
                 if hasattr(self, name):
-                    object.__setattr__(self, name, self.oracle.function_of(getattr(self, name)))
+                    object.__setattr__(
+                        self, name, self.oracle.function_of(getattr(self, name))
+                    )
 
     def __repr__(self) -> str:
         kind = type(self).__name__
-        return f"{kind}({self.name!r}, num_actions={self.num_actions}, discount={self.discount}, operator={self.operator})"
+        return (
+            f"{kind}({self.name!r}, num_actions={self.num_actions}, "
+            f"discount={self.discount}, operator={self.operator})"
+        )
 
     @property
     def is_game(self) -> bool:
@@ -88,28 +104,41 @@ class Problem:
             alternating=bool(getattr(self, "alternating", False)),
             terminals=self.terminal is not None and self.terminal is not False,
             horizon=self.horizon,
-            given_bounds=None if self.value_bounds is None else (float(self.value_bounds[0]), float(self.value_bounds[1])),
+            given_bounds=None
+            if self.value_bounds is None
+            else (float(self.value_bounds[0]), float(self.value_bounds[1])),
         )
 
     @property
     def is_compiled(self) -> bool:
         """Whether every function of the problem can run inside compiled code."""
         parts = [self.oracle, self.legal, self.terminal, getattr(self, "player", None)]
-        return self.tables is not None or all(part is None or isinstance(part, bool) or is_compiled(part) for part in parts)
+        return self.tables is not None or all(
+            part is None or isinstance(part, bool) or is_compiled(part)
+            for part in parts
+        )
 
     @property
     def inspection_calls(self) -> int:
-        """Oracle calls for a look at the step before and after a run; none for a model known as tables."""
+        """Oracle calls for a look at the step before and after a run; none for
+        a model known as tables.
+        """
         rows = LOOKED_BATCHES * LOOKED_ROWS if isinstance(self.oracle, Batched) else 0
         return CALLS_PER_LOOK * self.inspected_pairs + rows
 
     @property
     def inspected_pairs(self) -> int:
         """Pairs (state, action) that are looked at."""
-        return 0 if self.tables is not None else min(self.num_actions, LOOKED_ACTIONS) + LOOKED_STEPS
+        return (
+            0
+            if self.tables is not None
+            else min(self.num_actions, LOOKED_ACTIONS) + LOOKED_STEPS
+        )
 
     def legal_actions(self, state: Any) -> list[int]:
-        """The actions allowed in ``state``, in order; never empty, and at least ``min_actions``."""
+        """The actions allowed in ``state``, in order; never empty, and at least
+        ``min_actions``.
+        """
         if self.legal is None:
             return list(range(self.num_actions))
         try:
@@ -134,7 +163,8 @@ class Problem:
         return 1
 
     def key_of(self, state: Any) -> Hashable:
-        """What tells ``state`` apart: its ``key``, or the state itself where none was given.
+        """What tells ``state`` apart: its ``key``, or the state itself where
+        none was given.
 
         Two states with one key must have the same mover, legal actions, end and future.
         """
@@ -155,11 +185,14 @@ class Problem:
             return None
         return (self.mover(state), *self.legal_actions(state))
 
-    def check_alike(self, state: Any, known: Any, profile: tuple[int, ...] | None) -> None:
+    def check_alike(
+        self, state: Any, known: Any, profile: tuple[int, ...] | None
+    ) -> None:
         """Refuse a state whose key is that of ``known`` although their profiles differ.
 
-        Plain values that are the same to the bit need no look (equal ones do: 1 and True, 0.0 and -0.0).
-        Nor does a key that says itself that it ``holds_profile``.
+        Plain values that are the same to the bit need no look (equal ones do: 1
+        and True, 0.0 and -0.0). Nor does a key that says itself that it
+        ``holds_profile``.
         """
         if state is known or getattr(self.key, "holds_profile", False):
             return
@@ -174,8 +207,12 @@ class Problem:
         if state is None:
             state = self.initial_state
         if state is None:
-            raise InvalidInput("No state was asked for and the problem has no initial_state; pass state= (--state) or initial_state=.")
-        parse = getattr(self.oracle, "parse", None)  # an adapter reads its states from a list of moves, a live environment
+            raise InvalidInput(
+                "No state was asked for and the problem has no initial_state; pass "
+                "state= (--state) or initial_state=."
+            )
+        # an adapter reads its states from a list of moves, a live environment
+        parse = getattr(self.oracle, "parse", None)
         if parse is not None:
             state = parse(state)
         if self.tables is not None:
@@ -191,9 +228,11 @@ class MDP(Problem):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Game(Problem):
-    """A turn-based zero-sum game: ``player(state)`` is 1 (max) or 2 (min); rewards are the max player's.
+    """A turn-based zero-sum game: ``player(state)`` is 1 (max) or 2 (min);
+    rewards are the max player's.
 
-    ``alternating=True`` declares that turns alternate strictly, which tightens the bounds on V (theory, section 3).
+    ``alternating=True`` declares that turns alternate strictly, which tightens
+    the bounds on V (theory, section 3).
     """
 
     _: KW_ONLY
@@ -215,11 +254,16 @@ class Game(Problem):
 
 
 def _told(name: str, error: Exception, state: Any) -> Exception:
-    """What to raise for an error in a user's function; ours, and an engine's own signal (``Hung``), go on as they are."""
+    """What to raise for an error in a user's function; ours, and an engine's
+    own signal (``Hung``), go on as they are.
+    """
     if isinstance(error, SmoothcruiserError | Hung):
         return error
     told = str(error).split("\n")[0]  # Numba's go on for pages
-    return OracleError(f"{name} raised {type(error).__name__}: {told} at state {state!r}; mend it there.")
+    return OracleError(
+        f"{name} raised {type(error).__name__}: {told} at state {state!r}; mend it "
+        "there."
+    )
 
 
 def _require(condition: bool, sentence: str) -> None:
@@ -229,11 +273,19 @@ def _require(condition: bool, sentence: str) -> None:
 
 def _plain_number(value: Any) -> Any:
     """A NumPy scalar as the Python number it stands for; anything else as it is."""
-    return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
+    return (
+        value.item()
+        if hasattr(value, "item") and getattr(value, "shape", None) == ()
+        else value
+    )
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+    )
 
 
 def _is_count(value: object) -> bool:
@@ -242,32 +294,76 @@ def _is_count(value: object) -> bool:
 
 def check_range(name: str, bounds: object) -> None:
     """Refuse anything but a pair of finite numbers in order."""
-    ok = isinstance(bounds, tuple | list) and len(bounds) == 2 and all(_is_number(x) for x in bounds) and bounds[0] <= bounds[1]
-    _require(ok, f"{name} must be two finite numbers (low, high) with low <= high, got {bounds!r}.")
+    ok = (
+        isinstance(bounds, tuple | list)
+        and len(bounds) == 2
+        and all(_is_number(x) for x in bounds)
+        and bounds[0] <= bounds[1]
+    )
+    _require(
+        ok,
+        (
+            f"{name} must be two finite numbers (low, high) with low <= high, got "
+            f"{bounds!r}."
+        ),
+    )
 
 
 def _check(p: Problem) -> None:
-    _require(callable(p.oracle), f"oracle must be a function step(state, action, rng), got {p.oracle!r}.")
-    _require(_is_count(p.num_actions), f"num_actions must be a whole number of at least 1, got {p.num_actions!r}.")
-    _require(isinstance(p.operator, Operator), f"operator must be an operator such as Entropy(1.0) or Max(), got {p.operator!r}.")
-    _require(p.horizon is None or _is_count(p.horizon), f"horizon must be a whole number of at least 1 or None, got {p.horizon!r}.")
+    _require(
+        callable(p.oracle),
+        f"oracle must be a function step(state, action, rng), got {p.oracle!r}.",
+    )
+    _require(
+        _is_count(p.num_actions),
+        f"num_actions must be a whole number of at least 1, got {p.num_actions!r}.",
+    )
+    _require(
+        isinstance(p.operator, Operator),
+        (
+            "operator must be an operator such as Entropy(1.0) or Max(), got "
+            f"{p.operator!r}."
+        ),
+    )
+    _require(
+        p.horizon is None or _is_count(p.horizon),
+        f"horizon must be a whole number of at least 1 or None, got {p.horizon!r}.",
+    )
     _check_discount(p)
     check_range("reward_range", p.reward_range)
     if p.value_bounds is not None:
         check_range("value_bounds", p.value_bounds)
-    _require(p.legal is None or callable(p.legal), f"legal must be a function legal(state, action) or None, got {p.legal!r}.")
+    _require(
+        p.legal is None or callable(p.legal),
+        f"legal must be a function legal(state, action) or None, got {p.legal!r}.",
+    )
     _require(
         p.terminal is None or isinstance(p.terminal, bool) or callable(p.terminal),
-        f"terminal must be a function terminal(state), True, or None, got {p.terminal!r}.",
+        (
+            "terminal must be a function terminal(state), True, or None, got "
+            f"{p.terminal!r}."
+        ),
     )
     if p.min_actions is not None:
         ok = _is_count(p.min_actions) and p.min_actions <= p.num_actions
-        _require(ok, f"min_actions must be a whole number from 1 to num_actions = {p.num_actions}, got {p.min_actions!r}.")
-    _require(p.key is None or callable(p.key), f"key must be a function key(state) or None, got {p.key!r}.")
+        _require(
+            ok,
+            (
+                "min_actions must be a whole number from 1 to num_actions = "
+                f"{p.num_actions}, got {p.min_actions!r}."
+            ),
+        )
+    _require(
+        p.key is None or callable(p.key),
+        f"key must be a function key(state) or None, got {p.key!r}.",
+    )
     limit = p.call_seconds
     _require(
         limit is None or (_is_number(limit) and limit > 0),
-        f"call_seconds must be a number of seconds above 0, or None for no limit, got {limit!r}.",
+        (
+            "call_seconds must be a number of seconds above 0, or None for no limit, "
+            f"got {limit!r}."
+        ),
     )
     if isinstance(p.operator, KL):
         p.operator.weights(p.num_actions)
@@ -276,21 +372,39 @@ def _check(p: Problem) -> None:
 
 
 def _check_bounds(p: Problem) -> None:
-    """Given bounds must leave room for some value at every stage: they hold for every number of steps left."""
-    stages: list[int | None] = [None] if p.horizon is None else list(range(1, min(p.horizon, MOST_STAGES) + 1))
+    """Given bounds must leave room for some value at every stage: they hold for
+    every number of steps left.
+    """
+    stages: list[int | None] = (
+        [None] if p.horizon is None else list(range(1, min(p.horizon, MOST_STAGES) + 1))
+    )
     for left in stages:
         low, high = p.facts._plain_range(left)
         where = "" if left is None else f" with {left} of {p.horizon} steps left"
         _require(
             low <= high,
-            f"value_bounds {p.value_bounds!r} exclude every value that the rewards allow{where}; they have to hold "
-            "in every state that is not terminal, for every number of steps left: widen them.",
+            f"value_bounds {p.value_bounds!r} exclude every value that the rewards "
+            f"allow{where}; they have to hold "
+            "in every state that is not terminal, for every number of steps left: "
+            "widen them.",
         )
 
 
 def _check_discount(p: Problem) -> None:
-    _require(_is_number(p.discount) and p.discount >= 0, f"discount must be a number of at least 0, got {p.discount!r}.")
+    _require(
+        _is_number(p.discount) and p.discount >= 0,
+        f"discount must be a number of at least 0, got {p.discount!r}.",
+    )
     if p.horizon is None:
-        _require(p.discount < 1, f"discount must be in [0, 1) without a horizon, got {p.discount!r}; give horizon= to use 1.")
+        _require(
+            p.discount < 1,
+            (
+                f"discount must be in [0, 1) without a horizon, got {p.discount!r}; "
+                "give horizon= to use 1."
+            ),
+        )
     else:
-        _require(p.discount <= 1, f"discount must be in [0, 1] with a horizon, got {p.discount!r}.")
+        _require(
+            p.discount <= 1,
+            f"discount must be in [0, 1] with a horizon, got {p.discount!r}.",
+        )

@@ -1,8 +1,9 @@
-"""States as values: when two are the same, when one was written into, and what tells one from another.
+"""States as values: when two are the same, when one was written into, and what
+tells one from another.
 
-A state may be any object. A step must not write into the one it is given: other samples start from the
-same state, and no interval survives that. ``Guard`` looks for it while a run lasts; ``engines.inspection``
-looks before and after.
+A state may be any object. A step must not write into the one it is given: other
+samples start from the same state, and no interval survives that. ``Guard``
+looks for it while a run lasts; ``engines.inspection`` looks before and after.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ def is_fixed(state: Any) -> bool:
     """Whether a state is made of things that cannot be changed in place."""
     if isinstance(state, tuple | frozenset):
         return not hasattr(state, "__dict__") and all(is_fixed(part) for part in state)
-    return isinstance(state, _FIXED) and not isinstance(state, np.void)  # a row of a structured array can be
+    # a row of a structured array can be
+    return isinstance(state, _FIXED) and not isinstance(state, np.void)
 
 
 def same_state(x: Any, y: Any) -> bool | None:
-    """Whether two states hold the same values; None where they show nothing to compare."""
+    """Whether two states hold the same values; None where they show nothing to
+    compare.
+    """
     try:
         return _same(x, y, False, set())
     except Exception:  # an == of the user's that raises
@@ -39,8 +43,9 @@ def same_state(x: Any, y: Any) -> bool | None:
 def unchanged(before: Any, after: Any) -> bool | None:
     """Whether a state still holds what its copy ``before`` does.
 
-    None where it shows nothing to compare, or only filled in what was missing: an attribute that was not
-    there, or a private one that was None. That may be a cache.
+    None where it shows nothing to compare, or only filled in what was missing:
+    an attribute that was not there, or a private one that was None. That may be
+    a cache.
     """
     try:
         return _same(before, after, True, set())
@@ -49,22 +54,31 @@ def unchanged(before: Any, after: Any) -> bool | None:
 
 
 def identical(x: Any, y: Any) -> bool:
-    """Whether two values are the same to the bit: types and the sign of zero count, an object's own ``==`` does not.
+    """Whether two values are the same to the bit: types and the sign of zero
+    count, an object's own ``==`` does not.
 
-    1 and True, or 0.0 and -0.0, are equal and hash alike, yet a function may tell them apart.
+    1 and True, or 0.0 and -0.0, are equal and hash alike, yet a function may
+    tell them apart.
     """
     if x is y:
         return True
     if type(x) is not type(y):
         return False
     if isinstance(x, float):
-        return (x == y and math.copysign(1.0, x) == math.copysign(1.0, y)) or (x != x and y != y)
+        return (x == y and math.copysign(1.0, x) == math.copysign(1.0, y)) or (
+            x != x and y != y
+        )
     if isinstance(x, tuple | list):
         return len(x) == len(y) and all(map(identical, x, y))
     if isinstance(x, _FIXED):
         return bool(x == y)
     if isinstance(x, np.ndarray):
-        return bool(x.shape == y.shape and x.dtype == y.dtype and x.dtype != object and x.tobytes() == y.tobytes())
+        return bool(
+            x.shape == y.shape
+            and x.dtype == y.dtype
+            and x.dtype != object
+            and x.tobytes() == y.tobytes()
+        )
     mine, theirs = _held(x), _held(y)
     if mine is None or theirs is None or mine.keys() != theirs.keys():
         return False
@@ -83,13 +97,19 @@ def _same(x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]) -> bool | N
     if hasattr(x, "shape") and hasattr(y, "shape"):
         left, right = np.asarray(x), np.asarray(y)
         if left.dtype == object:
-            return left.shape == right.shape and _same_all(left.flat, right.flat, lazily, pairs)
+            return left.shape == right.shape and _same_all(
+                left.flat, right.flat, lazily, pairs
+            )
         return bool(np.array_equal(left, right, equal_nan=left.dtype.kind in "fc"))
     if isinstance(x, tuple | list | deque) and isinstance(y, tuple | list | deque):
-        return len(x) == len(y) and _both(_same_all(x, y, lazily, pairs), _same_beside(x, y, lazily, pairs))
+        return len(x) == len(y) and _both(
+            _same_all(x, y, lazily, pairs), _same_beside(x, y, lazily, pairs)
+        )
     if isinstance(x, dict) and isinstance(y, dict):
         names = list(x)
-        inside = x.keys() == y.keys() and _same_all([x[n] for n in names], [y[n] for n in names], lazily, pairs)
+        inside = x.keys() == y.keys() and _same_all(
+            [x[n] for n in names], [y[n] for n in names], lazily, pairs
+        )
         return _both(inside, _same_beside(x, y, lazily, pairs))
     if isinstance(x, float) and isinstance(y, float) and x != x and y != y:
         return True
@@ -102,24 +122,37 @@ def _both(one: bool | None, other: bool | None) -> bool | None:
     return None if one is None or other is None else True
 
 
-def _same_all(xs: Any, ys: Any, lazily: bool, pairs: set[tuple[int, int]]) -> bool | None:
+def _same_all(
+    xs: Any, ys: Any, lazily: bool, pairs: set[tuple[int, int]]
+) -> bool | None:
     found = [_same(a, b, lazily, pairs) for a, b in zip(xs, ys, strict=True)]
     if False in found:
         return False
     return None if None in found else True
 
 
-def _same_beside(x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]) -> bool | None:
+def _same_beside(
+    x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]
+) -> bool | None:
     """What a subclass of a container holds beside its elements."""
     mine, theirs = getattr(x, "__dict__", None), getattr(y, "__dict__", None)
-    return True if not mine and not theirs else _same_fields(mine or {}, theirs or {}, lazily, pairs)
+    return (
+        True
+        if not mine and not theirs
+        else _same_fields(mine or {}, theirs or {}, lazily, pairs)
+    )
 
 
-def _same_objects(x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]) -> bool | None:
-    """By what they hold; two values, not one that was copied, also by an ``==`` of their own that says yes."""
+def _same_objects(
+    x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]
+) -> bool | None:
+    """By what they hold; two values, not one that was copied, also by an ``==``
+    of their own that says yes.
+    """
     mine, theirs = _held(x), _held(y)
     seen = type(x) is type(y) and mine is not None and theirs is not None
-    if not by_identity(x) and not (lazily and seen):  # a write into a field that == leaves out is a write
+    # a write into a field that == leaves out is a write
+    if not by_identity(x) and not (lazily and seen):
         try:
             if bool(x == y):
                 return True
@@ -130,8 +163,17 @@ def _same_objects(x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]) -> 
     return _same_fields(mine, theirs, lazily, pairs)
 
 
-def _same_fields(mine: dict[str, Any], theirs: dict[str, Any], lazily: bool, pairs: set[tuple[int, int]]) -> bool | None:
-    filled = [n for n in theirs if n not in mine or (n[:1] == "_" and mine[n] is None and theirs[n] is not None)]
+def _same_fields(
+    mine: dict[str, Any],
+    theirs: dict[str, Any],
+    lazily: bool,
+    pairs: set[tuple[int, int]],
+) -> bool | None:
+    filled = [
+        n
+        for n in theirs
+        if n not in mine or (n[:1] == "_" and mine[n] is None and theirs[n] is not None)
+    ]
     if lazily and filled:
         shared = {n: v for n, v in mine.items() if n not in filled}
         rest = {n: v for n, v in theirs.items() if n not in filled}
@@ -143,8 +185,16 @@ def _same_fields(mine: dict[str, Any], theirs: dict[str, Any], lazily: bool, pai
 
 def _held(thing: Any) -> dict[str, Any] | None:
     """The fields of an object; None where it shows none."""
-    names = [n for kind in type(thing).__mro__ for n in _names(getattr(kind, "__slots__", ()))]
-    found = {n: getattr(thing, n) for n in names if n not in ("__dict__", "__weakref__") and hasattr(thing, n)}
+    names = [
+        n
+        for kind in type(thing).__mro__
+        for n in _names(getattr(kind, "__slots__", ()))
+    ]
+    found = {
+        n: getattr(thing, n)
+        for n in names
+        if n not in ("__dict__", "__weakref__") and hasattr(thing, n)
+    }
     found |= getattr(thing, "__dict__", {})
     return found or None
 
@@ -154,18 +204,26 @@ def _names(slots: Any) -> tuple[str, ...]:
 
 
 def copied(state: Any) -> Any:
-    """A copy to compare a state with later; None where it cannot be changed, or its copy is no copy."""
+    """A copy to compare a state with later; None where it cannot be changed, or
+    its copy is no copy.
+    """
     if is_fixed(state) or is_opaque(state):
         return None
     try:
         twin = copy.deepcopy(state)
-        return twin if same_state(twin, state) and not _shares(twin, state, set()) else None
+        return (
+            twin
+            if same_state(twin, state) and not _shares(twin, state, set())
+            else None
+        )
     except Exception:
         return None
 
 
 def _shares(x: Any, y: Any, met: set[int]) -> bool:
-    """Whether a copy holds a part of the original that can be changed (a ``__deepcopy__`` that returns itself)."""
+    """Whether a copy holds a part of the original that can be changed (a
+    ``__deepcopy__`` that returns itself).
+    """
     if is_fixed(x) or callable(x) or isinstance(x, ModuleType) or id(x) in met:
         return False
     if x is y:
@@ -180,34 +238,46 @@ def _shares(x: Any, y: Any, met: set[int]) -> bool:
 
 
 class Guard:
-    """Looks now and then, while a run lasts, whether the step writes into the state that it is given.
+    """Looks now and then, while a run lasts, whether the step writes into the
+    state that it is given.
 
-    A look costs a copy of the state. The first 32 are made at every call, later ones at random calls that
-    get rarer: on average every 32nd, and every 1,024th after a thousand looks.
+    A look costs a copy of the state. The first 32 are made at every call, later
+    ones at random calls that get rarer: on average every 32nd, and every
+    1,024th after a thousand looks.
     """
 
     def __init__(self, always: bool = False) -> None:
         self.always = always  # at every call, to find one that is known to be at fault
         self.looks = 0  # those that there was something to compare at
-        self.filled = False  # whether states were seen to fill in attributes: caches, or not
-        self.blind = False  # whether there were states that can be changed and not copied
+        # whether states were seen to fill in attributes: caches, or not
+        self.filled = False
+        # whether there were states that can be changed and not copied
+        self.blind = False
         self.tried = 0
         self.left = 0  # calls until the next look
         self._word = 1
 
     def due(self, calls: int = 1) -> bool:
-        """Whether to look at the next ``calls`` calls, which are made from one state."""
+        """Whether to look at the next ``calls`` calls, which are made from one
+        state.
+        """
         self.left -= calls
         return self.left < 0 or self.always
 
     def copied(self, state: Any) -> Any:
-        """What to compare the state with afterwards; None where it cannot be changed or copied."""
-        self._word = (self._word * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) % 2**64
+        """What to compare the state with afterwards; None where it cannot be
+        changed or copied.
+        """
+        self._word = (
+            self._word * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407
+        ) % 2**64
         self.tried += 1
         gap = 1 if self.tried < 32 else 64 if self.tried < 1000 else 2048
         self.left = (self._word >> 33) % gap
         twin = copied(state)
-        self.blind = self.blind or (twin is None and not is_fixed(state) and not is_opaque(state))
+        self.blind = self.blind or (
+            twin is None and not is_fixed(state) and not is_opaque(state)
+        )
         return twin
 
     def compare(self, before: Any, state: Any, action: int) -> None:
@@ -223,15 +293,24 @@ class Guard:
     @property
     def doubts(self) -> str:
         """What the looks could not tell, as the end of a sentence."""
-        told = "; attributes that states fill in while it runs are taken for caches" if self.filled else ""
-        return told + ("; some states cannot be copied, so writes into them go unseen" if self.blind else "")
+        told = (
+            "; attributes that states fill in while it runs are taken for caches"
+            if self.filled
+            else ""
+        )
+        return told + (
+            "; some states cannot be copied, so writes into them go unseen"
+            if self.blind
+            else ""
+        )
 
 
 def written_into(before: Any, after: Any, action: int) -> OracleError:
     """A step that changed the state it was given."""
     return OracleError(
-        f"The oracle changed the state it was given: {before!r} became {after!r} under action {action}. "
-        "Copy the state in step, change the copy and return it: other samples start from the same state."
+        f"The oracle changed the state it was given: {before!r} became {after!r} under "
+        f"action {action}. Copy the state in step, change the copy and return it: "
+        "other samples start from the same state."
     )
 
 
@@ -241,45 +320,75 @@ def by_identity(state: Any) -> bool:
 
 
 def is_opaque(state: Any) -> bool:
-    """A state of an adapter of ours, which steps a copy of it: nothing to look for, and nothing to compare."""
+    """A state of an adapter of ours, which steps a copy of it: nothing to look
+    for, and nothing to compare.
+    """
     return bool(getattr(type(state), "adapter_state", False))
 
 
 def shaped(state: Any, example: Any) -> Any:
-    """``state`` in the form of the problem's own initial state: its NamedTuple, its array, its floats."""
+    """``state`` in the form of the problem's own initial state: its NamedTuple,
+    its array, its floats.
+    """
     fields = getattr(example, "_fields", None)
     if fields and isinstance(state, dict) and set(state) == set(fields):
         state = tuple(state[name] for name in fields)
-    if isinstance(example, tuple) and isinstance(state, tuple) and len(state) == len(example):
+    if (
+        isinstance(example, tuple)
+        and isinstance(state, tuple)
+        and len(state) == len(example)
+    ):
         parts = [shaped(part, like) for part, like in zip(state, example, strict=True)]
         return type(example)(*parts) if fields else tuple(parts)
-    if type(example).__module__ == "numpy" and hasattr(example, "dtype") and isinstance(state, tuple | int | float):
+    if (
+        type(example).__module__ == "numpy"
+        and hasattr(example, "dtype")
+        and isinstance(state, tuple | int | float)
+    ):
         return np.array(state, dtype=example.dtype)
-    if isinstance(example, float) and isinstance(state, int) and not isinstance(state, bool):
+    if (
+        isinstance(example, float)
+        and isinstance(state, int)
+        and not isinstance(state, bool)
+    ):
         return float(state)
     return state
 
 
 def state_key(state: Any) -> Any:
-    """What tells states apart: the state itself, the shape and bytes of an array, or a tuple of such keys."""
-    if hasattr(state, "tobytes") and hasattr(state, "shape") and state.shape and state.dtype != object:
-        return state.shape, (state + 0.0 if state.dtype.kind == "f" else state).tobytes()  # -0.0 is 0.0
+    """What tells states apart: the state itself, the shape and bytes of an
+    array, or a tuple of such keys.
+    """
+    if (
+        hasattr(state, "tobytes")
+        and hasattr(state, "shape")
+        and state.shape
+        and state.dtype != object
+    ):
+        # -0.0 is 0.0
+        return state.shape, (
+            state + 0.0 if state.dtype.kind == "f" else state
+        ).tobytes()
     try:
         hash(state)
     except TypeError as error:
         if isinstance(state, tuple):
             return tuple(state_key(part) for part in state)
         raise InvalidInput(
-            f"States have to be told apart, but {state!r:.60} cannot be ({error}); give key=, a function from a state to "
-            "a number, a string or a tuple of them, or let states be tuples, arrays of numbers or frozen dataclasses."
+            f"States have to be told apart, but {state!r:.60} cannot be ({error}); "
+            "give key=, a function from a state to "
+            "a number, a string or a tuple of them, or let states be tuples, arrays of "
+            "numbers or frozen dataclasses."
         ) from None
     return state
 
 
 def check_recognizable(state: Any, key: Any) -> None:
-    """Refuse a key that a copy of its state would not share: such states never come back.
+    """Refuse a key that a copy of its state would not share: such states never
+    come back.
 
-    Objects without ``==`` are equal to themselves only, so a search would take every visit for a new state.
+    Objects without ``==`` are equal to themselves only, so a search would take
+    every visit for a new state.
     """
     if is_fixed(key):
         if not _is_nan(key):
@@ -290,7 +399,8 @@ def check_recognizable(state: Any, key: Any) -> None:
             twin = None if is_opaque(key) else copy.deepcopy(key)
         except Exception:
             twin = None if by_identity(key) else key
-        if is_opaque(key) and getattr(key, "key", None) is not None:  # a snapshot that the user gave a key
+        # a snapshot that the user gave a key
+        if is_opaque(key) and getattr(key, "key", None) is not None:
             return
         why = f"{type(state).__name__} objects are equal to themselves only"
         try:
@@ -299,8 +409,10 @@ def check_recognizable(state: Any, key: Any) -> None:
         except Exception as error:
             why = f"== of {type(state).__name__} objects raises {type(error).__name__}"
     raise InvalidInput(
-        f"States have to be recognized when they come back, but {why} (at state {state!r:.60}); give key=, a function from "
-        "a state to a number, a string or a tuple that tells all its future depends on, or let states be tuples or numbers."
+        f"States have to be recognized when they come back, but {why} (at state "
+        f"{state!r:.60}); give key=, a function from "
+        "a state to a number, a string or a tuple that tells all its future depends "
+        "on, or let states be tuples or numbers."
     )
 
 

@@ -1,9 +1,13 @@
-"""Tabular problems: arrays in, a Problem out, sampled by Walker's alias method in one uniform draw.
+"""Tabular problems: arrays in, a Problem out, sampled by Walker's alias method
+in one uniform draw.
 
-Row ``state * A + action`` of the tables holds the successors of that pair: probability, next state, and the reward paid on arrival.
-Alias sampling: u uniform on [0, n) picks slot i = floor(u); its fraction keeps the slot's own successor with probability
-``accept[i]`` and takes ``alias[i]`` otherwise. (n * 2**-53 is the resolution, far below any promise.) Rows with one successor draw
-nothing. All tabular problems share one compiled step whose tables are arguments, so that fifty of them compile once.
+Row ``state * A + action`` of the tables holds the successors of that pair:
+probability, next state, and the reward paid on arrival. Alias sampling: u
+uniform on [0, n) picks slot i = floor(u); its fraction keeps the slot's own
+successor with probability ``accept[i]`` and takes ``alias[i]`` otherwise. (n *
+2**-53 is the resolution, far below any promise.) Rows with one successor draw
+nothing. All tabular problems share one compiled step whose tables are
+arguments, so that fifty of them compile once.
 """
 
 from __future__ import annotations
@@ -24,15 +28,23 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-ROW_SUM_TOLERANCE = 1e-6  # float32 rows miss 1 by 6e-8, and more if they were summed in float32; rows are then normalized
+# float32 rows miss 1 by 6e-8, and more if they were summed in float32; rows are
+# then normalized
+ROW_SUM_TOLERANCE = 1e-6
 
 
-def fill_alias(start: Ints, prob: Floats, accept: Floats, alias: Ints, stack: Ints) -> None:
-    """Vose's construction of the alias tables of every row; ``stack`` has room for the longest row."""
+def fill_alias(
+    start: Ints, prob: Floats, accept: Floats, alias: Ints, stack: Ints
+) -> None:
+    """Vose's construction of the alias tables of every row; ``stack`` has room
+    for the longest row.
+    """
     for row in range(len(start) - 1):
         low, high = start[row], start[row + 1]
         size = high - low
-        small, large = 0, size  # two stacks in one array: small slots grow from the left, large ones from the right
+        # two stacks in one array: small slots grow from the left, large ones from
+        # the right
+        small, large = 0, size
         for j in range(low, high):
             accept[j] = prob[j] * size
             alias[j] = j
@@ -62,7 +74,9 @@ def fill_alias(start: Ints, prob: Floats, accept: Floats, alias: Ints, stack: In
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tables:
-    """The model of a tabular problem in compressed rows, one row a (state, action) pair."""
+    """The model of a tabular problem in compressed rows, one row a (state,
+    action) pair.
+    """
 
     start: Ints  # (S*A + 1,)
     next_state: Ints  # (nnz,)
@@ -86,10 +100,15 @@ class Tables:
         """Refuse a state that does not exist."""
         whole = isinstance(state, int | np.integer) and not isinstance(state, bool)
         if not whole or not 0 <= state < self.num_states:
-            raise InvalidInput(f"state must be a whole number from 0 to {self.num_states - 1}, got {state!r}.")
+            raise InvalidInput(
+                f"state must be a whole number from 0 to {self.num_states - 1}, "
+                f"got {state!r}."
+            )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Only the arrays travel to another process: addresses would be meaningless there."""
+        """Only the arrays travel to another process: addresses would be
+        meaningless there.
+        """
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @cached_property
@@ -98,26 +117,48 @@ class Tables:
         accept = np.empty(len(self.prob))
         alias = np.empty(len(self.prob), dtype=np.int64)
         longest = int(np.max(np.diff(self.start), initial=1))
-        compiled(fill_alias)(self.start, self.prob, accept, alias, np.empty(longest, dtype=np.int64))
+        compiled(fill_alias)(
+            self.start, self.prob, accept, alias, np.empty(longest, dtype=np.int64)
+        )
         return accept, alias
 
     @cached_property
     def sampling(self) -> tuple[int, ...]:
-        """What compiled code reads (``tabular_kernel``): addresses, valid as long as this object lives."""
+        """What compiled code reads (``tabular_kernel``): addresses, valid as
+        long as this object lives.
+        """
         accept, alias = self.alias_form
-        arrays = (self.start, self.next_state, self.reward, accept, alias, self.player, self.terminal, self.legal)
+        arrays = (
+            self.start,
+            self.next_state,
+            self.reward,
+            accept,
+            alias,
+            self.player,
+            self.terminal,
+            self.legal,
+        )
         return (*(int(array.ctypes.data) for array in arrays), self.num_actions)
 
     def outcomes(self, state: int, action: int) -> list[tuple[float, float, int]]:
-        """The known model of one pair: (probability, reward, next state) of each successor."""
+        """The known model of one pair: (probability, reward, next state) of
+        each successor.
+        """
         row = state * self.num_actions + action
         part = slice(self.start[row], self.start[row + 1])
-        return [(float(p), float(r), int(z)) for p, r, z in zip(self.prob[part], self.reward[part], self.next_state[part], strict=True)]
+        return [
+            (float(p), float(r), int(z))
+            for p, r, z in zip(
+                self.prob[part], self.reward[part], self.next_state[part], strict=True
+            )
+        ]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TabularOracle:
-    """The step of a tabular problem as a Python function: the same compiled code and bits as inside the engine."""
+    """The step of a tabular problem as a Python function: the same compiled
+    code and bits as inside the engine.
+    """
 
     tables: Tables
 
@@ -125,7 +166,9 @@ class TabularOracle:
         """One draw of (reward, next state)."""
         from smoothcruiser.problem.tabular_kernel import tabular_step
 
-        result: tuple[float, int] = compiled(tabular_step)(self.tables.sampling, state, action, rng)
+        result: tuple[float, int] = compiled(tabular_step)(
+            self.tables.sampling, state, action, rng
+        )
         return result
 
 
@@ -146,10 +189,12 @@ def tabular(
     name: str = "tabular",
     spec: dict[str, Any] | None = None,
 ) -> Problem:
-    """A Problem from arrays: P (S,A,S) or CSR of shape (S*A, S); R (S,A) or (S,A,S) (or one value a nonzero of a CSR P).
+    """A Problem from arrays: P (S,A,S) or CSR of shape (S*A, S); R (S,A) or
+    (S,A,S) (or one value a nonzero of a CSR P).
 
-    ``players`` (S,) of 1 and 2 makes a game; ``terminal`` (S,) and ``legal`` (S,A) are masks. The reward range is (0, 1) if it
-    holds all rewards, else their smallest and largest.
+    ``players`` (S,) of 1 and 2 makes a game; ``terminal`` (S,) and ``legal``
+    (S,A) are masks. The reward range is (0, 1) if it holds all rewards, else
+    their smallest and largest.
     """
     start, next_state, prob, num_states, num_actions = _rows_of(P, R)
     dead = _mask(terminal, (num_states,), "terminal", default=False)
@@ -159,18 +204,29 @@ def tabular(
     prob = _normalized(start, prob, live, num_actions)
     used = np.repeat(live, np.diff(start))
     if not np.all(np.isfinite(reward[used])):
-        raise InvalidInput("R must be finite, but holds NaN or infinity; every reward needs a number.")
+        raise InvalidInput(
+            "R must be finite, but holds NaN or infinity; every reward needs a number."
+        )
     if not np.all(dead | allowed.any(axis=1)):
         lost = int(np.flatnonzero(~(dead | allowed.any(axis=1)))[0])
-        raise InvalidInput(f"State {lost} has no legal action; allow one, or mark the state terminal.")
+        raise InvalidInput(
+            f"State {lost} has no legal action; allow one, or mark the state terminal."
+        )
     movers = _players(players, num_states)
     tables = Tables(start, next_state, prob, reward, movers, dead, allowed)
     tables.check_state(initial_state)
     if reward_range is not None:
         _check_reward_range(reward_range, reward[used])
     else:
-        low, high = float(np.min(reward[used], initial=0.0)), float(np.max(reward[used], initial=0.0))
-        reward_range = (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (float(np.min(reward[used])), float(np.max(reward[used])))
+        low, high = (
+            float(np.min(reward[used], initial=0.0)),
+            float(np.max(reward[used], initial=0.0)),
+        )
+        reward_range = (
+            (0.0, 1.0)
+            if low >= 0.0 and high <= 1.0
+            else (float(np.min(reward[used])), float(np.max(reward[used])))
+        )
     counts = allowed.sum(axis=1)[~dead]
     common: dict[str, Any] = {
         "num_actions": num_actions,
@@ -191,14 +247,18 @@ def tabular(
     oracle = TabularOracle(tables)
     if players is None:
         if alternating:
-            raise InvalidInput("alternating=True needs players=, an array of 1 (max) and 2 (min).")
+            raise InvalidInput(
+                "alternating=True needs players=, an array of 1 (max) and 2 (min)."
+            )
         return MDP(oracle, **common)
     if alternating:
         _check_alternation(tables, live)
-    return Game(oracle, player=lambda s: int(movers[s]), alternating=alternating, **common)
+    return Game(
+        oracle, player=lambda s: int(movers[s]), alternating=alternating, **common
+    )
 
 
-# --- reading the arrays ------------------------------------------------------------------------------------------------------
+# --- reading the arrays -------------------------------------------------------
 
 
 def _rows_of(P: Any, R: Any) -> tuple[Ints, Ints, Floats, int, int]:
@@ -207,25 +267,50 @@ def _rows_of(P: Any, R: Any) -> tuple[Ints, Ints, Floats, int, int]:
         P = P.tocsr()
         rows, num_states = P.shape
         if num_states < 1 or rows % num_states:
-            raise InvalidInput(f"A sparse P must have shape (S*A, S), got {P.shape}; row s*A + a holds the successors of (s, a).")
+            raise InvalidInput(
+                f"A sparse P must have shape (S*A, S), got {P.shape}; row s*A + a "
+                "holds the successors of (s, a)."
+            )
         parts = (np.asarray(P.indptr), np.asarray(P.indices), np.asarray(P.data))
-        return parts[0].astype(np.int64), parts[1].astype(np.int64), parts[2].astype(float), num_states, rows // num_states
+        return (
+            parts[0].astype(np.int64),
+            parts[1].astype(np.int64),
+            parts[2].astype(float),
+            num_states,
+            rows // num_states,
+        )
     dense = _numbers("P", P)
     if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
-        raise InvalidInput(f"P must have shape (S, A, S) or be sparse of shape (S*A, S), got {dense.shape}.")
+        raise InvalidInput(
+            "P must have shape (S, A, S) or be sparse of shape (S*A, S), got "
+            f"{dense.shape}."
+        )
     num_states, num_actions, _ = dense.shape
     flat = dense.reshape(num_states * num_actions, num_states)
     row, column = np.nonzero(flat)
-    start = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=num_states * num_actions))])
-    return start.astype(np.int64), column.astype(np.int64), flat[row, column], num_states, num_actions
+    start = np.concatenate(
+        [[0], np.cumsum(np.bincount(row, minlength=num_states * num_actions))]
+    )
+    return (
+        start.astype(np.int64),
+        column.astype(np.int64),
+        flat[row, column],
+        num_states,
+        num_actions,
+    )
 
 
-def _rewards(R: Any, P: Any, start: Ints, next_state: Ints, num_states: int, num_actions: int) -> Floats:
+def _rewards(
+    R: Any, P: Any, start: Ints, next_state: Ints, num_states: int, num_actions: int
+) -> Floats:
     """One reward a nonzero of P."""
     if hasattr(R, "tocsr"):
         sparse = R.tocsr()
         if sparse.shape != (num_states * num_actions, num_states):
-            raise InvalidInput(f"A sparse R must have the shape (S*A, S) = ({num_states * num_actions}, {num_states}), got {sparse.shape}.")
+            raise InvalidInput(
+                "A sparse R must have the shape (S*A, S) = "
+                f"({num_states * num_actions}, {num_states}), got {sparse.shape}."
+            )
         row = np.repeat(np.arange(num_states * num_actions), np.diff(start))
         return np.asarray(sparse[row, next_state], dtype=float).reshape(-1)
     table = _numbers("R", R)
@@ -233,10 +318,16 @@ def _rewards(R: Any, P: Any, start: Ints, next_state: Ints, num_states: int, num
     if table.shape == (num_states, num_actions):
         return np.ascontiguousarray(table.reshape(-1)[row])
     if table.shape == (num_states, num_actions, num_states):
-        return np.ascontiguousarray(table.reshape(num_states * num_actions, num_states)[row, next_state])
-    if getattr(P, "format", None) == "csr" and table.shape == (len(next_state),):  # other formats have another order of nonzeros
+        return np.ascontiguousarray(
+            table.reshape(num_states * num_actions, num_states)[row, next_state]
+        )
+    # other formats have another order of nonzeros
+    if getattr(P, "format", None) == "csr" and table.shape == (len(next_state),):
         return table.copy()  # the user's array may change, a problem may not
-    raise InvalidInput(f"R must have shape (S, A) = ({num_states}, {num_actions}) or (S, A, S), got {table.shape}.")
+    raise InvalidInput(
+        f"R must have shape (S, A) = ({num_states}, {num_actions}) or (S, A, S), "
+        f"got {table.shape}."
+    )
 
 
 def _numbers(name: str, array: Any) -> Floats:
@@ -248,26 +339,33 @@ def _numbers(name: str, array: Any) -> Floats:
 
 def _check_reward_range(bounds: Any, reward: Floats) -> None:
     check_range("reward_range", bounds)
-    if len(reward) and not (bounds[0] <= float(reward.min()) and float(reward.max()) <= bounds[1]):
+    if len(reward) and not (
+        bounds[0] <= float(reward.min()) and float(reward.max()) <= bounds[1]
+    ):
         raise InvalidInput(
-            f"reward_range {bounds!r} does not hold the rewards, which go from {reward.min():.6g} to {reward.max():.6g}; widen or drop it."
+            f"reward_range {bounds!r} does not hold the rewards, which go from "
+            f"{reward.min():.6g} to {reward.max():.6g}; widen or drop it."
         )
 
 
 def _normalized(start: Ints, prob: Floats, live: Bools, num_actions: int) -> Floats:
-    """Rows divided by their sums; refuses rows of usable pairs that are not distributions."""
+    """Rows divided by their sums; refuses rows of usable pairs that are not
+    distributions.
+    """
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
     if not np.all(np.isfinite(prob)) or np.any(prob < 0):
         bad = int(row[np.flatnonzero(~np.isfinite(prob) | (prob < 0))[0]])
         raise InvalidInput(
-            f"P must hold probabilities, but state {bad // num_actions}, action {bad % num_actions} has a negative or undefined entry."
+            f"P must hold probabilities, but state {bad // num_actions}, action "
+            f"{bad % num_actions} has a negative or undefined entry."
         )
     sums = np.bincount(row, weights=prob, minlength=len(start) - 1)
     wrong = np.flatnonzero(live & (np.abs(sums - 1.0) > ROW_SUM_TOLERANCE))
     if len(wrong):
         bad = int(wrong[0])
         raise InvalidInput(
-            f"P must sum to 1 over next states, but state {bad // num_actions}, action {bad % num_actions} sums to {sums[bad]:.6g}."
+            f"P must sum to 1 over next states, but state {bad // num_actions}, "
+            f"action {bad % num_actions} sums to {sums[bad]:.6g}."
         )
     return np.ascontiguousarray(prob / np.where(sums > 0, sums, 1.0)[row])
 
@@ -277,7 +375,9 @@ def _mask(mask: Any, shape: tuple[int, ...], name: str, *, default: bool) -> Boo
         return np.full(shape, default)
     array = np.asarray(mask)
     if array.shape != shape:
-        raise InvalidInput(f"{name} must be a mask of shape {shape}, got {array.shape}.")
+        raise InvalidInput(
+            f"{name} must be a mask of shape {shape}, got {array.shape}."
+        )
     return np.ascontiguousarray(array.astype(bool))
 
 
@@ -286,17 +386,22 @@ def _players(players: Any, num_states: int) -> NDArray[np.int8]:
         return np.ones(num_states, dtype=np.int8)
     array = np.asarray(players)
     if array.shape != (num_states,) or not np.all((array == 1) | (array == 2)):
-        raise InvalidInput(f"players must be an array of shape ({num_states},) that holds 1 (max) and 2 (min).")
+        raise InvalidInput(
+            f"players must be an array of shape ({num_states},) that holds 1 (max) "
+            "and 2 (min)."
+        )
     return array.astype(np.int8)
 
 
 def _check_alternation(tables: Tables, live: Bools) -> None:
     row = np.repeat(np.arange(len(tables.start) - 1), np.diff(tables.start))
     mover = tables.player[row // tables.num_actions]
-    moves = live[row] & (tables.prob > 0) & ~tables.terminal[tables.next_state]  # nobody moves in a terminal state
+    # nobody moves in a terminal state
+    moves = live[row] & (tables.prob > 0) & ~tables.terminal[tables.next_state]
     same = moves & (mover == tables.player[tables.next_state])
     if np.any(same):
         bad = int(row[np.flatnonzero(same)[0]])
         raise InvalidInput(
-            f"alternating=True, but state {bad // tables.num_actions} can lead to a state of the same player; drop alternating=."
+            f"alternating=True, but state {bad // tables.num_actions} can lead to "
+            "a state of the same player; drop alternating=."
         )

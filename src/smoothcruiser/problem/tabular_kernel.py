@@ -1,6 +1,8 @@
-"""The one compiled step of all tabular problems: their tables come as a tuple of addresses (``Tables.sampling``).
+"""The one compiled step of all tabular problems: their tables come as a tuple
+of addresses (``Tables.sampling``).
 
-data = (start, next_state, reward, accept, alias, player, terminal, legal, number of actions)
+data = (start, next_state, reward, accept, alias, player, terminal, legal,
+number of actions)
 """
 
 from __future__ import annotations
@@ -9,11 +11,15 @@ from typing import Any
 
 from smoothcruiser.jit.memory import byte_at, float_at, int_at
 
-START, NEXT_STATE, REWARD, ACCEPT, ALIAS, PLAYER, TERMINAL, LEGAL, NUM_ACTIONS = range(9)
+START, NEXT_STATE, REWARD, ACCEPT, ALIAS, PLAYER, TERMINAL, LEGAL, NUM_ACTIONS = range(
+    9
+)
 
 
 def tabular_step(data: Any, state: int, action: int, rng: Any) -> Any:
-    """One draw of (reward, next state); consumes one uniform unless the pair has a single successor."""
+    """One draw of (reward, next state); consumes one uniform unless the pair
+    has a single successor.
+    """
     row = state * data[NUM_ACTIONS] + action
     low = int_at(data[START], row)
     size = int_at(data[START], row + 1) - low

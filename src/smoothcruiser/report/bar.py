@@ -1,7 +1,10 @@
-"""A progress bar on standard error: calls made, calls a second, time left; nothing at all where that is no terminal.
+"""A progress bar on standard error: calls made, calls a second, time left;
+nothing at all where that is no terminal.
 
-It is told of a run by ``plan``'s ``announce`` (the price) and ``progress`` (calls so far) and keeps the last report, so that a run
-that is stopped can still say what is known. Scheduled runs have a price to fill up to; certified search shows how wide it still is.
+It is told of a run by ``plan``'s ``announce`` (the price) and ``progress``
+(calls so far) and keeps the last report, so that a run that is stopped can
+still say what is known. Scheduled runs have a price to fill up to; certified
+search shows how wide it still is.
 """
 
 from __future__ import annotations
@@ -23,12 +26,19 @@ class Bar:
 
     def __init__(self, out: Console) -> None:
         self.last: Any = None  # the latest report
-        self.before = 0  # calls of earlier sessions of a resumed run, which took no time of this one
+        # calls of earlier sessions of a resumed run, which took no time of this one
+        self.before = 0
         self.shown = out.is_terminal
         columns = (SpinnerColumn(), BarColumn(24), TextColumn("{task.description}"))
-        # Standard output must not be redirected: it may be a file while this bar is on a terminal.
+        # Standard output must not be redirected: it may be a file while this bar is
+        # on a terminal.
         self._progress = Progress(
-            *columns, console=out, transient=True, disable=not self.shown, redirect_stdout=False, redirect_stderr=False
+            *columns,
+            console=out,
+            transient=True,
+            disable=not self.shown,
+            redirect_stdout=False,
+            redirect_stderr=False,
         )
         self._task = self._progress.add_task("planning", total=None)
 
@@ -36,7 +46,12 @@ class Bar:
         self._progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._progress.stop()
 
     @contextmanager
@@ -48,25 +63,45 @@ class Bar:
 
     def announce(self, schedule: Schedule) -> None:
         """The run is about to compile and start."""
-        self._progress.update(self._task, description="compiling the simulator into the engine")
+        self._progress.update(
+            self._task, description="compiling the simulator into the engine"
+        )
 
     def report(self, news: Any) -> None:
         """Calls were made."""
         self.last = news
         if self.shown:
             total = getattr(news, "price", None)
-            self._progress.update(self._task, total=total, completed=getattr(news, "calls", 0), description=describe(news, self.before))
+            self._progress.update(
+                self._task,
+                total=total,
+                completed=getattr(news, "calls", 0),
+                description=describe(news, self.before),
+            )
 
 
 def describe(news: Any, before: int = 0) -> str:
-    """What a report says, in one short line; the speed is that of the calls after the first ``before``."""
+    """What a report says, in one short line; the speed is that of the calls
+    after the first ``before``.
+    """
     calls = getattr(news, "calls", None)
     if calls is None:  # certified search: no price, but an interval at any time
-        return f"{amount(news.num_calls)} calls, {amount(news.num_states)} states, half-width {news.half_width:.3g}"
+        return (
+            f"{amount(news.num_calls)} calls, {amount(news.num_states)} states, "
+            f"half-width {news.half_width:.3g}"
+        )
     speed = (calls - before) / news.seconds if news.seconds > 0.0 else 0.0
     left = f", {duration((news.price - calls) / speed)} left" if speed > 0.0 else ""
     known = getattr(news, "interval", None)  # what the finished looks certify
-    so_far = f", value {(known[0] + known[1]) / 2:.4g} ± {(known[1] - known[0]) / 2:.2g} so far" if known else ""
+    so_far = (
+        (
+            f", value {(known[0] + known[1]) / 2:.4g} ± "
+            f"{(known[1] - known[0]) / 2:.2g} so "
+            "far"
+        )
+        if known
+        else ""
+    )
     return f"{amount(calls)} of {amount(news.price)} calls, {rate(speed)}{left}{so_far}"
 
 

@@ -1,14 +1,19 @@
-"""``--report FILE.html``: an answer as one self-contained page; text, tables and inline SVG, no script, no request to anywhere.
+"""``--report FILE.html``: an answer as one self-contained page; text, tables
+and inline SVG, no script, no request to anywhere.
 
-What it shows is what the terminal shows (``report.console``), and beside it every action value as a bar on one axis:
+What it shows is what the terminal shows (``report.console``), and beside it
+every action value as a bar on one axis:
 
   thin line   the interval of the certificate          dot       the estimate
   hollow dot  the exact value, where it was asked for   box       the policy, as a share of a full box
 
-For scheduled methods the plan's table follows: each level with its kind, draws, bias, range, visits and share of the calls
-(``schedule.text.plan_lines``, the same cells that ``str(schedule)`` prints). Nothing here computes a promise. Text is escaped, because
-names of problems and notes are the user's. What this file leaves out: plots over many runs (``reproduce``). Needs Jinja2 (extra
-``report``), asked for before the run, so that an answer is not paid for and then lost.
+For scheduled methods the plan's table follows: each level with its kind, draws,
+bias, range, visits and share of the calls (``schedule.text.plan_lines``, the
+same cells that ``str(schedule)`` prints). Nothing here computes a promise. Text
+is escaped, because names of problems and notes are the user's. What this file
+leaves out: plots over many runs (``reproduce``). Needs Jinja2 (extra
+``report``), asked for before the run, so that an answer is not paid for and
+then lost.
 """
 
 from __future__ import annotations
@@ -21,11 +26,25 @@ from typing import Any
 from smoothcruiser.errors import InvalidInput, MissingExtra
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.report.console import cost_fields, digits_of, trust_fields, value_fields
+from smoothcruiser.report.console import (
+    cost_fields,
+    digits_of,
+    trust_fields,
+    value_fields,
+)
 from smoothcruiser.schedule.schedule import Schedule
-from smoothcruiser.schedule.text import HEADINGS, KEY, describe_facts, describe_price, describe_promise, describe_root, plan_lines
+from smoothcruiser.schedule.text import (
+    HEADINGS,
+    KEY,
+    describe_facts,
+    describe_price,
+    describe_promise,
+    describe_root,
+    plan_lines,
+)
 
-WIDTH, ROW, TOP = 640, 26, 26  # of the picture, in pixels: its width, a row of it, the axis above the rows
+# of the picture, in pixels: its width, a row of it, the axis above the rows
+WIDTH, ROW, TOP = 640, 26, 26
 LEFT, RIGHT = 60, 500  # where the axis begins and ends; policies stand right of it
 MARGIN = 0.06  # of the axis, free on either side, so that no dot sits on its end
 MOST_ACTIONS = 200  # rows of the picture; a page with more is not read
@@ -36,7 +55,10 @@ def check_page(path: str) -> None:
     _jinja()
     folder = Path(path).absolute().parent
     if not folder.is_dir():
-        raise InvalidInput(f"The folder {folder} for the report does not exist; make it, or give another file to --report.")
+        raise InvalidInput(
+            f"The folder {folder} for the report does not exist; make it, or give "
+            "another file to --report."
+        )
 
 
 def write_page(
@@ -51,9 +73,22 @@ def write_page(
 ) -> None:
     """Write the page of an estimate to ``path``."""
     try:
-        Path(path).write_text(render_page(estimate, problem=problem, schedule=schedule, exact=exact, before=before, store=store), "utf-8")
+        Path(path).write_text(
+            render_page(
+                estimate,
+                problem=problem,
+                schedule=schedule,
+                exact=exact,
+                before=before,
+                store=store,
+            ),
+            "utf-8",
+        )
     except OSError as error:
-        raise InvalidInput(f"The report {path} cannot be written ({error.strerror}); give another file to --report.") from error
+        raise InvalidInput(
+            f"The report {path} cannot be written ({error.strerror}); give another "
+            "file to --report."
+        ) from error
 
 
 def render_page(
@@ -65,12 +100,19 @@ def render_page(
     before: int = 0,
     store: str | None = None,
 ) -> str:
-    """The page as HTML text; ``before`` and ``store`` as for ``console.cost_fields``."""
+    """The page as HTML text; ``before`` and ``store`` as for
+    ``console.cost_fields``.
+    """
     digits = digits_of(estimate)
     asked = [("problem", describe_facts(problem.facts))] if problem is not None else []
     if schedule is not None:
-        asked += [("promise", describe_promise(schedule)), ("price", describe_price(schedule))]
-    environment = _jinja().Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+        asked += [
+            ("promise", describe_promise(schedule)),
+            ("price", describe_price(schedule)),
+        ]
+    environment = _jinja().Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
     page: str = environment.from_string(PAGE).render(
         name=estimate.problem,
         state=repr(estimate.state),
@@ -79,7 +121,9 @@ def render_page(
         rows=_rows(estimate, exact, digits),
         picture=_picture(estimate, exact),
         size=(LEFT, RIGHT, TOP, WIDTH, ROW),
-        bounded=bool(estimate.certificate is not None and estimate.certificate.q_intervals),
+        bounded=bool(
+            estimate.certificate is not None and estimate.certificate.q_intervals
+        ),
         compared=exact is not None,
         cost=_texts(cost_fields(estimate, before=before, store=store)),
         certificate=_certificate(estimate),
@@ -94,7 +138,10 @@ def _jinja() -> Any:
     try:
         import jinja2
     except ImportError as error:
-        raise MissingExtra("--report needs Jinja2; install it with: pip install 'smoothcruiser[report]'.") from error
+        raise MissingExtra(
+            "--report needs Jinja2; install it with: pip install "
+            "'smoothcruiser[report]'."
+        ) from error
     return jinja2
 
 
@@ -102,7 +149,7 @@ def _texts(pairs: Any) -> list[tuple[str, str]]:
     return [(name, str(text)) for name, text in pairs]
 
 
-# --- action values -----------------------------------------------------------------------------------------------------------
+# --- action values ------------------------------------------------------------
 
 
 def _boxes(estimate: Estimate) -> tuple[tuple[float, float], ...]:
@@ -110,19 +157,29 @@ def _boxes(estimate: Estimate) -> tuple[tuple[float, float], ...]:
     return found or ((math.nan, math.nan),) * len(estimate.q_values)
 
 
-def _rows(estimate: Estimate, exact: Estimate | None, digits: int) -> list[dict[str, Any]]:
+def _rows(
+    estimate: Estimate, exact: Estimate | None, digits: int
+) -> list[dict[str, Any]]:
     """The table of actions, as text."""
     rows = []
-    for action, (q, p, box) in enumerate(zip(estimate.q_values, estimate.policy, _boxes(estimate), strict=True)):
+    for action, (q, p, box) in enumerate(
+        zip(estimate.q_values, estimate.policy, _boxes(estimate), strict=True)
+    ):
         legal = not math.isnan(q)
-        rows.append({
-            "action": action,
-            "value": f"{q:.{digits}f}" if legal else "illegal",
-            "interval": "" if math.isnan(box[0]) else f"[{box[0]:.{digits}f}, {box[1]:.{digits}f}]",
-            "exact": f"{exact.q_values[action]:.{digits}f}" if legal and exact is not None else "",
-            "policy": f"{100.0 * p:.1f}%",
-            "best": action == estimate.action,
-        })  # fmt: skip
+        rows.append(
+            {
+                "action": action,
+                "value": f"{q:.{digits}f}" if legal else "illegal",
+                "interval": ""
+                if math.isnan(box[0])
+                else f"[{box[0]:.{digits}f}, {box[1]:.{digits}f}]",
+                "exact": f"{exact.q_values[action]:.{digits}f}"
+                if legal and exact is not None
+                else "",
+                "policy": f"{100.0 * p:.1f}%",
+                "best": action == estimate.action,
+            }
+        )
     return rows
 
 
@@ -149,16 +206,23 @@ class Picture:
 
 
 def _picture(estimate: Estimate, exact: Estimate | None) -> Picture | None:
-    """The picture of at most ``MOST_ACTIONS`` legal actions; None where no action values were asked for."""
+    """The picture of at most ``MOST_ACTIONS`` legal actions; None where no
+    action values were asked for.
+    """
     boxes = _boxes(estimate)
-    shown = [a for a, q in enumerate(estimate.q_values) if math.isfinite(q)][:MOST_ACTIONS]
+    shown = [a for a, q in enumerate(estimate.q_values) if math.isfinite(q)][
+        :MOST_ACTIONS
+    ]
     if not shown:
         return None
     truths = {a: exact.q_values[a] for a in shown} if exact is not None else {}
-    every = [x for a in shown for x in (estimate.q_values[a], *boxes[a])] + list(truths.values())
+    every = [x for a in shown for x in (estimate.q_values[a], *boxes[a])] + list(
+        truths.values()
+    )
     finite = [x for x in every if math.isfinite(x)]
     low, high = min(finite), max(finite)
-    free = MARGIN * (high - low) or 0.5  # one value alone: an axis of length 1 around it
+    # one value alone: an axis of length 1 around it
+    free = MARGIN * (high - low) or 0.5
     low, high = low - free, high + free
 
     def x(value: float) -> float:
@@ -169,37 +233,62 @@ def _picture(estimate: Estimate, exact: Estimate | None) -> Picture | None:
             action=a,
             y=TOP + ROW * (i + 0.5),
             dot=x(estimate.q_values[a]),
-            ends=(x(boxes[a][0]), x(boxes[a][1])) if all(map(math.isfinite, boxes[a])) else None,
+            ends=(x(boxes[a][0]), x(boxes[a][1]))
+            if all(map(math.isfinite, boxes[a]))
+            else None,
             truth=x(truths[a]) if a in truths and math.isfinite(truths[a]) else None,
             policy=estimate.policy[a],
             best=a == estimate.action,
         )
         for i, a in enumerate(shown)
     )
-    return Picture(TOP + ROW * len(shown) + 8, tuple((x(tick), label) for tick, label in _ticks(low, high)), marks)
+    return Picture(
+        TOP + ROW * len(shown) + 8,
+        tuple((x(tick), label) for tick, label in _ticks(low, high)),
+        marks,
+    )
 
 
 def _ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """Three to seven round numbers of the axis: multiples of 1, 2 or 5 times a power of ten."""
+    """Three to seven round numbers of the axis: multiples of 1, 2 or 5 times a
+    power of ten.
+    """
     rough = (high - low) / 5.0
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= rough)
-    decimals = max(0, -math.floor(math.log10(step) + 1e-9))  # 1e-9: the logarithm of 0.1 or 0.01 may fall just below a whole number
-    return [(n * step, f"{n * step:.{decimals}f}") for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    step = next(
+        factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= rough
+    )
+    # 1e-9: the logarithm of 0.1 or 0.01 may fall just below a whole number
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    return [
+        (n * step, f"{n * step:.{decimals}f}")
+        for n in range(math.ceil(low / step), math.floor(high / step) + 1)
+    ]
 
 
-# --- certificate and plan ----------------------------------------------------------------------------------------------------
+# --- certificate and plan -----------------------------------------------------
 
 
 def _certificate(estimate: Estimate) -> list[tuple[str, str]]:
-    """What is promised of the answer, as names and sentences; empty where nothing is."""
+    """What is promised of the answer, as names and sentences; empty where
+    nothing is.
+    """
     certificate = estimate.certificate
     if certificate is None:
         return []
     low, high = certificate.interval
-    found = [("kind", certificate.kind), ("interval", f"[{low!r}, {high!r}]"), ("confidence", f"{certificate.confidence:g}")]
+    found = [
+        ("kind", certificate.kind),
+        ("interval", f"[{low!r}, {high!r}]"),
+        ("confidence", f"{certificate.confidence:g}"),
+    ]
     if certificate.policy_loss is not None:
-        found.append(("policy", f"loses at most {certificate.policy_loss:.3g} in one step, regularized"))
+        found.append(
+            (
+                "policy",
+                f"loses at most {certificate.policy_loss:.3g} in one step, regularized",
+            )
+        )
     if certificate.best_actions is not None:
         listed = ", ".join(map(str, certificate.best_actions)) or "none"
         found.append(("best", f"actions not excluded as best: {listed}"))
@@ -207,7 +296,11 @@ def _certificate(estimate: Estimate) -> list[tuple[str, str]]:
 
 
 def _plan(schedule: Schedule) -> dict[str, Any]:
-    return {"method": schedule.method, "root": describe_root(schedule), "lines": plan_lines(schedule)}
+    return {
+        "method": schedule.method,
+        "root": describe_root(schedule),
+        "lines": plan_lines(schedule),
+    }
 
 
 PAGE = """<!DOCTYPE html>

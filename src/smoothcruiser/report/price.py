@@ -1,11 +1,13 @@
-"""What a plan costs beside its rivals, and in seconds: the part of ``explain`` that is not in the table itself.
+"""What a plan costs beside its rivals, and in seconds: the part of ``explain``
+that is not in the table itself.
 
   the paper       K N(eps) n(eps/sqrt(gamma)) with the printed constants and the delta' that keeps delta (``theory.paper``)
   sparse sampling the same promise by plug-in levels alone: with the sharp analysis (a fair comparison) and with the printed constants
   seconds         calls / (calls a second): ``COMPILED_SPEED`` where nothing was measured, the user's own speed after ``calibrate``
 
-A price may be known exactly, in log10 only (beyond 10^4 levels or 4,000 digits), or not at all (an analysis that does not cover the
-problem): then the note says why.
+A price may be known exactly, in log10 only (beyond 10^4 levels or 4,000
+digits), or not at all (an analysis that does not cover the problem): then the
+note says why.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from smoothcruiser.schedule.schedule import Schedule, counted
 from smoothcruiser.schedule.text import level_moments, own_calls, short
 from smoothcruiser.theory import paper
 
-COMPILED_SPEED = 5e7  # calls a second of one core: what the compiled engine makes on a cheap tabular step, to within a factor of 5
+# calls a second of one core: what the compiled engine makes on a cheap tabular
+# step, to within a factor of 5
+COMPILED_SPEED = 5e7
 OFFERS_ABOVE = 10**9  # calls: the default budget, above which plan would refuse
 
 
@@ -42,62 +46,117 @@ class Price:
         return self.note if self.log10 is None else f"up to 10^{self.log10:,.0f}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data; ``log10_calls`` is an upper bound where not ``price_is_exact``."""
+        """As plain data; ``log10_calls`` is an upper bound where not
+        ``price_is_exact``.
+        """
         exact = self.num_calls is not None
-        calls = {"num_calls": None, "log10_calls": self.log10} if self.num_calls is None else counted("num_calls", self.num_calls)
-        return {"name": self.name, **calls, "price_is_exact": exact, "note": self.note or None}
+        calls = (
+            {"num_calls": None, "log10_calls": self.log10}
+            if self.num_calls is None
+            else counted("num_calls", self.num_calls)
+        )
+        return {
+            "name": self.name,
+            **calls,
+            "price_is_exact": exact,
+            "note": self.note or None,
+        }
 
 
 def rivals(schedule: Schedule) -> list[Price]:
-    """The prices of the other methods for the promise of ``schedule``, the closest relative first."""
-    if schedule.delta >= 1.0:  # a given delta' without a promise: there is nothing to compare
+    """The prices of the other methods for the promise of ``schedule``, the
+    closest relative first.
+    """
+    # a given delta' without a promise: there is nothing to compare
+    if schedule.delta >= 1.0:
         return []
     facts, epsilon, delta = schedule.facts, schedule.epsilon, schedule.delta
     found: list[Price] = []
     if schedule.method != "smoothcruiser":
         found.append(_compiled("smoothcruiser", compile_schedule, schedule))
     if schedule.method != "sparse-sampling":
-        found.append(_compiled("sparse sampling, same sharp analysis", sparse_sampling, schedule))
-    found.append(paper_price("sparse sampling, paper's constants", facts, epsilon, delta, linearize=False))
+        found.append(
+            _compiled("sparse sampling, same sharp analysis", sparse_sampling, schedule)
+        )
+    found.append(
+        paper_price(
+            "sparse sampling, paper's constants", facts, epsilon, delta, linearize=False
+        )
+    )
     if schedule.method != "paper":
-        found.append(paper_price("SmoothCruiser, paper's constants", facts, epsilon, delta))
+        found.append(
+            paper_price("SmoothCruiser, paper's constants", facts, epsilon, delta)
+        )
     return found
 
 
 def _compiled(name: str, make: Any, schedule: Schedule) -> Price:
     try:
-        other = make(schedule.facts, epsilon=schedule.epsilon, delta=schedule.delta, target=schedule.root.target)
+        other = make(
+            schedule.facts,
+            epsilon=schedule.epsilon,
+            delta=schedule.delta,
+            target=schedule.root.target,
+        )
     except SmoothcruiserError as error:
         return Price(name, None, None, str(error))
     return Price(name, other.num_calls, math.log10(max(1, other.num_calls)))
 
 
-def paper_price(name: str, facts: Facts, epsilon: float, delta: float, *, linearize: bool = True) -> Price:
-    """The paper's own price: with its linearization (SmoothCruiser), or without it (sparse sampling)."""
+def paper_price(
+    name: str, facts: Facts, epsilon: float, delta: float, *, linearize: bool = True
+) -> Price:
+    """The paper's own price: with its linearization (SmoothCruiser), or without
+    it (sparse sampling).
+    """
     try:
         setting = paper.Setting.of(facts)
         setting = setting if linearize else paper.sparse_sampling(setting)
-        log10 = paper.log_delta_prime(setting, epsilon, delta, facts.horizon)[1] / math.log(10.0)
+        log10 = paper.log_delta_prime(setting, epsilon, delta, facts.horizon)[
+            1
+        ] / math.log(10.0)
         if log10 > MAX_DIGITS:
             return Price(name, None, log10)
-        count = paper.oracle_calls(setting, epsilon, paper.delta_prime(setting, epsilon, delta, facts.horizon), facts.horizon)
+        count = paper.oracle_calls(
+            setting,
+            epsilon,
+            paper.delta_prime(setting, epsilon, delta, facts.horizon),
+            facts.horizon,
+        )
         return Price(name, count.exact, count.log10)
     except SmoothcruiserError as error:
         known = "log10" in locals()
         return Price(name, None, log10 if known else None, str(error))
 
 
-# --- seconds -----------------------------------------------------------------------------------------------------------------
+# --- seconds ------------------------------------------------------------------
 
 
 def duration(seconds: float) -> str:
-    """A length of time as a person would say it: '0.3 s', '4 min', '3 h', '12 days', '5.1e60 years'."""
-    for unit, size, most in (("s", 1.0, 120.0), ("min", 60.0, 120.0), ("h", 3600.0, 48.0), ("days", 86400.0, 730.0)):
+    """A length of time as a person would say it: '0.3 s', '4 min', '3 h', '12
+    days', '5.1e60 years'.
+    """
+    for unit, size, most in (
+        ("s", 1.0, 120.0),
+        ("min", 60.0, 120.0),
+        ("h", 3600.0, 48.0),
+        ("days", 86400.0, 730.0),
+    ):
         if seconds < most * size:
             value = seconds / size
-            return "under 0.1 s" if seconds < 0.095 else f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
+            return (
+                "under 0.1 s"
+                if seconds < 0.095
+                else f"{value:.1f} {unit}"
+                if value < 9.95
+                else f"{value:.0f} {unit}"
+            )
     years = seconds / 31_557_600.0
-    return f"{years:,.0f} years" if years < 1e5 else f"{years:.1e} years".replace("e+", "e")
+    return (
+        f"{years:,.0f} years"
+        if years < 1e5
+        else f"{years:.1e} years".replace("e+", "e")
+    )
 
 
 def time_sentence(num_calls: int, speed: float | None, *, measured: bool) -> str:
@@ -106,7 +165,10 @@ def time_sentence(num_calls: int, speed: float | None, *, measured: bool) -> str
         return "unknown for a plain Python simulator; --calibrate measures its speed"
     seconds = math.exp(min(700.0, math.log(max(1, num_calls)) - math.log(speed)))
     grounds = "as measured here" if measured else "compiled; --calibrate measures yours"
-    return f"{'' if seconds < 0.095 else 'about '}{duration(seconds)} on one core at {rate(speed)} ({grounds})"
+    return (
+        f"{'' if seconds < 0.095 else 'about '}{duration(seconds)} on one core at "
+        f"{rate(speed)} ({grounds})"
+    )
 
 
 def rate(speed: float) -> str:
@@ -117,16 +179,36 @@ def rate(speed: float) -> str:
     return f"{speed:.3g} calls/s"
 
 
-# --- as data -----------------------------------------------------------------------------------------------------------------
+# --- as data ------------------------------------------------------------------
 
 
-def explain_dict(schedule: Schedule, *, problem: str, speed: float | None, measured: bool, budget: int | None) -> dict[str, Any]:
-    """``Schedule.to_dict`` with what explain adds: moments and shares of levels, rivals, seconds, offers."""
+def explain_dict(
+    schedule: Schedule,
+    *,
+    problem: str,
+    speed: float | None,
+    measured: bool,
+    budget: int | None,
+) -> dict[str, Any]:
+    """``Schedule.to_dict`` with what explain adds: moments and shares of
+    levels, rivals, seconds, offers.
+    """
     plain = schedule.to_dict()
     price = max(1, schedule.num_calls)
-    for row, moments, own in zip(plain["levels"], level_moments(schedule), own_calls(schedule), strict=True):
-        row |= {"bias": moments.bias, "range": moments.spread, **counted("own_calls", own), "share": own / price}
-    seconds = None if speed is None else math.exp(min(700.0, math.log(price) - math.log(speed)))
+    for row, moments, own in zip(
+        plain["levels"], level_moments(schedule), own_calls(schedule), strict=True
+    ):
+        row |= {
+            "bias": moments.bias,
+            "range": moments.spread,
+            **counted("own_calls", own),
+            "share": own / price,
+        }
+    seconds = (
+        None
+        if speed is None
+        else math.exp(min(700.0, math.log(price) - math.log(speed)))
+    )
     return {
         "problem": problem,
         **plain,
@@ -140,6 +222,8 @@ def explain_dict(schedule: Schedule, *, problem: str, speed: float | None, measu
 
 
 def offers_for(schedule: Schedule, budget: int | None) -> list[str]:
-    """What can be paid instead, where the price is above the budget (or the default one)."""
+    """What can be paid instead, where the price is above the budget (or the
+    default one).
+    """
     most = OFFERS_ABOVE if budget is None else budget
     return offers(schedule.facts, schedule, most) if schedule.num_calls > most else []

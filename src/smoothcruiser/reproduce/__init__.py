@@ -1,1 +1,3 @@
-"""The paper reproduced: its two figures and its table, its errors, and the experiments that its authors could not run."""
+"""The paper reproduced: its two figures and its table, its errors, and the
+experiments that its authors could not run.
+"""

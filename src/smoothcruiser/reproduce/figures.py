@@ -1,4 +1,5 @@
-"""The data of the paper's two figures: its own curves, the exact counts behind them, and the sharp schedule's price.
+"""The data of the paper's two figures: its own curves, the exact counts behind
+them, and the sharp schedule's price.
 
   Figure 1   n_sampleV(e) against 1/e: gamma = 0.2, delta' = 0.1, K = 2, lambda = 0.1, 100 accuracies from 1e-9 to 1e-1
   Figure 2   the same against lambda from 1e-4 to 1e4, 100 temperatures, at e = 1% of V_max = (1 + lambda log K)/(1-gamma)
@@ -9,9 +10,11 @@ legend   column                     what it is
   run                               log10 K N(e) n(e/sqrt(gamma)) with delta' chosen so that the whole run keeps delta = 0.1
   sharp                             log10 of the sharp schedule's calls for |V-hat - V| <= e with probability 0.9: a whole run
 
-A curve of the paper is what ONE draw costs if every Q-hat may fail with probability 0.1 (there are 10^9 and more of them): it
-promises nothing yet; ``run`` is the price of a promise. Numbers are log10 because the curves leave the floats; blank is "no schedule
-within the compiler's reach". What this file leaves out: drawing (``plots``), prose (``report``).
+A curve of the paper is what ONE draw costs if every Q-hat may fail with
+probability 0.1 (there are 10^9 and more of them): it promises nothing yet;
+``run`` is the price of a promise. Numbers are log10 because the curves leave
+the floats; blank is "no schedule within the compiler's reach". What this file
+leaves out: drawing (``plots``), prose (``report``).
 """
 
 from __future__ import annotations
@@ -65,11 +68,17 @@ class Figure2Row:
     exact_sparse: float
     run: float
     sharp: float
-    sharp_span: float  # the sharp schedule at 1% of the value's own span 1/(1-gamma), which does not grow with lambda
+    # the sharp schedule at 1% of the value's own span 1/(1-gamma), which does not
+    # grow with lambda
+    sharp_span: float
 
 
-def figure_1(points: int = 100, sharp_every: int = 3, tick: Tick = lambda: None) -> list[Figure1Row]:
-    """The rows of Figure 1; the sharp schedule is compiled at every ``sharp_every``-th accuracy from the largest down."""
+def figure_1(
+    points: int = 100, sharp_every: int = 3, tick: Tick = lambda: None
+) -> list[Figure1Row]:
+    """The rows of Figure 1; the sharp schedule is compiled at every
+    ``sharp_every``-th accuracy from the largest down.
+    """
     setting = Setting.entropy(GAMMA, FIGURE_1_TEMPERATURE, K)
     facts = Facts(K, K, GAMMA, Entropy(FIGURE_1_TEMPERATURE), (0.0, 1.0))
     rows = []
@@ -80,7 +89,9 @@ def figure_1(points: int = 100, sharp_every: int = 3, tick: Tick = lambda: None)
     return rows[::-1]
 
 
-def figure_2(points: int = 100, sharp_every: int = 3, tick: Tick = lambda: None) -> list[Figure2Row]:
+def figure_2(
+    points: int = 100, sharp_every: int = 3, tick: Tick = lambda: None
+) -> list[Figure2Row]:
     """The rows of Figure 2."""
     rows = []
     for i, temperature in enumerate(float(x) for x in np.logspace(-4, 4, points)):
@@ -89,13 +100,17 @@ def figure_2(points: int = 100, sharp_every: int = 3, tick: Tick = lambda: None)
         e = RELATIVE_ERROR * paper.value_bound(setting)
         wanted = i % sharp_every == 0
         sharp = _sharp(facts, e) if wanted else math.nan
-        span = _sharp(facts, RELATIVE_ERROR * facts.value_span()) if wanted else math.nan
+        span = (
+            _sharp(facts, RELATIVE_ERROR * facts.value_span()) if wanted else math.nan
+        )
         rows.append(Figure2Row(temperature, e, *_paper_curves(setting, e), sharp, span))
         tick()
     return rows
 
 
-def _paper_curves(setting: Setting, e: float) -> tuple[float, float, float, float, float, float]:
+def _paper_curves(
+    setting: Setting, e: float
+) -> tuple[float, float, float, float, float, float]:
     """(simulated, lemma_1, sparse, exact, exact_sparse, run) at accuracy e."""
     return (
         published.simulated_log10(setting, e, DELTA_PRIME),
@@ -109,17 +124,24 @@ def _paper_curves(setting: Setting, e: float) -> tuple[float, float, float, floa
 
 def _sharp(facts: Facts, epsilon: float) -> float:
     try:
-        return math.log10(compile_schedule(facts, epsilon=epsilon, delta=DELTA, adaptive=False).num_calls)
-    except SmoothcruiserError:  # no schedule within the compiler's reach: shown as a gap, never as a number
+        return math.log10(
+            compile_schedule(
+                facts, epsilon=epsilon, delta=DELTA, adaptive=False
+            ).num_calls
+        )
+    # no schedule within the compiler's reach: shown as a gap, never as a number
+    except SmoothcruiserError:
         return math.nan
 
 
-# --- slopes ------------------------------------------------------------------------------------------------------------------
+# --- slopes -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Slope:
-    """Exponent p of calls ~ (1/e)^p for one curve over [low, high], by least squares in log-log."""
+    """Exponent p of calls ~ (1/e)^p for one curve over [low, high], by least
+    squares in log-log.
+    """
 
     curve: str
     low: float
@@ -127,15 +149,30 @@ class Slope:
     slope: float
 
 
-def slopes(rows: list[Figure1Row], ranges: tuple[tuple[float, float], ...] = ((1e-9, 1e-7), (1e-7, 1e-5), (1e-4, 1e-2))) -> list[Slope]:
-    """Fitted exponents of every curve of Figure 1 over each range of accuracies; curves with under 3 points there are left out."""
+def slopes(
+    rows: list[Figure1Row],
+    ranges: tuple[tuple[float, float], ...] = (
+        (1e-9, 1e-7),
+        (1e-7, 1e-5),
+        (1e-4, 1e-2),
+    ),
+) -> list[Slope]:
+    """Fitted exponents of every curve of Figure 1 over each range of
+    accuracies; curves with under 3 points there are left out.
+    """
     return list(_slopes(rows, ranges))
 
 
-def _slopes(rows: list[Figure1Row], ranges: tuple[tuple[float, float], ...]) -> Iterator[Slope]:
+def _slopes(
+    rows: list[Figure1Row], ranges: tuple[tuple[float, float], ...]
+) -> Iterator[Slope]:
     for field in fields(Figure1Row)[1:]:
         for low, high in ranges:
-            points = [(-math.log10(r.epsilon), getattr(r, field.name)) for r in rows if low * 0.999 <= r.epsilon <= high * 1.001]
+            points = [
+                (-math.log10(r.epsilon), getattr(r, field.name))
+                for r in rows
+                if low * 0.999 <= r.epsilon <= high * 1.001
+            ]
             points = [(x, y) for x, y in points if not math.isnan(y)]
             if len(points) >= 3:
                 x, y = np.array(points).T

@@ -1,8 +1,10 @@
-"""The experiment that the paper could not run: its table with the full algorithm, estimateQ included, against exact values.
+"""The experiment that the paper could not run: its table with the full
+algorithm, estimateQ included, against exact values.
 
-With the printed constants a run takes 10^20 oracle calls and more (column ``paper_log10_calls``); the sharp schedule keeps the same
-promise for 10^3 to 10^6. Each row is ``runs`` independent runs of one plan; a failure is an error above epsilon, allowed with
-probability delta.
+With the printed constants a run takes 10^20 oracle calls and more (column
+``paper_log10_calls``); the sharp schedule keeps the same promise for 10^3 to
+10^6. Each row is ``runs`` independent runs of one plan; a failure is an error
+above epsilon, allowed with probability delta.
 
   paper              the four environments with the paper's gamma = 0.2, lambda = 10, asked in their initial state
   reward-sensitive   the same walks with rewards times 100, asked in the state before the reward. F_lambda(c Q) = c F_{lambda/c}(Q), so
@@ -17,7 +19,8 @@ legend   column                 what it is
   paper_log10_calls             log10 of what Alg. 1-3 with the printed constants would take for the same promise
   failures, q_failures          runs with |V-hat - V| > epsilon, and with |Q-hat - Q| > epsilon for some action
 
-What this file decides: the promises, so that all of it takes minutes. It leaves out the check with a stubbed Q (``table1``).
+What this file decides: the promises, so that all of it takes minutes. It leaves
+out the check with a stubbed Q (``table1``).
 """
 
 from __future__ import annotations
@@ -35,7 +38,14 @@ from smoothcruiser.engines.run import Engine, Tally
 from smoothcruiser.engines.shards import Shard, cut
 from smoothcruiser.engines.stopping import Rule, stopping_rule
 from smoothcruiser.exact import solve
-from smoothcruiser.operators.base import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import (
+    KL,
+    Entropy,
+    Max,
+    Operator,
+    Sparsemax,
+    SquareRoot,
+)
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.reproduce.table1 import ENVIRONMENTS, GAMMA, TEMPERATURE, Environment
@@ -45,13 +55,16 @@ from smoothcruiser.theory.paper import Setting, log_delta_prime
 
 DELTA = 0.1
 SCALE = 100.0
-PAPER_SHARE, SENSITIVE_SHARE, WIDE_SHARE = 0.02, 0.05, 0.1  # epsilon over the value span: prices of 10^5, 10^6 and 10^4 to 10^5 calls
+# epsilon over the value span: prices of 10^5, 10^6 and 10^4 to 10^5 calls
+PAPER_SHARE, SENSITIVE_SHARE, WIDE_SHARE = 0.02, 0.05, 0.1
 RUNS = 1000
 
 
 @dataclass(frozen=True)
 class Case:
-    """One row to run: a problem, the state asked for, and epsilon as a share of the value span."""
+    """One row to run: a problem, the state asked for, and epsilon as a share of
+    the value span.
+    """
 
     group: str
     environment: str
@@ -90,34 +103,74 @@ def cases() -> Iterator[Case]:
         yield Case("paper", environment.name, environment.problem(), 0, PAPER_SHARE)
     for environment in ENVIRONMENTS:
         problem = variant(environment, Entropy(TEMPERATURE), scale=SCALE)
-        yield Case("reward-sensitive", environment.name, problem, before_reward(environment), SENSITIVE_SHARE)
+        yield Case(
+            "reward-sensitive",
+            environment.name,
+            problem,
+            before_reward(environment),
+            SENSITIVE_SHARE,
+        )
     for environment in ENVIRONMENTS:
         problem = variant(environment, Entropy(TEMPERATURE), scale=SCALE, game=True)
-        yield Case("game", environment.name, problem, before_reward(environment), WIDE_SHARE)
-    operators: tuple[Operator, ...] = (KL(TEMPERATURE), Sparsemax(TEMPERATURE), SquareRoot(TEMPERATURE), Max())
+        yield Case(
+            "game", environment.name, problem, before_reward(environment), WIDE_SHARE
+        )
+    operators: tuple[Operator, ...] = (
+        KL(TEMPERATURE),
+        Sparsemax(TEMPERATURE),
+        SquareRoot(TEMPERATURE),
+        Max(),
+    )
     for operator in operators:
         for environment in ENVIRONMENTS:
             problem = variant(environment, operator, scale=SCALE)
-            yield Case("operator", environment.name, problem, before_reward(environment), WIDE_SHARE)
+            yield Case(
+                "operator",
+                environment.name,
+                problem,
+                before_reward(environment),
+                WIDE_SHARE,
+            )
 
 
 def quick_cases() -> Iterator[Case]:
-    """The small environments of the first three groups and the square root: enough to see every part work."""
+    """The small environments of the first three groups and the square root:
+    enough to see every part work.
+    """
     for case in cases():
-        if case.environment == "5-Chain" and (case.group != "operator" or isinstance(case.problem.operator, SquareRoot)):
+        if case.environment == "5-Chain" and (
+            case.group != "operator" or isinstance(case.problem.operator, SquareRoot)
+        ):
             yield replace(case, share=0.2)
 
 
 def before_reward(environment: Environment) -> int:
-    """The state one step before the reward: n-2 on the chain, the cell left of the far corner on the grid."""
-    last = environment.size - 1 if "Chain" in environment.name else environment.size**2 - 1
+    """The state one step before the reward: n-2 on the chain, the cell left of
+    the far corner on the grid.
+    """
+    last = (
+        environment.size - 1 if "Chain" in environment.name else environment.size**2 - 1
+    )
     return last - 1
 
 
-def variant(environment: Environment, operator: Operator, *, scale: float = 1.0, game: bool = False) -> Problem:
-    """The walk of ``environment`` with its rewards times ``scale``, under ``operator``, as a game of alternating turns if asked."""
+def variant(
+    environment: Environment,
+    operator: Operator,
+    *,
+    scale: float = 1.0,
+    game: bool = False,
+) -> Problem:
+    """The walk of ``environment`` with its rewards times ``scale``, under
+    ``operator``, as a game of alternating turns if asked.
+    """
     P, R = dense(environment.problem())
-    common: dict[str, Any] = {"discount": GAMMA, "operator": operator, "reward_range": (0.0, max(scale, 1.0)), "name": environment.name}
+    common: dict[str, Any] = {
+        "discount": GAMMA,
+        "operator": operator,
+        "reward_range": (0.0, max(scale, 1.0)),
+        "name": environment.name,
+    }
     if not game:
         return tabular(P, scale * R, **common)
     size = P.shape[0]
@@ -125,7 +178,9 @@ def variant(environment: Environment, operator: Operator, *, scale: float = 1.0,
     paid = np.zeros_like(turns)
     turns[:size, :, size:] = turns[size:, :, :size] = P
     paid[:size, :, size:] = paid[size:, :, :size] = scale * R
-    return tabular(turns, paid, players=np.repeat([1, 2], size), alternating=True, **common)
+    return tabular(
+        turns, paid, players=np.repeat([1, 2], size), alternating=True, **common
+    )
 
 
 def dense(problem: Problem) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -139,7 +194,11 @@ def dense(problem: Problem) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
     return P.reshape(size, actions, size), R.reshape(size, actions, size)
 
 
-def full_table(which: Iterator[Case] | None = None, runs: int = RUNS, tick: Callable[[], object] = lambda: None) -> list[FullRow]:
+def full_table(
+    which: Iterator[Case] | None = None,
+    runs: int = RUNS,
+    tick: Callable[[], object] = lambda: None,
+) -> list[FullRow]:
     """One row a case."""
     rows = []
     for case in cases() if which is None else which:
@@ -154,30 +213,58 @@ def run_case(case: Case, runs: int = RUNS) -> FullRow:
     epsilon = case.share * problem.facts.value_span()
     schedule = compile_schedule(problem.facts, epsilon=epsilon, delta=DELTA)
     solution = solve(problem)
-    value, q_values = float(solution.values[case.state]), np.asarray(solution.q_values)[case.state]
+    value, q_values = (
+        float(solution.values[case.state]),
+        np.asarray(solution.q_values)[case.state],
+    )
     outcome = repeat(problem, schedule, case.state, runs)
     errors = outcome.values - value
     q_errors = np.max(np.abs(outcome.q_values - q_values), axis=1)
     return FullRow(
-        group=case.group, environment=case.environment, operator=problem.operator.name, num_actions=problem.num_actions,
-        epsilon=epsilon, delta=DELTA, value=value, reward_part=value - _without_rewards(problem, case.state),
-        mean_error=float(errors.mean()), std_error=float(errors.std()), largest_error=float(np.abs(errors).max()),
-        failures=int(np.sum(np.abs(errors) > epsilon)), q_failures=int(np.sum(q_errors > epsilon)), runs=runs,
-        price=schedule.num_calls, mean_calls=float(outcome.calls.mean()), seconds_per_run=outcome.seconds / runs,
-        paper_log10_calls=log_delta_prime(Setting.of(problem.facts), epsilon, DELTA)[1] / math.log(10.0),
-    )  # fmt: skip
+        group=case.group,
+        environment=case.environment,
+        operator=problem.operator.name,
+        num_actions=problem.num_actions,
+        epsilon=epsilon,
+        delta=DELTA,
+        value=value,
+        reward_part=value - _without_rewards(problem, case.state),
+        mean_error=float(errors.mean()),
+        std_error=float(errors.std()),
+        largest_error=float(np.abs(errors).max()),
+        failures=int(np.sum(np.abs(errors) > epsilon)),
+        q_failures=int(np.sum(q_errors > epsilon)),
+        runs=runs,
+        price=schedule.num_calls,
+        mean_calls=float(outcome.calls.mean()),
+        seconds_per_run=outcome.seconds / runs,
+        paper_log10_calls=log_delta_prime(Setting.of(problem.facts), epsilon, DELTA)[1]
+        / math.log(10.0),
+    )
 
 
 def _without_rewards(problem: Problem, state: int) -> float:
     P, R = dense(problem)
-    players = None if not problem.is_game else np.array([problem.mover(s) for s in range(len(P))])
-    empty = tabular(P, 0.0 * R, discount=problem.discount, operator=problem.operator, players=players)
+    players = (
+        None
+        if not problem.is_game
+        else np.array([problem.mover(s) for s in range(len(P))])
+    )
+    empty = tabular(
+        P,
+        0.0 * R,
+        discount=problem.discount,
+        operator=problem.operator,
+        players=players,
+    )
     return float(solve(empty).values[state])
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """Values (runs,), action values (runs, A), calls (runs,) and the seconds that all runs took, compiling apart."""
+    """Values (runs,), action values (runs, A), calls (runs,) and the seconds
+    that all runs took, compiling apart.
+    """
 
     values: np.ndarray[Any, Any]
     q_values: np.ndarray[Any, Any]
@@ -186,25 +273,41 @@ class Repeats:
 
 
 def repeat(problem: Problem, schedule: Schedule, state: Any, runs: int) -> Repeats:
-    """``runs`` runs of one schedule with seeds 0, 1, ...: what ``plan`` does, bit for bit, with schedule and engine made once."""
+    """``runs`` runs of one schedule with seeds 0, 1, ...: what ``plan`` does,
+    bit for bit, with schedule and engine made once.
+    """
     rule = stopping_rule(schedule)
     engine = make_engine("compiled", problem, schedule, state, center=rule.center)
     segments = cut(schedule)
     actions = problem.legal_actions(state)
     low, high = problem.facts.q_bounds(problem.mover(state))
-    values, q_values, calls = np.empty(runs), np.full((runs, problem.num_actions), math.nan), np.zeros(runs, dtype=np.int64)
+    values, q_values, calls = (
+        np.empty(runs),
+        np.full((runs, problem.num_actions), math.nan),
+        np.zeros(runs, dtype=np.int64),
+    )
     begin = time.perf_counter()
     for seed in range(runs):
         for action in actions:
             tally, spent = draws_of(engine, rule, segments, action, seed)
             calls[seed] += spent
             q_values[seed, action] = min(max(rule.mean(tally), low), high)
-        values[seed] = problem.operator.value([float(q_values[seed, a]) for a in actions], player=problem.mover(state))
+        values[seed] = problem.operator.value(
+            [float(q_values[seed, a]) for a in actions], player=problem.mover(state)
+        )
     return Repeats(values, q_values, calls, time.perf_counter() - begin)
 
 
-def draws_of(engine: Engine, rule: Rule, segments: tuple[tuple[Shard, ...], ...], action: int, seed: int) -> tuple[Tally, int]:
-    """The root sums of one action up to the look at which it may stop, and the calls they took."""
+def draws_of(
+    engine: Engine,
+    rule: Rule,
+    segments: tuple[tuple[Shard, ...], ...],
+    action: int,
+    seed: int,
+) -> tuple[Tally, int]:
+    """The root sums of one action up to the look at which it may stop, and the
+    calls they took.
+    """
     tally, calls = Tally(), 0
     for look, segment in enumerate(segments):
         for shard in segment:

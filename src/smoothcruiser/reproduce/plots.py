@@ -1,8 +1,12 @@
-"""The figures of the report as SVG and PNG; the only module here that needs matplotlib (extra ``report``).
+"""The figures of the report as SVG and PNG; the only module here that needs
+matplotlib (extra ``report``).
 
-Counts are plotted by their log10, since curves of the paper leave the range of floats; tick labels are powers of ten. Colours are
-Okabe and Ito's, which colour-blind readers can tell apart; every curve also has its own dash. SVG text is outlined and ids are salted
-with the figure's name, so that several figures can be inlined in one page; no date is written, so that the same data give the same file.
+Counts are plotted by their log10, since curves of the paper leave the range of
+floats; tick labels are powers of ten. Colours are Okabe and Ito's, which
+colour-blind readers can tell apart; every curve also has its own dash. SVG text
+is outlined and ids are salted with the figure's name, so that several figures
+can be inlined in one page; no date is written, so that the same data give the
+same file.
 """
 
 from __future__ import annotations
@@ -14,12 +18,27 @@ from pathlib import Path
 from typing import Any
 
 from smoothcruiser.errors import MissingExtra
-from smoothcruiser.reproduce.figures import FIGURE_1_TEMPERATURE, GAMMA, Figure1Row, Figure2Row, K
+from smoothcruiser.reproduce.figures import (
+    FIGURE_1_TEMPERATURE,
+    GAMMA,
+    Figure1Row,
+    Figure2Row,
+    K,
+)
 from smoothcruiser.reproduce.relaxing import RelaxationRow
 from smoothcruiser.theory.paper import Setting, kappa
 
-BLUE, ORANGE, GREEN, RED, PURPLE, GREY, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#666666", "#56B4E9"
-HIGHEST = 110.0  # log10: sparse sampling goes on to 10^332 and would flatten all the rest
+BLUE, ORANGE, GREEN, RED, PURPLE, GREY, SKY = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#666666",
+    "#56B4E9",
+)
+# log10: sparse sampling goes on to 10^332 and would flatten all the rest
+HIGHEST = 110.0
 
 CURVES = (  # column, label, colour, dash
     ("sparse", "sparse sampling, as published", GREY, (0, (5, 2))),
@@ -39,7 +58,9 @@ def save(figure: Any, directory: Path, name: str) -> str:
     with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    figure.savefig(directory / f"{name}.png", format="png", dpi=110, metadata={"Software": None})
+    figure.savefig(
+        directory / f"{name}.png", format="png", dpi=110, metadata={"Software": None}
+    )
     svg = text.getvalue()
     (directory / f"{name}.svg").write_text(svg, encoding="utf-8")
     element = svg[svg.index("<svg") :]
@@ -52,11 +73,16 @@ def save(figure: Any, directory: Path, name: str) -> str:
     return element
 
 
-def _figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
+def _figure(
+    width: float, height: float, rows: int = 1, columns: int = 1
+) -> tuple[Any, Any]:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingExtra("Figures need matplotlib; install it with: pip install 'smoothcruiser[report]'.") from error
+        raise MissingExtra(
+            "Figures need matplotlib; install it with: pip install "
+            "'smoothcruiser[report]'."
+        ) from error
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False)
 
@@ -66,11 +92,23 @@ def figure_1(rows: Sequence[Figure1Row]) -> Any:
     figure, axes = _figure(9.0, 5.6)
     axis = axes[0][0]
     for column, label, colour, dash in CURVES:
-        _curve(axis, [1.0 / r.epsilon for r in rows], [getattr(r, column) for r in rows], label, colour, dash)
+        _curve(
+            axis,
+            [1.0 / r.epsilon for r in rows],
+            [getattr(r, column) for r in rows],
+            label,
+            colour,
+            dash,
+        )
     bar = kappa(Setting.entropy(GAMMA, FIGURE_1_TEMPERATURE, K))
     axis.axvline(1.0 / bar, color=RED, linestyle=":", linewidth=1.2, label="ε = κ")
     axis.set_ylim(0.0, HIGHEST)
-    _finish(axis, "inverse accuracy 1/ε", "oracle calls", f"γ = {GAMMA}, K = {K}, λ = {FIGURE_1_TEMPERATURE}, δ′ = 0.1")
+    _finish(
+        axis,
+        "inverse accuracy 1/ε",
+        "oracle calls",
+        f"γ = {GAMMA}, K = {K}, λ = {FIGURE_1_TEMPERATURE}, δ′ = 0.1",
+    )
     figure.legend(fontsize=8, loc="outside lower center", ncols=3)
     return figure
 
@@ -82,17 +120,46 @@ def figure_2(rows: Sequence[Figure2Row]) -> Any:
     x = [r.temperature for r in rows]
     for column, label, colour, dash in CURVES:
         _curve(left, x, [getattr(r, column) for r in rows], label, colour, dash)
-    _curve(left, x, [r.sharp_span for r in rows], "sharp schedule at 1% of the span 1/(1−γ)", RED, (0, (1, 1)))
-    _finish(left, "regularization λ", "oracle calls", "calls for 1% relative error (ε = 1% of V_max)")
+    _curve(
+        left,
+        x,
+        [r.sharp_span for r in rows],
+        "sharp schedule at 1% of the span 1/(1−γ)",
+        RED,
+        (0, (1, 1)),
+    )
+    _finish(
+        left,
+        "regularization λ",
+        "oracle calls",
+        "calls for 1% relative error (ε = 1% of V_max)",
+    )
     left.set_ylim(0.0, 42.0)
-    figure.legend(*left.get_legend_handles_labels(), fontsize=8, loc="outside lower center", ncols=3)
+    figure.legend(
+        *left.get_legend_handles_labels(),
+        fontsize=8,
+        loc="outside lower center",
+        ncols=3,
+    )
     for column, base, label, colour, dash in (
         ("lemma_1", "sparse", "Lemma 1, as published", ORANGE, "-"),
         ("simulated", "sparse", "simulated, as published", BLUE, "-."),
         ("exact", "exact_sparse", "exact counts", SKY, "-"),
     ):
-        _curve(right, x, [getattr(r, column) - getattr(r, base) for r in rows], label, colour, dash)
-    _finish(right, "regularization λ", "ratio to sparse sampling", "ratio of n_sampleV to sparse sampling")
+        _curve(
+            right,
+            x,
+            [getattr(r, column) - getattr(r, base) for r in rows],
+            label,
+            colour,
+            dash,
+        )
+    _finish(
+        right,
+        "regularization λ",
+        "ratio to sparse sampling",
+        "ratio of n_sampleV to sparse sampling",
+    )
     right.legend(fontsize=8, loc="lower left")
     return figure
 
@@ -110,7 +177,9 @@ def relaxation(rows: Sequence[RelaxationRow]) -> Any:
             ("distance", "V_λ − V_0", BLUE, "-"),
             ("policy_loss", "loss of the softmax policy in V_0", ORANGE, "-."),
         ):
-            _curve(top, x, [_log10(getattr(r, field)) for r in part], label, colour, dash)
+            _curve(
+                top, x, [_log10(getattr(r, field)) for r in part], label, colour, dash
+            )
         _curve(top, x, [_log10(r.epsilon) for r in part], "ε", RED, ":")
         top.set_ylim(-6.0, 2.0)
         _finish(top, "temperature λ", "value", name)
@@ -118,8 +187,20 @@ def relaxation(rows: Sequence[RelaxationRow]) -> Any:
             ("price", "calls for V_λ within ε", GREEN, "-"),
             ("price_unregularized", "calls for V_0 within ε, through λ", PURPLE, "--"),
         ):
-            _curve(bottom, x, [_log10(getattr(r, field)) for r in part], label, colour, dash)
-        _finish(bottom, "temperature λ", "oracle calls", f"prices, ε = {part[0].epsilon:.3g}, δ = 0.1")
+            _curve(
+                bottom,
+                x,
+                [_log10(getattr(r, field)) for r in part],
+                label,
+                colour,
+                dash,
+            )
+        _finish(
+            bottom,
+            "temperature λ",
+            "oracle calls",
+            f"prices, ε = {part[0].epsilon:.3g}, δ = 0.1",
+        )
         top.legend(fontsize=8)
         bottom.legend(fontsize=8)
     return figure
@@ -129,11 +210,24 @@ def _log10(value: float) -> float:
     return math.log10(value) if value > 0.0 else math.nan
 
 
-def _curve(axis: Any, x: Sequence[float], y: Sequence[float], label: str, colour: str, dash: Any) -> None:
+def _curve(
+    axis: Any,
+    x: Sequence[float],
+    y: Sequence[float],
+    label: str,
+    colour: str,
+    dash: Any,
+) -> None:
     """A curve through the points that exist."""
     points = [(a, b) for a, b in zip(x, y, strict=True) if not math.isnan(b)]
     if points:
-        axis.plot(*zip(*points, strict=True), color=colour, linestyle=dash, linewidth=1.6, label=label)
+        axis.plot(
+            *zip(*points, strict=True),
+            color=colour,
+            linestyle=dash,
+            linewidth=1.6,
+            label=label,
+        )
 
 
 def _finish(axis: Any, across: str, up: str, title: str) -> None:

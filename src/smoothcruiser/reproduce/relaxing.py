@@ -1,12 +1,15 @@
-"""Regularization as a relaxation: what lambda does to value, policy and price, and which lambda a promise about V_0 wants.
+"""Regularization as a relaxation: what lambda does to value, policy and price,
+and which lambda a promise about V_0 wants.
 
   0 <= V_lambda - V_0 <= lambda log K/(1-gamma)     the paper's bound, one-sided in an MDP: half of it is an error about a known middle
   V_0 - V_0^pi <= lambda log K/(1-gamma)            the unregularized loss of pi = softmax(Q_lambda/lambda): V_lambda - V_0^pi is the
                                                     entropy that pi collects, at most the bound, and V_0 <= V_lambda
 
-The first study moves lambda on two problems. The second is the adaptive scheme that the paper leaves to future work
-(``schedule.relaxation``): for a promise about V_0 it prices every split of epsilon between relaxation and sampling, takes the cheapest,
-and runs it, and it runs the best split with lambda > 0 beside it.
+The first study moves lambda on two problems. The second is the adaptive scheme
+that the paper leaves to future work (``schedule.relaxation``): for a promise
+about V_0 it prices every split of epsilon between relaxation and sampling,
+takes the cheapest, and runs it, and it runs the best split with lambda > 0
+beside it.
 
 legend   column                     what it is
   price                             calls of the sharp schedule for V_lambda within epsilon (a share of the reward's span 1/(1-gamma))
@@ -39,7 +42,9 @@ Tick = Callable[[], object]
 
 @dataclass(frozen=True)
 class Study:
-    """A problem whose temperature is moved, the state asked for, and epsilon as a share of 1/(1-gamma)."""
+    """A problem whose temperature is moved, the state asked for, and epsilon as
+    a share of 1/(1-gamma).
+    """
 
     name: str
     problem: Problem
@@ -86,12 +91,28 @@ def studies() -> tuple[Study, ...]:
     grid = ENVIRONMENTS[2]
     return (
         Study("5x5-GridWorld", variant(grid, Max()), before_reward(grid), 0.05),
-        Study("garnet", garnet(states=20, actions=3, seed=0, discount=0.4, operator=Max(), name="garnet"), 0, 0.1),
+        Study(
+            "garnet",
+            garnet(
+                states=20,
+                actions=3,
+                seed=0,
+                discount=0.4,
+                operator=Max(),
+                name="garnet",
+            ),
+            0,
+            0.1,
+        ),
     )
 
 
-def moving_temperature(points: int = 25, tick: Tick = lambda: None, among: tuple[Study, ...] | None = None) -> list[RelaxationRow]:
-    """V_lambda, the policy and the prices as lambda falls from 10 to 0.01, for each study."""
+def moving_temperature(
+    points: int = 25, tick: Tick = lambda: None, among: tuple[Study, ...] | None = None
+) -> list[RelaxationRow]:
+    """V_lambda, the policy and the prices as lambda falls from 10 to 0.01, for
+    each study.
+    """
     rows = []
     for study in studies() if among is None else among:
         plain = solve(study.problem)
@@ -108,12 +129,30 @@ def _row(study: Study, plain_value: float, temperature: float) -> RelaxationRow:
     value = float(solution.values[study.state])
     policy = np.asarray(solution.policy)
     return RelaxationRow(
-        problem=study.name, temperature=temperature, value=value, plain_value=plain_value, distance=value - plain_value,
-        bound=value_band(soft.facts)[1], policy_loss=plain_value - float(policy_value(study.problem, policy)[study.state]),
+        problem=study.name,
+        temperature=temperature,
+        value=value,
+        plain_value=plain_value,
+        distance=value - plain_value,
+        bound=value_band(soft.facts)[1],
+        policy_loss=plain_value
+        - float(policy_value(study.problem, policy)[study.state]),
         epsilon=epsilon,
-        price=_price(lambda: compile_schedule(soft.facts, epsilon=epsilon, delta=DELTA, target="value").num_calls),
-        price_unregularized=_price(lambda: relaxed(soft.facts, soft.operator, epsilon=epsilon, delta=DELTA).num_calls),
-    )  # fmt: skip
+        price=_price(
+            lambda: (
+                compile_schedule(
+                    soft.facts, epsilon=epsilon, delta=DELTA, target="value"
+                ).num_calls
+            )
+        ),
+        price_unregularized=_price(
+            lambda: (
+                relaxed(
+                    soft.facts, soft.operator, epsilon=epsilon, delta=DELTA
+                ).num_calls
+            )
+        ),
+    )
 
 
 def _price(count: Callable[[], int]) -> float:
@@ -124,9 +163,14 @@ def _price(count: Callable[[], int]) -> float:
 
 
 def scheme(
-    runs: int = 200, factors: tuple[float, ...] = (2.0, 1.0), tick: Tick = lambda: None, among: tuple[Study, ...] | None = None
+    runs: int = 200,
+    factors: tuple[float, ...] = (2.0, 1.0),
+    tick: Tick = lambda: None,
+    among: tuple[Study, ...] | None = None,
 ) -> list[SchemeRow]:
-    """The adaptive scheme on each study, at its epsilon times each factor, run against the exact V_0."""
+    """The adaptive scheme on each study, at its epsilon times each factor, run
+    against the exact V_0.
+    """
     rows = []
     for study in studies() if among is None else among:
         exact = float(solve(study.problem).values[study.state])
@@ -142,27 +186,48 @@ def _scheme_row(study: Study, epsilon: float, exact: float, runs: int) -> Scheme
     chosen = relax(facts, epsilon=epsilon, delta=DELTA, target="q_values")
     priced = [t for t in chosen.tried if t.num_calls is not None]
     plain = next(t for t in priced if t.temperature == 0.0)
-    soft = min((t for t in priced if t.temperature > 0.0), key=lambda t: t.num_calls or 0)
-    softest = relaxed(facts, Entropy(soft.temperature), epsilon=epsilon, delta=DELTA, target="q_values")
+    soft = min(
+        (t for t in priced if t.temperature > 0.0), key=lambda t: t.num_calls or 0
+    )
+    softest = relaxed(
+        facts,
+        Entropy(soft.temperature),
+        epsilon=epsilon,
+        delta=DELTA,
+        target="q_values",
+    )
     return SchemeRow(
-        problem=study.name, discount=facts.discount, num_actions=facts.num_actions, epsilon=epsilon,
-        chosen_temperature=chosen.temperature, chosen_price=chosen.num_calls, plain_price=plain.num_calls or 0,
-        softest_temperature=soft.temperature, softest_price=softest.num_calls, runs=runs,
-        failures=failures(study, chosen, exact, runs), softest_failures=failures(study, softest, exact, runs),
-    )  # fmt: skip
+        problem=study.name,
+        discount=facts.discount,
+        num_actions=facts.num_actions,
+        epsilon=epsilon,
+        chosen_temperature=chosen.temperature,
+        chosen_price=chosen.num_calls,
+        plain_price=plain.num_calls or 0,
+        softest_temperature=soft.temperature,
+        softest_price=softest.num_calls,
+        runs=runs,
+        failures=failures(study, chosen, exact, runs),
+        softest_failures=failures(study, softest, exact, runs),
+    )
 
 
 def failures(study: Study, plan: Relaxation, exact: float, runs: int) -> int:
     """How many of ``runs`` runs of a plan for V_0 miss it by more than epsilon."""
     problem = replace(study.problem, operator=plan.operator)
     found = repeat(problem, plan.schedule, study.state, runs)
-    answers = [plan.unregularized(float(value), problem.mover(study.state)) for value in found.values]
+    answers = [
+        plan.unregularized(float(value), problem.mover(study.state))
+        for value in found.values
+    ]
     return sum(abs(answer - exact) > plan.epsilon for answer in answers)
 
 
 @dataclass(frozen=True)
 class PrintedRow:
-    """The same choice with the paper's constants (gamma = 0.2, K = 2): log10 calls without and with the best relaxation."""
+    """The same choice with the paper's constants (gamma = 0.2, K = 2): log10
+    calls without and with the best relaxation.
+    """
 
     epsilon: float
     plain_log10: float
@@ -170,15 +235,21 @@ class PrintedRow:
     best_log10: float
 
 
-def printed_scheme(epsilons: tuple[float, ...] = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6)) -> list[PrintedRow]:
-    """Whether relaxing pays with the printed constants: the best of 49 splits beside sparse sampling, the limit lambda = 0."""
+def printed_scheme(
+    epsilons: tuple[float, ...] = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6),
+) -> list[PrintedRow]:
+    """Whether relaxing pays with the printed constants: the best of 49 splits
+    beside sparse sampling, the limit lambda = 0.
+    """
     gamma, K = 0.2, 2
     rows = []
     for epsilon in epsilons:
         prices = {0.0: _printed_price(Setting(gamma, K, math.inf, 0.0), epsilon)}
         for share in (i / 50.0 for i in range(1, 50)):
             temperature = 2.0 * share * epsilon * (1.0 - gamma) / math.log(K)
-            prices[share] = _printed_price(Setting.entropy(gamma, temperature, K), (1.0 - share) * epsilon)
+            prices[share] = _printed_price(
+                Setting.entropy(gamma, temperature, K), (1.0 - share) * epsilon
+            )
         best = min(prices, key=lambda share: prices[share])
         rows.append(PrintedRow(epsilon, prices[0.0], best, prices[best]))
     return rows

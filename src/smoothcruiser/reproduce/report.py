@@ -1,7 +1,9 @@
-"""The report: one self-contained HTML page with inline SVG, and the same in Markdown; nothing in it asks anything of the network.
+"""The report: one self-contained HTML page with inline SVG, and the same in
+Markdown; nothing in it asks anything of the network.
 
-The prose is here, the numbers come from ``Results``; a sentence with a number in it is computed from the rows it speaks of, so that it
-cannot go stale. Sections whose part was not run are left out. Needs Jinja2 (extra ``report``).
+The prose is here, the numbers come from ``Results``; a sentence with a number
+in it is computed from the rows it speaks of, so that it cannot go stale.
+Sections whose part was not run are left out. Needs Jinja2 (extra ``report``).
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from smoothcruiser.reproduce.table1 import EPSILON
 
 @dataclass(frozen=True)
 class Table:
-    """Header and rows of text; numbers are right-aligned by the style sheet (all columns but ``words``)."""
+    """Header and rows of text; numbers are right-aligned by the style sheet
+    (all columns but ``words``).
+    """
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -30,7 +34,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, paragraphs before, a figure, tables with a caption each, paragraphs after."""
+    """A heading, paragraphs before, a figure, tables with a caption each,
+    paragraphs after.
+    """
 
     title: str
     text: tuple[str, ...]
@@ -41,23 +47,35 @@ class Section:
 
 
 def write_report(results: Results, directory: Path) -> list[Path]:
-    """Write figures (SVG and PNG), report.html and report.md into ``directory``; returns the paths of the two reports."""
+    """Write figures (SVG and PNG), report.html and report.md into
+    ``directory``; returns the paths of the two reports.
+    """
     try:
         import jinja2
     except ImportError as error:
-        raise MissingExtra("The report needs Jinja2; install it with: pip install 'smoothcruiser[report]'.") from error
+        raise MissingExtra(
+            "The report needs Jinja2; install it with: pip install "
+            "'smoothcruiser[report]'."
+        ) from error
     sections = [make(results, directory) for make in SECTIONS]
     shown = [section for section in sections if section is not None]
     paths = []
-    for name, template, escape in (("report.html", PAGE, True), ("report.md", MARKDOWN, False)):
-        environment = jinja2.Environment(autoescape=escape, trim_blocks=True, lstrip_blocks=True)
-        text = environment.from_string(template).render(sections=shown, facts=results.facts)
+    for name, template, escape in (
+        ("report.html", PAGE, True),
+        ("report.md", MARKDOWN, False),
+    ):
+        environment = jinja2.Environment(
+            autoescape=escape, trim_blocks=True, lstrip_blocks=True
+        )
+        text = environment.from_string(template).render(
+            sections=shown, facts=results.facts
+        )
         (directory / name).write_text(text, encoding="utf-8")
         paths.append(directory / name)
     return paths
 
 
-# --- sections ----------------------------------------------------------------------------------------------------------------
+# --- sections -----------------------------------------------------------------
 
 
 def _figure_1(results: Results, directory: Path) -> Section | None:
@@ -68,32 +86,55 @@ def _figure_1(results: Results, directory: Path) -> Section | None:
     fitted = slopes(list(rows))
     ranges = sorted({(s.low, s.high) for s in fitted})
     names = {column: label for column, label, _, _ in plots.CURVES}
-    by_curve = {column: {(s.low, s.high): s.slope for s in fitted if s.curve == column} for column in names}
+    by_curve = {
+        column: {(s.low, s.high): s.slope for s in fitted if s.curve == column}
+        for column in names
+    }
     table = Table(
         ("curve", *(f"ε from {low:g} to {high:g}" for low, high in ranges)),
-        tuple((names[c], *(number(by_curve[c].get(r, math.nan), ".2f") for r in ranges)) for c in names if by_curve[c]),
+        tuple(
+            (names[c], *(number(by_curve[c].get(r, math.nan), ".2f") for r in ranges))
+            for c in names
+            if by_curve[c]
+        ),
     )
     last = rows[0]
     both = [r for r in rows if not math.isnan(r.sharp)]
     small = min(both, key=lambda r: r.epsilon) if both else None
     text = (
-        "The paper draws the cost of one sampleV call against 1/ε. Above κ its “simulated” curve is the bound of Proposition 1, with "
-        "H neither rounded up nor starting at 0, and below κ a recurrence over that bound; the curves are redrawn here exactly so. Beside "
-        "them stand the calls that the algorithm really makes, counted level by level, which are known before any run.",
-        f"At ε = {last.epsilon:g} the paper's simulated curve says 10^{last.simulated:.1f} calls, the exact count is 10^{last.exact:.1f}, "
-        f"and sparse sampling would take 10^{last.exact_sparse:.0f}. None of these is the price of an answer: with δ′ = 0.1 a Q-hat may "
-        f"fail in every tenth call. A run that keeps δ = 0.1 needs 10^{last.run:.1f} calls with the printed constants.",
+        "The paper draws the cost of one sampleV call against 1/ε. Above κ its "
+        "“simulated” curve is the bound of Proposition 1, with "
+        "H neither rounded up nor starting at 0, and below κ a recurrence over that "
+        "bound; the curves are redrawn here exactly so. Beside "
+        "them stand the calls that the algorithm really makes, counted level by level, "
+        "which are known before any run.",
+        f"At ε = {last.epsilon:g} the paper's simulated curve says "
+        f"10^{last.simulated:.1f} calls, the exact count is 10^{last.exact:.1f}, "
+        f"and sparse sampling would take 10^{last.exact_sparse:.0f}. None of these is "
+        "the price of an answer: with δ′ = 0.1 a Q-hat may "
+        f"fail in every tenth call. A run that keeps δ = 0.1 needs 10^{last.run:.1f} "
+        "calls with the printed constants.",
     )
     after: tuple[str, ...] = (
-        "Slopes are exponents p of calls ~ (1/ε)^p, fitted over two decades. The theory says 2 for n_sampleV and 4 for a run, up to "
+        "Slopes are exponents p of calls ~ (1/ε)^p, fitted over two decades. The "
+        "theory says 2 for n_sampleV and 4 for a run, up to "
         "factors that fade slowly: at ε = 10⁻⁹ they have not faded yet.",
     )
     if small is not None:
         after += (
-            f"The sharp schedule keeps the promise of a whole run at ε = {small.epsilon:.2g} for 10^{small.sharp:.1f} calls, where the "
-            f"printed constants need 10^{small.run:.1f}. Its curve ends where the compiler's table does; a gap is not a number.",
+            "The sharp schedule keeps the promise of a whole run at ε = "
+            f"{small.epsilon:.2g} for 10^{small.sharp:.1f} calls, where the "
+            f"printed constants need 10^{small.run:.1f}. Its curve ends where the "
+            "compiler's table does; a gap is not a number.",
         )
-    return Section("Figure 1: calls against accuracy", text, svg, "figure1.png", (("Fitted slopes", table),), after)
+    return Section(
+        "Figure 1: calls against accuracy",
+        text,
+        svg,
+        "figure1.png",
+        (("Fitted slopes", table),),
+        after,
+    )
 
 
 def _figure_2(results: Results, directory: Path) -> Section | None:
@@ -104,24 +145,52 @@ def _figure_2(results: Results, directory: Path) -> Section | None:
     shown = [r for r in rows if not math.isnan(r.sharp)]
     picked = shown[:: max(1, len(shown) // 8)]
     table = Table(
-        ("λ", "ε = 1% of V_max", "simulated", "exact", "sparse, exact", "a run, printed", "sharp", "sharp, ε = 1% of span"),
+        (
+            "λ",
+            "ε = 1% of V_max",
+            "simulated",
+            "exact",
+            "sparse, exact",
+            "a run, printed",
+            "sharp",
+            "sharp, ε = 1% of span",
+        ),
         tuple(
             (
                 f"{r.temperature:.3g}",
                 f"{r.epsilon:.3g}",
-                *(power(x) for x in (r.simulated, r.exact, r.exact_sparse, r.run, r.sharp, r.sharp_span)),
+                *(
+                    power(x)
+                    for x in (
+                        r.simulated,
+                        r.exact,
+                        r.exact_sparse,
+                        r.run,
+                        r.sharp,
+                        r.sharp_span,
+                    )
+                ),
             )
             for r in picked
         ),
         words=0,
     )
     text = (
-        "Calls against the strength of the regularizer, at a relative error of 1%. For small λ, κ lies below every accuracy visited and "
+        "Calls against the strength of the regularizer, at a relative error of 1%. For "
+        "small λ, κ lies below every accuracy visited and "
         "SmoothCruiser is sparse sampling; for large λ one trajectory a draw is enough.",
-        "The paper's ε is 1% of V_max = (1 + λ log K)/(1−γ), which grows with λ: part of the fall to the right is the promise getting "
-        "weaker. The value's own span is 1/(1−γ) whatever λ is, so the last curve, at 1% of it, shows what regularization itself does.",
-    )  # fmt: skip
-    return Section("Figure 2: calls against regularization", text, svg, "figure2.png", (("log-spaced rows of figure2.csv", table),))
+        "The paper's ε is 1% of V_max = (1 + λ log K)/(1−γ), which grows with λ: part "
+        "of the fall to the right is the promise getting "
+        "weaker. The value's own span is 1/(1−γ) whatever λ is, so the last curve, at "
+        "1% of it, shows what regularization itself does.",
+    )
+    return Section(
+        "Figure 2: calls against regularization",
+        text,
+        svg,
+        "figure2.png",
+        (("log-spaced rows of figure2.csv", table),),
+    )
 
 
 def _table_1(results: Results, directory: Path) -> Section | None:
@@ -129,7 +198,13 @@ def _table_1(results: Results, directory: Path) -> Section | None:
     if not rows:
         return None
     table = Table(
-        ("environment", "ours, mean ± std", "runs", "the paper, mean ± std", "difference in standard errors"),
+        (
+            "environment",
+            "ours, mean ± std",
+            "runs",
+            "the paper, mean ± std",
+            "difference in standard errors",
+        ),
         tuple(
             (
                 r.environment,
@@ -142,17 +217,28 @@ def _table_1(results: Results, directory: Path) -> Section | None:
         ),
     )
     text = (
-        f"The paper's consistency check: sampleV at ε = {EPSILON:.4f} with estimateQ replaced by the true Q plus uniform noise of the "
-        "size that estimateQ may have. Mean and standard deviation are of the error of one output.",
-        "The table reproduces. It tests little: in these environments V(s₀) is almost pure entropy, λ log K/(1−γ), to which all rewards "
-        "together add 6·10⁻⁴ at most, and estimateQ, where all the calls are, does not run. Hence the next section.",
+        f"The paper's consistency check: sampleV at ε = {EPSILON:.4f} with estimateQ "
+        "replaced by the true Q plus uniform noise of the "
+        "size that estimateQ may have. Mean and standard deviation are of the error of "
+        "one output.",
+        "The table reproduces. It tests little: in these environments V(s₀) is almost "
+        "pure entropy, λ log K/(1−γ), to which all rewards "
+        "together add 6·10⁻⁴ at most, and estimateQ, where all the calls are, does not "
+        "run. Hence the next section.",
     )
-    return Section("Table 1: consistency with a stubbed Q", text, tables=(("Table 1, redone with independent streams", table),))
+    return Section(
+        "Table 1: consistency with a stubbed Q",
+        text,
+        tables=(("Table 1, redone with independent streams", table),),
+    )
 
 
 GROUPS = {
     "paper": "The paper's environments and parameters, γ = 0.2, λ = 10, initial state",
-    "reward-sensitive": "Rewards times 100 (the same as λ = 0.1 at reward 1), asked one step before the reward",
+    "reward-sensitive": (
+        "Rewards times 100 (the same as λ = 0.1 at reward 1), asked "
+        "one step before the reward"
+    ),
     "game": "The same as games: players take turns, one wants the reward, one does not",
     "operator": "The reward-sensitive MDPs under every other operator",
 }
@@ -163,32 +249,57 @@ def _full(results: Results, directory: Path) -> Section | None:
     if not rows:
         return None
     head = (
-        "environment", "operator", "V(s)", "of it reward", "ε", "error, mean ± std", "largest", "failures", "for Q", "price", "calls, mean",
-        "ms a run", "printed constants",
-    )  # fmt: skip
+        "environment",
+        "operator",
+        "V(s)",
+        "of it reward",
+        "ε",
+        "error, mean ± std",
+        "largest",
+        "failures",
+        "for Q",
+        "price",
+        "calls, mean",
+        "ms a run",
+        "printed constants",
+    )
     tables = []
     for group, caption in GROUPS.items():
         part = [r for r in rows if r.group == group]
         body = tuple(
             (
-                r.environment, r.operator, f"{r.value:.4g}", f"{r.reward_part:.3g}", f"{r.epsilon:.3g}",
-                f"{r.mean_error:.2g} ± {r.std_error:.2g}", f"{r.largest_error:.2g}", f"{r.failures} / {r.runs}",
-                f"{r.q_failures} / {r.runs}", f"{r.price:,}", f"{r.mean_calls:,.0f}", f"{1000 * r.seconds_per_run:.1f}",
+                r.environment,
+                r.operator,
+                f"{r.value:.4g}",
+                f"{r.reward_part:.3g}",
+                f"{r.epsilon:.3g}",
+                f"{r.mean_error:.2g} ± {r.std_error:.2g}",
+                f"{r.largest_error:.2g}",
+                f"{r.failures} / {r.runs}",
+                f"{r.q_failures} / {r.runs}",
+                f"{r.price:,}",
+                f"{r.mean_calls:,.0f}",
+                f"{1000 * r.seconds_per_run:.1f}",
                 power(r.paper_log10_calls),
             )
             for r in part
-        )  # fmt: skip
+        )
         if part:
             tables.append((caption, Table(head, body, words=2)))
     failed, runs = sum(r.failures for r in rows), sum(r.runs for r in rows)
     text = (
-        "What the paper could not run: the full algorithm, estimateQ included, with the sharp schedule. Every row is one plan run many "
-        "times against the exact value; the promise is |V̂ − V| ≤ ε (and |Q̂ − Q| ≤ ε for every action) with probability 0.9.",
-        f"Over all rows {failed:,} of {runs:,} runs missed ε. The largest share of misses in any row is "
-        f"{max(r.q_failures / r.runs for r in rows):.1%} for action values; 10% are allowed. The last column is what the printed constants "
-        "would need for the same promise.",
-        "The chains are deterministic, so their errors hardly vary (only the actions drawn along the way are random): what is left there "
-        "is the plan's own bias, which the promise covers. The grids slip, and their errors spread.",
+        "What the paper could not run: the full algorithm, estimateQ included, with "
+        "the sharp schedule. Every row is one plan run many "
+        "times against the exact value; the promise is |V̂ − V| ≤ ε (and |Q̂ − Q| ≤ ε "
+        "for every action) with probability 0.9.",
+        f"Over all rows {failed:,} of {runs:,} runs missed ε. The largest share of "
+        f"misses in any row is {max(r.q_failures / r.runs for r in rows):.1%} for "
+        "action values; 10% are allowed. The last column is what the printed "
+        "constants would need for the same promise.",
+        "The chains are deterministic, so their errors hardly vary (only the actions "
+        "drawn along the way are random): what is left there "
+        "is the plan's own bias, which the promise covers. The grids slip, and their "
+        "errors spread.",
     )
     return Section("Table 1 with the full algorithm", text, tables=tuple(tables))
 
@@ -196,48 +307,116 @@ def _full(results: Results, directory: Path) -> Section | None:
 def _relaxation(results: Results, directory: Path) -> Section | None:
     if not (results.relaxation or results.scheme):
         return None
-    svg = plots.save(plots.relaxation(results.relaxation), directory, "relaxation") if results.relaxation else ""
+    svg = (
+        plots.save(plots.relaxation(results.relaxation), directory, "relaxation")
+        if results.relaxation
+        else ""
+    )
     chosen = Table(
-        ("problem", "γ", "K", "ε for V_0", "chosen λ", "price", "price at λ = 0", "cheapest λ > 0", "its price", "failures", "with λ > 0"),
+        (
+            "problem",
+            "γ",
+            "K",
+            "ε for V_0",
+            "chosen λ",
+            "price",
+            "price at λ = 0",
+            "cheapest λ > 0",
+            "its price",
+            "failures",
+            "with λ > 0",
+        ),
         tuple(
             (
-                r.problem, f"{r.discount:g}", str(r.num_actions), f"{r.epsilon:.3g}", f"{r.chosen_temperature:.3g}", f"{r.chosen_price:,}",
-                f"{r.plain_price:,}", f"{r.softest_temperature:.3g}", f"{r.softest_price:,}", f"{r.failures} / {r.runs}",
+                r.problem,
+                f"{r.discount:g}",
+                str(r.num_actions),
+                f"{r.epsilon:.3g}",
+                f"{r.chosen_temperature:.3g}",
+                f"{r.chosen_price:,}",
+                f"{r.plain_price:,}",
+                f"{r.softest_temperature:.3g}",
+                f"{r.softest_price:,}",
+                f"{r.failures} / {r.runs}",
                 f"{r.softest_failures} / {r.runs}",
             )
             for r in results.scheme
         ),
-    )  # fmt: skip
+    )
     printed = Table(
-        ("ε for V_0", "sparse sampling", "best share of ε for the relaxation", "its price"),
-        tuple((f"{r.epsilon:g}", power(r.plain_log10), f"{r.best_share:g}", power(r.best_log10)) for r in results.printed),
+        (
+            "ε for V_0",
+            "sparse sampling",
+            "best share of ε for the relaxation",
+            "its price",
+        ),
+        tuple(
+            (
+                f"{r.epsilon:g}",
+                power(r.plain_log10),
+                f"{r.best_share:g}",
+                power(r.best_log10),
+            )
+            for r in results.printed
+        ),
         words=0,
     )
-    never = all(r.chosen_temperature == 0.0 for r in results.scheme) and all(r.best_share == 0.0 for r in results.printed)
+    never = all(r.chosen_temperature == 0.0 for r in results.scheme) and all(
+        r.best_share == 0.0 for r in results.printed
+    )
     text = (
-        "V_λ lies above V_0 by at most λ log K/(1−γ), and the policy it recommends loses at most that much. The upper panels show how "
-        "much of the bound is used, the lower ones what V_λ costs, and what V_0 costs through V_λ.",
-        "The paper asks for a scheme that chooses λ for a given accuracy of the unregularized value. Since V_λ − V_0 lies in a band whose "
-        "middle is known, ε − λ log K/(2(1−γ)) is left for the sampling; the scheme prices every split with the schedule compiler and "
+        "V_λ lies above V_0 by at most λ log K/(1−γ), and the policy it recommends "
+        "loses at most that much. The upper panels show how "
+        "much of the bound is used, the lower ones what V_λ costs, and what V_0 costs "
+        "through V_λ.",
+        "The paper asks for a scheme that chooses λ for a given accuracy of the "
+        "unregularized value. Since V_λ − V_0 lies in a band whose "
+        "middle is known, ε − λ log K/(2(1−γ)) is left for the sampling; the scheme "
+        "prices every split with the schedule compiler and "
         "takes the cheapest (schedule/relaxation.py).",
     )
     after = (
-        "It chooses λ = 0 in every case tried, with the sharp schedule and with the printed constants: a worst-case plan for V_0 gains "
-        "nothing from relaxing. The reason can be seen in the paper's own terms. A band narrower than 2ε forces λ ≤ 2ε(1−γ)/log K, hence "
-        "κ = (1−√γ)λ/K is a fraction of ε, and the linearization, which only works below κ, comes too late to pay for the part of ε that "
-        "the band has taken. Regularization buys speed for V_λ itself (Figure 2), and for V_0 only to within the bound."
+        "It chooses λ = 0 in every case tried, with the sharp schedule and with the "
+        "printed constants: a worst-case plan for V_0 gains "
+        "nothing from relaxing. The reason can be seen in the paper's own terms. A "
+        "band narrower than 2ε forces λ ≤ 2ε(1−γ)/log K, hence "
+        "κ = (1−√γ)λ/K is a fraction of ε, and the linearization, which only works "
+        "below κ, comes too late to pay for the part of ε that "
+        "the band has taken. Regularization buys speed for V_λ itself (Figure 2), and "
+        "for V_0 only to within the bound."
         if never
-        else "Where the chosen λ is above 0, relaxing pays; elsewhere plain max is cheaper.",
+        else (
+            "Where the chosen λ is above 0, relaxing pays; elsewhere plain max is "
+            "cheaper."
+        ),
     )
     tables: list[tuple[str, Table]] = []
     if results.scheme:
         tables.append(("The adaptive scheme, run against the exact V_0", chosen))
     if results.printed:
-        tables.append(("The same choice with the printed constants, γ = 0.2, K = 2, δ = 0.1", printed))
-    return Section("Regularization as a relaxation", text, svg, "relaxation.png" if svg else "", tuple(tables), after)
+        tables.append(
+            (
+                "The same choice with the printed constants, γ = 0.2, K = 2, δ = 0.1",
+                printed,
+            )
+        )
+    return Section(
+        "Regularization as a relaxation",
+        text,
+        svg,
+        "relaxation.png" if svg else "",
+        tuple(tables),
+        after,
+    )
 
 
-SECTIONS: Sequence[Callable[[Results, Path], Section | None]] = (_figure_1, _figure_2, _table_1, _full, _relaxation)
+SECTIONS: Sequence[Callable[[Results, Path], Section | None]] = (
+    _figure_1,
+    _figure_2,
+    _table_1,
+    _full,
+    _relaxation,
+)
 
 
 def number(value: float, form: str) -> str:
@@ -252,7 +431,7 @@ def power(log10: float) -> str:
     return f"{10.0**log10:,.0f}" if log10 < 7.0 else f"10^{log10:.1f}"
 
 
-# --- templates ---------------------------------------------------------------------------------------------------------------
+# --- templates ----------------------------------------------------------------
 
 TITLE = "SmoothCruiser, reproduced"
 

@@ -1,22 +1,27 @@
-"""The paper's Table 1: sampleV_check on its four environments, and what the published numbers were.
+"""The paper's Table 1: sampleV_check on its four environments, and what the
+published numbers were.
 
-sampleV_check is Alg. 2 with estimateQ(s, z) replaced by Q(s, .) + z U(-1, 1), one uniform an action, unclipped. In one environment
+sampleV_check is Alg. 2 with estimateQ(s, z) replaced by Q(s, .) + z U(-1, 1),
+one uniform an action, unclipped. In one environment
 
   e >= V_max              0
   kappa <= e              F(Q(s) + e U)
   e < kappa               F(Q-hat) - <Q-hat, g> + R + gamma sampleV_check(Z, e/sqrt(gamma)),  Q-hat = Q(s) + sqrt(kappa e) U,
                           g = grad F(Q-hat), A ~ g, (R, Z) ~ oracle(s, A)
 
-with the kappa and V_max of that environment's own K; the asked accuracy is kappa(K=4)/4 = 0.3455 for all. gamma = 0.2, lambda = 10,
-N_sim = floor(C^2/(2 e^2) log 5) = 32,723 with C for K = 4. All environments, and all runs of one, draw from independent streams (the
-published code copies one seeded environment into every run, so that all runs replay the same transitions).
+with the kappa and V_max of that environment's own K; the asked accuracy is
+kappa(K=4)/4 = 0.3455 for all. gamma = 0.2, lambda = 10, N_sim = floor(C^2/(2
+e^2) log 5) = 32,723 with C for K = 4. All environments, and all runs of one,
+draw from independent streams (the published code copies one seeded environment
+into every run, so that all runs replay the same transitions).
 
 legend   column                    what it is
   mean, std                        of the error of one output, V-hat - V(s0)
   paper_mean, paper_std            as printed
 
-Vectorized over the runs: the recursion is a chain, so every run is at the same accuracy at the same time. What this file leaves out:
-the full algorithm (``full``).
+Vectorized over the runs: the recursion is a chain, so every run is at the same
+accuracy at the same time. What this file leaves out: the full algorithm
+(``full``).
 """
 
 from __future__ import annotations
@@ -33,12 +38,19 @@ from smoothcruiser.exact import solve
 from smoothcruiser.operators.base import Entropy
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import chain, gridworld
-from smoothcruiser.theory.paper import Setting, consistency_simulations, kappa, value_bound, zeta
+from smoothcruiser.theory.paper import (
+    Setting,
+    consistency_simulations,
+    kappa,
+    value_bound,
+    zeta,
+)
 
 Floats = NDArray[np.float64]
 
 GAMMA, TEMPERATURE = 0.2, 10.0
-REFERENCE = Setting.entropy(GAMMA, TEMPERATURE, 4)  # K = 4, the most actions of the four, sets epsilon and the runs of all
+# K = 4, the most actions of the four, sets epsilon and the runs of all
+REFERENCE = Setting.entropy(GAMMA, TEMPERATURE, 4)
 EPSILON = kappa(REFERENCE) / 4.0
 RUNS = consistency_simulations(REFERENCE, EPSILON)
 
@@ -55,7 +67,15 @@ class Environment:
 
     def problem(self, **rest: Any) -> Problem:
         """The environment; discount and operator are the paper's where not given."""
-        return self.build(n=self.size, **{"discount": GAMMA, "operator": Entropy(TEMPERATURE), "name": self.name, **rest})
+        return self.build(
+            n=self.size,
+            **{
+                "discount": GAMMA,
+                "operator": Entropy(TEMPERATURE),
+                "name": self.name,
+                **rest,
+            },
+        )
 
 
 ENVIRONMENTS = (
@@ -78,38 +98,60 @@ class CheckRow:
     paper_std: float
 
 
-def table_1(runs: int = RUNS, seed: int = 0, tick: Callable[[], object] = lambda: None) -> list[CheckRow]:
+def table_1(
+    runs: int = RUNS, seed: int = 0, tick: Callable[[], object] = lambda: None
+) -> list[CheckRow]:
     """The rows of Table 1."""
     rows = []
     for index, environment in enumerate(ENVIRONMENTS):
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index,)))
         errors = check_errors(environment.problem(), EPSILON, runs, rng)
         rows.append(
-            CheckRow(environment.name, float(errors.mean()), float(errors.std()), runs, environment.paper_mean, environment.paper_std)
+            CheckRow(
+                environment.name,
+                float(errors.mean()),
+                float(errors.std()),
+                runs,
+                environment.paper_mean,
+                environment.paper_std,
+            )
         )
         tick()
     return rows
 
 
-def check_errors(problem: Problem, epsilon: float, runs: int, rng: np.random.Generator) -> Floats:
+def check_errors(
+    problem: Problem, epsilon: float, runs: int, rng: np.random.Generator
+) -> Floats:
     """(runs,) errors V-hat - V(s0) of sampleV_check(s0, epsilon)."""
     solution = solve(problem)
     state = problem.start()
-    outputs = sample_v_check(problem, np.asarray(solution.q_values), epsilon, np.full(runs, state), rng)
+    outputs = sample_v_check(
+        problem, np.asarray(solution.q_values), epsilon, np.full(runs, state), rng
+    )
     errors: Floats = outputs - float(solution.values[state])
     return errors
 
 
-def sample_v_check(problem: Problem, q_values: Floats, e: float, states: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+def sample_v_check(
+    problem: Problem,
+    q_values: Floats,
+    e: float,
+    states: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> Floats:
     """(runs,) outputs of sampleV_check(states, e), one draw each."""
     setting = Setting.of(problem.facts)
     total = np.zeros(len(states))
     weight = 1.0
     while e < kappa(setting):
-        q = q_values[states] + zeta(setting, e) * rng.uniform(-1.0, 1.0, (len(states), setting.K))
+        q = q_values[states] + zeta(setting, e) * rng.uniform(
+            -1.0, 1.0, (len(states), setting.K)
+        )
         value, policy = _soft(q, problem.operator.strength)
         running = np.cumsum(policy, axis=1)
-        # The last column is 1 up to rounding; comparing with the others alone keeps the action inside the set.
+        # The last column is 1 up to rounding; comparing with the others alone keeps
+        # the action inside the set.
         action = np.sum(rng.random(len(states))[:, None] >= running[:, :-1], axis=1)
         reward, states = step(problem, states, action, rng)
         total += weight * (value - np.sum(q * policy, axis=1) + reward)
@@ -130,14 +172,24 @@ def _soft(q: Floats, temperature: float) -> tuple[Floats, Floats]:
 
 
 def step(
-    problem: Problem, states: NDArray[np.int64], actions: NDArray[np.int64], rng: np.random.Generator
+    problem: Problem,
+    states: NDArray[np.int64],
+    actions: NDArray[np.int64],
+    rng: np.random.Generator,
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """(runs,) rewards and next states, one draw of the tables a run by inverting the distribution function of its row."""
+    """(runs,) rewards and next states, one draw of the tables a run by
+    inverting the distribution function of its row.
+    """
     tables = problem.tables
     assert tables is not None  # the four environments are tabular
     row = states * tables.num_actions + actions
-    whole = np.concatenate([[0.0], np.cumsum(tables.prob)])  # the rows' distribution functions, one above the other
+    # the rows' distribution functions, one above the other
+    whole = np.concatenate([[0.0], np.cumsum(tables.prob)])
     first = tables.start[row]
-    u = whole[first] + rng.random(len(states)) * (whole[tables.start[row + 1]] - whole[first])
-    entry = np.clip(np.searchsorted(whole, u, side="right") - 1, first, tables.start[row + 1] - 1)
+    u = whole[first] + rng.random(len(states)) * (
+        whole[tables.start[row + 1]] - whole[first]
+    )
+    entry = np.clip(
+        np.searchsorted(whole, u, side="right") - 1, first, tables.start[row + 1] - 1
+    )
     return tables.reward[entry], tables.next_state[entry]

@@ -1,7 +1,9 @@
-"""What can be paid when a promise cannot: a larger epsilon, a larger temperature, another method.
+"""What can be paid when a promise cannot: a larger epsilon, a larger
+temperature, another method.
 
-An offer is a sentence a user can act on. Epsilon comes from the compiler's inverse; temperatures are raised by steps until the price fits,
-and each comes with what it means for the value: |V_lambda - V_0| <= M/(1-gamma).
+An offer is a sentence a user can act on. Epsilon comes from the compiler's
+inverse; temperatures are raised by steps until the price fits, and each comes
+with what it means for the value: |V_lambda - V_0| <= M/(1-gamma).
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, smallest_epsilon
 from smoothcruiser.schedule.schedule import Schedule, Target
 
-FACTOR, MOST_STEPS = 4.0, 7  # up to 16,000 times the temperature: beyond, the policy is uniform for every purpose
+# up to 16,000 times the temperature: beyond, the policy is uniform for every
+# purpose
+FACTOR, MOST_STEPS = 4.0, 7
 
 
 def offers(facts: Facts, schedule: Schedule, budget: int) -> list[str]:
@@ -23,23 +27,41 @@ def offers(facts: Facts, schedule: Schedule, budget: int) -> list[str]:
     if schedule.method != "smoothcruiser":
         found += _sharp(facts, schedule, budget, target)
     try:
-        epsilon = smallest_epsilon(facts, budget=budget, delta=schedule.delta if schedule.delta < 1.0 else 0.1, target=target)
+        epsilon = smallest_epsilon(
+            facts,
+            budget=budget,
+            delta=schedule.delta if schedule.delta < 1.0 else 0.1,
+            target=target,
+        )
         share = epsilon / facts.value_span() if facts.value_span() > 0 else 0.0
-        found.append(f"epsilon {_up(epsilon):g} ({100 * share:.3g}% of the value span) with method smoothcruiser, within this budget")
+        found.append(
+            f"epsilon {_up(epsilon):g} ({100 * share:.3g}% of the value span) with "
+            "method smoothcruiser, within this budget"
+        )
     except SmoothcruiserError:
         pass
-    hotter = payable_temperature(facts, schedule.epsilon, min(schedule.delta, 0.5), target, budget)
+    hotter = payable_temperature(
+        facts, schedule.epsilon, min(schedule.delta, 0.5), target, budget
+    )
     if hotter is not None:
         temperature, calls, distance = hotter
         found.append(
-            f"temperature {temperature:g} at this epsilon: {calls:,} calls; its value differs from the plain one by at most {distance:.3g}"
+            f"temperature {temperature:g} at this epsilon: {calls:,} calls; its "
+            f"value differs from the plain one by at most {distance:.3g}"
         )
-    found.append("method certified, if states can be told apart: its price depends on the problem, not on the worst case")
+    found.append(
+        "method certified, if states can be told apart: its price depends on the "
+        "problem, not on the worst case"
+    )
     return found
 
 
-def payable_temperature(facts: Facts, epsilon: float, delta: float, target: Target, budget: int) -> tuple[float, int, float] | None:
-    """(temperature, calls, bound on |V_lambda - V_0|) of the first step whose schedule fits the budget."""
+def payable_temperature(
+    facts: Facts, epsilon: float, delta: float, target: Target, budget: int
+) -> tuple[float, int, float] | None:
+    """(temperature, calls, bound on |V_lambda - V_0|) of the first step whose
+    schedule fits the budget.
+    """
     operator = facts.operator
     if operator.strength == 0.0 or not dataclasses.is_dataclass(operator):
         return None
@@ -47,7 +69,9 @@ def payable_temperature(facts: Facts, epsilon: float, delta: float, target: Targ
         try:
             temperature = operator.strength * FACTOR**k
             warmer = facts.under(dataclasses.replace(operator, temperature=temperature))  # type: ignore[call-arg]
-            calls = compile_schedule(warmer, epsilon=epsilon, delta=delta, target=target, adaptive=False).num_calls
+            calls = compile_schedule(
+                warmer, epsilon=epsilon, delta=delta, target=target, adaptive=False
+            ).num_calls
         except (SmoothcruiserError, TypeError):
             continue
         if calls <= budget:
@@ -59,12 +83,16 @@ def _sharp(facts: Facts, schedule: Schedule, budget: int, target: Target) -> lis
     if schedule.delta >= 1.0:
         return []
     try:
-        sharp = compile_schedule(facts, epsilon=schedule.epsilon, delta=schedule.delta, target=target)
+        sharp = compile_schedule(
+            facts, epsilon=schedule.epsilon, delta=schedule.delta, target=target
+        )
     except SmoothcruiserError:
         return []
     if sharp.num_calls > budget:
         return []
-    return [f"method smoothcruiser keeps this very promise for {sharp.num_calls:,} calls"]
+    return [
+        f"method smoothcruiser keeps this very promise for {sharp.num_calls:,} calls"
+    ]
 
 
 def _up(epsilon: float) -> float:

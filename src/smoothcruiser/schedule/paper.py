@@ -1,4 +1,5 @@
-"""Schedules with the paper's printed constants: Alg. 1-3 written out as a table, one row per accuracy.
+"""Schedules with the paper's printed constants: Alg. 1-3 written out as a
+table, one row per accuracy.
 
   case 1   e >= V_max          CONSTANT 0
   case 2   kappa <= e          PLUGIN    samples N(e), query e/sqrt(gamma)
@@ -10,12 +11,16 @@ legend   symbol         public name
   V_max                 (r_max + M)/(1 - gamma)
   the rest              see ``theory.paper_ladder``
 
-What is repaired, because the promise would break: the box that Q-hat is clipped to (printed: [0, V_max], wrong wherever Q can be
-negative: games, negative rewards, terminal states), and the count that delta' is divided by. With a horizon a row is an accuracy with
-its steps left; at 0 steps left the constant 0 is exact, so there are at most ``horizon`` levels. ``delta = 1.0`` on a schedule means: no
-probabilistic promise, because the given delta' times the number of calls exceeds 1.
+What is repaired, because the promise would break: the box that Q-hat is clipped
+to (printed: [0, V_max], wrong wherever Q can be negative: games, negative
+rewards, terminal states), and the count that delta' is divided by. With a
+horizon a row is an accuracy with its steps left; at 0 steps left the constant 0
+is exact, so there are at most ``horizon`` levels. ``delta = 1.0`` on a schedule
+means: no probabilistic promise, because the given delta' times the number of
+calls exceeds 1.
 
-This file decides which tables are too large to make. It leaves out the check of what it makes (``schedule.verify.paper``).
+This file decides which tables are too large to make. It leaves out the check of
+what it makes (``schedule.verify.paper``).
 """
 
 from __future__ import annotations
@@ -46,39 +51,82 @@ from smoothcruiser.theory.paper_ladder import (
     samples_at,
 )
 
-MAX_DIGITS = 4000  # Python refuses to print integers of more than 4300 digits; a price must stay printable
-MAX_STAGES = 64  # stages whose boxes are hulled one by one; beyond, [-V_max, V_max] holds them all
+# Python refuses to print integers of more than 4300 digits; a price must stay
+# printable
+MAX_DIGITS = 4000
+# stages whose boxes are hulled one by one; beyond, [-V_max, V_max] holds them all
+MAX_STAGES = 64
 KINDS = {1: Kind.CONSTANT, 2: Kind.PLUGIN, 3: Kind.ROLLOUT}
 REMEDY = "raise epsilon, or use the method 'smoothcruiser'"
 
 
-def paper_schedule(facts: Facts, *, epsilon: float, delta: float | None = None, delta_prime: float | None = None) -> Schedule:
-    """SmoothCruiser as printed, for the promise ``delta`` (then delta' is the largest that keeps it) or for a given delta'."""
+def paper_schedule(
+    facts: Facts,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    delta_prime: float | None = None,
+) -> Schedule:
+    """SmoothCruiser as printed, for the promise ``delta`` (then delta' is the
+    largest that keeps it) or for a given delta'.
+    """
     setting = Setting.of(facts)
     if kappa(setting) == math.inf:
         raise InvalidInput(
-            f"The method 'paper' divides by the smoothness L of the operator and needs L > 0, got L = {setting.L!r} "
-            f"({facts.operator.name}, {facts.num_actions} actions); use the method 'smoothcruiser' or 'sparse-sampling'."
+            "The method 'paper' divides by the smoothness L of the operator and needs "
+            f"L > 0, got L = {setting.L!r} ({facts.operator.name}, {facts.num_actions} "
+            "actions); use the method 'smoothcruiser' or 'sparse-sampling'."
         )
     return _fill("paper", facts, setting, epsilon, delta, delta_prime)
 
 
-def paper_sparse_sampling(facts: Facts, *, epsilon: float, delta: float | None = None, delta_prime: float | None = None) -> Schedule:
-    """Sparse sampling (Kearns et al.) with the paper's constants: the same table with kappa = 0, so every level is a plug-in."""
-    return _fill("paper-sparse-sampling", facts, sparse_sampling(Setting.of(facts)), epsilon, delta, delta_prime)
+def paper_sparse_sampling(
+    facts: Facts,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    delta_prime: float | None = None,
+) -> Schedule:
+    """Sparse sampling (Kearns et al.) with the paper's constants: the same
+    table with kappa = 0, so every level is a plug-in.
+    """
+    return _fill(
+        "paper-sparse-sampling",
+        facts,
+        sparse_sampling(Setting.of(facts)),
+        epsilon,
+        delta,
+        delta_prime,
+    )
 
 
-def _fill(method: str, facts: Facts, setting: Setting, epsilon: float, delta: float | None, given: float | None) -> Schedule:
+def _fill(
+    method: str,
+    facts: Facts,
+    setting: Setting,
+    epsilon: float,
+    delta: float | None,
+    given: float | None,
+) -> Schedule:
     _check_promise(epsilon, delta, given)
     remaining = None if facts.horizon is None else facts.horizon - 1
     rungs = ladder(setting, child_accuracy(setting, epsilon), remaining)
     if rungs is None:
-        raise Unpayable(_too_long(method, setting, epsilon, delta, given, facts.horizon))
-    per_node = given if given is not None else delta_prime(setting, epsilon, delta or 0.0, facts.horizon)
+        raise Unpayable(
+            _too_long(method, setting, epsilon, delta, given, facts.horizon)
+        )
+    per_node = (
+        given
+        if given is not None
+        else delta_prime(setting, epsilon, delta or 0.0, facts.horizon)
+    )
     ell = log_term(setting, per_node)
     digits = log_counts(setting, rungs, ell)[-1] / math.log(10.0)
     if digits > MAX_DIGITS:
-        raise Unpayable(f"The {method} schedule for epsilon {epsilon:g} takes more than 10^{digits:.1f} oracle calls; {REMEDY}.")
+        raise Unpayable(
+            f"The {method} schedule for epsilon {epsilon:g} takes more than "
+            f"10^{digits:.1f} oracle calls; {REMEDY}."
+        )
     samples = samples_at(setting, epsilon, ell)
     price = setting.K * samples * exact_counts(setting, rungs, ell)[-1]
     failure = failure_probability(per_node, price)
@@ -98,7 +146,10 @@ def _check_promise(epsilon: float, delta: float | None, given: float | None) -> 
     if not 0.0 < epsilon < math.inf:
         raise InvalidInput(f"epsilon must be positive and finite, got {epsilon!r}.")
     if (delta is None) == (given is None):
-        raise InvalidInput(f"Give either delta or delta_prime, not both or neither; got delta={delta!r}, delta_prime={given!r}.")
+        raise InvalidInput(
+            "Give either delta or delta_prime, not both or neither; got "
+            f"delta={delta!r}, delta_prime={given!r}."
+        )
     for name, value in (("delta", delta), ("delta_prime", given)):
         if value is not None and not 0.0 < value < 1.0:
             raise InvalidInput(f"{name} must lie in (0, 1), got {value!r}.")
@@ -107,26 +158,49 @@ def _check_promise(epsilon: float, delta: float | None, given: float | None) -> 
 def _level(setting: Setting, rung: Rung, ell: float) -> Level:
     if rung.case == 1:
         return Level(Kind.CONSTANT, constant=0.0)
-    return Level(KINDS[rung.case], samples_at(setting, rung.zeta, ell), rung.query, rung.continuation)
+    return Level(
+        KINDS[rung.case],
+        samples_at(setting, rung.zeta, ell),
+        rung.query,
+        rung.continuation,
+    )
 
 
-def _too_long(method: str, setting: Setting, epsilon: float, delta: float | None, given: float | None, horizon: int | None) -> str:
+def _too_long(
+    method: str,
+    setting: Setting,
+    epsilon: float,
+    delta: float | None,
+    given: float | None,
+    horizon: int | None,
+) -> str:
     """The sentence of a refusal, with an upper bound on the price in log10."""
     if given is not None:
         log10 = oracle_calls(setting, epsilon, given, horizon).log10
     else:
-        log10 = log_delta_prime(setting, epsilon, delta or 0.0, horizon)[1] / math.log(10.0)
-    return f"The {method} schedule for epsilon {epsilon:g} has over {MAX_LEVELS} levels and up to 10^{log10:.4g} oracle calls; {REMEDY}."
+        log10 = log_delta_prime(setting, epsilon, delta or 0.0, horizon)[1] / math.log(
+            10.0
+        )
+    return (
+        f"The {method} schedule for epsilon {epsilon:g} has over {MAX_LEVELS} "
+        f"levels and up to 10^{log10:.4g} oracle calls; {REMEDY}."
+    )
 
 
 def clip_box(facts: Facts, rungs: tuple[Rung, ...]) -> tuple[float, float]:
-    """The smallest box that holds every Q(s, a) of every mover at every stage where a Q-hat is made.
+    """The smallest box that holds every Q(s, a) of every mover at every stage
+    where a Q-hat is made.
 
-    Clipping to it never moves Q-hat away from Q, and |box| <= V_max, so both uses of the printed box in Lemma 2 stay valid.
+    Clipping to it never moves Q-hat away from Q, and |box| <= V_max, so both
+    uses of the printed box in Lemma 2 stay valid.
     """
     stages = {facts.horizon} | {rung.remaining for rung in rungs if rung.case != 1}
     if len(stages) > MAX_STAGES:
         top = value_bound(Setting.of(facts))
         return -top, top
-    boxes = [facts.q_bounds(player, stage) for stage in stages for player in ((1, 2) if facts.game else (1,))]
+    boxes = [
+        facts.q_bounds(player, stage)
+        for stage in stages
+        for player in ((1, 2) if facts.game else (1,))
+    ]
     return min(low for low, _ in boxes), max(high for _, high in boxes)

@@ -1,12 +1,16 @@
-"""Regularization as a relaxation: which temperature makes a promise about the UNREGULARIZED value cheapest.
+"""Regularization as a relaxation: which temperature makes a promise about the
+UNREGULARIZED value cheapest.
 
   V_lambda - V_0 lies in a band [low, high]; its middle is known, so the answer for V_0 is  V-hat - (low + high)/2  and
   |answer - V_0| <= |V-hat - V_lambda| + (high - low)/2 <= epsilon  if V-hat keeps  epsilon - (high - low)/2  for V_lambda.
 
-Proof of the band. F(Q) - max Q lies in [a, b]: F is monotone and F(Q + c) = F(Q) + c, so F(Q) <= F(max Q, ..., max Q) = max Q + F(0)
-= max Q + b; and F(Q) >= Q(i) - Omega(e_i) at the vertex e_i of the best action i, a = min -Omega(e_i). For the min player the distance
-lies in [-b, -a]. Both Bellman operators are monotone and V -> V + c moves them by gamma c, so by induction over T_lambda^n V_0 the
-distances add up along the play with weights gamma^t, and the sums below bound them; a play that ends stops adding (hull with 0).
+Proof of the band. F(Q) - max Q lies in [a, b]: F is monotone and F(Q + c) =
+F(Q) + c, so F(Q) <= F(max Q, ..., max Q) = max Q + F(0) = max Q + b; and F(Q)
+>= Q(i) - Omega(e_i) at the vertex e_i of the best action i, a = min
+-Omega(e_i). For the min player the distance lies in [-b, -a]. Both Bellman
+operators are monotone and V -> V + c moves them by gamma c, so by induction
+over T_lambda^n V_0 the distances add up along the play with weights gamma^t,
+and the sums below bound them; a play that ends stops adding (hull with 0).
 
 legend      symbol     public name
   lambda               ``temperature``
@@ -16,8 +20,10 @@ legend      symbol     public name
                        is known: only half of it is an error
   share                (high - low)/2 over epsilon: what of the promise is spent on the relaxation; 0 is plain max
 
-What this file decides: the split of epsilon, by trying shares with the schedule compiler. It leaves out running the plan: plan the
-problem with ``operator``, ``sampling_epsilon`` and ``delta``, and hand the value to ``Relaxation.unregularized``.
+What this file decides: the split of epsilon, by trying shares with the schedule
+compiler. It leaves out running the plan: plan the problem with ``operator``,
+``sampling_epsilon`` and ``delta``, and hand the value to
+``Relaxation.unregularized``.
 """
 
 from __future__ import annotations
@@ -26,19 +32,31 @@ import math
 from dataclasses import dataclass, replace
 
 from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.operators.base import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators.base import (
+    KL,
+    Entropy,
+    Max,
+    Operator,
+    Sparsemax,
+    SquareRoot,
+)
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Schedule, Target
 
-SHARES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)  # of epsilon; the price is flat enough in between (a factor of 2 at most)
-_REFINEMENTS = 4  # halvings of the two intervals beside the best share: its place to within 1/16 of an interval
+# of epsilon; the price is flat enough in between (a factor of 2 at most)
+SHARES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
+# halvings of the two intervals beside the best share: its place to within 1/16 of
+# an interval
+_REFINEMENTS = 4
 FAMILIES: tuple[type[Operator], ...] = (Entropy, KL, Sparsemax, SquareRoot)
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A split that was priced; ``num_calls`` is None where no schedule is within reach."""
+    """A split that was priced; ``num_calls`` is None where no schedule is
+    within reach.
+    """
 
     share: float
     temperature: float
@@ -47,7 +65,9 @@ class Tried:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """A plan for V_0 through V_lambda: |unregularized(V-hat) - V_0| <= epsilon with probability 1 - delta."""
+    """A plan for V_0 through V_lambda: |unregularized(V-hat) - V_0| <= epsilon
+    with probability 1 - delta.
+    """
 
     epsilon: float  # promised for V_0
     delta: float
@@ -71,25 +91,38 @@ class Relaxation:
         return self.schedule.num_calls
 
     def unregularized(self, value: float, player: int = 1) -> float:
-        """The estimate of V_0 from an estimate of V_lambda at a state where ``player`` moves."""
+        """The estimate of V_0 from an estimate of V_lambda at a state where
+        ``player`` moves.
+        """
         low, high = value_band(self.schedule.facts, player)
         return value - 0.5 * (low + high)
 
 
 def step_band(facts: Facts) -> tuple[float, float]:
-    """[a, b]: where F(Q) - max Q lies, for every Q and every number of legal actions."""
+    """[a, b]: where F(Q) - max Q lies, for every Q and every number of legal
+    actions.
+    """
     operator = facts.operator
     if isinstance(operator, KL):
-        return operator.temperature * math.log(min(operator.weights(facts.num_actions)) / sum(operator.weights(facts.num_actions))), 0.0
+        return operator.temperature * math.log(
+            min(operator.weights(facts.num_actions))
+            / sum(operator.weights(facts.num_actions))
+        ), 0.0
     if not isinstance(operator, Entropy | Sparsemax | SquareRoot | Max):
-        raise InvalidInput(f"The distance of {operator.name} to plain max is not known; relax with one of {_names()}.")
-    return (operator.strength if isinstance(operator, SquareRoot) else 0.0), facts.offsets[1]
+        raise InvalidInput(
+            f"The distance of {operator.name} to plain max is not known; relax "
+            f"with one of {_names()}."
+        )
+    return (
+        operator.strength if isinstance(operator, SquareRoot) else 0.0
+    ), facts.offsets[1]
 
 
 def value_band(facts: Facts, player: int = 1) -> tuple[float, float]:
     """[low, high]: where V_lambda(s) - V_0(s) lies in states where ``player`` moves."""
     a, b = step_band(facts)
-    if facts.terminals:  # a play may stop before a step that would have pulled the other way
+    # a play may stop before a step that would have pulled the other way
+    if facts.terminals:
         a, b = min(a, 0.0), max(b, 0.0)
     if not facts.game:
         steps = facts.steps(facts.horizon)
@@ -98,7 +131,8 @@ def value_band(facts: Facts, player: int = 1) -> tuple[float, float]:
     even, odd = _turns(facts)
     if facts.alternating and not facts.terminals:
         return own[0] * even + other[0] * odd, own[1] * even + other[1] * odd
-    low, high = min(own[0], other[0]), max(own[1], other[1])  # who moves later is not known
+    # who moves later is not known
+    low, high = min(own[0], other[0]), max(own[1], other[1])
     after = even + odd - 1.0
     return own[0] + low * after, own[1] + high * after
 
@@ -112,36 +146,70 @@ def _turns(facts: Facts) -> tuple[float, float]:
     return math.fsum(powers[::2]), math.fsum(powers[1::2])
 
 
-def relaxed(facts: Facts, operator: Operator, *, epsilon: float, delta: float, target: Target = "value") -> Relaxation:
-    """The plan for V_0 through ``operator``, whatever its price; refuses one whose band alone exceeds epsilon."""
+def relaxed(
+    facts: Facts,
+    operator: Operator,
+    *,
+    epsilon: float,
+    delta: float,
+    target: Target = "value",
+) -> Relaxation:
+    """The plan for V_0 through ``operator``, whatever its price; refuses one
+    whose band alone exceeds epsilon.
+    """
     softened = facts.under(operator)
     half = _half_width(softened)
     if not half < epsilon:
         raise InvalidInput(
-            f"{operator.name} at temperature {operator.strength:g} may move the value by {half:g}, not less than epsilon = {epsilon:g}; "
+            f"{operator.name} at temperature {operator.strength:g} may move the value "
+            f"by {half:g}, not less than epsilon = {epsilon:g}; "
             "lower the temperature or raise epsilon."
         )
-    schedule = compile_schedule(softened, epsilon=epsilon - half, delta=delta, target=target)
+    schedule = compile_schedule(
+        softened, epsilon=epsilon - half, delta=delta, target=target
+    )
     return Relaxation(epsilon, delta, operator, schedule)
 
 
-def relax(facts: Facts, *, epsilon: float, delta: float, family: type[Operator] = Entropy, target: Target = "value") -> Relaxation:
-    """The cheapest plan found for the unregularized value: temperature and split of epsilon chosen by price, plain max included.
+def relax(
+    facts: Facts,
+    *,
+    epsilon: float,
+    delta: float,
+    family: type[Operator] = Entropy,
+    target: Target = "value",
+) -> Relaxation:
+    """The cheapest plan found for the unregularized value: temperature and
+    split of epsilon chosen by price, plain max included.
 
-    ``facts`` are those of the problem; their own operator is replaced. ``tried`` lists every split that was priced.
+    ``facts`` are those of the problem; their own operator is replaced.
+    ``tried`` lists every split that was priced.
     """
     if family not in FAMILIES:
-        raise InvalidInput(f"relax needs an operator with a known distance to max, one of {_names()}; got {family!r}.")
+        raise InvalidInput(
+            "relax needs an operator with a known distance to max, one of "
+            f"{_names()}; got {family!r}."
+        )
     if not (isinstance(epsilon, int | float) and 0.0 < epsilon < math.inf):
-        raise InvalidInput(f"epsilon must be a finite number above 0, got {epsilon!r}; it is the largest error you accept.")
-    unit = _half_width(facts.under(_of(family, 1.0)))  # bands are linear in the temperature
+        raise InvalidInput(
+            f"epsilon must be a finite number above 0, got {epsilon!r}; it is the "
+            "largest error you accept."
+        )
+    # bands are linear in the temperature
+    unit = _half_width(facts.under(_of(family, 1.0)))
     found: dict[float, Relaxation] = {}
     tried: dict[float, Tried] = {}
 
     def price(share: float) -> float:
-        operator = Max() if share == 0.0 or unit == 0.0 else _of(family, share * epsilon / unit)
+        operator = (
+            Max()
+            if share == 0.0 or unit == 0.0
+            else _of(family, share * epsilon / unit)
+        )
         try:
-            found[share] = relaxed(facts, operator, epsilon=epsilon, delta=delta, target=target)
+            found[share] = relaxed(
+                facts, operator, epsilon=epsilon, delta=delta, target=target
+            )
         except Unpayable:
             tried[share] = Tried(share, operator.strength, None)
             return math.inf
@@ -150,7 +218,10 @@ def relax(facts: Facts, *, epsilon: float, delta: float, family: type[Operator] 
 
     prices = {share: price(share) for share in SHARES}
     if not found:
-        raise Unpayable(f"No temperature makes epsilon={epsilon:g} payable for the unregularized value; ask for a larger epsilon.")
+        raise Unpayable(
+            f"No temperature makes epsilon={epsilon:g} payable for the "
+            "unregularized value; ask for a larger epsilon."
+        )
     best = min(found, key=lambda share: prices[share])
     for _ in range(_REFINEMENTS):
         shares = sorted(prices)

@@ -1,4 +1,5 @@
-"""A sampling plan as a frozen table of levels; its promise and its price are properties of the data.
+"""A sampling plan as a frozen table of levels; its promise and its price are
+properties of the data.
 
 legend   symbol   public name
   N               ``samples``: draws per legal action for the query Q-hat
@@ -6,15 +7,18 @@ legend   symbol   public name
   X''             ``continuation``: index of the level that values the next state of the drawn action
   c               ``constant``
 
-What one draw of a level returns in a state s where the mover has sign +1 (max) or -1 (min); F, Omega are the mover's:
+What one draw of a level returns in a state s where the mover has sign +1 (max)
+or -1 (min); F, Omega are the mover's:
 
   CONSTANT   c
   PLUGIN     F(Q-hat), Q-hat(a) = mean of N draws of r + gamma X'(z)
   ROLLOUT    F(Q-hat) - <Q-hat, g> + |g|_1 (r(s,A) + gamma X''(z)),  g = grad F(Q-hat), A ~ g/|g|_1          (Alg. 2, line 13)
   BLIND      the same with Q-hat = 0, unsampled
 
-each plus sign * ``shift``. Terminal states are worth 0 before any of this. Children stand before their parents in the table, so
-the recursion ends. The root draws ``samples`` values of r + gamma X(z) per action (target "q_values"), or of X itself (target "value").
+each plus sign * ``shift``. Terminal states are worth 0 before any of this.
+Children stand before their parents in the table, so the recursion ends. The
+root draws ``samples`` values of r + gamma X(z) per action (target "q_values"),
+or of X itself (target "value").
 """
 
 from __future__ import annotations
@@ -30,7 +34,9 @@ from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.facts import Facts
 
 Target = Literal["q_values", "value"]
-LARGEST_COUNT = 2**53  # most readers of JSON hold numbers as float64, which tells larger whole numbers apart no longer
+# most readers of JSON hold numbers as float64, which tells larger whole numbers
+# apart no longer
+LARGEST_COUNT = 2**53
 
 
 class Kind(IntEnum):
@@ -44,7 +50,9 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Level:
-    """One row of the table. ``query`` and ``continuation`` are row indices, -1 where there is none."""
+    """One row of the table. ``query`` and ``continuation`` are row indices, -1
+    where there is none.
+    """
 
     kind: Kind
     samples: int = 0
@@ -56,19 +64,26 @@ class Level:
 
 @dataclass(frozen=True)
 class Root:
-    """What happens at the asked state: ``samples`` draws (per action for q_values) over level ``child``."""
+    """What happens at the asked state: ``samples`` draws (per action for
+    q_values) over level ``child``.
+    """
 
     target: Target
     samples: int
     child: int
     bound: str  # which inequality closes the promise: "hoeffding", "bernstein", "paper"
-    looks: tuple[int, ...] = ()  # draw counts below ``samples`` at which an adaptive stop may look at the data
-    adaptive_delta: float = 0.0  # share of delta spent on those looks; the fixed promise keeps delta - adaptive_delta
+    # draw counts below ``samples`` at which an adaptive stop may look at the data
+    looks: tuple[int, ...] = ()
+    # share of delta spent on those looks; the fixed promise keeps delta -
+    # adaptive_delta
+    adaptive_delta: float = 0.0
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A plan that keeps |answer - truth| <= epsilon with probability 1 - delta; verified when it is made."""
+    """A plan that keeps |answer - truth| <= epsilon with probability 1 - delta;
+    verified when it is made.
+    """
 
     method: str
     facts: Facts
@@ -76,8 +91,11 @@ class Schedule:
     root: Root
     epsilon: float
     delta: float
-    clip: tuple[float, float] | None = None  # box for every Q-hat inside the tree (paper mode only: the sharp analysis forbids it)
-    delta_prime: float | None = None  # the paper's per-node confidence (paper mode only)
+    # box for every Q-hat inside the tree (paper mode only: the sharp analysis
+    # forbids it)
+    clip: tuple[float, float] | None = None
+    # the paper's per-node confidence (paper mode only)
+    delta_prime: float | None = None
 
     def __post_init__(self) -> None:
         self._check_shape()
@@ -90,17 +108,30 @@ class Schedule:
             wants_query = level.kind in (Kind.PLUGIN, Kind.ROLLOUT)
             wants_continuation = level.kind in (Kind.ROLLOUT, Kind.BLIND)
             if wants_query and not (level.samples >= 1 and 0 <= level.query < i):
-                raise BrokenPromise(f"Level {i} ({level.kind.name}) needs samples >= 1 and a query child before it, got {level}.")
+                raise BrokenPromise(
+                    f"Level {i} ({level.kind.name}) needs samples >= 1 and a query "
+                    f"child before it, got {level}."
+                )
             if wants_continuation and not 0 <= level.continuation < i:
-                raise BrokenPromise(f"Level {i} ({level.kind.name}) needs a continuation before it, got {level}.")
+                raise BrokenPromise(
+                    f"Level {i} ({level.kind.name}) needs a continuation before "
+                    f"it, got {level}."
+                )
             if not (math.isfinite(level.constant) and math.isfinite(level.shift)):
-                raise BrokenPromise(f"Level {i} has a constant or shift that is not finite: {level}.")
+                raise BrokenPromise(
+                    f"Level {i} has a constant or shift that is not finite: {level}."
+                )
         if not (self.root.samples >= 1 and 0 <= self.root.child < len(self.levels)):
-            raise BrokenPromise(f"The root needs samples >= 1 and a child in the table, got {self.root}.")
+            raise BrokenPromise(
+                "The root needs samples >= 1 and a child in the table, got "
+                f"{self.root}."
+            )
 
     @cached_property
     def level_calls(self) -> tuple[int, ...]:
-        """Oracle calls of one draw of each level (exact integers; an upper bound where actions vary or states end)."""
+        """Oracle calls of one draw of each level (exact integers; an upper
+        bound where actions vary or states end).
+        """
         calls: list[int] = []
         for level in self.levels:
             calls.append(_draw_calls(level, calls, self.facts.num_actions))
@@ -108,7 +139,9 @@ class Schedule:
 
     @cached_property
     def num_calls(self) -> int:
-        """The price: oracle calls of the whole run, exact when ``price_is_exact``, an upper bound otherwise."""
+        """The price: oracle calls of the whole run, exact when
+        ``price_is_exact``, an upper bound otherwise.
+        """
         child = self.level_calls[self.root.child]
         if self.root.target == "value":
             return self.root.samples * child
@@ -116,10 +149,12 @@ class Schedule:
 
     @cached_property
     def centers(self) -> tuple[float, ...]:
-        """For each level the number its query's backups lie around: sums are taken of their distances to it.
+        """For each level the number its query's backups lie around: sums are
+        taken of their distances to it.
 
-        The middle of the rewards, discounted over the levels below. Any number would do for the law;
-        one near the backups keeps a sum of many from losing digits to a large offset they share.
+        The middle of the rewards, discounted over the levels below. Any number
+        would do for the law; one near the backups keeps a sum of many from
+        losing digits to a large offset they share.
         """
         facts = self.facts
         middle = 0.5 * facts.reward_range[0] + 0.5 * facts.reward_range[1]
@@ -131,14 +166,19 @@ class Schedule:
                 values.append(level.constant)
                 found.append(0.0)
                 continue
-            query, onward = (middle + facts.discount * values[child] if child >= 0 else 0.0 for child in (level.query, level.continuation))
+            query, onward = (
+                middle + facts.discount * values[child] if child >= 0 else 0.0
+                for child in (level.query, level.continuation)
+            )
             values.append((query if level.kind == Kind.PLUGIN else onward) + offset)
             found.append(query)
         return tuple(found)
 
     @property
     def price_is_exact(self) -> bool:
-        """Whether the run makes exactly ``num_calls`` calls, whatever the oracle answers."""
+        """Whether the run makes exactly ``num_calls`` calls, whatever the
+        oracle answers.
+        """
         return self.facts.price_is_exact
 
     @cached_property
@@ -146,19 +186,27 @@ class Schedule:
         """Longest chain of levels below the root."""
         depths: list[int] = []
         for level in self.levels:
-            below = [depths[child] for child in (level.query, level.continuation) if child >= 0]
+            below = [
+                depths[child]
+                for child in (level.query, level.continuation)
+                if child >= 0
+            ]
             depths.append(1 + max(below, default=0))
         return depths[self.root.child]
 
     def visits(self) -> tuple[int, ...]:
-        """How often each level is drawn in a run (upper bounds where the price is one)."""
+        """How often each level is drawn in a run (upper bounds where the price
+        is one).
+        """
         counts = [0] * len(self.levels)
         per_action = self.facts.num_actions if self.root.target == "q_values" else 1
         counts[self.root.child] = self.root.samples * per_action
         for i in range(len(self.levels) - 1, -1, -1):
             level = self.levels[i]
             if level.query >= 0:
-                counts[level.query] += counts[i] * self.facts.num_actions * level.samples
+                counts[level.query] += (
+                    counts[i] * self.facts.num_actions * level.samples
+                )
             if level.continuation >= 0:
                 counts[level.continuation] += counts[i]
         return tuple(counts)
@@ -173,7 +221,9 @@ class Schedule:
         return json.dumps(self.to_dict(), **options)
 
     def to_dict(self) -> dict[str, Any]:
-        """The table and its promise as plain data; counts beyond 2**53 are None, and every count has its log10 beside it."""
+        """The table and its promise as plain data; counts beyond 2**53 are
+        None, and every count has its log10 beside it.
+        """
         looks = [count if count <= LARGEST_COUNT else None for count in self.root.looks]
         return {
             "method": self.method,
@@ -182,7 +232,11 @@ class Schedule:
             "delta_prime": self.delta_prime,
             **counted("num_calls", self.num_calls),
             "price_is_exact": self.price_is_exact,
-            "root": {**asdict(self.root), **counted("samples", self.root.samples), "looks": looks},
+            "root": {
+                **asdict(self.root),
+                **counted("samples", self.root.samples),
+                "looks": looks,
+            },
             "clip": self.clip,
             "levels": [
                 asdict(level)
@@ -190,14 +244,21 @@ class Schedule:
                 | counted("samples", level.samples)
                 | counted("calls", calls)
                 | counted("visits", visits)
-                for level, calls, visits in zip(self.levels, self.level_calls, self.visits(), strict=True)
+                for level, calls, visits in zip(
+                    self.levels, self.level_calls, self.visits(), strict=True
+                )
             ],
         }
 
 
 def counted(name: str, count: int) -> dict[str, Any]:
-    """A count as plain data that any reader of JSON holds: ``name``, None beyond 2**53, and its log10 (0 where nothing is counted)."""
-    return {name: count if count <= LARGEST_COUNT else None, f"log10_{name.removeprefix('num_')}": math.log10(max(1, count))}
+    """A count as plain data that any reader of JSON holds: ``name``, None
+    beyond 2**53, and its log10 (0 where nothing is counted).
+    """
+    return {
+        name: count if count <= LARGEST_COUNT else None,
+        f"log10_{name.removeprefix('num_')}": math.log10(max(1, count)),
+    }
 
 
 def _draw_calls(level: Level, calls: list[int], num_actions: int) -> int:

@@ -1,4 +1,5 @@
-"""A schedule as text, like a database's EXPLAIN: one line a level, what it asks, what it promises, what it costs.
+"""A schedule as text, like a database's EXPLAIN: one line a level, what it
+asks, what it promises, what it costs.
 
   root                draws at the asked state, over level ``then``
   rollout, blind      one path: the level named under ``then`` goes on where the drawn action leads
@@ -11,9 +12,11 @@ legend   column       what it is
   visits              how often the level is drawn in the whole run
   share               of all oracle calls, those that this level itself makes; the column adds up to 100%
 
-Levels form a graph without cycles, not a tree: each is printed once, under its first parent, and named by its number elsewhere. The
-path of a rollout stays on one line of indentation (it may be long), only what it asks is indented. Tables of more than ``MOST_LINES``
-levels keep the lines that cost most. What this file leaves out: other methods' prices and seconds (``report``).
+Levels form a graph without cycles, not a tree: each is printed once, under its
+first parent, and named by its number elsewhere. The path of a rollout stays on
+one line of indentation (it may be long), only what it asks is indented. Tables
+of more than ``MOST_LINES`` levels keep the lines that cost most. What this file
+leaves out: other methods' prices and seconds (``report``).
 """
 
 from __future__ import annotations
@@ -27,26 +30,60 @@ import numpy as np
 
 from smoothcruiser.schedule.schedule import Kind, Level
 from smoothcruiser.schedule.verify.sharp import root_promise
-from smoothcruiser.theory.moments import Backup, Moments, backup, blind, constant, ground, moved, plug_in, rollout
+from smoothcruiser.theory.moments import (
+    Backup,
+    Moments,
+    backup,
+    blind,
+    constant,
+    ground,
+    moved,
+    plug_in,
+    rollout,
+)
 from smoothcruiser.theory.paper import Setting, c_gamma, value_bound
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.facts import Facts
     from smoothcruiser.schedule.schedule import Schedule
 
-MOST_LINES = 48  # a terminal page; longer tables are cut to what costs most, and to_dict() has them whole
-KIND_NAMES = {Kind.CONSTANT: "constant", Kind.PLUGIN: "plug-in", Kind.ROLLOUT: "rollout", Kind.BLIND: "blind"}
-BOUND_NAMES = {"hoeffding": "Hoeffding", "bernstein": "Bernstein", "bennett": "Bennett", "paper": "Hoeffding, as printed in the paper"}
-HEADINGS = ("level", "draws", "asks", "then", "bias ±", "range", "calls/draw", "visits", "share")
+# a terminal page; longer tables are cut to what costs most, and to_dict() has them
+# whole
+MOST_LINES = 48
+KIND_NAMES = {
+    Kind.CONSTANT: "constant",
+    Kind.PLUGIN: "plug-in",
+    Kind.ROLLOUT: "rollout",
+    Kind.BLIND: "blind",
+}
+BOUND_NAMES = {
+    "hoeffding": "Hoeffding",
+    "bernstein": "Bernstein",
+    "bennett": "Bennett",
+    "paper": "Hoeffding, as printed in the paper",
+}
+HEADINGS = (
+    "level",
+    "draws",
+    "asks",
+    "then",
+    "bias ±",
+    "range",
+    "calls/draw",
+    "visits",
+    "share",
+)
 
 Node = tuple[int, int | None]  # (row, steps left before the horizon)
 
 
-# --- numbers -----------------------------------------------------------------------------------------------------------------
+# --- numbers ------------------------------------------------------------------
 
 
 def short(count: int) -> str:
-    """A count for a sentence: digits in groups up to 10^12, then like 7.46e88 (also for integers too long to print)."""
+    """A count for a sentence: digits in groups up to 10^12, then like 7.46e88
+    (also for integers too long to print).
+    """
     return f"{count:,}" if count < 10**12 else _scientific(count)
 
 
@@ -66,27 +103,46 @@ def _scientific(count: int) -> str:
 def percent(share: float) -> str:
     """A share in percent with three digits at the most."""
     value = 100.0 * share
-    return f"{value:.0f}%" if value >= 9.95 else f"{value:.1f}%" if value >= 0.05 else "0" if value == 0.0 else "<0.1%"
+    return (
+        f"{value:.0f}%"
+        if value >= 9.95
+        else f"{value:.1f}%"
+        if value >= 0.05
+        else "0"
+        if value == 0.0
+        else "<0.1%"
+    )
 
 
-# --- what each level promises ------------------------------------------------------------------------------------------------
+# --- what each level promises -------------------------------------------------
 
 
 @dataclass(frozen=True)
 class LevelMoments:
-    """What is promised of one draw of a level, the worst over players and the stages it is reached in."""
+    """What is promised of one draw of a level, the worst over players and the
+    stages it is reached in.
+    """
 
     bias: float
     spread: float
 
 
 def level_moments(schedule: Schedule) -> tuple[LevelMoments, ...]:
-    """Bias and range of every level, recomputed from the table: by ``theory.moments``, or by Lemma 2 for the paper's tables."""
-    nodes = sorted(_nodes(schedule), key=lambda node: node[0])  # children stand before their parents
-    pairs = _paper_moments(schedule, nodes) if schedule.delta_prime is not None else _sharp_moments(schedule, nodes)
+    """Bias and range of every level, recomputed from the table: by
+    ``theory.moments``, or by Lemma 2 for the paper's tables.
+    """
+    # children stand before their parents
+    nodes = sorted(_nodes(schedule), key=lambda node: node[0])
+    pairs = (
+        _paper_moments(schedule, nodes)
+        if schedule.delta_prime is not None
+        else _sharp_moments(schedule, nodes)
+    )
     worst = [LevelMoments(0.0, 0.0)] * len(schedule.levels)
     for (index, _), (bias, spread) in pairs.items():
-        worst[index] = LevelMoments(max(bias, worst[index].bias), max(spread, worst[index].spread))
+        worst[index] = LevelMoments(
+            max(bias, worst[index].bias), max(spread, worst[index].spread)
+        )
     return tuple(worst)
 
 
@@ -110,7 +166,9 @@ def _children(level: Level) -> list[int]:
     return [child for child in (level.query, level.continuation) if child >= 0]
 
 
-def _sharp_moments(schedule: Schedule, nodes: list[Node]) -> dict[Node, tuple[float, float]]:
+def _sharp_moments(
+    schedule: Schedule, nodes: list[Node]
+) -> dict[Node, tuple[float, float]]:
     base = ground(schedule.facts)
     known: dict[Node, Moments] = {}
 
@@ -122,20 +180,35 @@ def _sharp_moments(schedule: Schedule, nodes: list[Node]) -> dict[Node, tuple[fl
         after = None if remaining is None else remaining - 1
         n = np.array([float(level.samples)])
         if level.kind == Kind.CONSTANT:
-            known[index, remaining] = constant(base, remaining, level.constant, level.shift)
+            known[index, remaining] = constant(
+                base, remaining, level.constant, level.shift
+            )
             continue
         if level.kind == Kind.PLUGIN:
             centred = plug_in(base, below(level.query, after), n)
         elif level.kind == Kind.ROLLOUT:
-            centred = rollout(base, below(level.query, after), n, below(level.continuation, after), remaining)
+            centred = rollout(
+                base,
+                below(level.query, after),
+                n,
+                below(level.continuation, after),
+                remaining,
+            )
         else:
             centred = blind(base, below(level.continuation, after), remaining)
         known[index, remaining] = moved(base, centred, level.shift)
-    return {node: (float(np.max(m.bias)), float(np.max(m.high - m.low))) for node, m in known.items()}
+    return {
+        node: (float(np.max(m.bias)), float(np.max(m.high - m.low)))
+        for node, m in known.items()
+    }
 
 
-def _paper_moments(schedule: Schedule, nodes: list[Node]) -> dict[Node, tuple[float, float]]:
-    """Accuracies of Lemma 2, i (gamma e_q + t(N), or gamma e_c + K L (...)^2); every draw lies in [-C_gamma, C_gamma] (Lemma 2, ii)."""
+def _paper_moments(
+    schedule: Schedule, nodes: list[Node]
+) -> dict[Node, tuple[float, float]]:
+    """Accuracies of Lemma 2, i (gamma e_q + t(N), or gamma e_c + K L (...)^2);
+    every draw lies in [-C_gamma, C_gamma] (Lemma 2, ii).
+    """
     facts, setting = schedule.facts, Setting.of(schedule.facts)
     assert schedule.delta_prime is not None
     scale = 2.0 * (math.log(2.0 * facts.num_actions) - math.log(schedule.delta_prime))
@@ -145,36 +218,58 @@ def _paper_moments(schedule: Schedule, nodes: list[Node]) -> dict[Node, tuple[fl
         after = None if remaining is None else remaining - 1
         if level.kind == Kind.CONSTANT:
             left = 1.0 if remaining is None else 1.0 - facts.discount**remaining
-            known[index, remaining] = (abs(level.constant) + value_bound(setting) * left, 0.0)
+            known[index, remaining] = (
+                abs(level.constant) + value_bound(setting) * left,
+                0.0,
+            )
             continue
-        noise = c_gamma(setting) * math.exp(0.5 * (math.log(scale) - math.log(level.samples)))
+        noise = c_gamma(setting) * math.exp(
+            0.5 * (math.log(scale) - math.log(level.samples))
+        )
         error = facts.discount * known[level.query, after][0] + noise
         if level.kind == Kind.ROLLOUT:
-            error = facts.discount * known[level.continuation, after][0] + setting.K * setting.L * error * error
+            error = (
+                facts.discount * known[level.continuation, after][0]
+                + setting.K * setting.L * error * error
+            )
         known[index, remaining] = (error, 2.0 * c_gamma(setting))
     return known
 
 
 def own_calls(schedule: Schedule) -> tuple[int, ...]:
-    """Oracle calls that each level itself makes in a run (its children's not counted); with the root's they add up to the price."""
+    """Oracle calls that each level itself makes in a run (its children's not
+    counted); with the root's they add up to the price.
+    """
     per_draw = [
-        (schedule.facts.num_actions * level.samples if level.query >= 0 else 0) + (1 if level.continuation >= 0 else 0)
+        (schedule.facts.num_actions * level.samples if level.query >= 0 else 0)
+        + (1 if level.continuation >= 0 else 0)
         for level in schedule.levels
     ]
-    return tuple(visits * calls for visits, calls in zip(schedule.visits(), per_draw, strict=True))
+    return tuple(
+        visits * calls
+        for visits, calls in zip(schedule.visits(), per_draw, strict=True)
+    )
 
 
 def root_calls(schedule: Schedule) -> int:
-    """Oracle calls that the root itself makes: one a draw for action values, none where it draws the value."""
-    return schedule.facts.num_actions * schedule.root.samples if schedule.root.target == "q_values" else 0
+    """Oracle calls that the root itself makes: one a draw for action values,
+    none where it draws the value.
+    """
+    return (
+        schedule.facts.num_actions * schedule.root.samples
+        if schedule.root.target == "q_values"
+        else 0
+    )
 
 
-# --- the picture -------------------------------------------------------------------------------------------------------------
+# --- the picture --------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the picture: the drawn stem, the row it is for (-1 for the root), and its cells."""
+    """One line of the picture: the drawn stem, the row it is for (-1 for the
+    root), and its cells.
+    """
 
     stem: str
     index: int
@@ -184,7 +279,12 @@ class Line:
 
 def plan_lines(schedule: Schedule) -> list[Line]:
     """The root and every level it reaches, in the order of the picture."""
-    moments, calls, visits, own = level_moments(schedule), schedule.level_calls, schedule.visits(), own_calls(schedule)
+    moments, calls, visits, own = (
+        level_moments(schedule),
+        schedule.level_calls,
+        schedule.visits(),
+        own_calls(schedule),
+    )
     price = max(1, schedule.num_calls)
     lines = [_root_line(schedule, moments[schedule.root.child], price)]
     for stem, index in _walk(schedule):
@@ -199,12 +299,16 @@ def plan_lines(schedule: Schedule) -> list[Line]:
             compact(visits[index]),
             percent(own[index] / price),
         )
-        lines.append(Line(f"{stem} {index} {KIND_NAMES[level.kind]}", index, cells, own[index]))
+        lines.append(
+            Line(f"{stem} {index} {KIND_NAMES[level.kind]}", index, cells, own[index])
+        )
     return lines
 
 
 def _root_line(schedule: Schedule, child: LevelMoments, price: int) -> Line:
-    """The root: what one of its draws is (r + gamma X for action values, X itself for the value)."""
+    """The root: what one of its draws is (r + gamma X for action values, X
+    itself for the value).
+    """
     root, facts, mine = schedule.root, schedule.facts, root_calls(schedule)
     per_draw = schedule.level_calls[root.child]
     bias, spread = child.bias, child.spread
@@ -214,12 +318,23 @@ def _root_line(schedule: Schedule, child: LevelMoments, price: int) -> Line:
     if schedule.delta_prime is None:
         promise = root_promise(schedule)
         bias, spread = promise.bias, promise.spread
-    cells = (compact(root.samples), "", str(root.child), f"{bias:.3g}", f"{spread:.3g}", compact(per_draw), "1", percent(mine / price))
+    cells = (
+        compact(root.samples),
+        "",
+        str(root.child),
+        f"{bias:.3g}",
+        f"{spread:.3g}",
+        compact(per_draw),
+        "1",
+        percent(mine / price),
+    )
     return Line("root", -1, cells, mine)
 
 
 def _walk(schedule: Schedule) -> list[tuple[str, int]]:
-    """(stem, row) of each level, once: a path straight down, what its rollouts ask indented beside it."""
+    """(stem, row) of each level, once: a path straight down, what its rollouts
+    ask indented beside it.
+    """
     seen: set[int] = set()
     rows: list[tuple[int, int]] = []  # (depth of indentation, row)
     todo = [(0, schedule.root.child)]
@@ -238,16 +353,25 @@ def _walk(schedule: Schedule) -> list[tuple[str, int]]:
     stems: list[str] = []
     for depth, _ in reversed(rows):
         open_stems = {d for d in open_stems if d <= depth}
-        stems.append("".join("│ " if d in open_stems else "  " for d in range(depth)) + ("├" if depth in open_stems else "└"))
+        stems.append(
+            "".join("│ " if d in open_stems else "  " for d in range(depth))
+            + ("├" if depth in open_stems else "└")
+        )
         open_stems.add(depth)
-    return [(stem, index) for stem, (_, index) in zip(reversed(stems), rows, strict=True)]
+    return [
+        (stem, index) for stem, (_, index) in zip(reversed(stems), rows, strict=True)
+    ]
 
 
 def _cut(lines: list[Line]) -> list[Line | str]:
     """The lines, or for long tables the costliest of them with a count in each gap."""
     if len(lines) <= MOST_LINES:
         return list(lines)
-    kept = {0, 1} | set(sorted(range(2, len(lines)), key=lambda i: (-lines[i].cost, i))[: MOST_LINES - 12])
+    kept = {0, 1} | set(
+        sorted(range(2, len(lines)), key=lambda i: (-lines[i].cost, i))[
+            : MOST_LINES - 12
+        ]
+    )
     found: list[Line | str] = []
     gap = 0
     for i, line in enumerate([*lines, None]):
@@ -263,16 +387,28 @@ def _cut(lines: list[Line]) -> list[Line | str]:
 
 
 def picture(schedule: Schedule) -> list[str]:
-    """The levels as lines of text under a line of headings, columns aligned; about 78 characters wide."""
+    """The levels as lines of text under a line of headings, columns aligned;
+    about 78 characters wide.
+    """
     shown = _cut(plan_lines(schedule))
     rows = [line for line in shown if isinstance(line, Line)]
     first = max(len(HEADINGS[0]), *(len(line.stem) for line in rows))
-    widths = [max(len(HEADINGS[i + 1]), *(len(line.cells[i]) for line in rows)) for i in range(len(HEADINGS) - 1)]
+    widths = [
+        max(len(HEADINGS[i + 1]), *(len(line.cells[i]) for line in rows))
+        for i in range(len(HEADINGS) - 1)
+    ]
 
     def row(name: str, cells: tuple[str, ...]) -> str:
-        return "  ".join([name.ljust(first), *(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))]).rstrip()
+        return "  ".join(
+            [
+                name.ljust(first),
+                *(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)),
+            ]
+        ).rstrip()
 
-    return [row(HEADINGS[0], HEADINGS[1:])] + [line if isinstance(line, str) else row(line.stem, line.cells) for line in shown]
+    return [row(HEADINGS[0], HEADINGS[1:])] + [
+        line if isinstance(line, str) else row(line.stem, line.cells) for line in shown
+    ]
 
 
 KEY = (
@@ -283,13 +419,15 @@ KEY = (
 )
 
 
-# --- sentences ---------------------------------------------------------------------------------------------------------------
+# --- sentences ----------------------------------------------------------------
 
 
 def describe_facts(facts: Facts) -> str:
     """What the plan relies on, in one line."""
     operator = facts.operator
-    strength = f" at temperature {operator.strength:g}" if operator.strength > 0.0 else ""
+    strength = (
+        f" at temperature {operator.strength:g}" if operator.strength > 0.0 else ""
+    )
     actions = f"{facts.num_actions} actions" if facts.num_actions != 1 else "1 action"
     if facts.min_actions != facts.num_actions:
         actions = f"{facts.min_actions} to {facts.num_actions} actions"
@@ -307,33 +445,63 @@ def describe_facts(facts: Facts) -> str:
 def describe_promise(schedule: Schedule) -> str:
     """The promise in one sentence."""
     span = schedule.facts.value_span()
-    share = f" ({100.0 * schedule.epsilon / span:.3g}% of the value span {span:.4g})" if span > 0.0 else ""
-    what = "the value" if schedule.root.target == "value" else "the value and every action value"
+    share = (
+        f" ({100.0 * schedule.epsilon / span:.3g}% of the value span {span:.4g})"
+        if span > 0.0
+        else ""
+    )
+    what = (
+        "the value"
+        if schedule.root.target == "value"
+        else "the value and every action value"
+    )
     if schedule.delta >= 1.0:
-        return f"none: delta' = {schedule.delta_prime:g} is too large for one; epsilon is {schedule.epsilon:g}{share}"
-    return f"{what} within ±{schedule.epsilon:.4g}{share} with probability {1.0 - schedule.delta:g}"
+        return (
+            f"none: delta' = {schedule.delta_prime:g} is too large for one; epsilon "
+            f"is {schedule.epsilon:g}{share}"
+        )
+    return (
+        f"{what} within ±{schedule.epsilon:.4g}{share} with probability "
+        f"{1.0 - schedule.delta:g}"
+    )
 
 
 def describe_price(schedule: Schedule) -> str:
     """The price in one sentence: exact or an upper bound, and why it may be less."""
     if schedule.price_is_exact and not schedule.root.looks:
         return f"exactly {short(schedule.num_calls)} oracle calls"
-    why = "the data may allow an early stop" if schedule.root.looks else "less where actions are missing or states end"
+    why = (
+        "the data may allow an early stop"
+        if schedule.root.looks
+        else "less where actions are missing or states end"
+    )
     return f"at most {short(schedule.num_calls)} oracle calls; {why}"
 
 
 def describe_root(schedule: Schedule) -> str:
     """How the root closes the promise."""
     root = schedule.root
-    each = f"of each of {schedule.facts.num_actions} actions" if root.target == "q_values" else "of the state"
-    text = f"{short(root.samples)} draws {each}; bound: {BOUND_NAMES.get(root.bound, root.bound)}"
+    each = (
+        f"of each of {schedule.facts.num_actions} actions"
+        if root.target == "q_values"
+        else "of the state"
+    )
+    text = (
+        f"{short(root.samples)} draws {each}; bound: "
+        f"{BOUND_NAMES.get(root.bound, root.bound)}"
+    )
     if root.looks:
-        text += f"; {len(root.looks)} looks at the data from draw {short(root.looks[0])} on may stop it early"
+        text += (
+            f"; {len(root.looks)} looks at the data from draw "
+            f"{short(root.looks[0])} on may stop it early"
+        )
     return text
 
 
 def plan_text(schedule: Schedule) -> str:
-    """The whole plan as plain text, at most 80 characters wide but for the picture: promise, price, problem, root, levels."""
+    """The whole plan as plain text, at most 80 characters wide but for the
+    picture: promise, price, problem, root, levels.
+    """
     head = {
         "promise": describe_promise(schedule),
         "price": describe_price(schedule),
@@ -342,5 +510,7 @@ def plan_text(schedule: Schedule) -> str:
     }
     lines = [f"{schedule.method} plan"]
     for name, sentence in head.items():
-        lines += textwrap.wrap(sentence, 80, initial_indent=f"  {name:<9}", subsequent_indent=" " * 11)
+        lines += textwrap.wrap(
+            sentence, 80, initial_indent=f"  {name:<9}", subsequent_indent=" " * 11
+        )
     return "\n".join([*lines, "", *picture(schedule), "", *KEY])

@@ -1,14 +1,18 @@
-"""The estimator algebra: bias, range, variance and price of a level from those of its children (docs/theory.md, section 3).
+"""The estimator algebra: bias, range, variance and price of a level from those
+of its children (docs/theory.md, section 3).
 
-An estimator X of V has, for every state in which a given player moves, E X - V in [bias_low, bias_high], X in [low, high] almost
-surely, Var X <= variance. One sampled backup over it is xi = r + gamma X(z); then
+An estimator X of V has, for every state in which a given player moves, E X - V
+in [bias_low, bias_high], X in [low, high] almost surely, Var X <= variance. One
+sampled backup over it is xi = r + gamma X(z); then
 
   PLUGIN     E F(Q-hat) - V                in [gamma b-, gamma b+ + phi]                     (Jensen; phi from ``sharp_noise``)
   ROLLOUT    E[-Omega + r + gamma X''] - V in [gamma b''- - E D, gamma b''+]                 (D is the Bregman remainder)
   BLIND      the same with D(Q, 0), CONSTANT c: [c - V_hi, c - V_lo]
 
-for the max player; for the min player phi and E D change sides. A level adds sign(player) * shift, chosen to centre its interval, so
-widths obey w = gamma w' + phi and w = gamma w'' + E D in MDPs and games alike. No union bound: only means pass upwards.
+for the max player; for the min player phi and E D change sides. A level adds
+sign(player) * shift, chosen to centre its interval, so widths obey w = gamma w'
++ phi and w = gamma w'' + E D in MDPs and games alike. No union bound: only
+means pass upwards.
 
 legend   symbol      name
   P                  number of players; every moment has shape (P, M), player first, M candidates side by side
@@ -17,7 +21,8 @@ legend   symbol      name
   B_Q                ``Ground.q_box``: the span that the true Q can have in one state
   C                  ``log_calls``: natural log of the oracle calls of one draw (-inf for none)
 
-What this file leaves out: which levels to build (``schedule.compiler.optimizer``) and the root (``stopping``).
+What this file leaves out: which levels to build
+(``schedule.compiler.optimizer``) and the root (``stopping``).
 """
 
 from __future__ import annotations
@@ -44,12 +49,16 @@ from smoothcruiser.theory.noise import (
 Array = Any  # float64 array, shape (P, M) unless said otherwise
 
 GIVEN_ROUNDING = 1e-9  # relative: by how much given bounds may contradict a backup
-_BELLMAN_STEPS = 64  # the bounds below only tighten; they are valid after any number of steps, and 64 reach the fixed point in practice
+# the bounds below only tighten; they are valid after any number of steps, and 64
+# reach the fixed point in practice
+_BELLMAN_STEPS = 64
 
 
 @dataclass(frozen=True)
 class Moments:
-    """What is promised of one draw of a level, per player to move: shape (P, M); ``log_calls`` has shape (M,)."""
+    """What is promised of one draw of a level, per player to move: shape (P,
+    M); ``log_calls`` has shape (M,).
+    """
 
     bias_low: Array
     bias_high: Array
@@ -71,15 +80,27 @@ class Moments:
 
     def pick(self, columns: Array) -> Moments:
         """The moments of the candidates ``columns``."""
-        low, high, variance = self.low[:, columns], self.high[:, columns], self.variance[:, columns]
+        low, high, variance = (
+            self.low[:, columns],
+            self.high[:, columns],
+            self.variance[:, columns],
+        )
         return Moments(
-            self.bias_low[:, columns], self.bias_high[:, columns], low, high, variance, self.log_calls[columns], self.shift[columns]
+            self.bias_low[:, columns],
+            self.bias_high[:, columns],
+            low,
+            high,
+            variance,
+            self.log_calls[columns],
+            self.shift[columns],
         )
 
 
 @dataclass(frozen=True)
 class Backup:
-    """xi = r + gamma X(z) seen from a state in which a given player moves: shape (P, M), ``log_calls`` (M,) counts the call itself."""
+    """xi = r + gamma X(z) seen from a state in which a given player moves:
+    shape (P, M), ``log_calls`` (M,) counts the call itself.
+    """
 
     bias_low: Array
     bias_high: Array
@@ -105,8 +126,19 @@ class Backup:
 
     def pick(self, columns: Array) -> Backup:
         """The backups of the candidates ``columns``."""
-        low, high, variance = self.low[:, columns], self.high[:, columns], self.variance[:, columns]
-        return Backup(self.bias_low[:, columns], self.bias_high[:, columns], low, high, variance, self.log_calls[columns])
+        low, high, variance = (
+            self.low[:, columns],
+            self.high[:, columns],
+            self.variance[:, columns],
+        )
+        return Backup(
+            self.bias_low[:, columns],
+            self.bias_high[:, columns],
+            low,
+            high,
+            variance,
+            self.log_calls[columns],
+        )
 
 
 @dataclass(frozen=True)
@@ -116,11 +148,14 @@ class Ground:
     facts: Facts
     rule: Rule
     sign: Array  # (P, 1): +1 for the player who maximizes, -1 for the other
-    offset_low: Array  # (P, 1): smallest F(0) of the player over the numbers of legal actions, signed
+    # (P, 1): smallest F(0) of the player over the numbers of legal actions, signed
+    offset_low: Array
     offset_high: Array
 
     def after(self, low: Array, high: Array) -> tuple[Array, Array]:
-        """Hull over the next states of a state in which each player moves: who moves next, and 0 where states can be terminal."""
+        """Hull over the next states of a state in which each player moves: who
+        moves next, and 0 where states can be terminal.
+        """
         if self.sign.shape[0] == 2:
             if self.facts.alternating:
                 low, high = low[::-1], high[::-1]
@@ -132,28 +167,44 @@ class Ground:
         return low, high
 
     def values(self, remaining: int | None) -> tuple[Array, Array]:
-        """V_lo and V_hi of a non-terminal state in which each player moves, with ``remaining`` steps left: shape (P, 1)."""
-        return _stationary_values(self) if remaining is None else _stage_values(self, remaining)
+        """V_lo and V_hi of a non-terminal state in which each player moves,
+        with ``remaining`` steps left: shape (P, 1).
+        """
+        return (
+            _stationary_values(self)
+            if remaining is None
+            else _stage_values(self, remaining)
+        )
 
     def bellman(self, low: Array, high: Array) -> tuple[Array, Array]:
-        """Bounds on V one step before bounds on V: F is monotone and F(Q + c) = F(Q) + c."""
+        """Bounds on V one step before bounds on V: F is monotone and F(Q + c) =
+        F(Q) + c.
+        """
         facts = self.facts
         low, high = self.after(low, high)
         low = facts.reward_range[0] + facts.discount * low + self.offset_low
         high = facts.reward_range[1] + facts.discount * high + self.offset_high
         if facts.given_bounds is not None:
-            low, high = np.maximum(low, facts.given_bounds[0]), np.minimum(high, facts.given_bounds[1])
+            low, high = (
+                np.maximum(low, facts.given_bounds[0]),
+                np.minimum(high, facts.given_bounds[1]),
+            )
             size = max(abs(x) for x in (*facts.given_bounds, *facts.reward_range))
             if np.any(low - high > GIVEN_ROUNDING * size):
                 raise InvalidInput(
-                    f"value_bounds {facts.given_bounds!r} contradict the rewards: one backup of values inside them leads "
+                    f"value_bounds {facts.given_bounds!r} contradict the rewards: one "
+                    "backup of values inside them leads "
                     f"to [{float(np.max(low)):g}, {float(np.min(high)):g}]; widen them."
                 )
         return low, np.maximum(low, high)
 
     def q_box(self, remaining: int | None) -> Array:
-        """B_Q of each player, shape (P, 1): rho + gamma times the span of V over the next states."""
-        low, high = self.after(*self.values(None if remaining is None else remaining - 1))
+        """B_Q of each player, shape (P, 1): rho + gamma times the span of V
+        over the next states.
+        """
+        low, high = self.after(
+            *self.values(None if remaining is None else remaining - 1)
+        )
         return self.facts.reward_span + self.facts.discount * (high - low)
 
     def blind(self, remaining: int | None) -> Array:
@@ -166,10 +217,14 @@ def ground(facts: Facts) -> Ground:
     """The ground of ``facts``; needs an operator with F(Q + c) = F(Q) + c."""
     if not facts.operator.shift_invariant:
         raise InvalidInput(
-            f"The sharp analysis needs an operator with F(Q + c) = F(Q) + c, which {facts.operator.name} does not promise; use 'paper'."
+            "The sharp analysis needs an operator with F(Q + c) = F(Q) + c, which "
+            f"{facts.operator.name} does not promise; use 'paper'."
         )
     if facts.horizon is None and not facts.discount < 1.0:
-        raise InvalidInput(f"Without a horizon the discount must be below 1, got {facts.discount}; give horizon= or a smaller discount.")
+        raise InvalidInput(
+            "Without a horizon the discount must be below 1, got "
+            f"{facts.discount}; give horizon= or a smaller discount."
+        )
     low, high = facts.offsets
     players = 2 if facts.game else 1
     return Ground(
@@ -187,8 +242,13 @@ _VALUES: dict[tuple[Facts, int | None], tuple[Array, Array]] = {}
 def _stationary_values(base: Ground) -> tuple[Array, Array]:
     key = (base.facts, None)
     if key not in _VALUES:
-        bounds = [base.facts.value_bounds(player) for player in (1, 2)[: base.sign.shape[0]]]
-        low, high = np.array([[b[0]] for b in bounds]), np.array([[b[1]] for b in bounds])
+        bounds = [
+            base.facts.value_bounds(player) for player in (1, 2)[: base.sign.shape[0]]
+        ]
+        low, high = (
+            np.array([[b[0]] for b in bounds]),
+            np.array([[b[1]] for b in bounds]),
+        )
         for _ in range(_BELLMAN_STEPS):
             new_low, new_high = base.bellman(low, high)
             low, high = np.maximum(low, new_low), np.minimum(high, new_high)
@@ -218,61 +278,96 @@ def _remember(key: tuple[Facts, int | None], bounds: tuple[Array, Array]) -> Non
 @lru_cache(maxsize=4096)
 def _blind(facts: Facts, remaining: int | None) -> Array:
     boxes = ground(facts).q_box(remaining)
-    losses = [blind_loss(facts.operator, facts.min_actions, facts.num_actions, float(box)) for box in boxes[:, 0]]
+    losses = [
+        blind_loss(facts.operator, facts.min_actions, facts.num_actions, float(box))
+        for box in boxes[:, 0]
+    ]
     return np.array(losses)[:, None]
 
 
-# --- the pieces --------------------------------------------------------------------------------------------------------------
+# --- the pieces ---------------------------------------------------------------
 
 
 def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
-    """The moments of xi = r + gamma X(z) over ``child``, an estimator of V with ``child_remaining`` steps left.
+    """The moments of xi = r + gamma X(z) over ``child``, an estimator of V with
+    ``child_remaining`` steps left.
 
-    Var xi <= min(R^2/4, (rho + gamma m)^2/4 + gamma^2 v'), m the length of the interval that holds E[X(z) | z]: the first is Popoviciu
-    for xi, the second Popoviciu for E[xi | r, z] plus the mean of Var[xi | r, z].
+    Var xi <= min(R^2/4, (rho + gamma m)^2/4 + gamma^2 v'), m the length of the
+    interval that holds E[X(z) | z]: the first is Popoviciu for xi, the second
+    Popoviciu for E[xi | r, z] plus the mean of Var[xi | r, z].
     """
     facts = base.facts
     gamma = facts.discount
     low, high = base.after(child.low, child.high)
     value_low, value_high = base.values(child_remaining)
     mean_low, mean_high = base.after(
-        np.maximum(child.low, value_low + child.bias_low), np.minimum(child.high, value_high + child.bias_high)
+        np.maximum(child.low, value_low + child.bias_low),
+        np.minimum(child.high, value_high + child.bias_high),
     )
     within = base.after(child.variance, child.variance)[1]
     bias_low, bias_high = base.after(child.bias_low, child.bias_high)
     span = facts.reward_span + gamma * (high - low)
-    between = facts.reward_span + gamma * np.minimum(high - low, np.maximum(mean_high - mean_low, 0.0))
+    between = facts.reward_span + gamma * np.minimum(
+        high - low, np.maximum(mean_high - mean_low, 0.0)
+    )
     return Backup(
         bias_low=gamma * bias_low,
         bias_high=gamma * bias_high,
         low=facts.reward_range[0] + gamma * low,
         high=facts.reward_range[1] + gamma * high,
-        variance=np.minimum(span * span / 4.0, between * between / 4.0 + gamma * gamma * within),
+        variance=np.minimum(
+            span * span / 4.0, between * between / 4.0 + gamma * gamma * within
+        ),
         log_calls=np.logaddexp(0.0, child.log_calls),
     )
 
 
-def constant(base: Ground, remaining: int | None, value: float | None = None, shift: float | None = None) -> Moments:
-    """A guess: ``value`` + sign * ``shift``; by default the middle of each player's bounds. Free; with no steps left it is exact."""
+def constant(
+    base: Ground,
+    remaining: int | None,
+    value: float | None = None,
+    shift: float | None = None,
+) -> Moments:
+    """A guess: ``value`` + sign * ``shift``; by default the middle of each
+    player's bounds. Free; with no steps left it is exact.
+    """
     low, high = base.values(remaining)
     middle = 0.5 * (low + high)
     if value is None:
         value = float(np.mean(middle))
     if shift is None:
-        shift = float(middle[0, 0] - middle[1, 0]) / 2.0 if base.sign.shape[0] == 2 else 0.0
+        shift = (
+            float(middle[0, 0] - middle[1, 0]) / 2.0 if base.sign.shape[0] == 2 else 0.0
+        )
     guess = value + base.sign * shift
-    return Moments(guess - high, guess - low, guess, guess, np.zeros_like(guess), np.array([-math.inf]), np.array([shift]))
+    return Moments(
+        guess - high,
+        guess - low,
+        guess,
+        guess,
+        np.zeros_like(guess),
+        np.array([-math.inf]),
+        np.array([shift]),
+    )
 
 
 def _shifted(base: Ground, x: Moments, shift: Array | None) -> Moments:
-    """``x`` plus sign * shift; without a shift, the one number that makes the largest |bias| of the players smallest."""
+    """``x`` plus sign * shift; without a shift, the one number that makes the
+    largest |bias| of the players smallest.
+    """
     if shift is None:
         low = np.min(np.where(base.sign > 0.0, x.bias_low, -x.bias_high), axis=0)
         high = np.max(np.where(base.sign > 0.0, x.bias_high, -x.bias_low), axis=0)
         shift = -0.5 * (low + high)
     move = base.sign * shift
     return Moments(
-        x.bias_low + move, x.bias_high + move, x.low + move, x.high + move, x.variance, x.log_calls, shift + np.zeros_like(x.shift)
+        x.bias_low + move,
+        x.bias_high + move,
+        x.low + move,
+        x.high + move,
+        x.variance,
+        x.log_calls,
+        shift + np.zeros_like(x.shift),
     )
 
 
@@ -280,20 +375,32 @@ def moved(base: Ground, x: Moments, shift: float) -> Moments:
     """``x`` with its shift replaced by ``shift``."""
     move = base.sign * (shift - x.shift)
     return Moments(
-        x.bias_low + move, x.bias_high + move, x.low + move, x.high + move, x.variance, x.log_calls, np.full_like(x.shift, shift)
+        x.bias_low + move,
+        x.bias_high + move,
+        x.low + move,
+        x.high + move,
+        x.variance,
+        x.log_calls,
+        np.full_like(x.shift, shift),
     )
 
 
 def _one_sided(base: Ground, gap: Array, *, above: bool) -> tuple[Array, Array]:
-    """(down, up) shares of an error ``gap`` that a max player makes upwards (``above``) or downwards; both where F is not convex."""
+    """(down, up) shares of an error ``gap`` that a max player makes upwards
+    (``above``) or downwards; both where F is not convex.
+    """
     if not base.rule.convex:
         return gap, gap
     up = (base.sign > 0) == above
     return np.where(up, 0.0, gap), np.where(up, gap, 0.0)
 
 
-def plug_in(base: Ground, query: Backup, samples: Array, shift: Array | None = None) -> Moments:
-    """F(Q-hat) over ``samples`` draws per action; ``query`` holds one candidate or as many as ``samples``."""
+def plug_in(
+    base: Ground, query: Backup, samples: Array, shift: Array | None = None
+) -> Moments:
+    """F(Q-hat) over ``samples`` draws per action; ``query`` holds one candidate
+    or as many as ``samples``.
+    """
     n = np.asarray(samples, dtype=np.float64)
     phi = plug_in_noise(base.rule, n, query.spread, query.variance)
     down, up = _one_sided(base, phi, above=True)
@@ -310,39 +417,74 @@ def plug_in(base: Ground, query: Backup, samples: Array, shift: Array | None = N
     return _shifted(base, moments, shift)
 
 
-def rollout_loss(base: Ground, query: Backup, samples: Array, remaining: int | None) -> tuple[Array, Array]:
+def rollout_loss(
+    base: Ground, query: Backup, samples: Array, remaining: int | None
+) -> tuple[Array, Array]:
     """(E D, sup D): what following grad F(Q-hat) loses in the mean and at the most."""
     n = np.asarray(samples, dtype=np.float64)
     ceiling = bregman_ceiling(base.rule, base.q_box(remaining), query.spread)
-    return np.minimum(bregman_noise(base.rule, n, query.spread, query.variance, query.tilt), ceiling), ceiling
+    return np.minimum(
+        bregman_noise(base.rule, n, query.spread, query.variance, query.tilt), ceiling
+    ), ceiling
 
 
 def rollout(
-    base: Ground, query: Backup, samples: Array, continuation: Backup, remaining: int | None, shift: Array | None = None
+    base: Ground,
+    query: Backup,
+    samples: Array,
+    continuation: Backup,
+    remaining: int | None,
+    shift: Array | None = None,
 ) -> Moments:
-    """-Omega(pi) + r(s, A) + gamma X''(z), A ~ pi = grad F(Q-hat), Q-hat from ``samples`` draws per action of ``query``."""
+    """-Omega(pi) + r(s, A) + gamma X''(z), A ~ pi = grad F(Q-hat), Q-hat from
+    ``samples`` draws per action of ``query``.
+    """
     n = np.asarray(samples, dtype=np.float64)
     loss, ceiling = rollout_loss(base, query, n, remaining)
-    calls = np.logaddexp(np.log(n * base.facts.num_actions) + query.log_calls, continuation.log_calls)
+    calls = np.logaddexp(
+        np.log(n * base.facts.num_actions) + query.log_calls, continuation.log_calls
+    )
     fall = regularizer_range(base.rule, query.spread)
     if base.rule.convex:
         share = np.minimum(loss, 0.5 * ceiling)
-        spread_of_mean = np.sqrt(share * (ceiling - share)) + 0.5 * continuation.tilt  # S3, Bhatia-Davis
+        # S3, Bhatia-Davis
+        spread_of_mean = np.sqrt(share * (ceiling - share)) + 0.5 * continuation.tilt
     else:
         spread_of_mean = np.sqrt(loss * ceiling) + 0.5 * continuation.tilt
     return _followed(base, continuation, loss, fall, spread_of_mean**2, calls, shift)
 
 
-def blind(base: Ground, continuation: Backup, remaining: int | None, shift: Array | None = None) -> Moments:
+def blind(
+    base: Ground,
+    continuation: Backup,
+    remaining: int | None,
+    shift: Array | None = None,
+) -> Moments:
     """F(0) + r(s, A) + gamma X''(z), A ~ grad F(0): a rollout that asks nothing."""
     zero = np.zeros_like(continuation.bias_low)
-    return _followed(base, continuation, base.blind(remaining) + zero, zero, zero, continuation.log_calls, shift)
+    return _followed(
+        base,
+        continuation,
+        base.blind(remaining) + zero,
+        zero,
+        zero,
+        continuation.log_calls,
+        shift,
+    )
 
 
 def _followed(
-    base: Ground, continuation: Backup, loss: Array, fall: Array, mean_variance: Array, calls: Array, shift: Array | None
+    base: Ground,
+    continuation: Backup,
+    loss: Array,
+    fall: Array,
+    mean_variance: Array,
+    calls: Array,
+    shift: Array | None,
 ) -> Moments:
-    """A draw along one action: E D = ``loss``, -Omega in [F(0) - fall, F(0)], Var E[X | Q-hat] <= ``mean_variance``."""
+    """A draw along one action: E D = ``loss``, -Omega in [F(0) - fall, F(0)],
+    Var E[X | Q-hat] <= ``mean_variance``.
+    """
     down, up = _one_sided(base, loss, above=False)
     fall_down, fall_up = _one_sided(base, fall, above=False)
     within_state = continuation.spread + fall_down + fall_up
@@ -351,7 +493,9 @@ def _followed(
         bias_high=continuation.bias_high + up,
         low=continuation.low + base.offset_low - fall_down,
         high=continuation.high + base.offset_high + fall_up,
-        variance=np.minimum(within_state**2 / 4.0, continuation.variance + mean_variance),
+        variance=np.minimum(
+            within_state**2 / 4.0, continuation.variance + mean_variance
+        ),
         log_calls=calls + 0.0 * loss[0],
         shift=np.zeros_like(calls + 0.0 * loss[0]),
     )

@@ -1,7 +1,10 @@
-"""What sampling noise does to F: the lemmas S1-S10 of docs/theory.md as functions of arrays.
+"""What sampling noise does to F: the lemmas S1-S10 of docs/theory.md as
+functions of arrays.
 
-Q-hat(a) is the mean of N independent draws, each in an interval of length R and of variance at most sigma^2; Q-tilde = E Q-hat, and
-Q-tilde - Q has span at most gw over the actions. Two numbers matter, both sup over everything the facts leave open:
+Q-hat(a) is the mean of N independent draws, each in an interval of length R and
+of variance at most sigma^2; Q-tilde = E Q-hat, and Q-tilde - Q has span at most
+gw over the actions. Two numbers matter, both sup over everything the facts
+leave open:
 
   phi = E F(Q-hat) - F(Q-tilde)                                         (``plug_in_noise``: what a plug-in overestimates)
   E D = E [F(Q) - F(Q-hat) - <grad F(Q-hat), Q - Q-hat>]                (``bregman_noise``: what a rollout of grad F(Q-hat) loses)
@@ -13,8 +16,10 @@ legend   symbol    name here
   lambda, K        ``Rule.temperature``, ``Rule.num_actions``
   u = R/(lambda N) how far one draw can move log grad F
 
-Every function is non-increasing in n and non-decreasing in the other arguments, so bounds may be put in. What this file leaves out:
-how a level's moments follow from its children's (``sharp``), and which N to take (``schedule.compiler.optimizer``).
+Every function is non-increasing in n and non-decreasing in the other arguments,
+so bounds may be put in. What this file leaves out: how a level's moments follow
+from its children's (``sharp``), and which N to take
+(``schedule.compiler.optimizer``).
 """
 
 from __future__ import annotations
@@ -27,12 +32,22 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.operators.base import Operator
-from smoothcruiser.operators.functions import CUSTOM, ENTROPY, KL_PRIOR, MAX, SPARSEMAX, SQUARE_ROOT
+from smoothcruiser.operators.functions import (
+    CUSTOM,
+    ENTROPY,
+    KL_PRIOR,
+    MAX,
+    SPARSEMAX,
+    SQUARE_ROOT,
+)
 
 Array = Any  # a float or a float64 array; every function here broadcasts
 
-_EXPONENT_CAP = 300.0  # e**300 is finite in double precision and larger than any bound that could win a minimum
-_SUBSETS = 12  # priors over at most this many actions are searched subset by subset (4096 sums)
+# e**300 is finite in double precision and larger than any bound that could win a
+# minimum
+_EXPONENT_CAP = 300.0
+# priors over at most this many actions are searched subset by subset (4096 sums)
+_SUBSETS = 12
 
 
 @dataclass(frozen=True)
@@ -51,11 +66,20 @@ class Rule:
         """The rule of ``operator`` over at most ``num_actions`` actions."""
         prior = getattr(operator, "prior", None)
         curvature = operator.curvature(num_actions) if num_actions > 1 else 0.0
-        return Rule(operator.code, operator.strength, num_actions, curvature, prior is None, _regularizer_drop(operator, num_actions))
+        return Rule(
+            operator.code,
+            operator.strength,
+            num_actions,
+            curvature,
+            prior is None,
+            _regularizer_drop(operator, num_actions),
+        )
 
     @property
     def entropic(self) -> bool:
-        """Whether the Hessian of F is a covariance under grad F over lambda (entropy, KL)."""
+        """Whether the Hessian of F is a covariance under grad F over lambda
+        (entropy, KL).
+        """
         return self.code in (ENTROPY, KL_PRIOR)
 
     @property
@@ -65,7 +89,9 @@ class Rule:
 
 
 def _regularizer_drop(operator: Operator, k: int) -> float:
-    """sup D(0, .) = F(0) + sup Omega: the whole range of -Omega below its value at grad F(0)."""
+    """sup D(0, .) = F(0) + sup Omega: the whole range of -Omega below its value
+    at grad F(0).
+    """
     t = operator.strength
     if operator.code == ENTROPY:
         return t * math.log(k)
@@ -79,60 +105,95 @@ def _regularizer_drop(operator: Operator, k: int) -> float:
     return 0.0 if operator.code == MAX else math.inf
 
 
-# --- one draw ----------------------------------------------------------------------------------------------------------------
+# --- one draw -----------------------------------------------------------------
 
 
 def skew_probability(spread: Array, variance: Array) -> Array:
-    """The p <= 1/2 with p(1-p) = sigma^2/R^2: the Bernoulli law that has both the range and the variance."""
-    ratio = np.where(spread > 0.0, np.minimum(variance / np.where(spread > 0.0, spread, 1.0) ** 2, 0.25), 0.0)
+    """The p <= 1/2 with p(1-p) = sigma^2/R^2: the Bernoulli law that has both
+    the range and the variance.
+    """
+    ratio = np.where(
+        spread > 0.0,
+        np.minimum(variance / np.where(spread > 0.0, spread, 1.0) ** 2, 0.25),
+        0.0,
+    )
     return 2.0 * ratio / (1.0 + np.sqrt(1.0 - 4.0 * ratio))
 
 
 def log_mgf(u: Array, p: Array) -> Array:
-    """sup log E exp(u (Y - E Y)) over Y in [0, 1] with variance at most p(1-p): a Bernoulli law's (S4, Bennett made exact).
+    """sup log E exp(u (Y - E Y)) over Y in [0, 1] with variance at most p(1-p):
+    a Bernoulli law's (S4, Bennett made exact).
 
-    sup over q <= p of log(1 - q + q e^u) - q u, which is concave in q with its maximum at 1/u - 1/(e^u - 1). Below u = 1e-3 the
-    difference would cancel: there p(1-p)(e^u - 1 - u), which is larger, is taken by its Taylor form with a remainder.
+    sup over q <= p of log(1 - q + q e^u) - q u, which is concave in q with its
+    maximum at 1/u - 1/(e^u - 1). Below u = 1e-3 the difference would cancel:
+    there p(1-p)(e^u - 1 - u), which is larger, is taken by its Taylor form with
+    a remainder.
     """
     safe = np.maximum(u, 1e-3)
     shrink = np.exp(-safe)
     q = np.minimum(p, 1.0 / safe + shrink / np.expm1(-safe))
     near = np.log1p(q * np.expm1(np.minimum(safe, 30.0))) - q * safe
-    far = (1.0 - q) * safe + np.log(np.maximum(q + (1.0 - q) * shrink, 1e-300))  # the same with e^u taken out: no overflow at any u
+    # the same with e^u taken out: no overflow at any u
+    far = (1.0 - q) * safe + np.log(np.maximum(q + (1.0 - q) * shrink, 1e-300))
     exact = np.where(safe < 30.0, near, np.where(q > 0.0, far, 0.0))
-    series = p * (1.0 - p) * 0.5 * u * u * (1.0 + u / 3.0 + u * u / 12.0 * np.exp(np.minimum(u, 1.0)))
+    series = (
+        p
+        * (1.0 - p)
+        * 0.5
+        * u
+        * u
+        * (1.0 + u / 3.0 + u * u / 12.0 * np.exp(np.minimum(u, 1.0)))
+    )
     return np.minimum(np.where(u < 1e-3, series, exact), u * u / 8.0)
 
 
-# --- the deterministic side: D over a box ------------------------------------------------------------------------------------
+# --- the deterministic side: D over a box -------------------------------------
 
 
 def bregman_cap(rule: Rule, width: Array) -> Array:
-    """sup D(Q, Q') over span(Q - Q') <= width: min(curv width^2/8, width), and for entropy and KL the exact lambda log_mgf."""
+    """sup D(Q, Q') over span(Q - Q') <= width: min(curv width^2/8, width), and
+    for entropy and KL the exact lambda log_mgf.
+    """
     if rule.num_actions == 1:
         return 0.0 * width
     if rule.entropic:
-        return np.minimum(rule.temperature * log_mgf(width / rule.temperature, 0.5), width)
-    return width if math.isinf(rule.curvature) else np.minimum(rule.curvature * width * width / 8.0, width)
+        return np.minimum(
+            rule.temperature * log_mgf(width / rule.temperature, 0.5), width
+        )
+    return (
+        width
+        if math.isinf(rule.curvature)
+        else np.minimum(rule.curvature * width * width / 8.0, width)
+    )
 
 
-def blind_loss(operator: Operator, min_actions: int, num_actions: int, box: float) -> float:
-    """sup D(Q, 0) over span(Q) <= box (S6): D is convex in Q, so the worst Q has every action at an end of the box."""
+def blind_loss(
+    operator: Operator, min_actions: int, num_actions: int, box: float
+) -> float:
+    """sup D(Q, 0) over span(Q) <= box (S6): D is convex in Q, so the worst Q
+    has every action at an end of the box.
+    """
     if num_actions == 1 or box == 0.0:
         return 0.0
     rule = Rule.of(operator, num_actions)
     ceiling = float(bregman_cap(rule, np.float64(box)))
-    if not rule.convex or num_actions > 256:  # beyond 256 actions j/K is dense enough that the ceiling is the value
+    # beyond 256 actions j/K is dense enough that the ceiling is the value
+    if not rule.convex or num_actions > 256:
         return ceiling
     worst = 0.0
     for k in range(max(min_actions, 2), num_actions + 1):
         for weight in _vertex_weights(operator, rule, k, min_actions == num_actions):
             if rule.entropic:
-                worst = max(worst, rule.temperature * _bernoulli_gap(box / rule.temperature, weight))
+                worst = max(
+                    worst,
+                    rule.temperature * _bernoulli_gap(box / rule.temperature, weight),
+                )
             else:
                 j = round(weight * k)
                 q = [box] * j + [0.0] * (k - j)
-                worst = max(worst, operator.value(q) - operator.value([0.0] * k) - weight * box)
+                worst = max(
+                    worst, operator.value(q) - operator.value([0.0] * k) - weight * box
+                )
     return min(worst, ceiling) if worst > 0.0 else ceiling
 
 
@@ -143,89 +204,142 @@ def _bernoulli_gap(u: float, p: float) -> float:
     return math.log1p(p * math.expm1(u)) - p * u
 
 
-def _vertex_weights(operator: Operator, rule: Rule, k: int, all_legal: bool) -> list[float]:
-    """The masses that grad F(0) can give to a set of actions: j/k, or subset sums of a prior; [] where only the ceiling is safe."""
+def _vertex_weights(
+    operator: Operator, rule: Rule, k: int, all_legal: bool
+) -> list[float]:
+    """The masses that grad F(0) can give to a set of actions: j/k, or subset
+    sums of a prior; [] where only the ceiling is safe.
+    """
     if rule.uniform:
         return [j / k for j in range(1, k)]
     if not all_legal or k != rule.num_actions or k > _SUBSETS:
         return []
     prior = operator.weights(k)
-    return [sum(prior[a] for a in subset) for size in range(1, k) for subset in combinations(range(k), size)]
+    return [
+        sum(prior[a] for a in subset)
+        for size in range(1, k)
+        for subset in combinations(range(k), size)
+    ]
 
 
 def regularizer_range(rule: Rule, spread: Array) -> Array:
-    """sup D(0, Q-hat) over span(Q-hat) <= spread: how far -Omega(grad F(Q-hat)) lies below F(0)."""
+    """sup D(0, Q-hat) over span(Q-hat) <= spread: how far -Omega(grad F(Q-hat))
+    lies below F(0).
+    """
     return np.minimum(bregman_cap(rule, spread), rule.drop)
 
 
 def bregman_ceiling(rule: Rule, box: Array, spread: Array) -> Array:
     """sup D(Q, Q-hat) over span(Q) <= box, span(Q-hat) <= spread.
 
-    For entropy D = lambda KL(grad F(Q-hat) | grad F(Q)) <= lambda max log 1/grad F(Q) as well.
+    For entropy D = lambda KL(grad F(Q-hat) | grad F(Q)) <= lambda max log
+    1/grad F(Q) as well.
     """
     ceiling = bregman_cap(rule, box + spread)
     if rule.entropic and rule.uniform and rule.num_actions > 1:
         t = rule.temperature
-        ceiling = np.minimum(ceiling, t * np.logaddexp(0.0, math.log(rule.num_actions - 1) + box / t))
+        ceiling = np.minimum(
+            ceiling, t * np.logaddexp(0.0, math.log(rule.num_actions - 1) + box / t)
+        )
     return ceiling
 
 
-# --- the random side ---------------------------------------------------------------------------------------------------------
+# --- the random side ----------------------------------------------------------
 
 
 def plug_in_noise(rule: Rule, n: Array, spread: Array, variance: Array) -> Array:
-    """phi: an upper bound on E F(Q-hat) - F(E Q-hat), the smallest of those that hold for the operator."""
+    """phi: an upper bound on E F(Q-hat) - F(E Q-hat), the smallest of those
+    that hold for the operator.
+    """
     k = rule.num_actions
     if k == 1:
         return 0.0 * (n + spread)
     noise = variance / n
-    phi = np.minimum(np.sqrt(noise) * ((k - 1) / math.sqrt(k)), spread * np.sqrt(math.log(k) / 2.0 / n))  # S1; sub-Gaussian maximum
-    phi = np.minimum(phi, np.sqrt(2.0 * math.log(k) * noise) + spread * (math.log(k) / 3.0) / n)  # sub-gamma maximum
+    # S1; sub-Gaussian maximum
+    phi = np.minimum(
+        np.sqrt(noise) * ((k - 1) / math.sqrt(k)),
+        spread * np.sqrt(math.log(k) / 2.0 / n),
+    )
+    # sub-gamma maximum
+    phi = np.minimum(
+        phi, np.sqrt(2.0 * math.log(k) * noise) + spread * (math.log(k) / 3.0) / n
+    )
     if rule.entropic:
         t = rule.temperature
-        phi = np.minimum(phi, t * n * log_mgf(spread / (t * n), skew_probability(spread, variance)))  # Jensen inside the log, S4
+        # Jensen inside the log, S4
+        phi = np.minimum(
+            phi, t * n * log_mgf(spread / (t * n), skew_probability(spread, variance))
+        )
         if k == 2:
-            return np.minimum(phi, t * _log_cosh(np.sqrt(0.5 * noise) / t))  # S11: exact for two actions
+            # S11: exact for two actions
+            return np.minimum(phi, t * _log_cosh(np.sqrt(0.5 * noise) / t))
         u = np.minimum(spread / (t * n), _EXPONENT_CAP / 2.0)
         second = noise / (t * t) * noise  # sigma^4 / (lambda N)^2
-        smooth = noise * (0.5 + np.expm1(u) / 6.0) + 2.0 * second * (1.0 / 12.0 + np.expm1(2.0 * u) / 20.0)
+        smooth = noise * (0.5 + np.expm1(u) / 6.0) + 2.0 * second * (
+            1.0 / 12.0 + np.expm1(2.0 * u) / 20.0
+        )
         return np.minimum(phi, (1.0 - 1.0 / k) / t * smooth)  # S10
     if rule.code == SPARSEMAX:
         return np.minimum(phi, (k - 1) / (2.0 * rule.temperature) * noise)  # S5
-    return phi if math.isinf(rule.curvature) else np.minimum(phi, rule.curvature * (k - 1) / 4.0 * noise)  # curv E span^2 / 8, S1
+    # curv E span^2 / 8, S1
+    return (
+        phi
+        if math.isinf(rule.curvature)
+        else np.minimum(phi, rule.curvature * (k - 1) / 4.0 * noise)
+    )
 
 
 def _log_cosh(x: Array) -> Array:
-    """Log cosh x <= x^2/2 without overflow or cancellation (below 1e-3 the bound x^2/2 itself, larger by x^4/12)."""
-    return np.minimum(0.5 * x * x, np.where(x < 1e-3, math.inf, np.logaddexp(x, -x) - math.log(2.0)))
+    """Log cosh x <= x^2/2 without overflow or cancellation (below 1e-3 the
+    bound x^2/2 itself, larger by x^4/12).
+    """
+    return np.minimum(
+        0.5 * x * x, np.where(x < 1e-3, math.inf, np.logaddexp(x, -x) - math.log(2.0))
+    )
 
 
-def bregman_noise(rule: Rule, n: Array, spread: Array, variance: Array, tilt: Array) -> Array:
-    """E D: an upper bound on E D(Q, Q-hat) where E Q-hat - Q has span at most ``tilt``."""
+def bregman_noise(
+    rule: Rule, n: Array, spread: Array, variance: Array, tilt: Array
+) -> Array:
+    """E D: an upper bound on E D(Q, Q-hat) where E Q-hat - Q has span at most
+    ``tilt``.
+    """
     k = rule.num_actions
     if k == 1:
         return 0.0 * (n + spread + tilt)
     noise = variance / n
-    both = tilt + np.sqrt(2.0 * (k - 1) * noise)  # Minkowski: the root of E span(Q - Q-hat)^2, S1
+    # Minkowski: the root of E span(Q - Q-hat)^2, S1
+    both = tilt + np.sqrt(2.0 * (k - 1) * noise)
     loss = both
     if math.isinf(rule.curvature):
         return loss
-    centred = 0.25 * k * tilt * tilt + (k - 1) * noise  # E |h - mean h|^2 for h = Q - Q-hat: noise and tilt do not mix (S9)
-    loss = np.minimum(loss, rule.curvature / 8.0 * np.minimum(both * both, 2.0 * centred))
+    # E |h - mean h|^2 for h = Q - Q-hat: noise and tilt do not mix (S9)
+    centred = 0.25 * k * tilt * tilt + (k - 1) * noise
+    loss = np.minimum(
+        loss, rule.curvature / 8.0 * np.minimum(both * both, 2.0 * centred)
+    )
     if rule.code == SPARSEMAX:
         return np.minimum(loss, centred / (2.0 * rule.temperature))  # S5
     if rule.entropic:
-        loss = np.minimum(loss, centred / (4.0 * rule.temperature))  # Boehning: the Hessian is at most (I - 11'/K)/(2 lambda)
+        # Boehning: the Hessian is at most (I - 11'/K)/(2 lambda)
+        loss = np.minimum(loss, centred / (4.0 * rule.temperature))
         loss = np.minimum(loss, _swapped_bregman_noise(rule, n, spread, noise, tilt))
     return loss
 
 
-def _swapped_bregman_noise(rule: Rule, n: Array, spread: Array, noise: Array, tilt: Array) -> Array:
-    """S2 and S9: E D for entropy and KL without a factor K, by swapping single draws for independent copies."""
+def _swapped_bregman_noise(
+    rule: Rule, n: Array, spread: Array, noise: Array, tilt: Array
+) -> Array:
+    """S2 and S9: E D for entropy and KL without a factor K, by swapping single
+    draws for independent copies.
+    """
     t, k = rule.temperature, rule.num_actions
     u = np.minimum(spread / (t * n), _EXPONENT_CAP / 2.0)
     second = noise / (t * t) * noise
-    pure = (1.0 - 1.0 / k) * (noise * (0.5 + np.expm1(u) / 3.0) + 2.0 * second * (0.25 + np.expm1(2.0 * u) / 5.0))
+    pure = (1.0 - 1.0 / k) * (
+        noise * (0.5 + np.expm1(u) / 3.0)
+        + 2.0 * second * (0.25 + np.expm1(2.0 * u) / 5.0)
+    )
     cross = tilt * noise / t * (1.0 / 3.0 + np.expm1(u) / 4.0)
     apart = tilt * tilt / 8.0 + cross + pure
     together = (tilt / math.sqrt(8.0) + np.sqrt(pure)) ** 2
@@ -233,7 +347,9 @@ def _swapped_bregman_noise(rule: Rule, n: Array, spread: Array, noise: Array, ti
 
 
 def plug_in_variance(rule: Rule, n: Array, spread: Array, variance: Array) -> Array:
-    """An upper bound on Var F(Q-hat) by Efron-Stein: K sigma^2/N; R^2/N where F is convex; e^{2u} sigma^2/N for entropy and KL."""
+    """An upper bound on Var F(Q-hat) by Efron-Stein: K sigma^2/N; R^2/N where F
+    is convex; e^{2u} sigma^2/N for entropy and KL.
+    """
     noise = variance / n
     bound = np.minimum(rule.num_actions * noise, spread * spread / 4.0)
     if rule.convex:

@@ -1,7 +1,10 @@
-"""One function per constant, count and bound of the paper (SmoothCruiser, NeurIPS 2019), as printed and as repaired.
+"""One function per constant, count and bound of the paper (SmoothCruiser,
+NeurIPS 2019), as printed and as repaired.
 
-The printed theory: Prop. 1 bounds n(e) for e >= kappa, Lemma 1 for e < kappa, Theorem 1 bounds the oracle calls, and the failure
-probability is at most delta' times the number of calls. What does not hold as printed, and what stands in its place:
+The printed theory: Prop. 1 bounds n(e) for e >= kappa, Lemma 1 for e < kappa,
+Theorem 1 bounds the oracle calls, and the failure probability is at most delta'
+times the number of calls. What does not hold as printed, and what stands in its
+place:
 
   Theorem 1   writes N(eps) n(eps) for the count. Alg. 1 calls estimateQ(s, eps), which calls sampleV(., eps/sqrt(gamma)) for each of
               K actions: the count is K N(eps) n(eps/sqrt(gamma)) (``oracle_calls``), and with the root's own estimateQ the failure
@@ -19,7 +22,8 @@ legend   symbol               name here
   c_1 ... c_5                 ``theorem_1_constants``
   delta'                      ``delta_prime``; delta is the promise of the whole run
 
-Counts are exact integers up to 10^4 rungs, upper bounds in log10 beyond. This file leaves out schedules (``schedule.paper``).
+Counts are exact integers up to 10^4 rungs, upper bounds in log10 beyond. This
+file leaves out schedules (``schedule.paper``).
 """
 
 from __future__ import annotations
@@ -76,33 +80,46 @@ __all__ = [
 ]
 
 LOG10 = math.log(10.0)
-SMALLEST_DELTA_PRIME = 1e-300  # a normal float with room for the products it enters; a smaller one belongs to a price above 10^299
+# a normal float with room for the products it enters; a smaller one belongs to a
+# price above 10^299
+SMALLEST_DELTA_PRIME = 1e-300
 
 
 @dataclass(frozen=True)
 class Count:
-    """A number of calls: exact where it could be counted rung by rung, else an upper bound in log10."""
+    """A number of calls: exact where it could be counted rung by rung, else an
+    upper bound in log10.
+    """
 
     log10: float
     exact: int | None
 
 
-# --- the printed constants ---------------------------------------------------------------------------------------------------
+# --- the printed constants ----------------------------------------------------
 
 
 def c_gamma(setting: Setting) -> float:
-    """C_gamma = 3 (r_max+M)/(1-gamma)^2, which bounds every output of sampleV (Lemma 2, ii)."""
+    """C_gamma = 3 (r_max+M)/(1-gamma)^2, which bounds every output of sampleV
+    (Lemma 2, ii).
+    """
     return 3.0 * (setting.r_max + setting.M) / (1.0 - setting.gamma) ** 2
 
 
 def depth(setting: Setting, e: float) -> int:
-    """H(e) = ceil(2 log_gamma(e (1-gamma)/(r_max+M))), the rungs from e to V_max; 0 above V_max, 1 below it for gamma = 0."""
+    """H(e) = ceil(2 log_gamma(e (1-gamma)/(r_max+M))), the rungs from e to
+    V_max; 0 above V_max, 1 below it for gamma = 0.
+    """
     top = value_bound(setting)
     if e >= top * (1.0 - SAME):
         return 0
     if setting.gamma == 0.0:
         return 1
-    return max(1, math.ceil(2.0 * (math.log(top) - math.log(e) - SAME) / -math.log(setting.gamma)))
+    return max(
+        1,
+        math.ceil(
+            2.0 * (math.log(top) - math.log(e) - SAME) / -math.log(setting.gamma)
+        ),
+    )
 
 
 def alpha(setting: Setting, delta_prime: float) -> float:
@@ -111,13 +128,17 @@ def alpha(setting: Setting, delta_prime: float) -> float:
 
 
 def beta(setting: Setting, delta_prime: float) -> float:
-    """Beta of Lemma 1: K N(sqrt(kappa e)) e without the ceiling, which is alpha/kappa."""
+    """Beta of Lemma 1: K N(sqrt(kappa e)) e without the ceiling, which is
+    alpha/kappa.
+    """
     _check_smooth(setting, "beta")
     return alpha(setting, delta_prime) / kappa(setting)
 
 
 def zeta(setting: Setting, e: float) -> float:
-    """The accuracy that sampleV(., e) asks of its estimateQ: e, sqrt(kappa e) below kappa, infinite where it returns 0 at once."""
+    """The accuracy that sampleV(., e) asks of its estimateQ: e, sqrt(kappa e)
+    below kappa, infinite where it returns 0 at once.
+    """
     if e >= value_bound(setting):
         return math.inf
     bar = kappa(setting)
@@ -125,12 +146,16 @@ def zeta(setting: Setting, e: float) -> float:
 
 
 def relaxation_bound(setting: Setting) -> float:
-    """M/(1-gamma) = lambda log K/(1-gamma): the most that |V_lambda - V_0| can be for entropy (others: ``Facts.relaxation_bound``)."""
+    """M/(1-gamma) = lambda log K/(1-gamma): the most that |V_lambda - V_0| can
+    be for entropy (others: ``Facts.relaxation_bound``).
+    """
     return setting.M / (1.0 - setting.gamma)
 
 
 def consistency_simulations(setting: Setting, e: float, failure: float = 0.2) -> int:
-    """N_sim of the paper's check: floor(C_gamma^2/(2 e^2) log(1/failure)), one-sided Hoeffding for outputs in [0, C_gamma]."""
+    """N_sim of the paper's check: floor(C_gamma^2/(2 e^2) log(1/failure)),
+    one-sided Hoeffding for outputs in [0, C_gamma].
+    """
     ratio = c_gamma(setting) / e
     return math.floor(ratio * ratio / 2.0 * math.log(1.0 / failure))
 
@@ -138,7 +163,8 @@ def consistency_simulations(setting: Setting, e: float, failure: float = 0.2) ->
 def _check_smooth(setting: Setting, what: str) -> None:
     if not (0.0 < setting.L < math.inf and 0.0 < kappa(setting) < math.inf):
         raise InvalidInput(
-            f"The paper's {what} needs 0 < L < inf, got L = {setting.L!r}; plain max has Prop. 1 only, a linear F needs neither."
+            f"The paper's {what} needs 0 < L < inf, got L = {setting.L!r}; plain "
+            "max has Prop. 1 only, a linear F needs neither."
         )
 
 
@@ -146,19 +172,25 @@ def _check_lemma(setting: Setting, e: float, what: str) -> None:
     _check_smooth(setting, what)
     if setting.gamma == 0.0:
         raise InvalidInput(
-            f"The paper's {what} has logarithms to base 1/gamma and needs gamma > 0; for gamma = 0 the count is exact anyway."
+            f"The paper's {what} has logarithms to base 1/gamma and needs gamma > "
+            "0; for gamma = 0 the count is exact anyway."
         )
     if e > kappa(setting) * (1.0 + SAME):
         raise InvalidInput(
-            f"The paper's {what} is for accuracies up to kappa = {kappa(setting):.6g}, got {e:.6g}; above it Prop. 1 applies."
+            f"The paper's {what} is for accuracies up to kappa = "
+            f"{kappa(setting):.6g}, got {e:.6g}; above it Prop. 1 applies."
         )
 
 
-# --- counts ------------------------------------------------------------------------------------------------------------------
+# --- counts -------------------------------------------------------------------
 
 
-def sample_v_calls(setting: Setting, e: float, delta_prime: float, remaining: int | None = None) -> Count:
-    """n(e): calls of sampleV that one sampleV(., e) makes, itself included (with at most ``remaining`` steps, if given)."""
+def sample_v_calls(
+    setting: Setting, e: float, delta_prime: float, remaining: int | None = None
+) -> Count:
+    """n(e): calls of sampleV that one sampleV(., e) makes, itself included
+    (with at most ``remaining`` steps, if given).
+    """
     ell = log_term(setting, delta_prime)
     rungs = ladder(setting, e, remaining)
     if rungs is None:
@@ -167,27 +199,40 @@ def sample_v_calls(setting: Setting, e: float, delta_prime: float, remaining: in
     return Count(math.log10(exact), exact)
 
 
-def oracle_calls(setting: Setting, epsilon: float, delta_prime: float, horizon: int | None = None) -> Count:
-    """K N(eps) n(eps/sqrt(gamma)): exactly the oracle calls of Alg. 1, whatever the oracle answers."""
+def oracle_calls(
+    setting: Setting, epsilon: float, delta_prime: float, horizon: int | None = None
+) -> Count:
+    """K N(eps) n(eps/sqrt(gamma)): exactly the oracle calls of Alg. 1, whatever
+    the oracle answers.
+    """
     draws = setting.K * num_samples(setting, epsilon, delta_prime)
-    below = sample_v_calls(setting, child_accuracy(setting, epsilon), delta_prime, None if horizon is None else horizon - 1)
+    below = sample_v_calls(
+        setting,
+        child_accuracy(setting, epsilon),
+        delta_prime,
+        None if horizon is None else horizon - 1,
+    )
     log10 = (math.log10(draws) if draws else -math.inf) + below.log10
     return Count(log10, None if below.exact is None else draws * below.exact)
 
 
 def sparse_sampling(setting: Setting) -> Setting:
-    """The same setting with kappa = 0: Alg. 2 never linearizes, and the counts are those of sparse sampling (Kearns et al.).
+    """The same setting with kappa = 0: Alg. 2 never linearizes, and the counts
+    are those of sparse sampling (Kearns et al.).
 
-    Its exact count is ``sample_v_calls`` of this; the paper's curve is ``proposition_1_log10``, extrapolated below kappa.
+    Its exact count is ``sample_v_calls`` of this; the paper's curve is
+    ``proposition_1_log10``, extrapolated below kappa.
     """
     return replace(setting, L=math.inf)
 
 
-# --- bounds on n(e) ----------------------------------------------------------------------------------------------------------
+# --- bounds on n(e) -----------------------------------------------------------
 
 
 def proposition_1_log10(setting: Setting, e: float, delta_prime: float) -> float:
-    """Log10 of Prop. 1's bound gamma^(H(H-1)/2) (2 alpha/e^2)^H on n(e), e >= kappa; for smaller e the paper's sparse sampling."""
+    """Log10 of Prop. 1's bound gamma^(H(H-1)/2) (2 alpha/e^2)^H on n(e), e >=
+    kappa; for smaller e the paper's sparse sampling.
+    """
     return _proposition_1(setting, e, log_term(setting, delta_prime))
 
 
@@ -195,47 +240,79 @@ def _proposition_1(setting: Setting, e: float, ell: float) -> float:
     height = depth(setting, e)
     if height == 0:
         return 0.0
-    base = math.log10(2.0 * coefficient(setting) * setting.K * ell) - 2.0 * math.log10(e)
-    shrink = 0.0 if height == 1 else 0.5 * height * (height - 1.0) * math.log10(setting.gamma)
+    base = math.log10(2.0 * coefficient(setting) * setting.K * ell) - 2.0 * math.log10(
+        e
+    )
+    shrink = (
+        0.0
+        if height == 1
+        else 0.5 * height * (height - 1.0) * math.log10(setting.gamma)
+    )
     return shrink + height * base
 
 
 def log10_eta_1(setting: Setting, delta_prime: float) -> float:
     """Log10 of eta_1 = kappa^2 n(kappa)."""
     _check_smooth(setting, "eta_1")
-    return 2.0 * math.log10(kappa(setting)) + sample_v_calls(setting, kappa(setting), delta_prime).log10
+    return (
+        2.0 * math.log10(kappa(setting))
+        + sample_v_calls(setting, kappa(setting), delta_prime).log10
+    )
 
 
 def eta_2(setting: Setting, delta_prime: float) -> float:
-    """Log2(gamma/(1-gamma) 2 beta/kappa), the exponent of Lemma 1; -inf for gamma = 0."""
+    """Log2(gamma/(1-gamma) 2 beta/kappa), the exponent of Lemma 1; -inf for
+    gamma = 0.
+    """
     _check_smooth(setting, "eta_2")
     if setting.gamma == 0.0:
         return -math.inf
-    return math.log2(setting.gamma / (1.0 - setting.gamma) * 2.0 * beta(setting, delta_prime) / kappa(setting))
+    return math.log2(
+        setting.gamma
+        / (1.0 - setting.gamma)
+        * 2.0
+        * beta(setting, delta_prime)
+        / kappa(setting)
+    )
 
 
 def _halvings(setting: Setting, e: float) -> float:
-    """Log_{1/gamma}(kappa/(gamma e)): 1 at kappa, and halved by each query, since log(kappa/(gamma sqrt(kappa e/gamma))) is half of it."""
+    """Log_{1/gamma}(kappa/(gamma e)): 1 at kappa, and halved by each query,
+    since log(kappa/(gamma sqrt(kappa e/gamma))) is half of it.
+    """
     return 1.0 + (math.log(kappa(setting)) - math.log(e)) / -math.log(setting.gamma)
 
 
 def lemma_1_log10(setting: Setting, e: float, delta_prime: float) -> float:
-    """Log10 of the printed eta_1 [log_{1/gamma}(kappa/(gamma e))]^eta_2 / e^2, e <= kappa. Not a bound: see the module head."""
+    """Log10 of the printed eta_1 [log_{1/gamma}(kappa/(gamma e))]^eta_2 / e^2,
+    e <= kappa. Not a bound: see the module head.
+    """
     _check_lemma(setting, e, "Lemma 1")
     power = eta_2(setting, delta_prime)
     if power < 0.0:
-        raise InvalidInput(f"The paper's Lemma 1 needs eta_2 >= 0, got {power:.6g}; choose a smaller delta'.")
-    return log10_eta_1(setting, delta_prime) + power * math.log10(_halvings(setting, e)) - 2.0 * math.log10(e)
+        raise InvalidInput(
+            f"The paper's Lemma 1 needs eta_2 >= 0, got {power:.6g}; choose a "
+            "smaller delta'."
+        )
+    return (
+        log10_eta_1(setting, delta_prime)
+        + power * math.log10(_halvings(setting, e))
+        - 2.0 * math.log10(e)
+    )
 
 
 def repaired_lemma_1_log10(setting: Setting, e: float, delta_prime: float) -> float:
-    """Log10 of A y(e)^p / e^2, y = log_{1/gamma}(kappa/(gamma e)): a bound on n(e) for every e <= kappa, by the paper's induction.
+    """Log10 of A y(e)^p / e^2, y = log_{1/gamma}(kappa/(gamma e)): a bound on
+    n(e) for every e <= kappa, by the paper's induction.
 
-    Step. For e < kappa both children of e lie below kappa/sqrt(gamma), and 1 + K ceil(x) n <= (beta + (K+1) kappa)/e n for
-    x = beta/(K e), e <= kappa. With B(e) = A y^p/e^2 and p >= 0: B(e/sqrt(gamma)) <= gamma B(e), and
-    (beta + (K+1) kappa)/e B(query) = (beta + (K+1) kappa) gamma/kappa 2^-p B(e) <= (1-gamma) B(e) for the p below.
-    Base. B >= n on [kappa, kappa/sqrt(gamma)], where y falls from 1 to 1/2: n falls in e, so 32 pieces, each with n of its left end and
-    e, y of its right end, give an A that is large enough (within (1 + 1/32)^p gamma^(-1/32) of the least).
+    Step. For e < kappa both children of e lie below kappa/sqrt(gamma), and 1 +
+    K ceil(x) n <= (beta + (K+1) kappa)/e n for x = beta/(K e), e <= kappa. With
+    B(e) = A y^p/e^2 and p >= 0: B(e/sqrt(gamma)) <= gamma B(e), and (beta +
+    (K+1) kappa)/e B(query) = (beta + (K+1) kappa) gamma/kappa 2^-p B(e) <=
+    (1-gamma) B(e) for the p below. Base. B >= n on [kappa, kappa/sqrt(gamma)],
+    where y falls from 1 to 1/2: n falls in e, so 32 pieces, each with n of its
+    left end and e, y of its right end, give an A that is large enough (within
+    (1 + 1/32)^p gamma^(-1/32) of the least).
     """
     _check_lemma(setting, e, "Lemma 1")
     return _lemma_1(setting, e, log_term(setting, delta_prime))
@@ -243,25 +320,48 @@ def repaired_lemma_1_log10(setting: Setting, e: float, delta_prime: float) -> fl
 
 def _lemma_1(setting: Setting, e: float, ell: float) -> float:
     bar, gamma, pieces = kappa(setting), setting.gamma, 32
-    per_call = (coefficient(setting) * setting.K * ell / bar + (setting.K + 1.0) * bar) / bar
+    per_call = (
+        coefficient(setting) * setting.K * ell / bar + (setting.K + 1.0) * bar
+    ) / bar
     power = max(0.0, math.log2(gamma / (1.0 - gamma) * per_call))
     log10_a = -math.inf
     for j in range(pieces):
-        left, right = gamma ** (-j / (2.0 * pieces)), gamma ** (-(j + 1.0) / (2.0 * pieces))
+        left, right = (
+            gamma ** (-j / (2.0 * pieces)),
+            gamma ** (-(j + 1.0) / (2.0 * pieces)),
+        )
         y = 1.0 - (j + 1.0) / (2.0 * pieces)
-        log10_a = max(log10_a, _above_kappa(setting, bar * left, ell) + 2.0 * math.log10(bar * right) - power * math.log10(y))
-    return log10_a + power * math.log10(max(1.0, _halvings(setting, e))) - 2.0 * math.log10(e)
+        log10_a = max(
+            log10_a,
+            _above_kappa(setting, bar * left, ell)
+            + 2.0 * math.log10(bar * right)
+            - power * math.log10(y),
+        )
+    return (
+        log10_a
+        + power * math.log10(max(1.0, _halvings(setting, e)))
+        - 2.0 * math.log10(e)
+    )
 
 
 def _above_kappa(setting: Setting, e: float, ell: float) -> float:
-    """Log10 of n(e) for e >= kappa, counted up to 200 rungs (Prop. 1 is within 2^H of it), by Prop. 1 beyond."""
-    flat = sparse_sampling(setting)  # e >= kappa never linearizes; rounding of kappa must not matter
+    """Log10 of n(e) for e >= kappa, counted up to 200 rungs (Prop. 1 is within
+    2^H of it), by Prop. 1 beyond.
+    """
+    # e >= kappa never linearizes; rounding of kappa must not matter
+    flat = sparse_sampling(setting)
     rungs = ladder(flat, e) if depth(setting, e) <= 200 else None
-    return _proposition_1(setting, e, ell) if rungs is None else log_counts(flat, rungs, ell)[-1] / LOG10
+    return (
+        _proposition_1(setting, e, ell)
+        if rungs is None
+        else log_counts(flat, rungs, ell)[-1] / LOG10
+    )
 
 
 def _bound_log10(setting: Setting, e: float, ell: float) -> float:
-    """An upper bound on log10 n(e) in closed form: Prop. 1 from kappa upwards, the repaired Lemma 1 below, 1 + H(e) for a linear F."""
+    """An upper bound on log10 n(e) in closed form: Prop. 1 from kappa upwards,
+    the repaired Lemma 1 below, 1 + H(e) for a linear F.
+    """
     bar = kappa(setting)
     if bar == math.inf:
         return math.log10(1 + depth(setting, e))
@@ -270,7 +370,7 @@ def _bound_log10(setting: Setting, e: float, ell: float) -> float:
     return _lemma_1(setting, e, ell)
 
 
-# --- Theorem 1 ---------------------------------------------------------------------------------------------------------------
+# --- Theorem 1 ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -290,48 +390,78 @@ def theorem_1_constants(setting: Setting, delta_prime: float) -> TheoremConstant
     gamma, root = setting.gamma, one_minus_root(setting)
     size = coefficient(setting)  # 18 (r_max+M)^2 / ((1-gamma)^4 root^2)
     kl = setting.K * setting.L
-    log10_c1 = math.log10(size) + 2.0 * math.log10(root / kl) + sample_v_calls(setting, kappa(setting), delta_prime).log10
+    log10_c1 = (
+        math.log10(size)
+        + 2.0 * math.log10(root / kl)
+        + sample_v_calls(setting, kappa(setting), delta_prime).log10
+    )
     c5 = 2.0 * size * gamma * setting.K * (kl / root) * (kl / root) / (1.0 - gamma)
-    return TheoremConstants(log10_c1, 2.0 * setting.K, 1.0 / -math.log(gamma), root / (gamma * kl), c5)
+    return TheoremConstants(
+        log10_c1, 2.0 * setting.K, 1.0 / -math.log(gamma), root / (gamma * kl), c5
+    )
 
 
 def theorem_1_log10(setting: Setting, epsilon: float, delta_prime: float) -> float:
-    """Log10 of Theorem 1's c_1/eps^4 log(c_2/delta') [c_3 log(c_4/eps)]^log2(c_5 log(c_2/delta')), eps <= kappa, as printed."""
+    """Log10 of Theorem 1's c_1/eps^4 log(c_2/delta') [c_3
+    log(c_4/eps)]^log2(c_5 log(c_2/delta')), eps <= kappa, as printed.
+    """
     _check_lemma(setting, epsilon, "Theorem 1")
     c = theorem_1_constants(setting, delta_prime)
     ell = math.log(c.c2 / delta_prime)
     power = math.log2(c.c5 * ell)
-    return c.log10_c1 - 4.0 * math.log10(epsilon) + math.log10(ell) + power * math.log10(c.c3 * math.log(c.c4 / epsilon))
+    return (
+        c.log10_c1
+        - 4.0 * math.log10(epsilon)
+        + math.log10(ell)
+        + power * math.log10(c.c3 * math.log(c.c4 / epsilon))
+    )
 
 
-# --- the promise -------------------------------------------------------------------------------------------------------------
+# --- the promise --------------------------------------------------------------
 
 
 def failure_probability(delta_prime: float, num_calls: int) -> Fraction:
-    """Delta' (1 + num_calls), exactly (it may exceed 1): one estimateQ fails per sampleV call at most, and the root's own."""
+    """Delta' (1 + num_calls), exactly (it may exceed 1): one estimateQ fails
+    per sampleV call at most, and the root's own.
+    """
     return Fraction(delta_prime) * (1 + num_calls)
 
 
-def _log_price(setting: Setting, epsilon: float, rungs: tuple[Rung, ...] | None, ell: float) -> float:
-    """Log of K N(eps) n(eps/sqrt(gamma)), or of an upper bound where the ladder is too long."""
+def _log_price(
+    setting: Setting, epsilon: float, rungs: tuple[Rung, ...] | None, ell: float
+) -> float:
+    """Log of K N(eps) n(eps/sqrt(gamma)), or of an upper bound where the ladder
+    is too long.
+    """
     draws = setting.K * samples_at(setting, epsilon, ell)
     if draws == 0:
         return -math.inf
     if rungs is None:
-        return math.log(draws) + LOG10 * _bound_log10(setting, child_accuracy(setting, epsilon), ell)
+        return math.log(draws) + LOG10 * _bound_log10(
+            setting, child_accuracy(setting, epsilon), ell
+        )
     return math.log(draws) + log_counts(setting, rungs, ell)[-1]
 
 
-def log_delta_prime(setting: Setting, epsilon: float, delta: float, horizon: int | None = None) -> tuple[float, float]:
-    """(log delta', log of the oracle calls at it): the largest delta' with delta' (1 + calls(delta')) <= delta, by bisection in log delta'.
+def log_delta_prime(
+    setting: Setting, epsilon: float, delta: float, horizon: int | None = None
+) -> tuple[float, float]:
+    """(log delta', log of the oracle calls at it): the largest delta' with
+    delta' (1 + calls(delta')) <= delta, by bisection in log delta'.
 
-    calls grows like a power of log(1/delta'), so delta' (1 + calls) goes to 0 with delta' and is above delta at delta' = delta: the
-    bracket exists. (The ceilings make tiny steps, at which the product is not monotone; the delta' found is feasible, and 1e-12 above it
-    is not.) Where the ladder is too long, calls is its upper bound: the delta' is then safe and not the largest.
+    calls grows like a power of log(1/delta'), so delta' (1 + calls) goes to 0
+    with delta' and is above delta at delta' = delta: the bracket exists. (The
+    ceilings make tiny steps, at which the product is not monotone; the delta'
+    found is feasible, and 1e-12 above it is not.) Where the ladder is too long,
+    calls is its upper bound: the delta' is then safe and not the largest.
     """
     if not 0.0 < delta < 1.0:
         raise InvalidInput(f"delta must lie in (0, 1), got {delta!r}.")
-    rungs = ladder(setting, child_accuracy(setting, epsilon), None if horizon is None else horizon - 1)
+    rungs = ladder(
+        setting,
+        child_accuracy(setting, epsilon),
+        None if horizon is None else horizon - 1,
+    )
     base, goal = math.log(2.0 * setting.K), math.log(delta)
 
     def feasible(x: float) -> bool:
@@ -348,13 +478,19 @@ def log_delta_prime(setting: Setting, epsilon: float, delta: float, horizon: int
     return low, _log_price(setting, epsilon, rungs, base - low)
 
 
-def delta_prime(setting: Setting, epsilon: float, delta: float, horizon: int | None = None) -> float:
-    """The largest delta' that keeps the promise delta with the repaired count, checked in exact arithmetic where the count is exact."""
+def delta_prime(
+    setting: Setting, epsilon: float, delta: float, horizon: int | None = None
+) -> float:
+    """The largest delta' that keeps the promise delta with the repaired count,
+    checked in exact arithmetic where the count is exact.
+    """
     log_value, log_price = log_delta_prime(setting, epsilon, delta, horizon)
     if log_value < math.log(SMALLEST_DELTA_PRIME):
         raise Unpayable(
-            f"The paper's constants need delta' = 10^{log_value / LOG10:.1f} for epsilon {epsilon:g} and delta {delta:g}, "
-            f"at a price of about 10^{log_price / LOG10:.1f} oracle calls; raise epsilon or use the method 'smoothcruiser'."
+            f"The paper's constants need delta' = 10^{log_value / LOG10:.1f} for "
+            f"epsilon {epsilon:g} and delta {delta:g}, "
+            f"at a price of about 10^{log_price / LOG10:.1f} oracle calls; raise "
+            "epsilon or use the method 'smoothcruiser'."
         )
     nudge = 1e-12
     while True:

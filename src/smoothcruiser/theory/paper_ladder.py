@@ -1,4 +1,5 @@
-"""The paper's algorithm as data: which accuracies Alg. 2 visits below an accuracy e, and how often (the exact recurrence).
+"""The paper's algorithm as data: which accuracies Alg. 2 visits below an
+accuracy e, and how often (the exact recurrence).
 
   e >= V_max        case 1   n(e) = 1                                                            (Alg. 2, line 3)
   kappa <= e        case 2   n(e) = 1 + K N(e) n(e/sqrt(gamma))                                  (Alg. 2, line 5)
@@ -13,11 +14,14 @@ legend   symbol        name here
   delta'               ``delta_prime``, the failure probability of one estimateQ
   l                    ``log_term``: log(2K/delta')
 
-Why r_max + M may stand for the printed 1 + M: Lemma 2 uses the 1 in three places only, |R| <= 1, |V| <= (1+M)/(1-gamma) and
-2|Q-hat| + M + 1 + gamma C <= C; each holds with r_max in its place and C = 3(r_max+M)/(1-gamma)^2, for rewards of any sign.
+Why r_max + M may stand for the printed 1 + M: Lemma 2 uses the 1 in three
+places only, |R| <= 1, |V| <= (1+M)/(1-gamma) and 2|Q-hat| + M + 1 + gamma C <=
+C; each holds with r_max in its place and C = 3(r_max+M)/(1-gamma)^2, for
+rewards of any sign.
 
-This file decides how accuracies are told apart (12 significant digits) and when a ladder is too long to write down (10^4 rungs).
-It leaves out every bound on these counts, and the choice of delta' (``theory.paper``).
+This file decides how accuracies are told apart (12 significant digits) and when
+a ladder is too long to write down (10^4 rungs). It leaves out every bound on
+these counts, and the choice of delta' (``theory.paper``).
 """
 
 from __future__ import annotations
@@ -30,8 +34,11 @@ from fractions import Fraction
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
 
-MAX_LEVELS = 10_000  # rungs that are counted one by one; beyond, theory.paper gives bounds in log10
-SAME = 1e-12  # accuracies closer than this (relatively) are one: 10^4 divisions by sqrt(gamma) lose up to 10^4 * 2^-53, about 1e-12
+# rungs that are counted one by one; beyond, theory.paper gives bounds in log10
+MAX_LEVELS = 10_000
+# accuracies closer than this (relatively) are one: 10^4 divisions by sqrt(gamma)
+# lose up to 10^4 * 2^-53, about 1e-12
+SAME = 1e-12
 
 
 @dataclass(frozen=True)
@@ -47,18 +54,36 @@ class Setting:
     def __post_init__(self) -> None:
         if not 0.0 <= self.gamma < 1.0:
             raise InvalidInput(
-                f"The paper's constants need a discount in [0, 1), got {self.gamma!r}; lower it or use the method 'smoothcruiser'."
+                "The paper's constants need a discount in [0, 1), got "
+                f"{self.gamma!r}; lower it or use the method 'smoothcruiser'."
             )
-        if self.K < 1 or not self.L >= 0.0 or not (0.0 <= self.M < math.inf and 0.0 <= self.r_max < math.inf):
-            raise InvalidInput(f"The paper's constants need K >= 1, L >= 0, and finite M, r_max >= 0; got {self}.")
-        # 1e-100 and 1e100 keep 18 (r_max+M)^2 / ((1-gamma)^4 (1-sqrt(gamma))^2), at most 1e-192 away by (1-gamma) >= 2^-53, a normal float.
+        if (
+            self.K < 1
+            or not self.L >= 0.0
+            or not (0.0 <= self.M < math.inf and 0.0 <= self.r_max < math.inf)
+        ):
+            raise InvalidInput(
+                "The paper's constants need K >= 1, L >= 0, and finite M, r_max "
+                f">= 0; got {self}."
+            )
+        # 1e-100 and 1e100 keep 18 (r_max+M)^2 / ((1-gamma)^4 (1-sqrt(gamma))^2), at
+        # most 1e-192 away by (1-gamma) >= 2^-53, a normal float.
         if self.r_max + self.M > 0.0 and not 1e-100 <= self.r_max + self.M <= 1e100:
-            raise InvalidInput(f"The paper's constants need rewards and M between 1e-100 and 1e100, got {self}; rescale the rewards.")
+            raise InvalidInput(
+                "The paper's constants need rewards and M between 1e-100 and "
+                f"1e100, got {self}; rescale the rewards."
+            )
 
     @classmethod
     def of(cls, facts: Facts) -> Setting:
         """The setting of a problem."""
-        return cls(facts.discount, facts.num_actions, facts.smoothness, facts.regularizer_bound, facts.reward_bound)
+        return cls(
+            facts.discount,
+            facts.num_actions,
+            facts.smoothness,
+            facts.regularizer_bound,
+            facts.reward_bound,
+        )
 
     @classmethod
     def entropy(cls, gamma: float, temperature: float, K: int) -> Setting:
@@ -77,7 +102,9 @@ def value_bound(setting: Setting) -> float:
 
 
 def kappa(setting: Setting) -> float:
-    """(1 - sqrt(gamma))/(K L), below which Alg. 2 linearizes; 0 for L = inf (plain max), inf for L = 0 (linear F)."""
+    """(1 - sqrt(gamma))/(K L), below which Alg. 2 linearizes; 0 for L = inf
+    (plain max), inf for L = 0 (linear F).
+    """
     if setting.L == 0.0:
         return math.inf
     return one_minus_root(setting) / setting.K / setting.L
@@ -91,41 +118,56 @@ def log_term(setting: Setting, delta_prime: float) -> float:
 
 
 def coefficient(setting: Setting) -> float:
-    """18 (r_max+M)^2 / ((1-gamma)^4 (1-sqrt(gamma))^2): N(e) without log(2K/delta')/e^2, and 2 C_gamma^2/(1-sqrt(gamma))^2."""
-    ratio = (setting.r_max + setting.M) / ((1.0 - setting.gamma) ** 2 * one_minus_root(setting))
+    """18 (r_max+M)^2 / ((1-gamma)^4 (1-sqrt(gamma))^2): N(e) without
+    log(2K/delta')/e^2, and 2 C_gamma^2/(1-sqrt(gamma))^2.
+    """
+    ratio = (setting.r_max + setting.M) / (
+        (1.0 - setting.gamma) ** 2 * one_minus_root(setting)
+    )
     return 18.0 * ratio * ratio
 
 
 def samples_at(setting: Setting, e: float, ell: float) -> int:
-    """N(e) for log(2K/delta') = ``ell``: an exact integer, also where the float formula would overflow."""
+    """N(e) for log(2K/delta') = ``ell``: an exact integer, also where the float
+    formula would overflow.
+    """
     if e == math.inf:
         return 0  # kappa = inf: the linearization needs no Q-hat
     size = coefficient(setting)
     raw = size * ell / e / e
     if raw < 1e300:
-        return max(1, math.ceil(raw))  # a positive number that underflowed has the ceiling 1; where all values are 0, one draw shows it
+        # a positive number that underflowed has the ceiling 1; where all values are
+        # 0, one draw shows it
+        return max(1, math.ceil(raw))
     return math.ceil(Fraction(size) * Fraction(ell) / Fraction(e) ** 2)
 
 
 def num_samples(setting: Setting, e: float, delta_prime: float) -> int:
-    """N(e), Alg. 3, line 2: draws per action for accuracy e with probability 1 - delta'."""
+    """N(e), Alg. 3, line 2: draws per action for accuracy e with probability 1
+    - delta'.
+    """
     _check_accuracy(e)
     return samples_at(setting, e, log_term(setting, delta_prime))
 
 
 def _check_accuracy(e: float) -> None:
     if not e > 0.0:
-        raise InvalidInput(f"An accuracy must be above 0, got {e!r}; give a positive epsilon.")
+        raise InvalidInput(
+            f"An accuracy must be above 0, got {e!r}; give a positive epsilon."
+        )
 
 
-# --- the ladder --------------------------------------------------------------------------------------------------------------
+# --- the ladder ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Rung:
-    """One accuracy that Alg. 2 is called with. ``query`` and ``continuation`` are indices of rungs before it, -1 where there is none."""
+    """One accuracy that Alg. 2 is called with. ``query`` and ``continuation``
+    are indices of rungs before it, -1 where there is none.
+    """
 
-    case: int  # 1 constant 0, 2 plug-in, 3 linearized: the order of Alg. 2, lines 2, 4, 7
+    # 1 constant 0, 2 plug-in, 3 linearized: the order of Alg. 2, lines 2, 4, 7
+    case: int
     accuracy: float  # e; inf for case 1
     zeta: float = math.inf  # the accuracy of its estimateQ
     query: int = -1  # zeta/sqrt(gamma)
@@ -138,7 +180,9 @@ TOP: Key = (math.inf, None)  # every call that returns 0 at once shares one rung
 
 
 def _key(e: float, remaining: int | None, top: float) -> Key:
-    """Which rung the call (e, remaining) is: 12 significant digits, so that roundings of one accuracy share a row."""
+    """Which rung the call (e, remaining) is: 12 significant digits, so that
+    roundings of one accuracy share a row.
+    """
     if remaining == 0 or e >= top * (1.0 - SAME):
         return TOP
     return float(f"{e:.11e}"), remaining
@@ -149,10 +193,14 @@ def child_accuracy(setting: Setting, e: float) -> float:
     return e / math.sqrt(setting.gamma) if setting.gamma > 0.0 else math.inf
 
 
-def ladder(setting: Setting, e: float, remaining: int | None = None) -> tuple[Rung, ...] | None:
-    """Every rung below and including sampleV(., e), children first, e last; None if there are more than ``MAX_LEVELS``.
+def ladder(
+    setting: Setting, e: float, remaining: int | None = None
+) -> tuple[Rung, ...] | None:
+    """Every rung below and including sampleV(., e), children first, e last;
+    None if there are more than ``MAX_LEVELS``.
 
-    With ``remaining`` steps left (horizon) a rung is an accuracy with its steps left; at 0 steps V = 0, so the constant is exact.
+    With ``remaining`` steps left (horizon) a rung is an accuracy with its steps
+    left; at 0 steps V = 0, so the constant is exact.
     """
     _check_accuracy(e)
     top, bar = value_bound(setting), kappa(setting)
@@ -179,13 +227,19 @@ def ladder(setting: Setting, e: float, remaining: int | None = None) -> tuple[Ru
 
 
 def _ordered(found: dict[Key, tuple[int, float, float, Key, Key]]) -> tuple[Rung, ...]:
-    """The rungs, children first: fewer steps left, then larger accuracies (both children have larger ones, as gamma < 1)."""
+    """The rungs, children first: fewer steps left, then larger accuracies (both
+    children have larger ones, as gamma < 1).
+    """
     keys = sorted(found, key=lambda key: (key[1] or 0, -key[0]))
     index = {TOP: 0} | {key: i + 1 for i, key in enumerate(keys)}
     rungs = [Rung(1, math.inf)]
     for key in keys:
         case, e, zeta, query, onward = found[key]
-        rungs.append(Rung(case, e, zeta, index[query], index[onward] if case == 3 else -1, key[1]))
+        rungs.append(
+            Rung(
+                case, e, zeta, index[query], index[onward] if case == 3 else -1, key[1]
+            )
+        )
     return tuple(rungs)
 
 
@@ -195,7 +249,9 @@ def exact_counts(setting: Setting, rungs: Sequence[Rung], ell: float) -> list[in
     for rung in rungs:
         total = 1
         if rung.case != 1:
-            total += setting.K * samples_at(setting, rung.zeta, ell) * counts[rung.query]
+            total += (
+                setting.K * samples_at(setting, rung.zeta, ell) * counts[rung.query]
+            )
         if rung.case == 3:
             total += counts[rung.continuation]
         counts.append(total)
@@ -203,7 +259,9 @@ def exact_counts(setting: Setting, rungs: Sequence[Rung], ell: float) -> list[in
 
 
 def log_counts(setting: Setting, rungs: Sequence[Rung], ell: float) -> list[float]:
-    """Natural logarithms of n of each rung, in floats: what a search over delta' can afford on 10^4 rungs."""
+    """Natural logarithms of n of each rung, in floats: what a search over
+    delta' can afford on 10^4 rungs.
+    """
     size = coefficient(setting) * ell
     log_size = math.log(size) if size > 0.0 else -math.inf
     log_k = math.log(setting.K)
@@ -212,8 +270,11 @@ def log_counts(setting: Setting, rungs: Sequence[Rung], ell: float) -> list[floa
         if rung.case == 1:
             logs.append(0.0)
             continue
-        draws = log_size - 2.0 * math.log(rung.zeta) if rung.zeta < math.inf else -math.inf
-        if -math.inf < draws < 36.0:  # e^36 < 2^53: below, the ceiling is visible in a float
+        draws = (
+            log_size - 2.0 * math.log(rung.zeta) if rung.zeta < math.inf else -math.inf
+        )
+        # e^36 < 2^53: below, the ceiling is visible in a float
+        if -math.inf < draws < 36.0:
             draws = math.log(samples_at(setting, rung.zeta, ell))
         terms = [0.0, log_k + draws + logs[rung.query]]
         if rung.case == 3:

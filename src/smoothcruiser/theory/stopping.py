@@ -1,17 +1,22 @@
-"""The root: how many draws turn a level's moments into a promise, and when the data allow to stop earlier (docs/theory.md, section 5).
+"""The root: how many draws turn a level's moments into a promise, and when the
+data allow to stop earlier (docs/theory.md, section 5).
 
-n independent draws of one variable of range R and variance at most sigma^2; their mean misses its expectation by t on one side with
-probability at most e^{-n rate}, so a union over both sides and the actions closes when n rate >= log(2 actions/delta). Three rates:
+n independent draws of one variable of range R and variance at most sigma^2;
+their mean misses its expectation by t on one side with probability at most
+e^{-n rate}, so a union over both sides and the actions closes when n rate >=
+log(2 actions/delta). Three rates:
 
   hoeffding   2 (t/R)^2
   bernstein   t^2 / (2 sigma^2 + 2 R t/3)
   bennett     inf over p <= p* of KL(p + t/R | p), p*(1 - p*) = sigma^2/R^2: the exact Chernoff bound of everything with this range and
               this variance; never below the other two
 
-An adaptive stop looks at the data at fixed counts. With V the sample variance of the first n draws (divisor n-1), with probability
+An adaptive stop looks at the data at fixed counts. With V the sample variance
+of the first n draws (divisor n-1), with probability
 1 - 3 e^{-l}:  sigma <= sqrt(V) + R sqrt(2 l/(n-1)) (Maurer and Pontil 2009, Theorem 10) and |mean - E| <= sqrt(2 sigma^2 l/n) + R l/(3n)
-(Bernstein, both sides). l = log(3 looks actions/adaptive_delta) makes all looks of all actions hold at once, so any rule may choose
-among them. The fixed promise keeps delta - adaptive_delta.
+(Bernstein, both sides). l = log(3 looks actions/adaptive_delta) makes all looks
+of all actions hold at once, so any rule may choose among them. The fixed
+promise keeps delta - adaptive_delta.
 
 legend   symbol         name
   R, sigma^2            ``spread``, ``variance``
@@ -23,11 +28,15 @@ from __future__ import annotations
 
 import math
 
-_TOLERANCE = 1e-12  # relative; bisection on rates stops there, far below the 1e-9 that a verifier forgives
+# relative; bisection on rates stops there, far below the 1e-9 that a verifier
+# forgives
+_TOLERANCE = 1e-12
 
 
 def _kl(p: float, t: float) -> float:
-    """KL(p + t | p) of two Bernoulli laws, 0 <= p <= p + t <= 1; t itself, since p + t - p loses a small one's digits."""
+    """KL(p + t | p) of two Bernoulli laws, 0 <= p <= p + t <= 1; t itself,
+    since p + t - p loses a small one's digits.
+    """
     if t <= 0.0:
         return 0.0
     q = p + t
@@ -35,9 +44,16 @@ def _kl(p: float, t: float) -> float:
         return math.inf if p <= 0.0 else -math.log(p)
     if p <= 0.0:
         return math.inf
-    if t < 1e-4 * min(p, 1.0 - p):  # the two logarithms would cancel: Taylor from below, t^2/(2p(1-p)) (1 - t (1-2p)/(3p(1-p)))
+    # the two logarithms would cancel: Taylor from below, t^2/(2p(1-p)) (1 - t
+    # (1-2p)/(3p(1-p)))
+    if t < 1e-4 * min(p, 1.0 - p):
         v = p * (1.0 - p)
-        return t * t / (2.0 * v) * (1.0 - t * abs(1.0 - 2.0 * p) / (3.0 * v) - t * t / (v * v))
+        return (
+            t
+            * t
+            / (2.0 * v)
+            * (1.0 - t * abs(1.0 - 2.0 * p) / (3.0 * v) - t * t / (v * v))
+        )
     return q * math.log(q / p) + (1.0 - q) * math.log1p(-t / (1.0 - p))
 
 
@@ -71,7 +87,9 @@ def _kl_slope(p: float, tau: float) -> float:
 
 
 def best_rate(t: float, spread: float, variance: float) -> tuple[float, str]:
-    """(rate, name): the largest of the three rates at distance t, and whose it is; infinite where the draws cannot miss by t."""
+    """(rate, name): the largest of the three rates at distance t, and whose it
+    is; infinite where the draws cannot miss by t.
+    """
     if t <= 0.0:
         return 0.0, "hoeffding"
     if spread <= t:
@@ -85,8 +103,12 @@ def best_rate(t: float, spread: float, variance: float) -> tuple[float, str]:
     return rates[name], name
 
 
-def root_samples(t: float, spread: float, variance: float, level: float) -> tuple[int, str]:
-    """(n, name): the fewest draws after which both sides of one mean hold with exp(-level) each, by the named bound."""
+def root_samples(
+    t: float, spread: float, variance: float, level: float
+) -> tuple[int, str]:
+    """(n, name): the fewest draws after which both sides of one mean hold with
+    exp(-level) each, by the named bound.
+    """
     rate, name = best_rate(t, spread, variance)
     if rate <= 0.0:
         raise ValueError(f"A radius must be above 0, got {t}.")
@@ -108,29 +130,51 @@ def root_radius(n: int, spread: float, variance: float, level: float) -> float:
     return high
 
 
-# --- the adaptive stop -------------------------------------------------------------------------------------------------------
+# --- the adaptive stop --------------------------------------------------------
 
 
 def look_level(actions: int, looks: int, adaptive_delta: float) -> float:
-    """The l at which three events at each of ``looks`` looks of each of ``actions`` means fail with adaptive_delta together."""
+    """The l at which three events at each of ``looks`` looks of each of
+    ``actions`` means fail with adaptive_delta together.
+    """
     return math.log(3.0 * actions * looks / adaptive_delta)
 
 
-def radius_at_look(count: int, variance_sample: float, value_range: float, level: float, variance: float = math.inf) -> float:
-    """How far the mean of ``count`` draws can be from its expectation, given their sample variance (divisor count - 1).
+def radius_at_look(
+    count: int,
+    variance_sample: float,
+    value_range: float,
+    level: float,
+    variance: float = math.inf,
+) -> float:
+    """How far the mean of ``count`` draws can be from its expectation, given
+    their sample variance (divisor count - 1).
 
-    ``level`` is ``look_level(...)``, ``value_range`` is R, ``variance`` an a-priori bound on sigma^2 if there is one.
+    ``level`` is ``look_level(...)``, ``value_range`` is R, ``variance`` an
+    a-priori bound on sigma^2 if there is one.
     """
     if count < 2:
         return value_range
-    deviation = math.sqrt(max(variance_sample, 0.0)) + value_range * math.sqrt(2.0 * level / (count - 1))
+    deviation = math.sqrt(max(variance_sample, 0.0)) + value_range * math.sqrt(
+        2.0 * level / (count - 1)
+    )
     deviation = min(deviation, math.sqrt(variance), 0.5 * value_range)
-    return min(value_range, deviation * math.sqrt(2.0 * level / count) + value_range * level / (3.0 * count))
+    return min(
+        value_range,
+        deviation * math.sqrt(2.0 * level / count)
+        + value_range * level / (3.0 * count),
+    )
 
 
 def sample_variance(count: int, total: float, total_square: float) -> float:
-    """The variance (divisor count - 1) of ``count`` draws from the sums of x - center and (x - center)^2, never below 0."""
-    return max(0.0, (total_square - total * total / count) / (count - 1)) if count > 1 else 0.0
+    """The variance (divisor count - 1) of ``count`` draws from the sums of x -
+    center and (x - center)^2, never below 0.
+    """
+    return (
+        max(0.0, (total_square - total * total / count) / (count - 1))
+        if count > 1
+        else 0.0
+    )
 
 
 def may_stop(radius: float, bias: float, epsilon: float) -> bool:
@@ -139,7 +183,9 @@ def may_stop(radius: float, bias: float, epsilon: float) -> bool:
 
 
 def first_useful_look(t: float, spread: float, level: float, samples: int) -> int:
-    """The smallest count at which even a sample variance of 0 closes the radius t; ``samples`` if there is none before."""
+    """The smallest count at which even a sample variance of 0 closes the radius
+    t; ``samples`` if there is none before.
+    """
     low, high = 2, samples
     while low < high:
         middle = (low + high) // 2
@@ -150,15 +196,27 @@ def first_useful_look(t: float, spread: float, level: float, samples: int) -> in
     return low
 
 
-def choose_looks(t: float, spread: float, actions: int, samples: int, adaptive_delta: float, ratio: float = 1.3) -> tuple[int, ...]:
-    """Increasing counts below ``samples``: geometric from the first that can close the radius t; empty where none can.
+def choose_looks(
+    t: float,
+    spread: float,
+    actions: int,
+    samples: int,
+    adaptive_delta: float,
+    ratio: float = 1.3,
+) -> tuple[int, ...]:
+    """Increasing counts below ``samples``: geometric from the first that can
+    close the radius t; empty where none can.
 
-    A ratio of 1.3 wastes at most 30% of the draws needed and keeps the number of looks, which enters the level as log(looks), near
-    log(samples/first)/log(1.3). The level itself depends on the number of looks: the first count is found for the count it implies.
+    A ratio of 1.3 wastes at most 30% of the draws needed and keeps the number
+    of looks, which enters the level as log(looks), near
+    log(samples/first)/log(1.3). The level itself depends on the number of
+    looks: the first count is found for the count it implies.
     """
     number = 1
     for _ in range(20):
-        first = first_useful_look(t, spread, look_level(actions, number + 1, adaptive_delta), samples)
+        first = first_useful_look(
+            t, spread, look_level(actions, number + 1, adaptive_delta), samples
+        )
         looks = _geometric(first, samples, ratio)
         if len(looks) <= number:
             return looks
@@ -169,7 +227,8 @@ def choose_looks(t: float, spread: float, actions: int, samples: int, adaptive_d
 def _geometric(first: int, samples: int, ratio: float) -> tuple[int, ...]:
     looks: list[int] = []
     count = first
-    while count < samples / 1.05:  # a look that saves less than 5% is not worth its share of delta
+    # a look that saves less than 5% is not worth its share of delta
+    while count < samples / 1.05:
         looks.append(count)
         count = max(count + 1, math.ceil(count * ratio))
     return tuple(looks)

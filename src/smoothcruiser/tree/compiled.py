@@ -1,7 +1,10 @@
-"""A tree in compiled memory: arrays that double when they are full, and the machine of ``tree_kernel`` bound to a problem.
+"""A tree in compiled memory: arrays that double when they are full, and the
+machine of ``tree_kernel`` bound to a problem.
 
-Tabular problems share one machine, cached on disk; a user's oracle is compiled into its own (its seconds are reported apart). States
-of any type that the engines can store (numbers, tuples, NamedTuples, arrays) are told apart by a hash made for their type.
+Tabular problems share one machine, cached on disk; a user's oracle is compiled
+into its own (its seconds are reported apart). States of any type that the
+engines can store (numbers, tuples, NamedTuples, arrays) are told apart by a
+hash made for their type.
 """
 
 from __future__ import annotations
@@ -36,7 +39,10 @@ class Machine:
     def __init__(self, parts: dict[str, Any]) -> None:
         self.parts = parts
         self.grow = compiled(kernel.grow, nogil=True, **parts)
-        names = {name: {key: parts[key] for key in used if key in parts} for name, used in _USED.items()}
+        names = {
+            name: {key: parts[key] for key in used if key in parts}
+            for name, used in _USED.items()
+        }
         self.add_node = compiled(kernel.add_node, **names["add_node"])
         self.move_states = compiled(kernel.move_states, **names["move_states"])
         self.rehash = compiled(kernel.rehash, **names["rehash"])
@@ -67,13 +73,17 @@ def machine_for(problem: Problem, state: Any) -> tuple[Machine, Any, Any]:
     shape = np.shape(state) if isinstance(kind, numba.types.Array) else None
     key = (problem.oracle, problem.legal, terminal, player, kind, shape)
     if key not in _machines:
-        parts = _oracle_parts(problem.oracle, problem.legal, terminal, player, kind, state)
+        parts = _oracle_parts(
+            problem.oracle, problem.legal, terminal, player, kind, state
+        )
         _machines[key] = Machine(parts | hashing(kind))
     return _machines[key], (), state
 
 
 def hashing(kind: Any) -> dict[str, Any]:
-    """HASH and SAME for states of a Numba type: the language's own for numbers and tuples of them, element by element for arrays."""
+    """HASH and SAME for states of a Numba type: the language's own for numbers
+    and tuples of them, element by element for arrays.
+    """
     from numba import njit, types
 
     if isinstance(kind, types.Array):
@@ -90,7 +100,9 @@ def hashing(kind: Any) -> dict[str, Any]:
             return np.array_equal(a, b)
 
         return {"HASH": array_hash, "SAME": array_same}
-    if isinstance(kind, types.BaseTuple) and any(isinstance(part, types.Array | types.BaseTuple) for part in kind.types):
+    if isinstance(kind, types.BaseTuple) and any(
+        isinstance(part, types.Array | types.BaseTuple) for part in kind.types
+    ):
         return _tuple_hashing(kind)
 
     @njit(inline="always")
@@ -105,7 +117,9 @@ def hashing(kind: Any) -> dict[str, Any]:
 
 
 def _tuple_hashing(kind: Any) -> dict[str, Any]:
-    """The same for tuples that hold arrays or tuples; generated, since Numba unrolls a tuple only where its length is in the source."""
+    """The same for tuples that hold arrays or tuples; generated, since Numba
+    unrolls a tuple only where its length is in the source.
+    """
     from numba import njit
 
     scope: dict[str, Any] = {}
@@ -117,7 +131,11 @@ def _tuple_hashing(kind: Any) -> dict[str, Any]:
     for i in n:
         mixed = f"1000003 * ({mixed}) + hash{i}(state[{i}])"
     exec(f"def tuple_hash(state): return {mixed}", scope)
-    exec("def tuple_same(a, b): return " + " and ".join(f"same{i}(a[{i}], b[{i}])" for i in n), scope)
+    exec(
+        "def tuple_same(a, b): return "
+        + " and ".join(f"same{i}(a[{i}], b[{i}])" for i in n),
+        scope,
+    )
     return {"HASH": njit(scope["tuple_hash"]), "SAME": njit(scope["tuple_same"])}
 
 
@@ -126,7 +144,16 @@ class CompiledTree:
 
     name = "compiled"
 
-    def __init__(self, problem: Problem, rule: Rule, setting: kernel.Setting, head: Any, weights: Any, state: Any, rng: Stream) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        rule: Rule,
+        setting: kernel.Setting,
+        head: Any,
+        weights: Any,
+        state: Any,
+        rng: Stream,
+    ) -> None:
         self.problem, self.rule, self.setting, self.rng = problem, rule, setting, rng
         self.head, self.weights = np.array(head), np.array(weights)
         begin = time.perf_counter()
@@ -138,15 +165,27 @@ class CompiledTree:
             self.nodes = self._blank(room)
             self.desk = kernel.desk_for(rule, setting, self.weights)
             self.states = self.machine.allocate(room)
-            self.scratch = self.machine.allocate(3)  # a rollout's state, a state at fault, a state that waits
-            root = self.machine.add_node(setting, self.data, self.nodes.ints, self.nodes.floats, self.states, self.meta, -1, -1, root_state)
+            # a rollout's state, a state at fault, a state that waits
+            self.scratch = self.machine.allocate(3)
+            root = self.machine.add_node(
+                setting,
+                self.data,
+                self.nodes.ints,
+                self.nodes.floats,
+                self.states,
+                self.meta,
+                -1,
+                -1,
+                root_state,
+            )
             self._run(0, 0)
         except SmoothcruiserError:
             raise
         except Exception as error:
             raise InvalidInput(
-                f"The oracle could not be compiled into the tree search: {_first_line(error)} "
-                "Check that step, legal, terminal and player take the states that step returns, or use executor='reference'."
+                "The oracle could not be compiled into the tree search: "
+                f"{_first_line(error)} Check that step, legal, terminal and player "
+                "take the states that step returns, or use executor='reference'."
             ) from error
         if root < 0:
             complain(problem, setting, -root, state, 0, 0.0)
@@ -158,26 +197,47 @@ class CompiledTree:
         while size < 2 * room:
             size *= 2
         columns = kernel.TOTAL + (2 * K if self.rule.entropy > 0.0 else K)
-        return kernel.Nodes(np.empty((room, kernel.EDGE + 2 * K), np.int64), np.empty((room, columns)), np.full(size, -1, np.int64))
+        return kernel.Nodes(
+            np.empty((room, kernel.EDGE + 2 * K), np.int64),
+            np.empty((room, columns)),
+            np.full(size, -1, np.int64),
+        )
 
     def _double(self) -> None:
         old, count = self.nodes, int(self.meta[kernel.COUNT])
         room = min(2 * len(old.ints), self.setting.most_nodes)
         self.nodes = self._blank(room)
-        self.nodes.ints[:count], self.nodes.floats[:count] = old.ints[:count], old.floats[:count]
+        self.nodes.ints[:count], self.nodes.floats[:count] = (
+            old.ints[:count],
+            old.floats[:count],
+        )
         self.states = self.machine.move_states(self.states, room, count)
         self.machine.rehash(self.nodes.ints, self.nodes.table, self.states, count)
 
     def _run(self, simulations: int, calls: int) -> int:
         return int(
             self.machine.grow(
-                self.rule, self.setting, self.head, self.weights, self.data, self.nodes, self.desk, self.states, self.scratch,
-                self.meta, self.fault, simulations, calls, self.rng,
+                self.rule,
+                self.setting,
+                self.head,
+                self.weights,
+                self.data,
+                self.nodes,
+                self.desk,
+                self.states,
+                self.scratch,
+                self.meta,
+                self.fault,
+                simulations,
+                calls,
+                self.rng,
             )
-        )  # fmt: skip
+        )
 
     def run(self, simulations: int, calls: int) -> bool:
-        """Grow until the counts reach the given totals; False where the calls were used up."""
+        """Grow until the counts reach the given totals; False where the calls
+        were used up.
+        """
         while True:
             try:
                 status = self._run(simulations, calls)
@@ -185,29 +245,48 @@ class CompiledTree:
                 raise
             except Exception as error:
                 raise OracleError(
-                    f"The oracle raised {type(error).__name__}: {error}; mend the simulator (executor='reference' says where)."
+                    f"The oracle raised {type(error).__name__}: {error}; mend the "
+                    "simulator (executor='reference' says where)."
                 ) from error
             if status == kernel.NO_ROOM:
                 self._double()
                 continue
             if status in (kernel.DONE, kernel.CUT):
                 return status == kernel.DONE
-            where, action = self.machine.load(self.scratch, 1), int(self.meta[kernel.FAULT])
-            complain(self.problem, self.setting, status, where, action, float(self.fault[0]))
+            where, action = (
+                self.machine.load(self.scratch, 1),
+                int(self.meta[kernel.FAULT]),
+            )
+            complain(
+                self.problem, self.setting, status, where, action, float(self.fault[0])
+            )
 
     def twin(self) -> CompiledTree:
-        """A copy that grows by itself; the machine and the problem's data are shared."""
+        """A copy that grows by itself; the machine and the problem's data are
+        shared.
+        """
         other = copy.copy(self)
         other.nodes = kernel.Nodes(*_copied(tuple(self.nodes)))
         other.desk = kernel.Desk(*_copied(tuple(self.desk)))
         other.states, other.scratch = _copied(self.states), _copied(self.scratch)
-        other.meta, other.fault, other.rng = self.meta.copy(), self.fault.copy(), copy.deepcopy(self.rng)
+        other.meta, other.fault, other.rng = (
+            self.meta.copy(),
+            self.fault.copy(),
+            copy.deepcopy(self.rng),
+        )
         return other
 
     def warm(self) -> None:
         """Compile what a move needs, as a part of the compile time."""
         begin = time.perf_counter()
-        self.machine.find_child(self.nodes.ints, self.nodes.table, self.states, 0, 0, self.machine.load(self.states, 0))
+        self.machine.find_child(
+            self.nodes.ints,
+            self.nodes.table,
+            self.states,
+            0,
+            0,
+            self.machine.load(self.states, 0),
+        )
         self.machine.compact(self.nodes, self.states, self.meta, 0)
         self.compile_seconds += time.perf_counter() - begin
 
@@ -219,18 +298,25 @@ class CompiledTree:
         """Go on counting where another tree ended."""
         self.meta[kernel.SIMULATIONS], self.meta[kernel.CALLS] = counts[1], counts[2]
 
-    # --- reading -------------------------------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
         """(nodes, simulations, calls, deepest node)."""
         m = self.meta
-        return int(m[kernel.COUNT]), int(m[kernel.SIMULATIONS]), int(m[kernel.CALLS]), int(m[kernel.DEEPEST])
+        return (
+            int(m[kernel.COUNT]),
+            int(m[kernel.SIMULATIONS]),
+            int(m[kernel.CALLS]),
+            int(m[kernel.DEEPEST]),
+        )
 
     def node(self, i: int) -> Node:
         """Node ``i``; 0 is the root."""
         ints, floats = self.nodes.ints[i], self.nodes.floats[i]
-        allowed = [a for a in range(self.setting.num_actions) if ints[kernel.EDGE + a] >= 0]
+        allowed = [
+            a for a in range(self.setting.num_actions) if ints[kernel.EDGE + a] >= 0
+        ]
         return Node(
             number=i,
             state=self._state(i),
@@ -244,20 +330,26 @@ class CompiledTree:
         )
 
     def _state(self, i: int) -> Any:
-        """The state of node ``i``; an array as a copy, since its memory is written again when the tree moves."""
+        """The state of node ``i``; an array as a copy, since its memory is
+        written again when the tree moves.
+        """
         state = self.machine.load(self.states, i)
         return state if is_fixed(state) else copy.deepcopy(state)
 
     def children(self, i: int) -> Iterator[tuple[int, int]]:
         """(action, node) of the children of node ``i``, in the order they were met."""
         count = int(self.meta[kernel.COUNT])
-        for child in np.flatnonzero(self.nodes.ints[i + 1 : count, kernel.PARENT] == i) + i + 1:
+        for child in (
+            np.flatnonzero(self.nodes.ints[i + 1 : count, kernel.PARENT] == i) + i + 1
+        ):
             yield int(self.nodes.ints[child, kernel.ACTION]), int(child)
 
     def child(self, i: int, action: int, after: Any) -> int | None:
         """The node of next state ``after``, if there is one."""
         after = int(after) if self.problem.tables is not None else after
-        found = self.machine.find_child(self.nodes.ints, self.nodes.table, self.states, i, action, after)
+        found = self.machine.find_child(
+            self.nodes.ints, self.nodes.table, self.states, i, action, after
+        )
         return int(found) if found >= 0 else None
 
     def advance(self, child: int) -> None:
@@ -268,10 +360,21 @@ class CompiledTree:
 
 def _copied(stored: Any) -> Any:
     """A store of states, an array or a tuple of stores, in memory of its own."""
-    return tuple(_copied(part) for part in stored) if isinstance(stored, tuple) else stored.copy()
+    return (
+        tuple(_copied(part) for part in stored)
+        if isinstance(stored, tuple)
+        else stored.copy()
+    )
 
 
-def complain(problem: Problem, setting: kernel.Setting, status: int, state: Any, action: int, reward: float) -> None:
+def complain(
+    problem: Problem,
+    setting: kernel.Setting,
+    status: int,
+    state: Any,
+    action: int,
+    reward: float,
+) -> None:
     """Raise what a kernel could only report by a number."""
     if status == kernel.FEW_ACTIONS:
         problem.legal_actions(state)  # raises with their number

@@ -1,16 +1,21 @@
-"""The inner machine of compiled tree search: simulations of any method on any compiled problem, over flat arrays.
+"""The inner machine of compiled tree search: simulations of any method on any
+compiled problem, over flat arrays.
 
-Plain Python that ``problem.jit.compiled`` turns into machine code. STEP ... SAME are the problem's parts, here the tabular ones,
-replaced by a user's functions when theirs are compiled. A node is a decision of one player; the children of (node, action) are the
-next states that chance has shown, found by a hash of (node, action, next state). Alg. 5 of the paper is ``simulate``'s loop; a path
-is backed up from its end:
+Plain Python that ``problem.jit.compiled`` turns into machine code. STEP ...
+SAME are the problem's parts, here the tabular ones, replaced by a user's
+functions when theirs are compiled. A node is a decision of one player; the
+children of (node, action) are the next states that chance has shown, found by a
+hash of (node, action, next state). Alg. 5 of the paper is ``simulate``'s loop;
+a path is backed up from its end:
 
   total(s,a) += r + gamma (N(z) V(z), new minus old),   Q(s,a) = total(s,a) / N(s,a)      Bellman backups: weights N(z)/N(s,a)
   total(s,a) += the return from (s,a)                                                      mean returns (UCT, AR-BTS, AR-DENTS)
 
-A next state without a node (terminal, at the depth limit, beyond the memory) adds r + gamma times its estimate, once and for all.
-An untried action is worth what its state's first estimate says: x = sign * u - F(0), so that F over untried actions is that estimate.
-Edge visits are -1 where an action is illegal. The same steps in plain Python, for any state: ``tree_plain``.
+A next state without a node (terminal, at the depth limit, beyond the memory)
+adds r + gamma times its estimate, once and for all. An untried action is worth
+what its state's first estimate says: x = sign * u - F(0), so that F over
+untried actions is that estimate. Edge visits are -1 where an action is illegal.
+The same steps in plain Python, for any state: ``tree_plain``.
 """
 
 from __future__ import annotations
@@ -21,24 +26,49 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.engines.compiled.kernel import allocate, keep, load, store, transition
+from smoothcruiser.engines.compiled.kernel import (
+    allocate,
+    keep,
+    load,
+    store,
+    transition,
+)
 from smoothcruiser.jit.memory import uncounted
-from smoothcruiser.problem.tabular_kernel import tabular_legal, tabular_player, tabular_terminal
+from smoothcruiser.problem.tabular_kernel import (
+    tabular_legal,
+    tabular_player,
+    tabular_terminal,
+)
 from smoothcruiser.tree.searches import MEAN, NO_PRIOR, PARENT_PRIOR, UPPER, Rule
-from smoothcruiser.tree.selection import descent_policy, drawn, entropy_below, passed_up, upper_pick, visit_shares
+from smoothcruiser.tree.selection import (
+    descent_policy,
+    drawn,
+    entropy_below,
+    passed_up,
+    upper_pick,
+    visit_shares,
+)
 
-DONE, BAD_REWARD, UNDECLARED_END, FEW_ACTIONS, NO_ROOM, CUT, BAD_PLAYER = range(7)  # how a call of ``grow`` ended
+# how a call of ``grow`` ended
+DONE, BAD_REWARD, UNDECLARED_END, FEW_ACTIONS, NO_ROOM, CUT, BAD_PLAYER = range(7)
 COUNT, SIMULATIONS, CALLS, FAULT, DEEPEST = range(5)  # slots of ``meta``
-NOTHING_HELD, IN_TREE, IN_ROLLOUT = range(3)  # where the simulation stood that the calls cut short
-HELD, AT_NODE, STEPS, ADDED, ROLLED = range(5)  # slots of ``held``: that, and what it needs to go on
+# where the simulation stood that the calls cut short
+NOTHING_HELD, IN_TREE, IN_ROLLOUT = range(3)
+# slots of ``held``: that, and what it needs to go on
+HELD, AT_NODE, STEPS, ADDED, ROLLED = range(5)
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-# Columns of the two tables that hold the nodes, one row a node: what is read together lies together.
-VISITS, PARENT, ACTION, EDGE = range(4)  # ints: arrivals, parent, the parent's action, then K edge visits and K latest children
-VALUE, FIRST, SIGN, ENTROPY, TOTAL = range(5)  # floats: value passed up, first estimate, +1 max or -1 min, signed entropy, K totals (+ K)
+# Columns of the two tables that hold the nodes, one row a node: what is read
+# together lies together.
+# ints: arrivals, parent, the parent's action, then K edge visits and K latest
+# children
+VISITS, PARENT, ACTION, EDGE = range(4)
+# floats: value passed up, first estimate, +1 max or -1 min, signed entropy, K
+# totals (+ K)
+VALUE, FIRST, SIGN, ENTROPY, TOTAL = range(5)
 
 
 class Nodes(NamedTuple):
@@ -46,11 +76,14 @@ class Nodes(NamedTuple):
 
     ints: Ints  # (C, 3 + 2 K)
     floats: Floats  # (C, 4 + K), or (C, 4 + 2 K) with the sums of N(z) H(z) (DENTS)
-    table: Ints  # (T,) hash table of node numbers, -1 empty; T a power of two, at least 2 C
+    # (T,) hash table of node numbers, -1 empty; T a power of two, at least 2 C
+    table: Ints
 
 
 class Desk(NamedTuple):
-    """Room to work in: a path of as many steps as the limit and one more, vectors of K, and a simulation that waits for more calls."""
+    """Room to work in: a path of as many steps as the limit and one more,
+    vectors of K, and a simulation that waits for more calls.
+    """
 
     path: Ints  # node, action, child of each step
     rewards: Floats
@@ -103,24 +136,39 @@ def same(a: Any, b: Any) -> Any:
     return a == b
 
 
-STEP, LEGAL, TERMINAL, PLAYER = transition, tabular_legal, tabular_terminal, tabular_player
+STEP, LEGAL, TERMINAL, PLAYER = (
+    transition,
+    tabular_legal,
+    tabular_terminal,
+    tabular_player,
+)
 ALLOCATE, LOAD, STORE, KEEP = allocate, load, store, keep
 HASH, SAME = state_hash, same
 
 
 def slot_of(node: int, action: int, state: Any, size: int) -> int:
-    """Where the search for a child begins: Fibonacci hashing of the pair and the state's hash (Knuth, TAOCP 6.4)."""
-    mixed = np.uint64(HASH(state)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(node * 31 + action)
+    """Where the search for a child begins: Fibonacci hashing of the pair and
+    the state's hash (Knuth, TAOCP 6.4).
+    """
+    mixed = np.uint64(HASH(state)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
+        node * 31 + action
+    )
     mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(size - 1))  # type: ignore[return-value]
 
 
-def find_child(ints: Ints, table: Ints, states: Any, node: int, action: int, after: Any) -> int:
+def find_child(
+    ints: Ints, table: Ints, states: Any, node: int, action: int, after: Any
+) -> int:
     """The child's number, or -1 minus the free slot where it would go."""
     place = slot_of(node, action, after, len(table))
     while table[place] >= 0:
         child = table[place]
-        if ints[child, PARENT] == node and ints[child, ACTION] == action and SAME(LOAD(states, child), after):
+        if (
+            ints[child, PARENT] == node
+            and ints[child, ACTION] == action
+            and SAME(LOAD(states, child), after)
+        ):
             return child  # type: ignore[no-any-return]
         place = (place + 1) & (len(table) - 1)
     return -1 - place
@@ -130,7 +178,12 @@ def rehash(ints: Ints, table: Ints, states: Any, count: int) -> None:
     """Fill the hash table anew; the root (node 0) needs no entry."""
     table[:] = -1
     for i in range(1, count):
-        table[-1 - find_child(ints, table, states, ints[i, PARENT], ints[i, ACTION], LOAD(states, i))] = i
+        table[
+            -1
+            - find_child(
+                ints, table, states, ints[i, PARENT], ints[i, ACTION], LOAD(states, i)
+            )
+        ] = i
 
 
 def move_states(old: Any, capacity: int, count: int) -> Any:
@@ -142,15 +195,29 @@ def move_states(old: Any, capacity: int, count: int) -> Any:
 
 
 def sign_of(setting: Setting, data: Any, state: Any) -> float:
-    """+1 where the max player moves, -1 where the min player does, 0 where the problem names neither."""
+    """+1 where the max player moves, -1 where the min player does, 0 where the
+    problem names neither.
+    """
     if not setting.game:
         return 1.0
     player = PLAYER(data, state)
     return 1.0 if player == 1 else -1.0 if player == 2 else 0.0
 
 
-def add_node(setting: Setting, data: Any, ints: Ints, floats: Floats, states: Any, meta: Ints, parent: int, action: int, state: Any) -> int:
-    """The number of a new node for a state that is not terminal; -FEW_ACTIONS where too little is legal, -BAD_PLAYER where nobody moves."""
+def add_node(
+    setting: Setting,
+    data: Any,
+    ints: Ints,
+    floats: Floats,
+    states: Any,
+    meta: Ints,
+    parent: int,
+    action: int,
+    state: Any,
+) -> int:
+    """The number of a new node for a state that is not terminal; -FEW_ACTIONS
+    where too little is legal, -BAD_PLAYER where nobody moves.
+    """
     i = meta[COUNT]
     STORE(states, i, state)
     for column in range(floats.shape[1]):
@@ -173,7 +240,9 @@ def add_node(setting: Setting, data: Any, ints: Ints, floats: Floats, states: An
 
 
 def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
-    """Make ``root`` node 0 and drop what is not below it. A child's number is above its parent's, so one pass upwards is enough."""
+    """Make ``root`` node 0 and drop what is not below it. A child's number is
+    above its parent's, so one pass upwards is enough.
+    """
     ints, floats = nodes.ints, nodes.floats
     number = np.full(meta[COUNT], -1, np.int64)
     depth = np.zeros(meta[COUNT], np.int64)  # of the kept nodes, by their old numbers
@@ -202,8 +271,21 @@ def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
     rehash(ints, nodes.table, states, kept)
 
 
-def gather(rule: Rule, ints: Ints, floats: Floats, node: int, K: int, head: Floats, acts: Ints, n: Ints, x: Floats, h: Floats) -> int:
-    """The legal actions of a node with their visits, signed values and signed entropies below; returns how many there are."""
+def gather(
+    rule: Rule,
+    ints: Ints,
+    floats: Floats,
+    node: int,
+    K: int,
+    head: Floats,
+    acts: Ints,
+    n: Ints,
+    x: Floats,
+    h: Floats,
+) -> int:
+    """The legal actions of a node with their visits, signed values and signed
+    entropies below; returns how many there are.
+    """
     sign = floats[node, SIGN]
     size = 0
     untried = 0
@@ -214,7 +296,11 @@ def gather(rule: Rule, ints: Ints, floats: Floats, node: int, K: int, head: Floa
             n[size] = count
             if count > 0:
                 x[size] = sign * (floats[node, TOTAL + a] / count)
-                h[size] = sign * (floats[node, TOTAL + K + a] / count) if rule.entropy > 0.0 else 0.0
+                h[size] = (
+                    sign * (floats[node, TOTAL + K + a] / count)
+                    if rule.entropy > 0.0
+                    else 0.0
+                )
             else:
                 untried += 1
                 x[size] = sign * rule.initial
@@ -232,9 +318,11 @@ def blind_rollout(
     setting: Setting, head: Floats, data: Any, state: Any, scratch: Any, depth: int, total: float, weight: float, held: Ints,
     carry: Floats, meta: Ints, fault: Floats, most_calls: int, acts: Ints, rng: Any,
 ) -> tuple[float, int]:  # fmt: skip
-    """(return of the uniform policy with the regularizer's F(0) a step, how it ended), from a state that is not terminal.
+    """(return of the uniform policy with the regularizer's F(0) a step, how it
+    ended), from a state that is not terminal.
 
-    ``total`` and ``weight`` are 0 and 1, or what a rollout had come to that the calls cut short.
+    ``total`` and ``weight`` are 0 and 1, or what a rollout had come to that the
+    calls cut short.
     """
     K = setting.num_actions
     state = KEEP(scratch, 0, state)
@@ -267,7 +355,10 @@ def blind_rollout(
             STORE(scratch, 1, state)
             meta[FAULT] = action
             fault[0] = reward
-            return total, UNDECLARED_END if setting.low <= reward <= setting.high else BAD_REWARD
+            return (
+                total,
+                UNDECLARED_END if setting.low <= reward <= setting.high else BAD_REWARD,
+            )
         total += weight * (sign * head[size] + reward)
         if setting.ends and (over or TERMINAL(data, after)):
             return total, DONE
@@ -281,16 +372,43 @@ def grow(
     rule: Rule, setting: Setting, head: Floats, weights: Floats, data: Any, nodes: Nodes, desk: Desk, states: Any, scratch: Any,
     meta: Ints, fault: Floats, most_simulations: int, most_calls: int, rng: Any,
 ) -> int:  # fmt: skip
-    """Run simulations from node 0 until ``most_simulations`` or ``most_calls`` are counted in ``meta``, or something is wrong.
+    """Run simulations from node 0 until ``most_simulations`` or ``most_calls``
+    are counted in ``meta``, or something is wrong.
 
-    A simulation that the calls cut short waits on the desk and is gone on with next time: dropping it would drop the long ones.
+    A simulation that the calls cut short waits on the desk and is gone on with
+    next time: dropping it would drop the long ones.
     """
-    # Helpers that are not inlined count references to their arguments, atomically: a quarter of the time before these lines.
-    ints, floats, table = uncounted(nodes.ints), uncounted(nodes.floats), uncounted(nodes.table)
-    path, rewards, policies = uncounted(desk.path), uncounted(desk.rewards), uncounted(desk.policies)
-    acts, n, x, h = uncounted(desk.acts), uncounted(desk.n), uncounted(desk.x), uncounted(desk.h)
-    y, p, w, held, carry = uncounted(desk.y), uncounted(desk.p), uncounted(desk.w), uncounted(desk.held), uncounted(desk.carry)
-    head, weights, meta, fault = uncounted(head), uncounted(weights), uncounted(meta), uncounted(fault)
+    # Helpers that are not inlined count references to their arguments, atomically:
+    # a quarter of the time before these lines.
+    ints, floats, table = (
+        uncounted(nodes.ints),
+        uncounted(nodes.floats),
+        uncounted(nodes.table),
+    )
+    path, rewards, policies = (
+        uncounted(desk.path),
+        uncounted(desk.rewards),
+        uncounted(desk.policies),
+    )
+    acts, n, x, h = (
+        uncounted(desk.acts),
+        uncounted(desk.n),
+        uncounted(desk.x),
+        uncounted(desk.h),
+    )
+    y, p, w, held, carry = (
+        uncounted(desk.y),
+        uncounted(desk.p),
+        uncounted(desk.w),
+        uncounted(desk.held),
+        uncounted(desk.carry),
+    )
+    head, weights, meta, fault = (
+        uncounted(head),
+        uncounted(weights),
+        uncounted(meta),
+        uncounted(fault),
+    )
     states, scratch = uncounted(states), uncounted(scratch)
     K = setting.num_actions
     capacity = len(ints)
@@ -312,7 +430,12 @@ def grow(
             first_estimate(ints, floats, path[depth - 1, 2], leaf)
         while waiting != IN_ROLLOUT:
             if meta[CALLS] >= most_calls:
-                held[HELD], held[AT_NODE], held[STEPS], held[ADDED] = IN_TREE, node, depth, added
+                held[HELD], held[AT_NODE], held[STEPS], held[ADDED] = (
+                    IN_TREE,
+                    node,
+                    depth,
+                    added,
+                )
                 return CUT
             size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
             if rule.descent == UPPER:
@@ -328,12 +451,23 @@ def grow(
             state = LOAD(states, node)
             meta[CALLS] += 1
             reward, after, over = STEP(data, state, action, rng)
-            if not (setting.low <= reward <= setting.high) or (over and not setting.ends):
+            if not (setting.low <= reward <= setting.high) or (
+                over and not setting.ends
+            ):
                 STORE(scratch, 1, state)
                 meta[FAULT] = action
                 fault[0] = reward
-                return UNDECLARED_END if setting.low <= reward <= setting.high else BAD_REWARD
-            path[depth, 0], path[depth, 1], path[depth, 2], rewards[depth] = node, action, -1, reward
+                return (
+                    UNDECLARED_END
+                    if setting.low <= reward <= setting.high
+                    else BAD_REWARD
+                )
+            path[depth, 0], path[depth, 1], path[depth, 2], rewards[depth] = (
+                node,
+                action,
+                -1,
+                reward,
+            )
             depth += 1
             leaf = 0.0
             if setting.ends and (over or TERMINAL(data, after)):
@@ -341,7 +475,8 @@ def grow(
             if depth == setting.limit:
                 leaf = setting.tail
                 break
-            child = ints[node, EDGE + K + action]  # the latest child first: the only one where moves are certain
+            # the latest child first: the only one where moves are certain
+            child = ints[node, EDGE + K + action]
             if child < 0 or not SAME(LOAD(states, child), after):
                 child = find_child(ints, table, states, node, action, after)
             if child >= 0:
@@ -351,7 +486,9 @@ def grow(
                 continue
             if added < setting.expansion and meta[COUNT] < capacity:
                 place = -1 - child
-                child = add_node(setting, data, ints, floats, states, meta, node, action, after)
+                child = add_node(
+                    setting, data, ints, floats, states, meta, node, action, after
+                )
                 if child < 0:
                     STORE(scratch, 1, after)
                     return -child
@@ -372,13 +509,34 @@ def grow(
                 return status
             first_estimate(ints, floats, path[depth - 1, 2], leaf)
             break
-        backup(rule, setting, head, weights, ints, floats, path, rewards, policies, depth, leaf, acts, n, x, h, y, p, w)
+        backup(
+            rule,
+            setting,
+            head,
+            weights,
+            ints,
+            floats,
+            path,
+            rewards,
+            policies,
+            depth,
+            leaf,
+            acts,
+            n,
+            x,
+            h,
+            y,
+            p,
+            w,
+        )
         meta[SIMULATIONS] += 1
     return DONE
 
 
 def first_estimate(ints: Ints, floats: Floats, child: int, leaf: float) -> None:
-    """A new node's one arrival and its value; nothing for a state without a node (-1)."""
+    """A new node's one arrival and its value; nothing for a state without a
+    node (-1).
+    """
     if child >= 0:
         ints[child, VISITS] = 1
         floats[child, VALUE] = leaf
@@ -399,16 +557,24 @@ def backup(
         back = reward + discount * back
         if rule.up == MEAN:
             floats[node, TOTAL + action] += back
-        elif below < 0:  # the end of the path: a new leaf with its one arrival, or a state without a node
+        # the end of the path: a new leaf with its one arrival, or a state without a
+        # node
+        elif below < 0:
             floats[node, TOTAL + action] += reward + discount * leaf
         else:
             change = ints[below, VISITS] * floats[below, VALUE] - old_visits * old_value
             floats[node, TOTAL + action] += reward + discount * change
         if rule.entropy > 0.0 and below >= 0:
-            change = ints[below, VISITS] * floats[below, ENTROPY] - old_visits * old_entropy
+            change = (
+                ints[below, VISITS] * floats[below, ENTROPY] - old_visits * old_entropy
+            )
             floats[node, TOTAL + K + action] += discount * change
         ints[node, EDGE + action] += 1
-        old_visits, old_value, old_entropy = ints[node, VISITS], floats[node, VALUE], floats[node, ENTROPY]
+        old_visits, old_value, old_entropy = (
+            ints[node, VISITS],
+            floats[node, VALUE],
+            floats[node, ENTROPY],
+        )
         ints[node, VISITS] = old_visits + 1
         sign = floats[node, SIGN]
         below = node
@@ -419,7 +585,8 @@ def backup(
             if rule.entropy <= 0.0:
                 continue
         size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
-        if old_visits == 0 and rule.up != MEAN:  # its path below is new as well: the return is a blind rollout's
+        # its path below is new as well: the return is a blind rollout's
+        if old_visits == 0 and rule.up != MEAN:
             back += sign * head[size]
             floats[node, FIRST] = back
             size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
@@ -432,8 +599,20 @@ def backup(
             floats[node, ENTROPY] = sign * entropy_below(p, h, size)
 
 
-def node_policy(rule: Rule, x: Floats, w: Floats, h: Floats, size: int, K: int, visits: int, y: Floats, p: Floats) -> None:
-    """``descent_policy`` over the first ``size`` entries (a slice is a counted reference: only states with fewer actions pay)."""
+def node_policy(
+    rule: Rule,
+    x: Floats,
+    w: Floats,
+    h: Floats,
+    size: int,
+    K: int,
+    visits: int,
+    y: Floats,
+    p: Floats,
+) -> None:
+    """``descent_policy`` over the first ``size`` entries (a slice is a counted
+    reference: only states with fewer actions pay).
+    """
     if size < K:
         x, w, h, y, p = x[:size], w[:size], h[:size], y[:size], p[:size]
     descent_policy(rule, x, w, h, visits, y, p)
@@ -446,8 +625,19 @@ def node_value(rule: Rule, x: Floats, n: Ints, w: Floats, size: int, K: int) -> 
     return passed_up(rule, x, n, w)
 
 
-def set_prior(rule: Rule, weights: Floats, policies: Floats, depth: int, acts: Ints, n: Ints, size: int, w: Floats) -> None:
-    """Weights of the legal actions: the parent's descent policy or the shares of visits; the problem's prior where there is neither."""
+def set_prior(
+    rule: Rule,
+    weights: Floats,
+    policies: Floats,
+    depth: int,
+    acts: Ints,
+    n: Ints,
+    size: int,
+    w: Floats,
+) -> None:
+    """Weights of the legal actions: the parent's descent policy or the shares
+    of visits; the problem's prior where there is neither.
+    """
     if rule.prior == PARENT_PRIOR and depth > 0:
         for j in range(size):
             w[j] = policies[depth - 1, acts[j]]
@@ -457,7 +647,9 @@ def set_prior(rule: Rule, weights: Floats, policies: Floats, depth: int, acts: I
 
 
 def note_policy(policies: Floats, depth: int, acts: Ints, p: Floats, size: int) -> None:
-    """Keep the policy of this depth; an action that is not legal here counts as an average one."""
+    """Keep the policy of this depth; an action that is not legal here counts as
+    an average one.
+    """
     for a in range(policies.shape[1]):
         policies[depth, a] = 1.0 / size
     for j in range(size):

@@ -1,4 +1,6 @@
-"""One node of a search tree, as data to read: what ``estimate``, the views and the policies of a tree are made from."""
+"""One node of a search tree, as data to read: what ``estimate``, the views and
+the policies of a tree are made from.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +31,15 @@ class Node:
         return 1.0 if self.player == 1 else -1.0
 
     def q_values(self, rule: Rule, head: float) -> list[float]:
-        """Q of each legal action, in the max player's terms; untried ones as the search sees them (``head`` is F(0))."""
-        untried = rule.initial if not math.isnan(rule.initial) else self.first - self.sign * head
-        return [total / n if n > 0 else untried for total, n in zip(self.edge_totals, self.edge_visits, strict=True)]
+        """Q of each legal action, in the max player's terms; untried ones as
+        the search sees them (``head`` is F(0)).
+        """
+        untried = (
+            rule.initial
+            if not math.isnan(rule.initial)
+            else self.first - self.sign * head
+        )
+        return [
+            total / n if n > 0 else untried
+            for total, n in zip(self.edge_totals, self.edge_visits, strict=True)
+        ]

@@ -1,8 +1,11 @@
-"""A tree in plain Python: any oracle, any hashable state; the paper's template (Alg. 4-5) with a memory.
+"""A tree in plain Python: any oracle, any hashable state; the paper's template
+(Alg. 4-5) with a memory.
 
-``PlainTree`` is an instance of ``template.Rules``: selectAction is the method's descent, evaluateLeaf a blind rollout, and backup is
-what Alg. 5 leaves to the planner. It draws from the same stream in the same order and does the same scalar arithmetic as
-``tree_kernel``, so the two trees agree to the last bit on problems that both can run; this one is the specification.
+``PlainTree`` is an instance of ``template.Rules``: selectAction is the method's
+descent, evaluateLeaf a blind rollout, and backup is what Alg. 5 leaves to the
+planner. It draws from the same stream in the same order and does the same
+scalar arithmetic as ``tree_kernel``, so the two trees agree to the last bit on
+problems that both can run; this one is the specification.
 """
 
 from __future__ import annotations
@@ -19,7 +22,14 @@ from smoothcruiser.problem.states import Guard
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.searches import MEAN, PARENT_PRIOR, UPPER, VISITS_PRIOR, Rule
-from smoothcruiser.tree.selection import descent_policy, drawn, entropy_below, passed_up, upper_pick, visit_shares
+from smoothcruiser.tree.selection import (
+    descent_policy,
+    drawn,
+    entropy_below,
+    passed_up,
+    upper_pick,
+    visit_shares,
+)
 from smoothcruiser.tree.template import Selection, Step, search
 
 
@@ -30,19 +40,45 @@ class _Cut(Exception):
 class PlainNode:
     """A decision: mutable statistics over its legal actions."""
 
-    __slots__ = ("actions", "children", "entropies", "entropy", "first", "n", "sign", "state", "totals", "value", "visits")
+    __slots__ = (
+        "actions",
+        "children",
+        "entropies",
+        "entropy",
+        "first",
+        "n",
+        "sign",
+        "state",
+        "totals",
+        "value",
+        "visits",
+    )
 
     def __init__(self, state: Any, sign: float, actions: list[int]) -> None:
         self.state, self.sign, self.actions = state, sign, actions
         self.visits, self.value, self.first, self.entropy = 0, 0.0, 0.0, 0.0
-        self.n, self.totals, self.entropies = [0] * len(actions), [0.0] * len(actions), [0.0] * len(actions)
-        self.children: dict[tuple[int, Any], PlainNode] = {}  # (action, key of the next state) in the order they were met
+        self.n, self.totals, self.entropies = (
+            [0] * len(actions),
+            [0.0] * len(actions),
+            [0.0] * len(actions),
+        )
+        # (action, key of the next state) in the order they were met
+        self.children: dict[tuple[int, Any], PlainNode] = {}
 
     def twin(self) -> PlainNode:
         """The same numbers, without children."""
         other = PlainNode(self.state, self.sign, self.actions)
-        other.visits, other.value, other.first, other.entropy = self.visits, self.value, self.first, self.entropy
-        other.n, other.totals, other.entropies = list(self.n), list(self.totals), list(self.entropies)
+        other.visits, other.value, other.first, other.entropy = (
+            self.visits,
+            self.value,
+            self.first,
+            self.entropy,
+        )
+        other.n, other.totals, other.entropies = (
+            list(self.n),
+            list(self.totals),
+            list(self.entropies),
+        )
         return other
 
 
@@ -52,24 +88,42 @@ class PlainTree:
     name = "reference"
     compile_seconds = 0.0
 
-    def __init__(self, problem: Problem, rule: Rule, setting: Setting, head: Any, weights: Any, state: Any, rng: Any) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        rule: Rule,
+        setting: Setting,
+        head: Any,
+        weights: Any,
+        state: Any,
+        rng: Any,
+    ) -> None:
         self.problem, self.rule, self.setting, self.rng = problem, rule, setting, rng
         self.head, self.weights = [float(f) for f in head], [float(w) for w in weights]
-        self.num_nodes, self.simulations, self.calls, self.deepest, self.most_calls = 0, 0, 0, 0, 0
+        self.num_nodes, self.simulations, self.calls, self.deepest, self.most_calls = (
+            0,
+            0,
+            0,
+            0,
+            0,
+        )
         self.guard = Guard()
         self.root = self._new(state)
         self._order: list[PlainNode] | None = None
-        # A simulation that the calls cut short: the stream when it began, the oracle's answers so far with the stream after each, how many
-        # of them were given again, and the nodes that it added.
+        # A simulation that the calls cut short: the stream when it began, the
+        # oracle's answers so far with the stream after each, how many of them were
+        # given again, and the nodes that it added.
         self.begun: Any = None
         self.answers: list[tuple[Answer, Any]] = []
         self.known = 0
         self.unborn: set[int] = set()
 
-    # --- Alg. 4 --------------------------------------------------------------------------------------------------------------
+    # --- Alg. 4 ---------------------------------------------------------------
 
     def run(self, simulations: int, calls: int) -> bool:
-        """Grow until the counts reach the given totals; False where the calls were used up."""
+        """Grow until the counts reach the given totals; False where the calls
+        were used up.
+        """
         self.most_calls = calls
         self._order = None
         with watched(self, self.problem.call_seconds):
@@ -78,7 +132,9 @@ class PlainTree:
     def _run(self, simulations: int, calls: int) -> bool:
         while self.simulations < simulations:
             if self.answers:
-                self.rng.words[:] = self.begun  # go on with the simulation that was cut short: its answers are known
+                # go on with the simulation that was cut short: its answers are
+                # known
+                self.rng.words[:] = self.begun
             elif calls - self.calls < self.setting.limit:  # it may be cut short
                 self.begun = self.rng.words.copy()
             self.known = 0
@@ -97,18 +153,33 @@ class PlainTree:
         """No simulation waits."""
         self.begun, self.answers, self.known, self.unborn = None, [], 0, set()
 
-    # --- Alg. 5: the rules of the template -----------------------------------------------------------------------------------
+    # --- Alg. 5: the rules of the template ------------------------------------
 
     def oracle(self, state: Any, action: int) -> Answer:
-        """One call of the user's simulator, counted and checked; or what it said before the simulation was cut short."""
+        """One call of the user's simulator, counted and checked; or what it
+        said before the simulation was cut short.
+        """
         if self.known < len(self.answers):
             answer, self.rng.words[:] = self.answers[self.known]
             self.known += 1
             return answer
         self.calls += 1
         setting = self.setting
-        reward, after, over = answered(self.problem, state, action, self.rng, setting.low, setting.high, setting.ends, self.guard)
-        answer = reward, after, over or (setting.ends and self.problem.is_terminal(after))
+        reward, after, over = answered(
+            self.problem,
+            state,
+            action,
+            self.rng,
+            setting.low,
+            setting.high,
+            setting.ends,
+            self.guard,
+        )
+        answer = (
+            reward,
+            after,
+            over or (setting.ends and self.problem.is_terminal(after)),
+        )
         if self.begun is not None:
             self.answers.append((answer, self.rng.words.copy()))
             self.known += 1
@@ -130,7 +201,9 @@ class PlainTree:
         return False
 
     def _enter(self, state: Any, depth: int) -> bool:
-        """Move to the child of the last action, made if there is room; whether the descent ends with it."""
+        """Move to the child of the last action, made if there is room; whether
+        the descent ends with it.
+        """
         parent, key = self.nodes[-1], (self.action, self.problem.key_of(state))
         child = parent.children.get(key)
         if child is not None:
@@ -141,13 +214,17 @@ class PlainTree:
             return False
         self.fresh: PlainNode | None = None
         if child is None:
-            if self.added >= self.setting.expansion or self.num_nodes >= self.setting.most_nodes:
+            if (
+                self.added >= self.setting.expansion
+                or self.num_nodes >= self.setting.most_nodes
+            ):
                 return True
             child = parent.children[key] = self._new(state)
             self.unborn.add(id(child))
         self.added += 1
         self.deepest = max(self.deepest, depth)
-        nodes = self.num_nodes - len(self.unborn) + self.added  # as many as there were when it was made
+        # as many as there were when it was made
+        nodes = self.num_nodes - len(self.unborn) + self.added
         if self.added < self.setting.expansion and nodes < self.setting.most_nodes:
             self.nodes.append(child)
             return False
@@ -162,7 +239,9 @@ class PlainTree:
             j = upper_pick(rule, x, node.n, len(x), node.visits, self.rng)
         else:
             p = [0.0] * len(x)
-            descent_policy(rule, x, self._prior(node, depth), h, node.visits, [0.0] * len(x), p)
+            descent_policy(
+                rule, x, self._prior(node, depth), h, node.visits, [0.0] * len(x), p
+            )
             j = drawn(p, len(x), self.rng)
             if rule.prior == PARENT_PRIOR:
                 row = [1.0 / len(x)] * self.setting.num_actions
@@ -195,7 +274,9 @@ class PlainTree:
         return total
 
     def backup(self, path: Sequence[Step], leaf_value: float) -> None:
-        """Pass the end of a path up to the root (``tree_kernel.backup``, line by line)."""
+        """Pass the end of a path up to the root (``tree_kernel.backup``, line
+        by line).
+        """
         rule, discount = self.rule, self.setting.discount
         back = leaf_value
         below: PlainNode | None = None
@@ -209,9 +290,13 @@ class PlainTree:
             elif below is None:
                 node.totals[j] += reward + discount * leaf_value
             else:
-                node.totals[j] += reward + discount * (below.visits * below.value - old_visits * old_value)
+                node.totals[j] += reward + discount * (
+                    below.visits * below.value - old_visits * old_value
+                )
             if rule.entropy > 0.0 and below is not None:
-                node.entropies[j] += discount * (below.visits * below.entropy - old_visits * old_entropy)
+                node.entropies[j] += discount * (
+                    below.visits * below.entropy - old_visits * old_entropy
+                )
             node.n[j] += 1
             old_visits, old_value, old_entropy = node.visits, node.value, node.entropy
             node.visits += 1
@@ -234,7 +319,7 @@ class PlainTree:
                 descent_policy(rule, x, w, h, node.visits, [0.0] * len(x), p)
                 node.entropy = node.sign * entropy_below(p, h, len(x))
 
-    # --- parts ---------------------------------------------------------------------------------------------------------------
+    # --- parts ----------------------------------------------------------------
 
     def _sign(self, state: Any) -> float:
         return 1.0 if self.problem.mover(state) == 1 else -1.0
@@ -246,27 +331,52 @@ class PlainTree:
     def _gathered(self, node: PlainNode) -> tuple[list[float], list[float]]:
         """Signed values and signed entropies below, one a legal action."""
         rule, sign = self.rule, node.sign
-        untried = sign * node.first - self.head[len(node.n)] if math.isnan(rule.initial) else sign * rule.initial
-        x = [sign * (total / n) if n > 0 else untried for total, n in zip(node.totals, node.n, strict=True)]
+        untried = (
+            sign * node.first - self.head[len(node.n)]
+            if math.isnan(rule.initial)
+            else sign * rule.initial
+        )
+        x = [
+            sign * (total / n) if n > 0 else untried
+            for total, n in zip(node.totals, node.n, strict=True)
+        ]
         if rule.entropy <= 0.0:
             return x, [0.0] * len(x)
-        return x, [sign * (total / n) if n > 0 else 0.0 for total, n in zip(node.entropies, node.n, strict=True)]
+        return x, [
+            sign * (total / n) if n > 0 else 0.0
+            for total, n in zip(node.entropies, node.n, strict=True)
+        ]
 
     def _prior(self, node: PlainNode, depth: int) -> list[float]:
         shares = [0.0] * len(node.n)
-        if self.rule.prior == VISITS_PRIOR and visit_shares(node.n, len(node.n), shares) > 0:
+        if (
+            self.rule.prior == VISITS_PRIOR
+            and visit_shares(node.n, len(node.n), shares) > 0
+        ):
             return shares
-        source = self.policies[depth - 1] if self.rule.prior == PARENT_PRIOR and depth > 0 else self.weights
+        source = (
+            self.policies[depth - 1]
+            if self.rule.prior == PARENT_PRIOR and depth > 0
+            else self.weights
+        )
         return [source[a] for a in node.actions]
 
     def twin(self) -> PlainTree:
-        """A copy that grows by itself; states are shared, since nobody writes into them."""
+        """A copy that grows by itself; states are shared, since nobody writes
+        into them.
+        """
         other = copy.copy(self)
         twins = {id(node): node.twin() for node in self._listed()}
         for node in self._listed():
-            twins[id(node)].children = {key: twins[id(child)] for key, child in node.children.items()}
+            twins[id(node)].children = {
+                key: twins[id(child)] for key, child in node.children.items()
+            }
         other.root = twins[id(self.root)]
-        other.rng, other.answers, other._order = copy.deepcopy(self.rng), list(self.answers), None
+        other.rng, other.answers, other._order = (
+            copy.deepcopy(self.rng),
+            list(self.answers),
+            None,
+        )
         other.unborn = {id(twins[number]) for number in self.unborn}
         return other
 
@@ -281,7 +391,7 @@ class PlainTree:
         """Go on counting where another tree ended."""
         self.simulations, self.calls = counts[1], counts[2]
 
-    # --- reading -------------------------------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
@@ -301,9 +411,16 @@ class PlainTree:
         """Node ``i``; 0 is the root."""
         node = self._listed()[i]
         return Node(
-            number=i, state=node.state, player=1 if node.sign > 0 else 2, visits=node.visits, value=node.value, first=node.first,
-            actions=tuple(node.actions), edge_visits=tuple(node.n), edge_totals=tuple(node.totals),
-        )  # fmt: skip
+            number=i,
+            state=node.state,
+            player=1 if node.sign > 0 else 2,
+            visits=node.visits,
+            value=node.value,
+            first=node.first,
+            actions=tuple(node.actions),
+            edge_visits=tuple(node.n),
+            edge_totals=tuple(node.totals),
+        )
 
     def children(self, i: int) -> Iterator[tuple[int, int]]:
         """(action, node) of the children of node ``i``, in the order they were met."""

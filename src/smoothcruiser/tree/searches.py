@@ -1,7 +1,8 @@
 """Tree searches as data: frozen, self-checking parameters that one engine runs.
 
-Each method is a point in the same space. At a node s with visits N(s) and action values Q(s,a) it needs a policy to descend by, a
-value to pass up, and an action to recommend:
+Each method is a point in the same space. At a node s with visits N(s) and
+action values Q(s,a) it needs a policy to descend by, a value to pass up, and an
+action to recommend:
 
   method    descends by                                       passes up                          recommends
   UCT       argmax Q + c sqrt(log N(s) / N(s,a))              the mean return                    the most visited action
@@ -18,9 +19,12 @@ legend   symbol        name                     where
   a                    ``search_temperature``   BTS, DENTS: Painter et al. 2023, where l = min(1, e / log(N + exp 1))
   b(N)                 ``entropy_temperature`` / log(N + exp 1): the weight of the entropy, which decays to nothing
 
-What every method shares (``Search``): ``depth`` steps from the root at the most; ``expansion`` nodes added a simulation (1 as in most
-of the literature; None adds the whole path, as in the experiments of Painter et al.); ``initial_q`` of an action that was never tried
-(None: the first estimate of its state); ``max_nodes``. What this file leaves out: how the numbers are used (``selection``, ``tree``).
+What every method shares (``Search``): ``depth`` steps from the root at the
+most; ``expansion`` nodes added a simulation (1 as in most of the literature;
+None adds the whole path, as in the experiments of Painter et al.);
+``initial_q`` of an action that was never tried (None: the first estimate of its
+state); ``max_nodes``. What this file leaves out: how the numbers are used
+(``selection``, ``tree``).
 """
 
 from __future__ import annotations
@@ -40,7 +44,9 @@ MEAN, SMOOTH, BEST = range(3)  # what a node passes up
 NO_PRIOR, VISITS_PRIOR, PARENT_PRIOR = range(3)
 PRIORS = {"visits": VISITS_PRIOR, "parent": PARENT_PRIOR}
 
-DEFAULT_TEMPERATURE = 0.1  # of a unit of reward: what Dam et al. 2021 use; taken where the problem itself has no temperature
+# of a unit of reward: what Dam et al. 2021 use; taken where the problem itself has
+# no temperature
+DEFAULT_TEMPERATURE = 0.1
 
 
 class Rule(NamedTuple):
@@ -67,14 +73,18 @@ class Search(ABC):
     depth: int | None = None  # None: the horizon, or as far as the discount reaches
     expansion: int | None = 1
     initial_q: float | None = None
-    max_nodes: int | None = None  # None: what fits in 1 GiB with states of one word, and a million at the most
+    # None: what fits in 1 GiB with states of one word, and a million at the most
+    max_nodes: int | None = None
     name: ClassVar[str] = "search"
 
     def __post_init__(self) -> None:
         for name in ("depth", "expansion", "max_nodes"):
             value = getattr(self, name)
             if value is not None and (not is_whole(value) or value < 1):
-                raise InvalidInput(f"{self.name}: {name} must be a whole number of at least 1 or None, got {value!r}.")
+                raise InvalidInput(
+                    f"{self.name}: {name} must be a whole number of at least 1 or "
+                    f"None, got {value!r}."
+                )
         _finite(self, "initial_q", optional=True)
 
     @abstractmethod
@@ -98,28 +108,53 @@ class Search(ABC):
         known = [field.name for field in fields(self)]
         unknown = sorted(set(options) - set(known))
         if unknown:
-            raise InvalidInput(f"{self.name} has no parameter {unknown[0]!r}; it has {', '.join(known)}.")
+            raise InvalidInput(
+                f"{self.name} has no parameter {unknown[0]!r}; it has "
+                f"{', '.join(known)}."
+            )
         return replace(self, **options)
 
     def __str__(self) -> str:
-        given = [f"{field.name}={getattr(self, field.name)}" for field in fields(self) if getattr(self, field.name) != field.default]
+        given = [
+            f"{field.name}={getattr(self, field.name)}"
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        ]
         return f"{self.name}({', '.join(given)})" if given else self.name
 
 
-def _finite(method: Search, name: str, *, optional: bool = False, above: float | None = None, least: float | None = None) -> None:
+def _finite(
+    method: Search,
+    name: str,
+    *,
+    optional: bool = False,
+    above: float | None = None,
+    least: float | None = None,
+) -> None:
     value = getattr(method, name)
     if value is None and optional:
         return
     ok = is_number(value) and math.isfinite(value)
     ok = ok and (above is None or value > above) and (least is None or value >= least)
     if not ok:
-        bound = f" above {above:g}" if above is not None else f" of at least {least:g}" if least is not None else ""
-        raise InvalidInput(f"{method.name}: {name} must be a finite number{bound}{' or None' if optional else ''}, got {value!r}.")
+        bound = (
+            f" above {above:g}"
+            if above is not None
+            else f" of at least {least:g}"
+            if least is not None
+            else ""
+        )
+        raise InvalidInput(
+            f"{method.name}: {name} must be a finite "
+            f"number{bound}{' or None' if optional else ''}, got {value!r}."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class UCT(Search):
-    """Upper confidence bounds on mean returns: the unregularized classic. Converges to max Q, slowly where the best path hides."""
+    """Upper confidence bounds on mean returns: the unregularized classic.
+    Converges to max Q, slowly where the best path hides.
+    """
 
     exploration: float | None = None
     name: ClassVar[str] = "uct"
@@ -134,16 +169,29 @@ class UCT(Search):
     def rule(self, problem_operator: Operator) -> Rule:  # noqa: D102
         c = math.nan if self.exploration is None else float(self.exploration)
         return Rule(
-            descent=UPPER, up=MEAN, code=MAX, temperature=0.0, cools=False, exploration=c, counts_actions=False, shift=1.0, entropy=0.0,
-            prior=NO_PRIOR, initial=self._initial, most_visited=True,
-        )  # fmt: skip
+            descent=UPPER,
+            up=MEAN,
+            code=MAX,
+            temperature=0.0,
+            cools=False,
+            exploration=c,
+            counts_actions=False,
+            shift=1.0,
+            entropy=0.0,
+            prior=NO_PRIOR,
+            initial=self._initial,
+            most_visited=True,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Regularized(Search):
-    """E2W: descend by the operator's own policy with decaying uniform exploration, and pass its value up."""
+    """E2W: descend by the operator's own policy with decaying uniform
+    exploration, and pass its value up.
+    """
 
-    temperature: float | None = None  # None: the problem's own, or 0.1 where it has none
+    # None: the problem's own, or 0.1 where it has none
+    temperature: float | None = None
     exploration: float = 0.1
 
     def __post_init__(self) -> None:
@@ -156,17 +204,31 @@ class _Regularized(Search):
             return float(self.temperature)
         return problem_operator.strength or DEFAULT_TEMPERATURE
 
-    def _rule(self, problem_operator: Operator, code: int, prior: int = NO_PRIOR) -> Rule:
+    def _rule(
+        self, problem_operator: Operator, code: int, prior: int = NO_PRIOR
+    ) -> Rule:
         t = self._temperature(problem_operator)
         return Rule(
-            descent=BOLTZMANN, up=SMOOTH, code=code, temperature=t, cools=False, exploration=float(self.exploration), counts_actions=True,
-            shift=1.0, entropy=0.0, prior=prior, initial=self._initial, most_visited=False,
-        )  # fmt: skip
+            descent=BOLTZMANN,
+            up=SMOOTH,
+            code=code,
+            temperature=t,
+            cools=False,
+            exploration=float(self.exploration),
+            counts_actions=True,
+            shift=1.0,
+            entropy=0.0,
+            prior=prior,
+            initial=self._initial,
+            most_visited=False,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class MENTS(_Regularized):
-    """Maximum entropy tree search: optimal for the entropy-regularized value, which may prefer another action than the plain value."""
+    """Maximum entropy tree search: optimal for the entropy-regularized value,
+    which may prefer another action than the plain value.
+    """
 
     name: ClassVar[str] = "ments"
 
@@ -181,8 +243,10 @@ class MENTS(_Regularized):
 class RENTS(_Regularized):
     """Relative entropy to a previous policy, which moves with the search.
 
-    ``prior`` says which: ``"visits"``, the shares of the node's own visits (the policy so far, as in early code of the authors); it
-    settles on the best action, so the value converges to max Q. ``"parent"``, the descent policy of the node above (Painter et al.).
+    ``prior`` says which: ``"visits"``, the shares of the node's own visits (the
+    policy so far, as in early code of the authors); it settles on the best
+    action, so the value converges to max Q. ``"parent"``, the descent policy of
+    the node above (Painter et al.).
     """
 
     prior: str = "visits"
@@ -191,14 +255,22 @@ class RENTS(_Regularized):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.prior not in PRIORS:
-            raise InvalidInput(f"{self.name}: prior must be 'visits' or 'parent', got {self.prior!r}.")
+            raise InvalidInput(
+                f"{self.name}: prior must be 'visits' or 'parent', got {self.prior!r}."
+            )
 
     def operator(self, problem_operator: Operator) -> Operator:
-        """Max for the prior that settles. The parent's has no fixed operator; KL to the uniform policy bounds its values."""
-        return Max() if self.prior == "visits" else KL(self._temperature(problem_operator))
+        """Max for the prior that settles. The parent's has no fixed operator;
+        KL to the uniform policy bounds its values.
+        """
+        return (
+            Max() if self.prior == "visits" else KL(self._temperature(problem_operator))
+        )
 
     def estimates(self, problem_operator: Operator) -> str:  # noqa: D102
-        return "max" if self.prior == "visits" else "its moving prior (no fixed operator)"
+        return (
+            "max" if self.prior == "visits" else "its moving prior (no fixed operator)"
+        )
 
     def rule(self, problem_operator: Operator) -> Rule:  # noqa: D102
         return self._rule(problem_operator, KL_PRIOR, PRIORS[self.prior])
@@ -219,18 +291,26 @@ class TENTS(_Regularized):
 
 @dataclass(frozen=True, kw_only=True)
 class _Boltzmann(Search):
-    """Softmax descent over plain Bellman values, or over mean returns, whose temperature then falls: a(0)/log(N + exp 1)."""
+    """Softmax descent over plain Bellman values, or over mean returns, whose
+    temperature then falls: a(0)/log(N + exp 1).
+    """
 
-    search_temperature: float | None = None  # None: the problem's own temperature, or 0.1
+    # None: the problem's own temperature, or 0.1
+    search_temperature: float | None = None
     exploration: float = 0.1
-    average_returns: bool = False  # the AR- variants: mean returns are those of the descent itself, so it has to settle
+    # the AR- variants: mean returns are those of the descent itself, so it has to
+    # settle
+    average_returns: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _finite(self, "search_temperature", optional=True, above=0.0)
         _finite(self, "exploration", least=0.0)
         if not isinstance(self.average_returns, bool):
-            raise InvalidInput(f"{self.name}: average_returns must be True or False, got {self.average_returns!r}.")
+            raise InvalidInput(
+                f"{self.name}: average_returns must be True or False, got "
+                f"{self.average_returns!r}."
+            )
 
     def operator(self, problem_operator: Operator) -> Operator:
         return Max()
@@ -242,10 +322,19 @@ class _Boltzmann(Search):
 
     def _rule(self, problem_operator: Operator, entropy: float) -> Rule:
         return Rule(
-            descent=BOLTZMANN, up=MEAN if self.average_returns else BEST, code=ENTROPY, temperature=self._search(problem_operator),
-            cools=self.average_returns, exploration=float(self.exploration), counts_actions=False, shift=math.e, entropy=entropy,
-            prior=NO_PRIOR, initial=self._initial, most_visited=False,
-        )  # fmt: skip
+            descent=BOLTZMANN,
+            up=MEAN if self.average_returns else BEST,
+            code=ENTROPY,
+            temperature=self._search(problem_operator),
+            cools=self.average_returns,
+            exploration=float(self.exploration),
+            counts_actions=False,
+            shift=math.e,
+            entropy=entropy,
+            prior=NO_PRIOR,
+            initial=self._initial,
+            most_visited=False,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,9 +349,12 @@ class BTS(_Boltzmann):
 
 @dataclass(frozen=True, kw_only=True)
 class DENTS(_Boltzmann):
-    """Decaying entropy tree search: BTS whose descent also values the entropy below, with a weight that decays to nothing."""
+    """Decaying entropy tree search: BTS whose descent also values the entropy
+    below, with a weight that decays to nothing.
+    """
 
-    entropy_temperature: float | None = None  # b(0); None: the search temperature, as in the paper's experiments
+    # b(0); None: the search temperature, as in the paper's experiments
+    entropy_temperature: float | None = None
     name: ClassVar[str] = "dents"
 
     def __post_init__(self) -> None:
@@ -270,16 +362,24 @@ class DENTS(_Boltzmann):
         _finite(self, "entropy_temperature", optional=True, least=0.0)
 
     def rule(self, problem_operator: Operator) -> Rule:  # noqa: D102
-        b = self._search(problem_operator) if self.entropy_temperature is None else float(self.entropy_temperature)
+        b = (
+            self._search(problem_operator)
+            if self.entropy_temperature is None
+            else float(self.entropy_temperature)
+        )
         return self._rule(problem_operator, entropy=b)
 
 
-TREE_SEARCHES: dict[str, type[Search]] = {method.name: method for method in (UCT, MENTS, RENTS, TENTS, BTS, DENTS)}
+TREE_SEARCHES: dict[str, type[Search]] = {
+    method.name: method for method in (UCT, MENTS, RENTS, TENTS, BTS, DENTS)
+}
 
 
 def is_tree_search(method: Any) -> bool:
     """Whether a method, by name or as an object, is one of these."""
-    return isinstance(method, Search) or (isinstance(method, str) and method in TREE_SEARCHES)
+    return isinstance(method, Search) or (
+        isinstance(method, str) and method in TREE_SEARCHES
+    )
 
 
 def tree_search(method: str | Search, options: dict[str, Any] | None = None) -> Search:
@@ -287,5 +387,7 @@ def tree_search(method: str | Search, options: dict[str, Any] | None = None) -> 
     if isinstance(method, Search):
         return method.with_options(options or {})
     if method not in TREE_SEARCHES:
-        raise InvalidInput(f"Unknown tree search {method!r}; choose one of {', '.join(TREE_SEARCHES)}.")
+        raise InvalidInput(
+            f"Unknown tree search {method!r}; choose one of {', '.join(TREE_SEARCHES)}."
+        )
     return TREE_SEARCHES[method]().with_options(options or {})

@@ -1,8 +1,11 @@
-"""How a node descends, what it passes up, and what it recommends: the six methods as small functions of one node's numbers.
+"""How a node descends, what it passes up, and what it recommends: the six
+methods as small functions of one node's numbers.
 
-Everything is seen by the player to move: x[j] = sign * Q of the j-th legal action, so that both players maximize x. The functions are
-plain Python over lists or arrays and are compiled for the engine (``jit.build``); scalar arithmetic in a fixed order, so that the
-plain and the compiled tree agree to the last bit.
+Everything is seen by the player to move: x[j] = sign * Q of the j-th legal
+action, so that both players maximize x. The functions are plain Python over
+lists or arrays and are compiled for the engine (``jit.build``); scalar
+arithmetic in a fixed order, so that the plain and the compiled tree agree to
+the last bit.
 
 legend   symbol     name here
   x, n              ``x``, ``n``: signed values and visits of the ``size`` legal actions
@@ -17,14 +20,22 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from smoothcruiser.operators.functions import builtin_gradient, builtin_value, proportional
+from smoothcruiser.operators.functions import (
+    builtin_gradient,
+    builtin_value,
+    proportional,
+)
 from smoothcruiser.tree.searches import SMOOTH, Rule
 
-SMALLEST_SCALE = 1e-3  # adaptive exploration of a node whose values are all 0: a thousandth of a unit, so that it still explores
+# adaptive exploration of a node whose values are all 0: a thousandth of a unit, so
+# that it still explores
+SMALLEST_SCALE = 1e-3
 
 
 def upper_pick(rule: Rule, x: Any, n: Any, size: int, visits: int, rng: Any) -> int:
-    """UCT: a random untried action, else argmax x + c sqrt(log N / n), the first of equals."""
+    """UCT: a random untried action, else argmax x + c sqrt(log N / n), the
+    first of equals.
+    """
     untried = 0
     for j in range(size):
         if n[j] == 0:
@@ -54,7 +65,9 @@ def upper_pick(rule: Rule, x: Any, n: Any, size: int, visits: int, rng: Any) -> 
 
 
 def uniform_share(rule: Rule, size: int, visits: int) -> float:
-    """The l of E2W: min(1, e |A| / log(N + 1)), and of BTS and DENTS: min(1, e / log(N + exp 1))."""
+    """The l of E2W: min(1, e |A| / log(N + 1)), and of BTS and DENTS: min(1, e
+    / log(N + exp 1)).
+    """
     if rule.exploration <= 0.0:
         return 0.0
     strength = rule.exploration * size if rule.counts_actions else rule.exploration
@@ -67,8 +80,12 @@ def entropy_weight(rule: Rule, visits: int) -> float:
     return rule.entropy / math.log(visits + math.e)
 
 
-def descent_policy(rule: Rule, x: Any, w: Any, h: Any, visits: int, y: Any, p: Any) -> None:
-    """(1 - l) grad F(x + b h) + l / |A|, written to ``p``; ``y`` is room for as many numbers. All have one entry an action."""
+def descent_policy(
+    rule: Rule, x: Any, w: Any, h: Any, visits: int, y: Any, p: Any
+) -> None:
+    """(1 - l) grad F(x + b h) + l / |A|, written to ``p``; ``y`` is room for as
+    many numbers. All have one entry an action.
+    """
     size = len(x)
     b = entropy_weight(rule, visits) if rule.entropy > 0.0 else 0.0
     for j in range(size):
@@ -81,7 +98,9 @@ def descent_policy(rule: Rule, x: Any, w: Any, h: Any, visits: int, y: Any, p: A
 
 
 def visit_shares(n: Any, size: int, w: Any) -> int:
-    """Write each action's share of the visits to ``w`` and return the visits; nothing is written where there are none."""
+    """Write each action's share of the visits to ``w`` and return the visits;
+    nothing is written where there are none.
+    """
     total = 0
     for j in range(size):
         total += n[j]
@@ -100,7 +119,9 @@ def drawn(p: Any, size: int, rng: Any) -> int:
 
 
 def passed_up(rule: Rule, x: Any, n: Any, w: Any) -> float:
-    """The signed value of the node: F(x), or the best of the tried (mean returns are kept by the backup itself)."""
+    """The signed value of the node: F(x), or the best of the tried (mean
+    returns are kept by the backup itself).
+    """
     if rule.up == SMOOTH:
         return builtin_value(rule.code, x, w, rule.temperature)
     top = -math.inf
@@ -120,7 +141,9 @@ def entropy_below(p: Any, h: Any, size: int) -> float:
 
 
 def recommended(rule: Rule, x: Any, n: Any, size: int) -> int:
-    """The action to take: the most visited or the best value, the other breaking ties; tried actions first."""
+    """The action to take: the most visited or the best value, the other
+    breaking ties; tried actions first.
+    """
     best = 0
     for j in range(1, size):
         if n[j] == 0 and n[best] > 0:

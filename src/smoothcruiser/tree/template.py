@@ -1,4 +1,5 @@
-"""The paper's template of Monte-Carlo tree search (Alg. 4-5), with everything that a planner decides as a parameter.
+"""The paper's template of Monte-Carlo tree search (Alg. 4-5), with everything
+that a planner decides as a parameter.
 
   Alg. 4   repeat search(s, 0) until timeout; output an estimate of the best action or of the value          ``generic_search``
   Alg. 5   search(s, d) = evaluateLeaf(s)                              at a leaf                             ``search``
@@ -11,12 +12,16 @@ legend   symbol                  name here
   (not in Alg. 5)                ``Rules.backup``: what a tree keeps of a finished descent; nothing to do for SmoothCruiser
   h, w                           ``Selection.head``, ``Selection.norm``: search(s, d) = h + w (R + gamma search(Z, d+1))
 
-The paper calls sampleV an instance of Alg. 5, which it is after one addition that the paper does not spell out: below kappa sampleV
-adds F(Q-hat) - <Q-hat, g> on the way and, for general operators, multiplies by |g|_1 (Alg. 2, line 13). With h = 0 and w = 1 the
-template is Alg. 5 to the letter; ``SampleV`` is the instance.
+The paper calls sampleV an instance of Alg. 5, which it is after one addition
+that the paper does not spell out: below kappa sampleV adds F(Q-hat) - <Q-hat,
+g> on the way and, for general operators, multiplies by |g|_1 (Alg. 2, line 13).
+With h = 0 and w = 1 the template is Alg. 5 to the letter; ``SampleV`` is the
+instance.
 
-Alg. 5's recursion is a loop here: rewards and heads are collected going down with the weight gamma^d prod w that they will have, as
-in the engines (``engines.reference``), so that ``SampleV`` returns their bits. What this file leaves out: trees and their statistics.
+Alg. 5's recursion is a loop here: rewards and heads are collected going down
+with the weight gamma^d prod w that they will have, as in the engines
+(``engines.reference``), so that ``SampleV`` returns their bits. What this file
+leaves out: trees and their statistics.
 """
 
 from __future__ import annotations
@@ -34,7 +39,9 @@ from smoothcruiser.schedule.schedule import Kind, Level, Schedule
 
 @dataclass(frozen=True)
 class Selection:
-    """What selectAction decides: the action, a number to add here, and a factor on everything after it."""
+    """What selectAction decides: the action, a number to add here, and a factor
+    on everything after it.
+    """
 
     action: int
     head: float = 0.0
@@ -53,7 +60,9 @@ class Step:
 
 
 class Rules(Protocol):
-    """What makes a planner of the template. States are never terminal where a rule is asked about them."""
+    """What makes a planner of the template. States are never terminal where a
+    rule is asked about them.
+    """
 
     def oracle(self, state: Any, action: int) -> Answer:
         """One call of the simulator."""
@@ -105,8 +114,12 @@ class Tally:
         return self.total / self.simulations
 
 
-def generic_search(rules: Rules, state: Any, discount: float, until: Callable[[int], bool]) -> Tally:
-    """Alg. 4: descents from ``state`` until ``until(descents made)`` says stop (asked before each but the first)."""
+def generic_search(
+    rules: Rules, state: Any, discount: float, until: Callable[[int], bool]
+) -> Tally:
+    """Alg. 4: descents from ``state`` until ``until(descents made)`` says stop
+    (asked before each but the first).
+    """
     done = 0
     total = 0.0
     while done == 0 or not until(done):
@@ -115,36 +128,59 @@ def generic_search(rules: Rules, state: Any, discount: float, until: Callable[[i
     return Tally(done, total)
 
 
-# --- sampleV as an instance --------------------------------------------------------------------------------------------------
+# --- sampleV as an instance ---------------------------------------------------
 
 
 class SampleV:
-    """Alg. 2 in the template's terms, for a level ``row`` of a schedule: the MCTS analogy of the paper, checkable line by line.
+    """Alg. 2 in the template's terms, for a level ``row`` of a schedule: the
+    MCTS analogy of the paper, checkable line by line.
 
-    selectAction is estimateQ followed by a draw from the gradient (Alg. 2, lines 8-9); a leaf is where the chain of rollouts ends,
-    the paper's e >= kappa, and evaluateLeaf is sparse sampling there (lines 3 and 5-6). estimateQ is itself Alg. 4 with a fixed
-    number of descents over another instance, one for each action: nothing outside the template is run but the oracle and F.
+    selectAction is estimateQ followed by a draw from the gradient (Alg. 2,
+    lines 8-9); a leaf is where the chain of rollouts ends, the paper's e >=
+    kappa, and evaluateLeaf is sparse sampling there (lines 3 and 5-6).
+    estimateQ is itself Alg. 4 with a fixed number of descents over another
+    instance, one for each action: nothing outside the template is run but the
+    oracle and F.
     """
 
     def __init__(
-        self, problem: Problem, schedule: Schedule, row: int, oracle: Callable[[Any, int], Answer], uniform: Callable[[], float]
+        self,
+        problem: Problem,
+        schedule: Schedule,
+        row: int,
+        oracle: Callable[[Any, int], Answer],
+        uniform: Callable[[], float],
     ) -> None:
-        self.problem, self.schedule, self.oracle, self.uniform = problem, schedule, oracle, uniform
+        self.problem, self.schedule, self.oracle, self.uniform = (
+            problem,
+            schedule,
+            oracle,
+            uniform,
+        )
         self.weights = problem.operator.weights(problem.num_actions)
-        self.chain: list[Level] = [schedule.levels[row]]  # the level that is in force at depth d
+        # the level that is in force at depth d
+        self.chain: list[Level] = [schedule.levels[row]]
         while self.chain[-1].continuation >= 0:
             self.chain.append(schedule.levels[self.chain[-1].continuation])
         if any(level.kind is Kind.BLIND for level in self.chain):
-            raise InvalidInput("sampleV has no blind levels; give a schedule of rollouts, plug-ins and constants (method 'paper').")
+            raise InvalidInput(
+                "sampleV has no blind levels; give a schedule of rollouts, "
+                "plug-ins and constants (method 'paper')."
+            )
         queries = {level.query for level in self.chain if level.query >= 0}
-        self.below = {query: SampleV(problem, schedule, query, oracle, uniform) for query in queries}
+        self.below = {
+            query: SampleV(problem, schedule, query, oracle, uniform)
+            for query in queries
+        }
 
     def is_leaf(self, state: Any, depth: int) -> bool:
         """Whether the accuracy has risen to kappa: no rollout from here on."""
         return self.chain[depth].kind is not Kind.ROLLOUT
 
     def select_action(self, state: Any, depth: int) -> Selection:
-        """A ~ grad F(Q-hat) (Alg. 2, line 9), with the constant part of line 13 as the head."""
+        """A ~ grad F(Q-hat) (Alg. 2, line 9), with the constant part of line 13
+        as the head.
+        """
         level = self.chain[depth]
         sign = self._sign(state)
         actions, q, w = self._estimate_q(state, level, sign)
@@ -156,25 +192,39 @@ class SampleV:
             norm += g
         head = sign * (value - inner) + sign * level.shift
         chosen = proportional(gradient, len(gradient), self.uniform() * norm)
-        return Selection(actions[chosen], head, 1.0 if self.problem.operator.shift_invariant else norm)
+        return Selection(
+            actions[chosen],
+            head,
+            1.0 if self.problem.operator.shift_invariant else norm,
+        )
 
     def evaluate_leaf(self, state: Any, depth: int) -> float:
         """F(estimateQ) (Alg. 2, line 6), or the constant (line 3)."""
         level = self.chain[depth]
         if level.kind is Kind.CONSTANT:
-            return level.constant + self._sign(state) * level.shift if level.shift != 0.0 else level.constant
+            return (
+                level.constant + self._sign(state) * level.shift
+                if level.shift != 0.0
+                else level.constant
+            )
         sign = self._sign(state)
         _, q, w = self._estimate_q(state, level, sign)
         return sign * self.problem.operator.value(q, weights=w) + sign * level.shift
 
     def backup(self, path: Sequence[Step], leaf_value: float) -> None:
-        """Nothing: SmoothCruiser keeps no tree, which is why its guarantee needs no states that come back."""
+        """Nothing: SmoothCruiser keeps no tree, which is why its guarantee
+        needs no states that come back.
+        """
 
     def _sign(self, state: Any) -> float:
         return 1.0 if self.problem.mover(state) == 1 else -1.0
 
-    def _estimate_q(self, state: Any, level: Level, sign: float) -> tuple[list[int], list[float], list[float]]:
-        """Alg. 3 in the eyes of the player to move: legal actions, signed Q-hat, prior weights."""
+    def _estimate_q(
+        self, state: Any, level: Level, sign: float
+    ) -> tuple[list[int], list[float], list[float]]:
+        """Alg. 3 in the eyes of the player to move: legal actions, signed
+        Q-hat, prior weights.
+        """
         actions = self.problem.legal_actions(state)
         rules = self.below[level.query]
         q: list[float] = []
@@ -182,7 +232,13 @@ class SampleV:
             total = 0.0
             for _ in range(level.samples):
                 reward, after, ended = self.oracle(state, action)
-                total += reward if ended else reward + self.problem.discount * search(rules, after, self.problem.discount)
+                total += (
+                    reward
+                    if ended
+                    else reward
+                    + self.problem.discount
+                    * search(rules, after, self.problem.discount)
+                )
             mean = total / level.samples
             if self.schedule.clip is not None:
                 mean = min(max(mean, self.schedule.clip[0]), self.schedule.clip[1])

@@ -1,4 +1,5 @@
-"""Tree search: a tree that grows by simulations, answers at any time, and is kept after a move.
+"""Tree search: a tree that grows by simulations, answers at any time, and is
+kept after a move.
 
 >>> import smoothcruiser as sc
 >>> from smoothcruiser.tree.tree import Tree
@@ -6,13 +7,17 @@
 >>> tree.grow(simulations=200).estimate().action
 1
 
-``grow`` spends simulations, calls or seconds; ``estimate`` is what a planner returns, without a certificate: a tree search promises
-nothing (``evaluate`` can certify its policy from below). ``advance`` keeps the part of the tree below a move. Memory is bounded by
-``max_nodes``: a full tree goes on refining what it has. What this file decides: limits, the stream, and how a node's numbers become
-a policy; the search itself is ``tree_plain`` (any oracle) or ``tree_kernel`` (compiled ones), which agree to the last bit.
+``grow`` spends simulations, calls or seconds; ``estimate`` is what a planner
+returns, without a certificate: a tree search promises nothing (``evaluate`` can
+certify its policy from below). ``advance`` keeps the part of the tree below a
+move. Memory is bounded by ``max_nodes``: a full tree goes on refining what it
+has. What this file decides: limits, the stream, and how a node's numbers become
+a policy; the search itself is ``tree_plain`` (any oracle) or ``tree_kernel``
+(compiled ones), which agree to the last bit.
 
-The policy of a node is that of the problem's operator at the node's values, grad F(Q), as everywhere in this library; where the
-operator is Max it is the recommended action. Off the tree it is blind, grad F(0).
+The policy of a node is that of the problem's operator at the node's values,
+grad F(Q), as everywhere in this library; where the operator is Max it is the
+recommended action. Off the tree it is blind, grad F(0).
 """
 
 from __future__ import annotations
@@ -38,7 +43,9 @@ from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.searches import MEAN, NO_PRIOR, Search, tree_search
 from smoothcruiser.tree.selection import recommended
 
-REACH = 0.01  # without a horizon, steps until gamma^d is a hundredth: what lies beyond moves a value by 0.5% of its span at the most
+# without a horizon, steps until gamma^d is a hundredth: what lies beyond moves a
+# value by 0.5% of its span at the most
+REACH = 0.01
 MOST_NODES = 1_000_000
 MOST_BYTES = 2**30  # of nodes
 MOST_SHOWN = 10  # actions whose visits a note lists
@@ -61,24 +68,38 @@ class Tree:
         executor: str | None = None,
     ) -> None:
         if not isinstance(problem, Problem):
-            raise InvalidInput(f"A problem (MDP, Game, tabular or make) was expected, got {type(problem).__name__}.")
-        self.problem, self.method, self.seed = problem, tree_search(method, options), check_seed(seed)
+            raise InvalidInput(
+                "A problem (MDP, Game, tabular or make) was expected, got "
+                f"{type(problem).__name__}."
+            )
+        self.problem, self.method, self.seed = (
+            problem,
+            tree_search(method, options),
+            check_seed(seed),
+        )
         self.state = problem.start(state)
         if problem.is_terminal(self.state):
-            raise InvalidInput(f"State {self.state!r} is terminal: there is nothing to search; its value is 0.")
+            raise InvalidInput(
+                f"State {self.state!r} is terminal: there is nothing to search; "
+                "its value is 0."
+            )
         self.operator = self.method.operator(problem.operator)
         self.rule = self.method.rule(problem.operator)
         self.elapsed = 0  # moves made since the tree was planted
         self.seconds = 0.0
         self.head = _heads(self.operator, problem.num_actions)
         self._backend = self._make(executor)
-        self._untouched = problem.tables is not None  # whether a step is known not to write into its state
+        # whether a step is known not to write into its state
+        self._untouched = problem.tables is not None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tree:
         return copy.copy(self)
 
     def __getstate__(self) -> Any:
-        raise TypeError("A Tree cannot be pickled; keep its estimate(), or grow it again: the same seed and calls give the same tree.")
+        raise TypeError(
+            "A Tree cannot be pickled; keep its estimate(), or grow it again: the "
+            "same seed and calls give the same tree."
+        )
 
     def __copy__(self) -> Tree:
         twin = object.__new__(Tree)
@@ -86,23 +107,40 @@ class Tree:
         return twin
 
     def __repr__(self) -> str:
-        return f"<Tree of {self.problem.name} at {self.state!r}: {self.method}, {self.simulations:,} simulations, {self.num_nodes:,} nodes>"
+        return (
+            f"<Tree of {self.problem.name} at {self.state!r}: {self.method}, "
+            f"{self.simulations:,} simulations, {self.num_nodes:,} nodes>"
+        )
 
     def _make(self, executor: str | None) -> Any:
         weights = (
-            self.problem.operator.weights(self.problem.num_actions) if self.rule.prior != NO_PRIOR else [1.0] * self.problem.num_actions
+            self.problem.operator.weights(self.problem.num_actions)
+            if self.rule.prior != NO_PRIOR
+            else [1.0] * self.problem.num_actions
         )
-        arguments = (self.problem, self.rule, self._setting(), self.head, weights, self.state, stream(self.seed, STREAM_KEY))
+        arguments = (
+            self.problem,
+            self.rule,
+            self._setting(),
+            self.head,
+            weights,
+            self.state,
+            stream(self.seed, STREAM_KEY),
+        )
         chosen = executor or ("compiled" if self.problem.is_compiled else "reference")
         if chosen not in ("compiled", "reference"):
-            raise InvalidInput(f"Tree search runs on executor 'compiled' or 'reference', got {executor!r}.")
+            raise InvalidInput(
+                "Tree search runs on executor 'compiled' or 'reference', got "
+                f"{executor!r}."
+            )
         if chosen == "reference":
             from smoothcruiser.tree.plain import PlainTree
 
             return PlainTree(*arguments)
         if not self.problem.is_compiled:
             raise InvalidInput(
-                "The compiled executor needs a tabular problem, or step, legal, terminal and player that are numba.njit functions; "
+                "The compiled executor needs a tabular problem, or step, legal, "
+                "terminal and player that are numba.njit functions; "
                 "decorate them, or use executor='reference'."
             )
         from smoothcruiser.tree.compiled import CompiledTree
@@ -111,20 +149,33 @@ class Tree:
 
     def _limit(self) -> int:
         """Steps that a simulation may make from the root."""
-        horizon = None if self.problem.horizon is None else self.problem.horizon - self.elapsed
+        horizon = (
+            None
+            if self.problem.horizon is None
+            else self.problem.horizon - self.elapsed
+        )
         if self.method.depth is not None:
-            return self.method.depth if horizon is None else min(self.method.depth, horizon)
+            return (
+                self.method.depth
+                if horizon is None
+                else min(self.method.depth, horizon)
+            )
         if horizon is not None:
             return horizon
         gamma = self.problem.discount
-        return 1 if gamma == 0.0 else max(1, math.ceil(math.log(REACH) / math.log(gamma)))
+        return (
+            1 if gamma == 0.0 else max(1, math.ceil(math.log(REACH) / math.log(gamma)))
+        )
 
     def _setting(self) -> Setting:
         problem, K = self.problem, self.problem.num_actions
         limit = self._limit()
-        left = None if problem.horizon is None else problem.horizon - self.elapsed - limit
+        left = (
+            None if problem.horizon is None else problem.horizon - self.elapsed - limit
+        )
         low, high = self._range(left)
-        bytes_a_node = 8 * (10 + (4 if self.rule.entropy > 0.0 else 3) * K)  # two tables, the hash table and a state of one word
+        # two tables, the hash table and a state of one word
+        bytes_a_node = 8 * (10 + (4 if self.rule.entropy > 0.0 else 3) * K)
         room = max(2, min(MOST_NODES, MOST_BYTES // bytes_a_node))
         return Setting(
             num_actions=K,
@@ -138,21 +189,32 @@ class Tree:
             limit=limit,
             tail=0.5 * (low + high),
             expansion=limit if self.method.expansion is None else self.method.expansion,
-            most_nodes=room if self.method.max_nodes is None else max(2, self.method.max_nodes),
+            most_nodes=room
+            if self.method.max_nodes is None
+            else max(2, self.method.max_nodes),
         )
 
     def _cut(self) -> tuple[float, float]:
-        """The span of values at the root, and how far the cut at the depth limit may move them."""
-        left, limit = None if self.problem.horizon is None else self.problem.horizon - self.elapsed, self.setting.limit
+        """The span of values at the root, and how far the cut at the depth
+        limit may move them.
+        """
+        left, limit = (
+            None
+            if self.problem.horizon is None
+            else self.problem.horizon - self.elapsed,
+            self.setting.limit,
+        )
         low, high = self._range(left)
         least, most = self._range(None if left is None else left - limit)
         return high - low, 0.5 * (most - least) * self.problem.discount**limit
 
     def _range(self, steps: int | None) -> tuple[float, float]:
         """What so many steps may be worth to the search's own operator."""
-        return replace(self.problem.facts, operator=self.operator, given_bounds=None)._plain_range(steps)
+        return replace(
+            self.problem.facts, operator=self.operator, given_bounds=None
+        )._plain_range(steps)
 
-    # --- growing -------------------------------------------------------------------------------------------------------------
+    # --- growing --------------------------------------------------------------
 
     def grow(
         self,
@@ -162,30 +224,45 @@ class Tree:
         seconds: float | None = None,
         progress: Callable[[Tree], object] | None = None,
     ) -> Tree:
-        """This tree after so many more simulations or oracle calls, or after so long; whichever ends first.
+        """This tree after so many more simulations or oracle calls, or after so
+        long; whichever ends first.
 
-        With simulations or calls the tree depends on the seed alone, however they are sliced; with seconds, on the machine. Never more
-        calls than asked for: a simulation that needs more waits, and is gone on with next time. ``progress`` is told a few times a second.
+        With simulations or calls the tree depends on the seed alone, however
+        they are sliced; with seconds, on the machine. Never more calls than
+        asked for: a simulation that needs more waits, and is gone on with next
+        time. ``progress`` is told a few times a second.
         """
         if simulations is None and calls is None and seconds is None:
             raise InvalidInput("grow needs a limit: simulations=, calls= or seconds=.")
         for name, value in (("simulations", simulations), ("calls", calls)):
             if value is not None and (not is_whole(value) or value < 0):
-                raise InvalidInput(f"{name} must be a whole number of at least 0, got {value!r}.")
+                raise InvalidInput(
+                    f"{name} must be a whole number of at least 0, got {value!r}."
+                )
         check_seconds(seconds)
         begin = time.perf_counter()
-        last_simulation = UNLIMITED if simulations is None else self.simulations + int(simulations)
+        last_simulation = (
+            UNLIMITED if simulations is None else self.simulations + int(simulations)
+        )
         last_call = UNLIMITED if calls is None else self.num_calls + int(calls)
-        size = 4096 if seconds is None else 1  # calls between two looks at the clock, where Ctrl-C is heard too
-        if not self._untouched and last_call > self.num_calls:  # one call, where a state can be written into at all
+        # calls between two looks at the clock, where Ctrl-C is heard too
+        size = 4096 if seconds is None else 1
+        # one call, where a state can be written into at all
+        if not self._untouched and last_call > self.num_calls:
             self._backend.spend(look_once(self.problem, self.state, self.seed))
             self._untouched = True
         try:
             while True:
                 before = time.perf_counter()
-                finished = self._backend.run(last_simulation, min(last_call, self.num_calls + size))
+                finished = self._backend.run(
+                    last_simulation, min(last_call, self.num_calls + size)
+                )
                 now = time.perf_counter()
-                if finished or self.num_calls >= last_call or (seconds is not None and now - begin >= seconds):
+                if (
+                    finished
+                    or self.num_calls >= last_call
+                    or (seconds is not None and now - begin >= seconds)
+                ):
                     break
                 if progress is not None:
                     progress(self)
@@ -196,29 +273,44 @@ class Tree:
         return self
 
     def advance(self, action: int, next_state: Any) -> Tree:
-        """This tree rooted at ``next_state`` after ``action``: statistics below are kept, the rest is forgotten."""
+        """This tree rooted at ``next_state`` after ``action``: statistics below
+        are kept, the rest is forgotten.
+        """
         if action not in self.node(0).actions:
-            raise InvalidInput(f"Action {action!r} is not legal in state {self.state!r}.")
+            raise InvalidInput(
+                f"Action {action!r} is not legal in state {self.state!r}."
+            )
         if next_state is None:
-            raise InvalidInput("advance needs the state that the move led to, got None.")
+            raise InvalidInput(
+                "advance needs the state that the move led to, got None."
+            )
         next_state = self.problem.start(next_state)
         if self.problem.is_terminal(next_state):
-            raise InvalidInput(f"State {next_state!r} is terminal: there is nothing left to search.")
+            raise InvalidInput(
+                f"State {next_state!r} is terminal: there is nothing left to search."
+            )
         if self.problem.horizon is not None and self.problem.horizon - self.elapsed < 2:
-            raise InvalidInput(f"The horizon of {self.problem.horizon} steps is over; there is nothing left to search.")
+            raise InvalidInput(
+                f"The horizon of {self.problem.horizon} steps is over; there is "
+                "nothing left to search."
+            )
         old = self._backend
         try:
             child = old.child(0, action, next_state)
         except SmoothcruiserError:
             raise
         except Exception:
-            raise InvalidInput(f"{next_state!r} is no state like {self.state!r}; give the state that the oracle returned.") from None
+            raise InvalidInput(
+                f"{next_state!r} is no state like {self.state!r}; give the state "
+                "that the oracle returned."
+            ) from None
         self.elapsed += 1
         self.state = next_state
         if child is None:
             kept = old.rng
             self._backend = self._make(old.name)
-            self._backend.rng = kept  # the stream goes on: a new tree must not replay the old one's draws
+            # the stream goes on: a new tree must not replay the old one's draws
+            self._backend.rng = kept
             self._backend.take_over(old.counts)
             return self
         old.advance(child)
@@ -226,31 +318,40 @@ class Tree:
         return self
 
     def follow(self, action: int, state: Any, steps: int | None = None) -> bool:
-        """Whether the tree could move to ``state``, met after ``action`` and at most one move of the other player; it is then the root.
+        """Whether the tree could move to ``state``, met after ``action`` and at
+        most one move of the other player; it is then the root.
 
-        ``steps`` are left there, where the problem has a horizon; a tree that would see another number of them stays where it is.
+        ``steps`` are left there, where the problem has a horizon; a tree that
+        would see another number of them stays where it is.
         """
         way = self._way(action, state)
-        if way is None or (self.problem.horizon is not None and steps != self.problem.horizon - self.elapsed - len(way)):
+        if way is None or (
+            self.problem.horizon is not None
+            and steps != self.problem.horizon - self.elapsed - len(way)
+        ):
             return False
         for move, after in way:
             self.advance(move, after)
         return True
 
     def _way(self, action: int, state: Any) -> list[tuple[int, Any]] | None:
-        """The moves (action, next state) from the root to a known node of that state."""
+        """The moves (action, next state) from the root to a known node of that
+        state.
+        """
         if self.child(0, action, state) is not None:
             return [(action, state)]
         if not self.problem.is_game:
             return None
-        for number in [number for move, number in self.children(0) if move == action][:MOST_TRIED]:
+        for number in [number for move, number in self.children(0) if move == action][
+            :MOST_TRIED
+        ]:
             between = self.node(number)
             for move in between.actions:
                 if self.child(number, move, state) is not None:
                     return [(action, between.state), (move, state)]
         return None
 
-    # --- reading -------------------------------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------
 
     @property
     def num_nodes(self) -> int:
@@ -281,7 +382,9 @@ class Tree:
     def node(self, number: int) -> Node:
         """A node's statistics; 0 is the root."""
         if not is_whole(number) or not 0 <= number < self.num_nodes:
-            raise InvalidInput(f"The tree has nodes 0 to {self.num_nodes - 1:,}, got {number!r}.")
+            raise InvalidInput(
+                f"The tree has nodes 0 to {self.num_nodes - 1:,}, got {number!r}."
+            )
         found: Node = self._backend.node(int(number))
         return found
 
@@ -300,23 +403,35 @@ class Tree:
         return node.q_values(self.rule, self.head[len(node.actions)])
 
     def action(self, number: int = 0) -> int:
-        """The recommended action of a node: the method's, or the policy's most likely where the problem has a prior to lean on."""
+        """The recommended action of a node: the method's, or the policy's most
+        likely where the problem has a prior to lean on.
+        """
         node = self.node(number)
         if has_prior(self.problem.operator):
             q = dict(zip(node.actions, self.q_values(number), strict=True))
-            return best_action(self.policy(number), [q.get(a, math.nan) for a in range(self.problem.num_actions)], node.player)
+            return best_action(
+                self.policy(number),
+                [q.get(a, math.nan) for a in range(self.problem.num_actions)],
+                node.player,
+            )
         x = [node.sign * q for q in self.q_values(number)]
         return node.actions[recommended(self.rule, x, node.edge_visits, len(x))]
 
     def policy(self, number: int = 0) -> list[float]:
-        """Probabilities of all K actions at a node: grad F(Q) of the problem's operator, or the recommended action under Max."""
+        """Probabilities of all K actions at a node: grad F(Q) of the problem's
+        operator, or the recommended action under Max.
+        """
         node = self.node(number)
         out = [0.0] * self.problem.num_actions
         if self.problem.operator.code == MAX:
             out[self.action(number)] = 1.0
             return out
         weights = self.problem.operator.weights(self.problem.num_actions)
-        gradient = self.problem.operator.gradient(self.q_values(number), player=node.player, weights=[weights[a] for a in node.actions])
+        gradient = self.problem.operator.gradient(
+            self.q_values(number),
+            player=node.player,
+            weights=[weights[a] for a in node.actions],
+        )
         total = sum(gradient)
         for a, g in zip(node.actions, gradient, strict=True):
             out[a] = g / total
@@ -327,43 +442,79 @@ class Tree:
         root = self.node(0)
         if not any(root.edge_visits):
             raise InvalidInput(
-                f"Not one simulation was finished: one may take {self.setting.limit:,} oracle calls; give it more calls "
+                f"Not one simulation was finished: one may take {self.setting.limit:,} "
+                "oracle calls; give it more calls "
                 "(--budget) or seconds, or a smaller depth=."
             )
         q = dict(zip(root.actions, self.q_values(0), strict=True))
         action, policy = self.action(0), self.policy(0)
-        value = q[action] if self.rule.up == MEAN else root.value  # a mean over the descent is what exploring earns, not what it found
+        # a mean over the descent is what exploring earns, not what it found
+        value = q[action] if self.rule.up == MEAN else root.value
         return Estimate(
-            value=value, interval=None, q_values=tuple(q.get(a, math.nan) for a in range(self.problem.num_actions)),
-            policy=tuple(policy), action=action, num_calls=self.num_calls, epsilon=None, delta=None, method=self.method.name,
-            certificate=None, seconds=self.seconds, compile_seconds=self._backend.compile_seconds, problem=self.problem.name,
-            state=self.state, seed=self.seed, executor=self._backend.name, notes=(*self.notes(), self._no_promise()),
-        )  # fmt: skip
+            value=value,
+            interval=None,
+            q_values=tuple(q.get(a, math.nan) for a in range(self.problem.num_actions)),
+            policy=tuple(policy),
+            action=action,
+            num_calls=self.num_calls,
+            epsilon=None,
+            delta=None,
+            method=self.method.name,
+            certificate=None,
+            seconds=self.seconds,
+            compile_seconds=self._backend.compile_seconds,
+            problem=self.problem.name,
+            state=self.state,
+            seed=self.seed,
+            executor=self._backend.name,
+            notes=(*self.notes(), self._no_promise()),
+        )
 
     def _no_promise(self) -> str:
-        hint = "." if self.problem.is_game else "; certify=True (--certify) bounds its policy from below."
+        hint = (
+            "."
+            if self.problem.is_game
+            else "; certify=True (--certify) bounds its policy from below."
+        )
         return f"A tree search promises nothing{hint}"
 
     def notes(self) -> tuple[str, ...]:
         """What there is to say about the tree."""
         visits = self.node(0).edge_visits
-        seen = f" (visits {', '.join(f'{n:,}' for n in visits)})" if len(visits) <= MOST_SHOWN else ""
+        seen = (
+            f" (visits {', '.join(f'{n:,}' for n in visits)})"
+            if len(visits) <= MOST_SHOWN
+            else ""
+        )
         said = [
-            f"{self.method}: {_counted(self.simulations, 'simulation')}{seen}, {_counted(self.num_nodes, 'node')}, "
+            f"{self.method}: {_counted(self.simulations, 'simulation')}{seen}, "
+            f"{_counted(self.num_nodes, 'node')}, "
             f"at most {self.deepest} deep."
         ]
         whose = self.method.estimates(self.problem.operator)
         if whose != self.problem.operator.label:
-            said.append(f"Its values are those of {whose}, not of the problem's {self.problem.operator.label}.")
+            said.append(
+                f"Its values are those of {whose}, not of the problem's "
+                f"{self.problem.operator.label}."
+            )
         if by_identity(self.state):
             kind = type(self.state).__name__
-            said.append(f"States of type {kind} have no equality, so none is ever met twice: give them __eq__ and __hash__.")
+            said.append(
+                f"States of type {kind} have no equality, so none is ever met "
+                "twice: give them __eq__ and __hash__."
+            )
         span, off = self._cut()
         if off > REACH * span:
             steps = _counted(self.setting.limit, "step")
-            said.append(f"Beyond {steps} values count as the middle of what is possible: up to {off:.3g} off.")
+            said.append(
+                f"Beyond {steps} values count as the middle of what is possible: "
+                f"up to {off:.3g} off."
+            )
         if self.num_nodes >= self.setting.most_nodes:
-            said.append(f"The tree is full ({self.setting.most_nodes:,} nodes); it refines what it has (max_nodes= makes room).")
+            said.append(
+                f"The tree is full ({self.setting.most_nodes:,} nodes); it refines "
+                "what it has (max_nodes= makes room)."
+            )
         return tuple(said)
 
 

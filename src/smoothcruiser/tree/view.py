@@ -1,8 +1,11 @@
-"""A tree to look at: indented text for a terminal, and one self-contained SVG or HTML page, with nothing to install or to fetch.
+"""A tree to look at: indented text for a terminal, and one self-contained SVG
+or HTML page, with nothing to install or to fetch.
 
-Shown are the most visited parts: at most ``width`` children of a node and ``depth`` levels; what is left out is counted, not hidden. Nodes
-are placed by a tidy layout in one pass (leaves side by side, parents over the middle of their children); an edge is as thick as its
-share of the parent's visits, a node's colour is the value's place between the smallest and the largest shown.
+Shown are the most visited parts: at most ``width`` children of a node and
+``depth`` levels; what is left out is counted, not hidden. Nodes are placed by a
+tidy layout in one pass (leaves side by side, parents over the middle of their
+children); an edge is as thick as its share of the parent's visits, a node's
+colour is the value's place between the smallest and the largest shown.
 """
 
 from __future__ import annotations
@@ -16,9 +19,11 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.tree import Tree
 
-COLUMN, ROW, MARGIN = 116, 112, 46  # pixels between leaves and between levels: what a label of 18 characters needs
+# pixels between leaves and between levels: what a label of 18 characters needs
+COLUMN, ROW, MARGIN = 116, 112, 46
 LABEL = 18
-HALO = 'stroke="#ffffff" stroke-width="3" paint-order="stroke"'  # keeps a label readable on an edge
+# keeps a label readable on an edge
+HALO = 'stroke="#ffffff" stroke-width="3" paint-order="stroke"'
 
 
 @dataclass(frozen=True)
@@ -38,11 +43,22 @@ def shown(tree: Tree, *, depth: int = 3, width: int = 4) -> Shown:
     """The part of the tree that views show."""
     for name, value in (("depth", depth), ("width", width)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}.")
+            raise InvalidInput(
+                f"{name} must be a whole number of at least 1, got {value!r}."
+            )
     return _shown(tree, 0, None, 1.0, None, True, depth, width)
 
 
-def _shown(tree: Tree, number: int, action: int | None, share: float, q: float | None, best: bool, depth: int, width: int) -> Shown:
+def _shown(
+    tree: Tree,
+    number: int,
+    action: int | None,
+    share: float,
+    q: float | None,
+    best: bool,
+    depth: int,
+    width: int,
+) -> Shown:
     node = tree.node(number)
     found = tree.children(number)
     if depth == 0:
@@ -52,7 +68,17 @@ def _shown(tree: Tree, number: int, action: int | None, share: float, q: float |
     first = sorted(found, key=lambda pair: (-visits[pair[1]], pair[1]))[:width]
     chosen = tree.action(number)
     children = tuple(
-        _shown(tree, child, a, visits[child] / max(1, node.visits), values[a], a == chosen, depth - 1, width) for a, child in first
+        _shown(
+            tree,
+            child,
+            a,
+            visits[child] / max(1, node.visits),
+            values[a],
+            a == chosen,
+            depth - 1,
+            width,
+        )
+        for a, child in first
     )
     return Shown(node, action, share, q, best, children, len(found) - len(first))
 
@@ -62,15 +88,23 @@ def _state(state: Any) -> str:
     return text if len(text) <= LABEL else text[: LABEL - 1] + "…"
 
 
-# --- text --------------------------------------------------------------------------------------------------------------------
+# --- text ---------------------------------------------------------------------
 
 
 def text(tree: Tree, *, depth: int = 3, width: int = 4) -> str:
-    """The tree in lines: action, value and visits of each edge, the recommended one starred."""
+    """The tree in lines: action, value and visits of each edge, the recommended
+    one starred.
+    """
     root = shown(tree, depth=depth, width=width)
     lines = [
-        f"{tree.method} on {tree.problem.name}: {tree.simulations:,} simulations, {tree.num_nodes:,} nodes",
-        f"state {_state(root.node.state)}  value {root.node.value:.4g}  visits {root.node.visits:,}{_turn(tree, root)}",
+        (
+            f"{tree.method} on {tree.problem.name}: {tree.simulations:,} simulations, "
+            f"{tree.num_nodes:,} nodes"
+        ),
+        (
+            f"state {_state(root.node.state)}  value {root.node.value:.4g}  visits "
+            f"{root.node.visits:,}{_turn(tree, root)}"
+        ),
     ]
     _lines(tree, root, "", lines)
     return "\n".join(lines)
@@ -88,15 +122,17 @@ def _lines(tree: Tree, part: Shown, indent: str, lines: list[str]) -> None:
         last = i == rows - 1
         star = "*" if child.best else " "
         lines.append(
-            f"{indent}{'└' if last else '├'}─{star}action {child.action}  q {child.q_value:.4g} → state {_state(child.node.state)}  "
-            f"value {child.node.value:.4g}  visits {child.node.visits:,}{_turn(tree, child)}"
+            f"{indent}{'└' if last else '├'}─{star}action {child.action}  q "
+            f"{child.q_value:.4g} → state {_state(child.node.state)}  "
+            f"value {child.node.value:.4g}  visits "
+            f"{child.node.visits:,}{_turn(tree, child)}"
         )
         _lines(tree, child, indent + ("   " if last else "│  "), lines)
     if part.hidden:
         lines.append(f"{indent}└─ {part.hidden:,} more")
 
 
-# --- pictures ----------------------------------------------------------------------------------------------------------------
+# --- pictures -----------------------------------------------------------------
 
 
 @dataclass
@@ -126,7 +162,9 @@ def _colour(value: float, low: float, high: float) -> str:
     """From blue (low) over white to green (high)."""
     share = 0.5 if high <= low else (value - low) / (high - low)
     cold, warm = (158, 188, 218), (150, 208, 150)
-    side, strength = (warm, 2.0 * share - 1.0) if share >= 0.5 else (cold, 1.0 - 2.0 * share)
+    side, strength = (
+        (warm, 2.0 * share - 1.0) if share >= 0.5 else (cold, 1.0 - 2.0 * share)
+    )
     return "#" + "".join(f"{round(255 + (part - 255) * strength):02x}" for part in side)
 
 
@@ -137,9 +175,13 @@ def svg(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
     places = _all(root)
     values = [place.part.node.value for place in places]
     low, high = min(values), max(values)
-    right, bottom = free[0] - COLUMN / 2 + MARGIN, max(place.y for place in places) + MARGIN + 14
+    right, bottom = (
+        free[0] - COLUMN / 2 + MARGIN,
+        max(place.y for place in places) + MARGIN + 14,
+    )
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right:.0f} {bottom:.0f}" width="{right:.0f}" height="{bottom:.0f}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right:.0f} '
+        f'{bottom:.0f}" width="{right:.0f}" height="{bottom:.0f}" '
         'font-family="sans-serif" font-size="11" role="img">',
         f"<title>{escape(str(tree.method))} on {escape(tree.problem.name)}</title>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',
@@ -151,11 +193,14 @@ def svg(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
             x, y, z, t = place.x, place.y, child.x, child.y
             middle = (y + t) / 2.0
             parts.append(
-                f'<path d="M {x:.1f} {y:.1f} C {x:.1f} {middle:.1f}, {z:.1f} {middle:.1f}, {z:.1f} {t:.1f}" '
-                f'fill="none" stroke="{colour}" stroke-width="{0.8 + 7.0 * part.share:.2f}" stroke-opacity="0.7"/>'
+                f'<path d="M {x:.1f} {y:.1f} C {x:.1f} {middle:.1f}, {z:.1f} '
+                f'{middle:.1f}, {z:.1f} {t:.1f}" '
+                f'fill="none" stroke="{colour}" '
+                f'stroke-width="{0.8 + 7.0 * part.share:.2f}" stroke-opacity="0.7"/>'
             )
             parts.append(
-                f'<text x="{(x + 2 * z) / 3:.1f}" y="{middle + 12:.1f}" text-anchor="middle" fill="#444444" {HALO}>'
+                f'<text x="{(x + 2 * z) / 3:.1f}" y="{middle + 12:.1f}" '
+                f'text-anchor="middle" fill="#444444" {HALO}>'
                 f"{part.action}: {part.q_value:.3g}</text>"
             )
     parts += [_circle(place, low, high) for place in places]
@@ -164,27 +209,50 @@ def svg(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
 
 def _circle(place: _Place, low: float, high: float) -> str:
     node, part = place.part.node, place.part
-    edges = "; ".join(f"action {a}: {n:,} visits" for a, n in zip(node.actions, node.edge_visits, strict=True))
-    tip = f"state {node.state!r}, player {node.player}, value {node.value:.6g}, visits {node.visits:,}. {edges}"
-    hidden = f'<text x="{place.x + 21:.1f}" y="{place.y + 4:.1f}" fill="#888888" {HALO}>+{part.hidden:,}</text>'
+    edges = "; ".join(
+        f"action {a}: {n:,} visits"
+        for a, n in zip(node.actions, node.edge_visits, strict=True)
+    )
+    tip = (
+        f"state {node.state!r}, player {node.player}, value {node.value:.6g}, visits "
+        f"{node.visits:,}. {edges}"
+    )
+    hidden = (
+        f'<text x="{place.x + 21:.1f}" y="{place.y + 4:.1f}" fill="#888888" '
+        f"{HALO}>+{part.hidden:,}</text>"
+    )
     shape = (
-        f'<circle cx="{place.x:.1f}" cy="{place.y:.1f}" r="17"' if node.player == 1
-        else f'<rect x="{place.x - 16:.1f}" y="{place.y - 16:.1f}" width="32" height="32"'
-    )  # fmt: skip
+        f'<circle cx="{place.x:.1f}" cy="{place.y:.1f}" r="17"'
+        if node.player == 1
+        else (
+            f'<rect x="{place.x - 16:.1f}" y="{place.y - 16:.1f}" width="32" '
+            'height="32"'
+        )
+    )
     return (
-        f'<g><title>{escape(tip)}</title>{shape} fill="{_colour(node.value, low, high)}" stroke="#555555"/>'
-        f'<text x="{place.x:.1f}" y="{place.y + 4:.1f}" text-anchor="middle">{node.value:.3g}</text>'
-        f'<text x="{place.x:.1f}" y="{place.y - 21:.1f}" text-anchor="middle" fill="#666666" {HALO}>{escape(_state(node.state))}</text>'
+        f"<g><title>{escape(tip)}</title>{shape} "
+        f'fill="{_colour(node.value, low, high)}" stroke="#555555"/>'
+        f'<text x="{place.x:.1f}" y="{place.y + 4:.1f}" '
+        f'text-anchor="middle">{node.value:.3g}</text>'
+        f'<text x="{place.x:.1f}" y="{place.y - 21:.1f}" text-anchor="middle" '
+        f'fill="#666666" {HALO}>{escape(_state(node.state))}</text>'
         f"{hidden if part.hidden else ''}</g>"
     )
 
 
 def html(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
-    """A page with the picture, the root's numbers and the text view; it needs nothing from anywhere."""
+    """A page with the picture, the root's numbers and the text view; it needs
+    nothing from anywhere.
+    """
     estimate = tree.estimate()
     rows = "".join(
         f"<tr><td>{a}{' *' if a == estimate.action else ''}</td><td>{q:.6g}</td><td>{n:,}</td><td>{estimate.policy[a]:.4f}</td></tr>"
-        for a, q, n in zip(tree.node(0).actions, tree.q_values(0), tree.node(0).edge_visits, strict=True)
+        for a, q, n in zip(
+            tree.node(0).actions,
+            tree.q_values(0),
+            tree.node(0).edge_visits,
+            strict=True,
+        )
     )
     notes = "".join(f"<p>{escape(note)}</p>" for note in estimate.notes)
     return f"""<!doctype html>
@@ -207,9 +275,15 @@ def save(tree: Tree, path: str | Path, *, depth: int = 2, width: int = 4) -> Pat
     made = {".txt": text, ".svg": svg, ".html": html}
     target = Path(path)
     if target.suffix not in made:
-        raise InvalidInput(f"A tree is saved as {', '.join(made)}; got {target.name!r}.")
+        raise InvalidInput(
+            f"A tree is saved as {', '.join(made)}; got {target.name!r}."
+        )
     try:
-        target.write_text(made[target.suffix](tree, depth=depth, width=width), encoding="utf-8")
+        target.write_text(
+            made[target.suffix](tree, depth=depth, width=width), encoding="utf-8"
+        )
     except OSError as error:
-        raise InvalidInput(f"The tree could not be written to {target}: {error.strerror}.") from error
+        raise InvalidInput(
+            f"The tree could not be written to {target}: {error.strerror}."
+        ) from error
     return target

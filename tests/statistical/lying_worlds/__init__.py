@@ -1,7 +1,7 @@
 """A gallery of lying worlds: how a simulator can deceive a planner, with exact values.
 
-``law`` says what has to happen, ``truth`` computes exact values without the library, the other
-files hold the worlds.
+``law`` says what has to happen, ``truth`` computes exact values without the
+library, the other files hold the worlds.
 """
 
 from __future__ import annotations

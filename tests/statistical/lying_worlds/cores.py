@@ -18,7 +18,8 @@ from .truth import Truth, mellowmax, solve
 
 TOP = 8
 DISCOUNT = 0.5
-# KL, so that F(0) = 0; strong, so that a schedule of a few thousand calls keeps epsilon = 0.25.
+# KL, so that F(0) = 0; strong, so that a schedule of a few thousand calls keeps
+# epsilon = 0.25.
 TEMPERATURE = 5.0
 SMOOTH = mellowmax(TEMPERATURE)
 

@@ -1,4 +1,6 @@
-"""Declarations that are false: arguments taken on trust, and operators that are none."""
+"""Declarations that are false: arguments taken on trust, and operators that are
+none.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ import numpy as np
 
 import smoothcruiser as sc
 
-from .cores import LADDER, TEMPERATURE, TOP, climb, coin_outcomes, ladder_outcomes, mdp, true_value
+from .cores import (
+    LADDER,
+    TEMPERATURE,
+    TOP,
+    climb,
+    coin_outcomes,
+    ladder_outcomes,
+    mdp,
+    true_value,
+)
 from .law import (
     BOTH,
     CERTIFIED,
@@ -31,7 +42,8 @@ MAYBE = (REFUSED, COVERED)
 ANY = (REFUSED, COVERED, NAMED)
 KNOWN = (CERTIFIED, EXACT)
 CALM = 0.3  # the discount under users' operators, whose analysis is coarser
-ONE = {"num_actions": 1, "initial_state": 0}  # one action: what a policy is worth is the value
+# one action: what a policy is worth is the value
+ONE = {"num_actions": 1, "initial_state": 0}
 
 
 def ladder_step(rung: int, action: int, rng: Any) -> tuple[float, int]:
@@ -102,19 +114,25 @@ def short_sum(state: int, action: int) -> list[tuple[float, float, int]]:
 
 
 def paying_on(state: int, action: int, rng: Any) -> tuple[float, int]:
-    """0 leads to 1, which is declared over and pays on when it is asked, which it must not be."""
+    """0 leads to 1, which is declared over and pays on when it is asked, which
+    it must not be.
+    """
     return (0.5, 1) if state == 0 else (1.0, 1)
 
 
 def comes_back(state: int, action: int, rng: Any) -> tuple[float, int, bool]:
-    """The step that enters 1 says that it is over; a step from 1 leads back to 0 and pays."""
+    """The step that enters 1 says that it is over; a step from 1 leads back to
+    0 and pays.
+    """
     return (0.5, 1, True) if state == 0 else (1.0, 0, False)
 
 
-# --- operators --------------------------------------------------------------------------------
+# --- operators ----------------------------------------------------------------
 
 
-def custom(value: Any, gradient: Any, smooth: float, *, sums_to_one: bool = True) -> Build:
+def custom(
+    value: Any, gradient: Any, smooth: float, *, sums_to_one: bool = True
+) -> Build:
     """The coin where action 1 pays 1 and action 0 a coin, under a user's operator."""
 
     def step(state: int, action: int, rng: Any) -> tuple[float, int]:
@@ -172,10 +190,12 @@ def hard_gradient(q: Any) -> Any:
     return np.eye(len(q))[int(np.argmax(q))]
 
 
-# --- the table --------------------------------------------------------------------------------
+# --- the table ----------------------------------------------------------------
 
 
-def world(name: str, lie: str, build: Build, truth: Truth, says: str, **more: Any) -> World:
+def world(
+    name: str, lie: str, build: Build, truth: Truth, says: str, **more: Any
+) -> World:
     usual = {"says": says, "asks": BOTH, "ends": MAYBE}
     return World(name, KIND, lie, build, truth, **{**usual, **more})
 
@@ -196,7 +216,9 @@ def operator(name: str, lie: str, build: Build, truth: Truth) -> World:
     )
 
 
-def bounded(name: str, lie: str, step: Any, bounds: tuple[float, float], truth: Truth) -> World:
+def bounded(
+    name: str, lie: str, step: Any, bounds: tuple[float, float], truth: Truth
+) -> World:
     build = lambda: mdp(step, initial_state=0, value_bounds=bounds)  # noqa: E731
     return world(
         name,
@@ -209,14 +231,22 @@ def bounded(name: str, lie: str, step: Any, bounds: tuple[float, float], truth: 
     )
 
 
-def model(name: str, lie: str, outcomes: Any, truth: Truth = LADDER, **more: Any) -> World:
+def model(
+    name: str, lie: str, outcomes: Any, truth: Truth = LADDER, **more: Any
+) -> World:
     return world(
         name,
         lie,
         ladder(outcomes=outcomes),
         truth,
         "outcomes",
-        **{"asks": KNOWN, "ends": ANY, "names": "outcomes|model", "check": "outcomes", **more},
+        **{
+            "asks": KNOWN,
+            "ends": ANY,
+            "names": "outcomes|model",
+            "check": "outcomes",
+            **more,
+        },
     )
 
 
@@ -231,13 +261,30 @@ WORLDS = (
         names="every reward",
         check="reward_range",
     ),
-    bounded("value_bounds, too low", "given bounds end below the value", rich, (0.0, 1.0), RICH),
-    bounded("value_bounds, too high", "given bounds begin above the value", poor, (1.0, 2.0), POOR),
+    bounded(
+        "value_bounds, too low",
+        "given bounds end below the value",
+        rich,
+        (0.0, 1.0),
+        RICH,
+    ),
+    bounded(
+        "value_bounds, too high",
+        "given bounds begin above the value",
+        poor,
+        (1.0, 2.0),
+        POOR,
+    ),
     world(
         "min_actions",
         "min_actions=2, and one legal action everywhere",
         falsely_two,
-        true_value(lambda s, a: [(1.0, 1.0, s)], 0, legal=one_legal, smooth=entropy(TEMPERATURE)),
+        true_value(
+            lambda s, a: [(1.0, 1.0, s)],
+            0,
+            legal=one_legal,
+            smooth=entropy(TEMPERATURE),
+        ),
         "min_actions|legal action",
     ),
     world(
@@ -280,7 +327,9 @@ WORLDS = (
     ),
     model("outcomes, other chances", "outcomes= climbs for sure", steeper),
     model("outcomes, other rewards", "outcomes= pays 1 everywhere", richer),
-    model("outcomes, a sum of 0.9", "probabilities do not sum to 1", short_sum, ends=MAYBE),
+    model(
+        "outcomes, a sum of 0.9", "probabilities do not sum to 1", short_sum, ends=MAYBE
+    ),
     world(
         "an end that pays on",
         "a step from a terminal state pays for ever",

@@ -1,7 +1,8 @@
-"""Worlds that tell the truth where a promise is hard to keep. Nothing may be refused here.
+"""Worlds that tell the truth where a promise is hard to keep. Nothing may be
+refused here.
 
-Rewards at the ends of their range, ends of episodes, large numbers, and states of every form that
-an honest simulator may have.
+Rewards at the ends of their range, ends of episodes, large numbers, and states
+of every form that an honest simulator may have.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ REACHED = Ask("certified", epsilon=0.5, budget=400_000, reaches=True)
 BILLION, TRILLIONS = 1e9, 1e13
 
 
-def honest(fresh: Callable[[int], Any], read: Callable[[Any], int], **more: Any) -> Build:
+def honest(
+    fresh: Callable[[int], Any], read: Callable[[Any], int], **more: Any
+) -> Build:
     """The ladder over some form of state, none of them written to."""
 
     def step(state: Any, action: int, rng: Any) -> tuple[float, Any]:
@@ -126,7 +129,9 @@ def half_ending(state: int, action: int, rng: Any) -> tuple[float, int]:
     return float(rng.random() < 0.5), int(rng.random() < 0.5)
 
 
-def half_ending_outcomes(state: int, action: int) -> list[tuple[float, float, int | None]]:
+def half_ending_outcomes(
+    state: int, action: int
+) -> list[tuple[float, float, int | None]]:
     return [(0.25, paid, after) for paid in (0.0, 1.0) for after in (0, None)]
 
 
@@ -135,12 +140,18 @@ def over(state: int) -> bool:
 
 
 def world(name: str, about: str, build: Build, truth: Truth, **more: Any) -> World:
-    return World(name, KIND, about, build, truth, **{"asks": BOTH, "ends": (COVERED,), **more})
+    return World(
+        name, KIND, about, build, truth, **{"asks": BOTH, "ends": (COVERED,), **more}
+    )
 
 
-def form(name: str, fresh: Callable[[int], Any], read: Callable[[Any], int], **more: Any) -> World:
+def form(
+    name: str, fresh: Callable[[int], Any], read: Callable[[Any], int], **more: Any
+) -> World:
     asks = more.pop("asks", BOTH)
-    return world(name, "an honest ladder", honest(fresh, read, **more), LADDER, asks=asks)
+    return world(
+        name, "an honest ladder", honest(fresh, read, **more), LADDER, asks=asks
+    )
 
 
 def rung(state: Any) -> int:
@@ -212,7 +223,13 @@ WORLDS = (
         ends=(COVERED, REFUSED),
         says="too fine for rewards",  # neighbouring doubles are 0.002 apart there
     ),
-    form("an operator of one's own", lambda n: n, int, operator=CUSTOM, asks=(*BOTH, AUTO)),
+    form(
+        "an operator of one's own",
+        lambda n: n,
+        int,
+        operator=CUSTOM,
+        asks=(*BOTH, AUTO),
+    ),
     world(
         "bounds and ends",
         "value_bounds= of states with a step left, and an end that is worth 0",

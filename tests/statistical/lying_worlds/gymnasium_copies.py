@@ -1,4 +1,6 @@
-"""Gymnasium environments whose copies forget, that are somewhere, or that draw from elsewhere."""
+"""Gymnasium environments whose copies forget, that are somewhere, or that draw
+from elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from gymnasium.utils import EzPickle
 
 import smoothcruiser as sc
 
-from .cores import DISCOUNT, LADDER, TEMPERATURE, TOP, chance, ladder_outcomes, true_value
+from .cores import (
+    DISCOUNT,
+    LADDER,
+    TEMPERATURE,
+    TOP,
+    chance,
+    ladder_outcomes,
+    true_value,
+)
 from .law import COVERED, REFUSED, Ask, World
 
 SAYS = r"cop(y|ied|ies)|snapshot|differ|random|forget|fresh"
@@ -29,7 +39,9 @@ class Ladder(gymnasium.Env):  # type: ignore[misc,type-arg]
     def uniform(self) -> float:
         return float(self.np_random.random())
 
-    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+    def reset(
+        self, *, seed: Any = None, options: Any = None
+    ) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
         self._rung = 0
         return self._rung, {}
@@ -51,7 +63,9 @@ class Sprinter(Ladder):
 
 
 class Forgetful(Sprinter, EzPickle):
-    """A copy is a new environment, made with the arguments of the old one: at rung 0."""
+    """A copy is a new environment, made with the arguments of the old one: at
+    rung 0.
+    """
 
     def __init__(self, first: int = 0) -> None:
         Sprinter.__init__(self)
@@ -61,7 +75,9 @@ class Forgetful(Sprinter, EzPickle):
 class Inverted(Ladder):
     """Begins at the top and pays there, but a deep copy is at rung 0."""
 
-    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+    def reset(
+        self, *, seed: Any = None, options: Any = None
+    ) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
         self._rung = TOP
         return self._rung, {}
@@ -80,7 +96,9 @@ class Outsider(Ladder):
 def planned(env: Any) -> sc.Problem:
     from smoothcruiser.adapters.gymnasium import problem
 
-    return problem(env, discount=DISCOUNT, operator=sc.KL(TEMPERATURE), reward_range=(0.0, 1.0))
+    return problem(
+        env, discount=DISCOUNT, operator=sc.KL(TEMPERATURE), reward_range=(0.0, 1.0)
+    )
 
 
 def climbed(env: Any, rung: int) -> Any:
@@ -130,7 +148,12 @@ WORLDS = (
         lambda: planned(climbed(Forgetful(), 4)),
         true_value(sprint, 4),
     ),
-    world("an environment that draws elsewhere", "random.random in its step", outsider, LADDER),
+    world(
+        "an environment that draws elsewhere",
+        "random.random in its step",
+        outsider,
+        LADDER,
+    ),
     world(
         "an honest environment",
         "copies are copies",

@@ -1,7 +1,8 @@
-"""States that are equal and are not the same, and states that are the same and are not equal.
+"""States that are equal and are not the same, and states that are the same and
+are not equal.
 
-Certified search, exact and trees recognize a state when it comes back. Schedules do not, and have
-to cover here.
+Certified search, exact and trees recognize a state when it comes back.
+Schedules do not, and have to cover here.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def twin_outcomes(state: Twin, action: int) -> list[tuple[float, float, Twin]]:
     return [(p, paid, Twin(*after)) for p, paid, after in found]
 
 
-def fate_step(state: tuple[int, Any], action: int, rng: Any) -> tuple[float, tuple[int, Any]]:
+def fate_step(
+    state: tuple[int, Any], action: int, rng: Any
+) -> tuple[float, tuple[int, Any]]:
     rung, lucky = state
     return (0.0, (1, rng.random() < 0.5)) if rung == 0 else (float(lucky), state)
 
@@ -158,16 +161,22 @@ def numbered() -> sc.Problem:
     """Every state carries the number of its making."""
     numbers = itertools.count(1)
 
-    def step(state: tuple[int, int], action: int, rng: Any) -> tuple[float, tuple[int, int]]:
+    def step(
+        state: tuple[int, int], action: int, rng: Any
+    ) -> tuple[float, tuple[int, int]]:
         return state[0] / TOP, (climb(state[0], action, rng), next(numbers))
 
     return mdp(step, initial_state=(0, 0))
 
 
 def dated() -> sc.Problem:
-    """Every state carries a number drawn for it, as a uuid is: honest, and never met again."""
+    """Every state carries a number drawn for it, as a uuid is: honest, and
+    never met again.
+    """
 
-    def step(state: tuple[int, float], action: int, rng: Any) -> tuple[float, tuple[int, float]]:
+    def step(
+        state: tuple[int, float], action: int, rng: Any
+    ) -> tuple[float, tuple[int, float]]:
         return state[0] / TOP, (climb(state[0], action, rng), rng.random())
 
     return mdp(step, initial_state=(0, 0.0))
@@ -176,7 +185,9 @@ def dated() -> sc.Problem:
 def historic() -> sc.Problem:
     """A key that tells apart what is the same: the whole path."""
 
-    def step(state: tuple[int, ...], action: int, rng: Any) -> tuple[float, tuple[int, ...]]:
+    def step(
+        state: tuple[int, ...], action: int, rng: Any
+    ) -> tuple[float, tuple[int, ...]]:
         return state[-1] / TOP, (*state, climb(state[-1], action, rng))
 
     return mdp(step, initial_state=(0,))
@@ -190,9 +201,13 @@ def equal(name: str, lie: str, build: Build, truth: Truth = FATE, **more: Any) -
     return World(name, EQUAL, lie, build, truth, **{**USUAL, **more})
 
 
-def unseen(name: str, lie: str, build: Build, truth: Truth = FATE, **more: Any) -> World:
+def unseen(
+    name: str, lie: str, build: Build, truth: Truth = FATE, **more: Any
+) -> World:
     """A world that only its future gives away."""
-    return equal(name, lie, build, truth, **{"ends": ANY, "names": NAMES, "check": CHECK, **more})
+    return equal(
+        name, lie, build, truth, **{"ends": ANY, "names": NAMES, "check": CHECK, **more}
+    )
 
 
 def different(name: str, lie: str, build: Build, **more: Any) -> World:
@@ -212,7 +227,12 @@ WORLDS = (
         asks=(CERTIFIED, EXACT),
         names=NAMES + "|model",
     ),
-    unseen("key hides the future", "key= leaves out what pays", fate(key=rung_of), asks=BY_KEY),
+    unseen(
+        "key hides the future",
+        "key= leaves out what pays",
+        fate(key=rung_of),
+        asks=BY_KEY,
+    ),
     equal(
         "key hides legal",
         "key= leaves out what is legal",
@@ -252,7 +272,9 @@ WORLDS = (
         "1 and True, legal",
         "legal looks at the type",
         lambda: mdp(type_step, initial_state=0, legal=type_legal),
-        true_value(type_outcomes, 0, legal=lambda state, action: state != "true" or action == 1),
+        true_value(
+            type_outcomes, 0, legal=lambda state, action: state != "true" or action == 1
+        ),
     ),
     different(
         "no ==",

@@ -1,8 +1,9 @@
 """Surprises that come late: far from the asked state, or seldom.
 
-A schedule looks a few steps ahead, so that it may never meet them. Then its interval has to hold
-the value of the world as declared (something that the declaration allows takes the place of the
-surprise), or name the declaration that is false.
+A schedule looks a few steps ahead, so that it may never meet them. Then its
+interval has to hold the value of the world as declared (something that the
+declaration allows takes the place of the surprise), or name the declaration
+that is false.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ ANY = (REFUSED, COVERED, NAMED)
 
 
 def walk(state: int, action: int, rng: Any) -> tuple[float, int]:
-    """0, 1, ... up to FAR, where it stays; action 0 goes back half of the time; pays a coin."""
+    """0, 1, ... up to FAR, where it stays; action 0 goes back half of the time;
+    pays a coin.
+    """
     after = 0 if action == 0 and rng.random() < 0.5 else min(state + 1, FAR)
     return float(rng.random() < 0.5), after
 
@@ -39,12 +42,16 @@ def walk_outcomes(state: int, action: int) -> list[tuple[float, float, int]]:
 
 def walking(surprise: Callable[[int, int, Any], Any], at: int = FAR) -> Any:
     """The walk, but for ``surprise(state, action, rng)`` at a state."""
-    return lambda state, *rest: surprise(state, *rest) if state == at else walk(state, *rest)
+    return lambda state, *rest: (
+        surprise(state, *rest) if state == at else walk(state, *rest)
+    )
 
 
 def paying(paid: float) -> Truth:
     """The truth where the last state pays so much for ever."""
-    return true_value(lambda s, a: [(1.0, paid, s)] if s == FAR else walk_outcomes(s, a), 0)
+    return true_value(
+        lambda s, a: [(1.0, paid, s)] if s == FAR else walk_outcomes(s, a), 0
+    )
 
 
 def raising(state: int, action: int, rng: Any) -> Any:
@@ -83,7 +90,9 @@ def ahead_outcomes(state: int, action: int) -> list[tuple[float, float, int]]:
     return [(1.0, 0.5, min(state + 1, FAR))]
 
 
-def world(name: str, lie: str, build: Build, truth: Truth, says: str, **more: Any) -> World:
+def world(
+    name: str, lie: str, build: Build, truth: Truth, says: str, **more: Any
+) -> World:
     usual = {"says": says, "asks": BOTH, "ends": MAYBE}
     return World(name, KIND, lie, build, truth, **{**usual, **more})
 
@@ -131,7 +140,9 @@ WORLDS = (
     world(
         "late, fewer actions",
         "min_actions=2, and one legal action three steps away",
-        lambda: mdp(walk, initial_state=0, legal=fewer_legal, min_actions=2, operator=ENTROPY),
+        lambda: mdp(
+            walk, initial_state=0, legal=fewer_legal, min_actions=2, operator=ENTROPY
+        ),
         true_value(walk_outcomes, 0, legal=fewer_legal, smooth=SOFT),
         "min_actions|legal action",
         names="legal actions|min_actions",
@@ -170,7 +181,9 @@ WORLDS = (
         "late, an undeclared end",
         "the step ends the episode four steps away",
         lambda: mdp(walking(lambda s, a, rng: (0.0, s, True)), initial_state=0),
-        true_value(lambda s, a: [(1.0, 0.0, None)] if s == FAR else walk_outcomes(s, a), 0),
+        true_value(
+            lambda s, a: [(1.0, 0.0, None)] if s == FAR else walk_outcomes(s, a), 0
+        ),
         "terminal",
         names="end|terminal",
         ends=ANY,
@@ -179,7 +192,9 @@ WORLDS = (
     world(
         "late, no turns",
         "alternating=True, and one player moves for ever four steps away",
-        lambda: game(ahead, initial_state=0, player=turns, alternating=True, operator=ENTROPY),
+        lambda: game(
+            ahead, initial_state=0, player=turns, alternating=True, operator=ENTROPY
+        ),
         true_value(ahead_outcomes, 0, player=turns, smooth=SOFT),
         "alternat",
         names="alternat",

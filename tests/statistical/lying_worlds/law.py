@@ -1,9 +1,9 @@
 """The law of the gallery: a world, a way to ask about it, and the verdict on one run.
 
-``plan`` itself, without a call of ``check``, either refuses with a sentence that names the fault,
-or its intervals hold the truth: the value of the world as it is honestly meant. Where a lie cannot
-be seen in principle, the certificate names the assumption and, where that is possible, ``check``
-finds it.
+``plan`` itself, without a call of ``check``, either refuses with a sentence
+that names the fault, or its intervals hold the truth: the value of the world as
+it is honestly meant. Where a lie cannot be seen in principle, the certificate
+names the assumption and, where that is possible, ``check`` finds it.
 
   ending       of one run
   refused      a SmoothcruiserError whose sentence matches ``says``
@@ -32,8 +32,8 @@ import smoothcruiser as sc
 
 from .truth import Truth
 
-# Were every bound exact, 5,000 runs would see an honest exclusion with probability 0.4; they are
-# conservative.
+# Were every bound exact, 5,000 runs would see an honest exclusion with probability
+# 0.4; they are conservative.
 DELTA = 1e-4
 ROUNDING = 4 * 2.0**-52  # of the truth's own size
 
@@ -165,7 +165,11 @@ def covers(estimate: sc.Estimate, truth: Truth, ask: Ask) -> bool:
     if not low - slack <= truth.value <= high + slack:
         return False
     boxes = () if estimate.certificate is None else estimate.certificate.q_intervals
-    pairs = [(q, box) for q, box in zip(truth.q_values, boxes, strict=False) if not math.isnan(q)]
+    pairs = [
+        (q, box)
+        for q, box in zip(truth.q_values, boxes, strict=False)
+        if not math.isnan(q)
+    ]
     return all(box[0] - slack <= q <= box[1] + slack for q, box in pairs)
 
 
@@ -179,7 +183,9 @@ def half_width(estimate: sc.Estimate) -> float:
 
 
 def finding(world: World) -> str | None:
-    """The first finding of ``check`` that is not fine and matches; None if there is none."""
+    """The first finding of ``check`` that is not fine and matches; None if
+    there is none.
+    """
     return _found(world.build, world.check or "")
 
 
@@ -190,20 +196,30 @@ def _found(build: Callable[[], sc.Problem], pattern: str) -> str | None:
     except sc.SmoothcruiserError as error:
         return str(error) if re.search(pattern, str(error), re.IGNORECASE) else None
     told = [f"{f.name}: {f.sentence}" for f in report.findings if f.verdict != "ok"]
-    return next((text for text in told if re.search(pattern, text, re.IGNORECASE)), None)
+    return next(
+        (text for text in told if re.search(pattern, text, re.IGNORECASE)), None
+    )
 
 
 def _shown(estimate: sc.Estimate, truth: Truth | None) -> str:
     assert estimate.interval is not None
     low, high = estimate.interval
     said = "none" if truth is None else f"{truth.value:.6g}"
-    return f"interval [{low:.6g}, {high:.6g}], truth {said}, {estimate.num_calls:,} calls"
+    return (
+        f"interval [{low:.6g}, {high:.6g}], truth {said}, {estimate.num_calls:,} calls"
+    )
 
 
 def _raised_in(error: BaseException) -> str:
-    """The function of the library that raised, past the files that only write sentences."""
+    """The function of the library that raised, past the files that only write
+    sentences.
+    """
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [f for f in frames if "smoothcruiser/" in f.filename and "/tests/" not in f.filename]
+    ours = [
+        f
+        for f in frames
+        if "smoothcruiser/" in f.filename and "/tests/" not in f.filename
+    ]
     if not ours:
         return ""
     last: Any = ours[-1]

@@ -28,7 +28,9 @@ def paying(paid: Callable[[int], float]) -> Build:
 
     def build() -> sc.Problem:
         calls = count()
-        return mdp(lambda state, action, rng: (paid(next(calls)), state), initial_state=0)
+        return mdp(
+            lambda state, action, rng: (paid(next(calls)), state), initial_state=0
+        )
 
     return build
 
@@ -195,7 +197,12 @@ WORLDS = (
         names=NAMES,
     ),
     world("visits of a state", "pays for the visits that a state had", by_state, None),
-    world("the action before", "pays if the last call had the other action", last_action, None),
+    world(
+        "the action before",
+        "pays if the last call had the other action",
+        last_action,
+        None,
+    ),
     world(
         "a position of its own",
         "goes on from where it is, whatever it is asked",

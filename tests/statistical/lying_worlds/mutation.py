@@ -1,4 +1,6 @@
-"""Steps that write into the state they are given, or hand out one that they write into later."""
+"""Steps that write into the state they are given, or hand out one that they
+write into later.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,23 @@ import numpy as np
 import smoothcruiser as sc
 
 from .cores import LADDER, TOP, climb, ladder_outcomes, mdp, true_value
-from .law import BOTH, CERTIFIED, COVERED, EVALUATE, PROCESSES, REFUSED, TREE, Ask, Build, World
+from .law import (
+    BOTH,
+    CERTIFIED,
+    COVERED,
+    EVALUATE,
+    PROCESSES,
+    REFUSED,
+    TREE,
+    Ask,
+    Build,
+    World,
+)
 from .truth import mellowmax
 
 KIND = "mutation"
-# A milder operator makes schedules query the states after the first, so that writes there count.
+# A milder operator makes schedules query the states after the first, so that writes
+# there count.
 DEEP: dict[str, Any] = {"discount": 0.4, "operator": sc.KL(1.0)}
 DEEP_LADDER = true_value(ladder_outcomes, 0, discount=0.4, smooth=mellowmax(1.0))
 DEEPER = (Ask(epsilon=0.15), CERTIFIED)
@@ -79,7 +93,9 @@ def writing(
     when: Any = always,
     **more: Any,
 ) -> Build:
-    """A ladder whose step writes into its state ``when`` it should not, and returns a fresh one."""
+    """A ladder whose step writes into its state ``when`` it should not, and
+    returns a fresh one.
+    """
 
     def step(state: Any, action: int, rng: Any) -> tuple[float, Any]:
         rung = read(state)
@@ -92,17 +108,23 @@ def writing(
 
 
 def as_list(when: Any, **more: Any) -> Build:
-    return writing(lambda rung: [rung], lambda state: int(state[0]), set_first, when, **more)
+    return writing(
+        lambda rung: [rung], lambda state: int(state[0]), set_first, when, **more
+    )
 
 
-def step_returns_its_state(state: list[int], action: int, rng: Any) -> tuple[float, list[int]]:
+def step_returns_its_state(
+    state: list[int], action: int, rng: Any
+) -> tuple[float, list[int]]:
     """At the top of a module, so that worker processes can import it."""
     rung = state[0]
     state[0] = climb(rung, action, rng)
     return rung / TOP, state
 
 
-def step_writes_under_action_1(state: list[int], action: int, rng: Any) -> tuple[float, list[int]]:
+def step_writes_under_action_1(
+    state: list[int], action: int, rng: Any
+) -> tuple[float, list[int]]:
     rung = state[0]
     after = climb(rung, action, rng)
     if action == 1:
@@ -146,7 +168,9 @@ def shared_scratch() -> sc.Problem:
 
 
 def default_buffer() -> sc.Problem:
-    def step(state: Any, action: int, rng: Any, out: Any = np.zeros(1)) -> tuple[float, Any]:
+    def step(
+        state: Any, action: int, rng: Any, out: Any = np.zeros(1)
+    ) -> tuple[float, Any]:
         paid, out[0] = sprint(int(state[0]))
         return paid, out
 
@@ -154,7 +178,9 @@ def default_buffer() -> sc.Problem:
 
 
 def array_view() -> sc.Problem:
-    """Next states are two rows of one buffer in turn: a draw writes over the last but one."""
+    """Next states are two rows of one buffer in turn: a draw writes over the
+    last but one.
+    """
     rows = np.zeros((2, 1))
     turn = [0]
 
@@ -169,7 +195,9 @@ def array_view() -> sc.Problem:
 @numba.njit
 def compiled_write(state, action, rng):
     rung = state[0]
-    after = min(rung + 1.0, 8.0) if rng.random() < (0.5 if action == 1 else 0.25) else rung
+    after = (
+        min(rung + 1.0, 8.0) if rng.random() < (0.5 if action == 1 else 0.25) else rung
+    )
     state[0] = after
     return rung / 8.0, state.copy()
 
@@ -177,7 +205,9 @@ def compiled_write(state, action, rng):
 @numba.njit
 def compiled_write_later(state, action, rng):
     rung = state[0]
-    after = min(rung + 1.0, 8.0) if rng.random() < (0.5 if action == 1 else 0.25) else rung
+    after = (
+        min(rung + 1.0, 8.0) if rng.random() < (0.5 if action == 1 else 0.25) else rung
+    )
     fresh = state.copy()
     fresh[0] = after
     if action == 1 and rung >= 1.0:
@@ -201,7 +231,12 @@ def world(name: str, lie: str, build: Build, **more: Any) -> World:
 
 MAYBE = (REFUSED, COVERED)
 WORLDS = (
-    world("list", "step writes into its list", as_list(always), asks=(*BOTH, EVALUATE, TREE)),
+    world(
+        "list",
+        "step writes into its list",
+        as_list(always),
+        asks=(*BOTH, EVALUATE, TREE),
+    ),
     world(
         "list, action 1",
         "writes under action 1 only",
@@ -283,7 +318,9 @@ WORLDS = (
     world(
         "deque",
         "appends to its deque",
-        writing(lambda rung: deque([rung], 1), first, lambda state, rung: state.append(rung)),
+        writing(
+            lambda rung: deque([rung], 1), first, lambda state, rung: state.append(rung)
+        ),
     ),
     world(
         "shared next state",
@@ -323,5 +360,10 @@ WORLDS = (
         asks=DEEPER,
         ends=MAYBE,
     ),
-    world("batched rows", "step over arrays writes into its batch", batched_write, ends=MAYBE),
+    world(
+        "batched rows",
+        "step over arrays writes into its batch",
+        batched_write,
+        ends=MAYBE,
+    ),
 )

@@ -1,4 +1,6 @@
-"""Random numbers that are not the planner's, are always the same, or are not what they seem."""
+"""Random numbers that are not the planner's, are always the same, or are not
+what they seem.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ def flipping(uniform: Callable[[int, int, Any], float]) -> Build:
         random.seed(1)
         np.random.seed(1)  # noqa: NPY002
         return mdp(
-            lambda state, action, rng: (float(uniform(state, action, rng) < 0.5), state),
+            lambda state, action, rng: (
+                float(uniform(state, action, rng) < 0.5),
+                state,
+            ),
             initial_state=0,
         )
 
@@ -47,7 +52,9 @@ def flipping(uniform: Callable[[int, int, Any], float]) -> Build:
 
 def from_a_shared_generator() -> sc.Problem:
     shared = np.random.default_rng(5)
-    return mdp(lambda state, a, rng: (state / TOP, climb(state, a, shared)), initial_state=0)
+    return mdp(
+        lambda state, a, rng: (state / TOP, climb(state, a, shared)), initial_state=0
+    )
 
 
 def from_one_generator_a_state() -> sc.Problem:
@@ -73,7 +80,9 @@ def from_the_first_stream() -> sc.Problem:
 
 
 def rare_global() -> sc.Problem:
-    """The planner's rng decides, but for one call of fifty, which pays a global number."""
+    """The planner's rng decides, but for one call of fifty, which pays a global
+    number.
+    """
     random.seed(2)
 
     def step(state: int, action: int, rng: Any) -> tuple[float, int]:
@@ -100,7 +109,9 @@ def never_the_same(state: int, action: int, rng: Any) -> float:
 def die(roll: Callable[[Any], float]) -> Build:
     """One roll, divided by 6."""
     step = lambda state, action, rng: (roll(rng) / 6.0, state)  # noqa: E731
-    return lambda: sc.MDP(step, num_actions=1, discount=0.0, operator=sc.Max(), initial_state=0)
+    return lambda: sc.MDP(
+        step, num_actions=1, discount=0.0, operator=sc.Max(), initial_state=0
+    )
 
 
 @numba.njit
@@ -132,8 +143,12 @@ def world(name: str, lie: str, build: Build, truth: Truth, **more: Any) -> World
 
 
 def fixed(name: str, lie: str, build: Build, truth: Truth = COIN, **more: Any) -> World:
-    """A world whose draws are all the same: it passes for a sure one, and ``check`` asks."""
-    return world(name, lie, build, truth, **{"ends": ANY, "names": NAMES, "check": CHECK, **more})
+    """A world whose draws are all the same: it passes for a sure one, and
+    ``check`` asks.
+    """
+    return world(
+        name, lie, build, truth, **{"ends": ANY, "names": NAMES, "check": CHECK, **more}
+    )
 
 
 WORLDS = (
@@ -156,15 +171,30 @@ WORLDS = (
         flipping(lambda s, a, rng: secrets.randbelow(1000) / 1000),
         COIN,
     ),
-    world("shared generator", "one generator for all calls", from_a_shared_generator, LADDER),
+    world(
+        "shared generator",
+        "one generator for all calls",
+        from_a_shared_generator,
+        LADDER,
+    ),
     world(
         "a generator per state",
         "keeps a generator for each state",
         from_one_generator_a_state,
         LADDER,
     ),
-    world("the first stream kept", "keeps the first rng it is given", from_the_first_stream, COIN),
-    world("global, 1 call in 50", "one call of fifty is decided elsewhere", rare_global, RARE),
+    world(
+        "the first stream kept",
+        "keeps the first rng it is given",
+        from_the_first_stream,
+        COIN,
+    ),
+    world(
+        "global, 1 call in 50",
+        "one call of fifty is decided elsewhere",
+        rare_global,
+        RARE,
+    ),
     world(
         "njit np.random",
         "compiled step with Numba's global numbers",
@@ -177,7 +207,9 @@ WORLDS = (
         batched_ladder_from_outside,
         LADDER,
     ),
-    fixed("seeded in the step", "default_rng(3) in every call", flipping(never_the_same)),
+    fixed(
+        "seeded in the step", "default_rng(3) in every call", flipping(never_the_same)
+    ),
     fixed(
         "global seed in the step",
         "random.seed(4) in every call",
@@ -193,7 +225,11 @@ WORLDS = (
         "draws from a copy, so rng never moves",
         flipping(lambda s, a, rng: copy.copy(rng).random()),
     ),
-    fixed("one number for all rows", "one number decides a whole batch", one_number_for_all_rows),
+    fixed(
+        "one number for all rows",
+        "one number decides a whole batch",
+        one_number_for_all_rows,
+    ),
     world(
         "rng.choice die",
         "rng.choice([1..6]) as a die",

@@ -13,7 +13,17 @@ from dataclasses import dataclass, field
 
 from .law import COVERED, NAMED, REFUSED, Ask, Verdict, World, attempt
 
-COLUMNS = ["world", "kind", "what lies", "asked by", "runs", REFUSED, COVERED, NAMED, "wrong"]
+COLUMNS = [
+    "world",
+    "kind",
+    "what lies",
+    "asked by",
+    "runs",
+    REFUSED,
+    COVERED,
+    NAMED,
+    "wrong",
+]
 COLUMNS += ["what catches it (where)"]
 MOST_LETTERS = 110  # of a sentence in a cell
 
@@ -35,11 +45,17 @@ class Row:
     @property
     def wrong(self) -> list[Verdict]:
         """Runs that ended as they must not."""
-        return [verdict for verdict in self.verdicts if verdict.ending not in self.world.ends]
+        return [
+            verdict
+            for verdict in self.verdicts
+            if verdict.ending not in self.world.ends
+        ]
 
     @property
     def caught(self) -> str:
-        """What catches the lie, and where: the sentence of the first run that is worth telling."""
+        """What catches the lie, and where: the sentence of the first run that
+        is worth telling.
+        """
         telling = self.wrong or [v for v in self.verdicts if v.ending != COVERED]
         if not telling:
             return "the intervals hold the truth"
@@ -48,7 +64,9 @@ class Row:
 
 
 def rows_of(worlds: Iterable[World], runs: int, listener: object = None) -> list[Row]:
-    """Every world, asked in each of its ways ``runs`` times; slow processes get a tenth."""
+    """Every world, asked in each of its ways ``runs`` times; slow processes get
+    a tenth.
+    """
     rows = []
     for world in worlds:
         for ask in world.asks:
@@ -75,8 +93,13 @@ def table(rows: list[Row], runs: int) -> str:
     lying = {row.world.name for row in rows if row.world.kind != "honest"}
     honest = {row.world.name for row in rows} - lying
     today, load = datetime.date.today(), os.getloadavg()[0]
-    machine = f"{today:%Y-%m-%d}, {platform.machine()}, {os.cpu_count()} cores, load {load:.1f}"
-    summary = f"{len(lying)} worlds that lie and {len(honest)} that do not, {total:,} runs; "
+    machine = (
+        f"{today:%Y-%m-%d}, {platform.machine()}, {os.cpu_count()} cores, load "
+        f"{load:.1f}"
+    )
+    summary = (
+        f"{len(lying)} worlds that lie and {len(honest)} that do not, {total:,} runs; "
+    )
     summary += f"{wrong} ended as they must not."
     lines = [
         "# Lying worlds",
@@ -85,10 +108,19 @@ def table(rows: list[Row], runs: int) -> str:
         "",
         summary,
         "",
-        "Refused: `plan` raised a sentence that names the fault. Covered: every interval held the",
-        "exact value of the world as it is honestly meant. Named: the certificate names the",
+        (
+            "Refused: `plan` raised a sentence that names the fault. Covered: every "
+            "interval held the"
+        ),
+        (
+            "exact value of the world as it is honestly meant. Named: the certificate "
+            "names the"
+        ),
         "assumption that is false, and `check` finds it where that is possible.",
-        "Wrong: a false certificate without a word, a sentence about something else, or a crash.",
+        (
+            "Wrong: a false certificate without a word, a sentence about something "
+            "else, or a crash."
+        ),
         "",
         "| " + " | ".join(COLUMNS) + " |",
         "|---|---|---|---|---:|---:|---:|---:|---:|---|",

@@ -1,8 +1,10 @@
-"""Exact values by value iteration on dictionaries: the library is never its own witness.
+"""Exact values by value iteration on dictionaries: the library is never its own
+witness.
 
     V(s) = F(Q(s, .)),   Q(s, a) = sum over outcomes of p (r + discount V(z)),   V = 0 after an end
 
-F is a function of the legal action values; the min player has -F(-Q). Iterated until nothing moves.
+F is a function of the legal action values; the min player has -F(-Q). Iterated
+until nothing moves.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def entropy(temperature: float) -> Smooth:
 
     def smooth(q: Sequence[float]) -> float:
         top = max(q)
-        return top + temperature * math.log(math.fsum(math.exp((x - top) / temperature) for x in q))
+        return top + temperature * math.log(
+            math.fsum(math.exp((x - top) / temperature) for x in q)
+        )
 
     return smooth
 
@@ -68,9 +72,13 @@ def solve(
         swept = {state: value_of(state) for state in table}
         moved = max(abs(swept[state] - values[state]) for state in table)
         values = swept
-        if horizon is None and moved <= 1e-15 * max(1.0, max(map(abs, values.values()))):
+        if horizon is None and moved <= 1e-15 * max(
+            1.0, max(map(abs, values.values()))
+        ):
             break
-    q_values = [q_of(start, a) if a in table[start] else math.nan for a in range(actions)]
+    q_values = [
+        q_of(start, a) if a in table[start] else math.nan for a in range(actions)
+    ]
     return Truth(value_of(start), tuple(q_values))
 
 
@@ -87,6 +95,10 @@ def _table(
         state = ahead.pop()
         if state in table:
             continue
-        table[state] = {a: outcomes(state, a) for a in range(actions) if legal(state, a)}
-        ahead += [z for found in table[state].values() for _, _, z in found if z is not None]
+        table[state] = {
+            a: outcomes(state, a) for a in range(actions) if legal(state, a)
+        }
+        ahead += [
+            z for found in table[state].values() for _, _, z in found if z is not None
+        ]
     return table

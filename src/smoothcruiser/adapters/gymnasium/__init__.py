@@ -1,7 +1,8 @@
-"""Gymnasium environments as problems: ``problem(env, …)``, or ``make("gym:FrozenLake-v1,map_name=8x8", …)``.
+"""Gymnasium environments as problems: ``problem(env, …)``, or
+``make("gym:FrozenLake-v1,map_name=8x8", …)``.
 
-The problem: a planner asks "what if" from any state, an environment only goes forward. In the order
-of preference (``access=``):
+The problem: a planner asks "what if" from any state, an environment only goes
+forward. In the order of preference (``access=``):
 
   tables     the environment has its model (``unwrapped.P``: FrozenLake, Taxi, CliffWalking): a
              tabular problem, solved or sampled in compiled code. A transition flagged
@@ -12,19 +13,22 @@ of preference (``access=``):
   clone      ``clone_state`` and ``restore_state`` (ALE) give and take the state
   snapshot   a copy of the environment is the state
 
-None is believed before it passed its trial (``trial``, ``tables.check_tables``): an environment put
-into a state has to go on as one that was never touched.
+None is believed before it passed its trial (``trial``,
+``tables.check_tables``): an environment put into a state has to go on as one
+that was never touched.
 
-In every case the copy that the planner steps draws from the planner's own stream
-(``jit.generator``): it cannot see what the real environment will draw, and the real one is never
-stepped, reset or reseeded. The problem starts where the environment is; one that was never reset is
-reset in a copy. Wrappers of Gymnasium's own that only watch or count (TimeLimit, …) are taken off the
-copy; with any other wrapper access is by snapshot. A time limit is not part of the state: use
-``horizon=``.
+In every case the copy that the planner steps draws from the planner's own
+stream (``jit.generator``): it cannot see what the real environment will draw,
+and the real one is never stepped, reset or reseeded. The problem starts where
+the environment is; one that was never reset is reset in a copy. Wrappers of
+Gymnasium's own that only watch or count (TimeLimit, …) are taken off the copy;
+with any other wrapper access is by snapshot. A time limit is not part of the
+state: use ``horizon=``.
 
-Rewards go through ``reward=`` (a function of the environment's reward), and have to lie in
-``reward_range``, which is read from tables, known for the classic environments below, and asked for
-otherwise. What this folder leaves out: observations (a planner needs states).
+Rewards go through ``reward=`` (a function of the environment's reward), and
+have to lie in ``reward_range``, which is read from tables, known for the
+classic environments below, and asked for otherwise. What this folder leaves
+out: observations (a planner needs states).
 """
 
 from __future__ import annotations
@@ -44,8 +48,12 @@ from smoothcruiser.problem.problem import MDP, Problem
 
 try:
     import gymnasium
-except ImportError as error:  # pragma: no cover - the extra is installed where this is tested
-    raise MissingExtra("Gymnasium environments need Gymnasium: pip install 'smoothcruiser[gymnasium]'.") from error
+except (
+    ImportError
+) as error:  # pragma: no cover - the extra is installed where this is tested
+    raise MissingExtra(
+        "Gymnasium environments need Gymnasium: pip install 'smoothcruiser[gymnasium]'."
+    ) from error
 
 from smoothcruiser.adapters.gymnasium.copies import (
     global_generators_kept,
@@ -70,7 +78,8 @@ WAYS: dict[str, type[EnvOracle]] = {  # in the order of preference, after tables
     "clone": CloneOracle,
     "snapshot": SnapshotOracle,
 }
-_PENDULUM = math.pi**2 + 0.1 * 8.0**2 + 0.001 * 2.0**2  # its cost: angle² + 0.1 speed² + 0.001 torque², at their limits
+# its cost: angle² + 0.1 speed² + 0.001 torque², at their limits
+_PENDULUM = math.pi**2 + 0.1 * 8.0**2 + 0.001 * 2.0**2
 KNOWN_RANGES = {
     "CartPoleEnv": (0.0, 1.0),
     "MountainCarEnv": (-1.0, 0.0),
@@ -101,31 +110,53 @@ def problem(
 ) -> Problem:
     """The Problem of an environment, which is copied and left as it is.
 
-    ``actions``: what the planner's actions 0, 1, … are in the environment; a number n makes a grid of n values a dimension of a Box.
-    ``key``: a hashable summary of an environment that determines its future, so that certified search can recognize snapshots.
-    ``seed``: start at a reset with this seed. Without it the problem starts where the environment is,
-    or at a reset with seed 0 if it was never reset.
+    ``actions``: what the planner's actions 0, 1, … are in the environment; a
+    number n makes a grid of n values a dimension of a Box. ``key``: a hashable
+    summary of an environment that determines its future, so that certified
+    search can recognize snapshots. ``seed``: start at a reset with this seed.
+    Without it the problem starts where the environment is, or at a reset with
+    seed 0 if it was never reset.
     """
     if not isinstance(env, gymnasium.Env):
-        raise InvalidInput(f"A Gymnasium environment was expected, got {type(env).__name__}; for its name use make('gym:NAME').")
+        raise InvalidInput(
+            f"A Gymnasium environment was expected, got {type(env).__name__}; for "
+            "its name use make('gym:NAME')."
+        )
     chosen = _actions(env, actions)
     here = seed is None and has_reset(env)
     inner = env.unwrapped  # a wrapper would store the spec that it is asked for
-    label = name or f"gym:{inner.spec.id if inner.spec is not None else type(inner).__name__}"
+    label = (
+        name
+        or f"gym:{inner.spec.id if inner.spec is not None else type(inner).__name__}"
+    )
     probe = _probe(env, here)
     able = _able(probe, access)
     if able["tables"] and _has_its_tables(probe, chosen, access):
         made = table_problem(
-            probe, chosen, discount=discount, operator=operator, reward=reward, reward_range=reward_range, horizon=horizon,
-            here=int(env.unwrapped.s) if here else None, seed=seed or 0, name=label,
-        )  # fmt: skip
+            probe,
+            chosen,
+            discount=discount,
+            operator=operator,
+            reward=reward,
+            reward_range=reward_range,
+            horizon=horizon,
+            here=int(env.unwrapped.s) if here else None,
+            seed=seed or 0,
+            name=label,
+        )
         return replace(made, spec=spec)
-    bounds = reward_range or (None if reward is not None else KNOWN_RANGES.get(type(env.unwrapped).__name__))
+    bounds = reward_range or (
+        None if reward is not None else KNOWN_RANGES.get(type(env.unwrapped).__name__)
+    )
     if bounds is None:
         raise InvalidInput(
-            f"{label} does not say in which range its rewards lie; give reward_range=(low, high) (reward_low=, reward_high= in a name)."
+            f"{label} does not say in which range its rewards lie; give "
+            "reward_range=(low, high) (reward_low=, reward_high= in a name)."
         )
-    oracle, first = _tried(able, lambda way: way(env, chosen, reward, key, None if here else stream(seed or 0)))
+    oracle, first = _tried(
+        able,
+        lambda way: way(env, chosen, reward, key, None if here else stream(seed or 0)),
+    )
     return MDP(
         oracle,
         num_actions=len(chosen),
@@ -150,8 +181,21 @@ def named(
     operator: Operator,
     spec: dict[str, Any],
 ) -> Problem:
-    """The problem of ``gym:text,name=value,…``: parameters of this adapter, all others go to ``gymnasium.make``."""
-    own = {k: parameters.pop(k) for k in ("horizon", "access", "actions", "deterministic", "seed", "call_seconds") if k in parameters}
+    """The problem of ``gym:text,name=value,…``: parameters of this adapter, all
+    others go to ``gymnasium.make``.
+    """
+    own = {
+        k: parameters.pop(k)
+        for k in (
+            "horizon",
+            "access",
+            "actions",
+            "deterministic",
+            "seed",
+            "call_seconds",
+        )
+        if k in parameters
+    }
     bounds = [parameters.pop(k, None) for k in ("reward_low", "reward_high")]
     if (bounds[0] is None) != (bounds[1] is None):
         raise InvalidInput("Give reward_low= and reward_high= together.")
@@ -159,7 +203,10 @@ def named(
         env = gymnasium.make(text, **parameters)
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else ""
-        raise InvalidInput(f"Gymnasium cannot make {text!r} with {parameters}: {type(error).__name__}: {first}") from error
+        raise InvalidInput(
+            f"Gymnasium cannot make {text!r} with {parameters}: "
+            f"{type(error).__name__}: {first}"
+        ) from error
     own.setdefault("seed", 0)
     given = None if bounds[0] is None else (float(bounds[0]), float(bounds[1]))
     shown = "".join(f",{k}={v}" for k, v in parameters.items())
@@ -174,7 +221,7 @@ def named(
     )
 
 
-# --- choosing ------------------------------------------------------------------------------------
+# --- choosing -----------------------------------------------------------------
 
 
 def _probe(env: Any, here: bool) -> Any:
@@ -189,15 +236,28 @@ def _probe(env: Any, here: bool) -> Any:
 
 
 def _able(env: Any, access: str) -> dict[str, bool]:
-    """Which ways into the environment there are; whether they lead there is for a trial to say."""
+    """Which ways into the environment there are; whether they lead there is for
+    a trial to say.
+    """
     inner = env.unwrapped
     bare = len(kinds(env)) == 1
-    fickle = getattr(inner, "fickle_passenger", False)  # Taxi's fickle passenger is neither in its tables nor in its state
+    # Taxi's fickle passenger is neither in its tables nor in its state
+    fickle = getattr(inner, "fickle_passenger", False)
     able = {
-        "tables": bare and isinstance(getattr(inner, "P", None), dict) and hasattr(inner, "s") and not fickle,
-        "mujoco": bare and hasattr(inner, "model") and hasattr(inner, "data") and hasattr(inner, "set_state"),
-        "state": bare and not fickle and (getattr(inner, "s", None) is not None or hasattr(inner, "state")),
-        "clone": bare and hasattr(inner, "clone_state") and hasattr(inner, "restore_state"),
+        "tables": bare
+        and isinstance(getattr(inner, "P", None), dict)
+        and hasattr(inner, "s")
+        and not fickle,
+        "mujoco": bare
+        and hasattr(inner, "model")
+        and hasattr(inner, "data")
+        and hasattr(inner, "set_state"),
+        "state": bare
+        and not fickle
+        and (getattr(inner, "s", None) is not None or hasattr(inner, "state")),
+        "clone": bare
+        and hasattr(inner, "clone_state")
+        and hasattr(inner, "restore_state"),
         "snapshot": True,
     }
     if access == "auto":
@@ -206,7 +266,10 @@ def _able(env: Any, access: str) -> dict[str, bool]:
         raise InvalidInput(f"access must be auto, {', '.join(able)}; got {access!r}.")
     if not able[access]:
         name = type(inner).__name__
-        raise InvalidInput(f"{name} cannot be accessed by {access} (a wrapper hides it, or it has none); use snapshot.")
+        raise InvalidInput(
+            f"{name} cannot be accessed by {access} (a wrapper hides it, or it has "
+            "none); use snapshot."
+        )
     return {kind: kind == access for kind in able}
 
 
@@ -221,8 +284,12 @@ def _has_its_tables(probe: Any, actions: Sequence[Any], access: str) -> bool:
     return True
 
 
-def _tried(able: dict[str, bool], made: Callable[[type[EnvOracle]], EnvOracle]) -> tuple[EnvOracle, Any]:
-    """The first way into the environment that passes its trial, and its state before that."""
+def _tried(
+    able: dict[str, bool], made: Callable[[type[EnvOracle]], EnvOracle]
+) -> tuple[EnvOracle, Any]:
+    """The first way into the environment that passes its trial, and its state
+    before that.
+    """
     refusals: dict[str, InvalidInput] = {}
     for kind in [kind for kind in WAYS if able[kind]]:
         try:
@@ -244,11 +311,22 @@ def _actions(env: Any, asked: Sequence[Any] | int | None) -> list[Any]:
     if isinstance(space, gymnasium.spaces.Discrete) and asked is None:
         return [int(space.start) + a for a in range(int(space.n))]
     if isinstance(space, gymnasium.spaces.MultiDiscrete) and asked is None:
-        return [np.array(choice) for choice in itertools.product(*(range(int(n)) for n in space.nvec))]
-    if isinstance(space, gymnasium.spaces.Box) and isinstance(asked, int) and asked >= 2 and np.all(np.isfinite([space.low, space.high])):
+        return [
+            np.array(choice)
+            for choice in itertools.product(*(range(int(n)) for n in space.nvec))
+        ]
+    if (
+        isinstance(space, gymnasium.spaces.Box)
+        and isinstance(asked, int)
+        and asked >= 2
+        and np.all(np.isfinite([space.low, space.high]))
+    ):
         ends = zip(space.low.reshape(-1), space.high.reshape(-1), strict=True)
         grid = itertools.product(*(np.linspace(low, high, asked) for low, high in ends))
-        return [np.array(point, dtype=space.dtype).reshape(space.shape) for point in grid]
+        return [
+            np.array(point, dtype=space.dtype).reshape(space.shape) for point in grid
+        ]
     raise InvalidInput(
-        f"The actions {space} are not a short list; give actions=[…], or actions=n for a grid of n >= 2 values a dimension of a Box."
+        f"The actions {space} are not a short list; give actions=[…], or actions=n "
+        "for a grid of n >= 2 values a dimension of a Box."
     )

@@ -1,7 +1,8 @@
 """Private copies of environments, and what an environment holds.
 
-A planner steps copies, so a promise about an environment is one about its copies. Two things make a
-copy another world: what it forgets, and what it shares.
+A planner steps copies, so a promise about an environment is one about its
+copies. Two things make a copy another world: what it forgets, and what it
+shares.
 
   forgotten   ``EzPickle`` copies an environment by calling its constructor again: the copy stands
               at the beginning. Here it is copied attribute by attribute instead.
@@ -9,8 +10,9 @@ copy another world: what it forgets, and what it shares.
               what another will do. Generators are replaced by the planner's; ``surroundings``
               sees the rest.
 
-What this file leaves out: memory inside compiled objects (an emulator, a physics engine). Nothing
-here can see it; ``trial`` compares what such environments do.
+What this file leaves out: memory inside compiled objects (an emulator, a
+physics engine). Nothing here can see it; ``trial`` compares what such
+environments do.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from gymnasium import wrappers
 
 from smoothcruiser.errors import InvalidInput
 
-# Gymnasium's own wrappers that change neither step nor reward; time limits are no part of a state.
+# Gymnasium's own wrappers that change neither step nor reward; time limits are no
+# part of a state.
 WATCHERS = (
     wrappers.TimeLimit,
     wrappers.OrderEnforcing,
@@ -53,12 +56,13 @@ OPAQUE = (
 UNKNOWN = (np.random.RandomState, np.random.BitGenerator, random.Random)
 # Generators made when first asked for, and descriptions.
 UNREAD = ("_np_random", "_np_random_seed", "spec", "action_space", "observation_space")
-MOST_PARTS = 50_000  # things of a module that are looked at; a notebook's may hold anything
+# things of a module that are looked at; a notebook's may hold anything
+MOST_PARTS = 50_000
 MOST_BYTES = 10**6  # and the largest array of it
 Path = tuple[str, ...]
 
 
-# --- layers --------------------------------------------------------------------------------------
+# --- layers -------------------------------------------------------------------
 
 
 def layers(env: Any) -> list[Any]:
@@ -83,7 +87,9 @@ def unwatched(env: Any) -> Any:
 
 
 def _unwatched_inside(twin: Any) -> Any:
-    """A private copy without any wrapper that only watches or counts, at whatever depth."""
+    """A private copy without any wrapper that only watches or counts, at
+    whatever depth.
+    """
     for layer in layers(twin):
         while isinstance(layer, gymnasium.Wrapper) and type(layer.env) in WATCHERS:
             layer.env = layer.env.env
@@ -93,8 +99,9 @@ def _unwatched_inside(twin: Any) -> Any:
 def has_reset(env: Any) -> bool:
     """Whether the environment stands somewhere, so that a plan can start there.
 
-    ``gymnasium.make`` adds a wrapper that knows. Without it, a state attribute that is set or a
-    copy that takes a step says so. One that cannot be copied is taken to stand somewhere.
+    ``gymnasium.make`` adds a wrapper that knows. Without it, a state attribute
+    that is set or a copy that takes a step says so. One that cannot be copied
+    is taken to stand somewhere.
     """
     for layer in layers(env):
         if isinstance(layer, wrappers.OrderEnforcing):
@@ -112,15 +119,21 @@ def has_reset(env: Any) -> bool:
     return True
 
 
-# --- what an environment holds -------------------------------------------------------------------
+# --- what an environment holds ------------------------------------------------
 
 
-def parts(root: Any, name: Path = (), inside: str | None = None) -> Iterator[tuple[Path, Any]]:
+def parts(
+    root: Any, name: Path = (), inside: str | None = None
+) -> Iterator[tuple[Path, Any]]:
     """Everything reachable through attributes and containers, with the path to it.
 
     ``inside`` names a module: only objects of its own classes are opened then.
     """
-    waiting, seen, most = [(name, root)], {id(root)}, math.inf if inside is None else MOST_PARTS
+    waiting, seen, most = (
+        [(name, root)],
+        {id(root)},
+        math.inf if inside is None else MOST_PARTS,
+    )
     while waiting and len(seen) <= most:
         path, part = waiting.pop()
         yield path, part
@@ -133,17 +146,29 @@ def parts(root: Any, name: Path = (), inside: str | None = None) -> Iterator[tup
 
 def _children(part: Any, inside: str | None) -> list[tuple[str, Any]]:
     if isinstance(part, dict):
-        keys = (repr(key) if isinstance(key, (*PLAIN, tuple)) else f"#{i}" for i, key in enumerate(part))
+        keys = (
+            repr(key) if isinstance(key, (*PLAIN, tuple)) else f"#{i}"
+            for i, key in enumerate(part)
+        )
         return list(zip(keys, part.values(), strict=True))
     if isinstance(part, list | tuple | collections.deque):
         return [(str(i), value) for i, value in enumerate(part)]
     if isinstance(part, (*PLAIN, *OPAQUE, *CONTAINERS, *UNKNOWN, np.random.Generator)):
         return []
     if isinstance(part, np.ndarray):
-        return [(str(i), v) for i, v in enumerate(part.flat)] if part.dtype == object else []
+        return (
+            [(str(i), v) for i, v in enumerate(part.flat)]
+            if part.dtype == object
+            else []
+        )
     if inside is not None and type(part).__module__ != inside:
         return []
-    slots = [name for cls in type(part).__mro__ for name in getattr(cls, "__slots__", ()) if hasattr(part, name)]
+    slots = [
+        name
+        for cls in type(part).__mro__
+        for name in getattr(cls, "__slots__", ())
+        if hasattr(part, name)
+    ]
     return [
         *getattr(part, "__dict__", {}).items(),
         *((name, getattr(part, name)) for name in slots),
@@ -156,15 +181,24 @@ def contents(env: Any) -> dict[Path, Any]:
 
 
 def surroundings(env: Any) -> dict[Path, Any]:
-    """The same of its classes and of the modules that define them: what all copies share."""
+    """The same of its classes and of the modules that define them: what all
+    copies share.
+    """
     found: dict[Path, Any] = {}
     for cls in {cls: None for layer in layers(env) for cls in type(layer).__mro__}:
         module = cls.__module__
         if module.partition(".")[0] in ("gymnasium", "builtins", "typing", "abc"):
             continue
         around = vars(sys.modules[module]) if module in sys.modules else {}
-        for place, names in ((f"class {cls.__name__}", vars(cls)), (f"module {module}", around)):
-            own = {k: v for k, v in names.items() if not k.startswith("__") and getattr(v, "nbytes", 0) <= MOST_BYTES}
+        for place, names in (
+            (f"class {cls.__name__}", vars(cls)),
+            (f"module {module}", around),
+        ):
+            own = {
+                k: v
+                for k, v in names.items()
+                if not k.startswith("__") and getattr(v, "nbytes", 0) <= MOST_BYTES
+            }
             found |= _leaves(parts(own, (place,), module))
     return found
 
@@ -180,11 +214,16 @@ def _leaves(found: Iterator[tuple[Path, Any]]) -> Iterator[tuple[Path, Any]]:
         elif isinstance(part, set | frozenset):
             yield (
                 path,
-                (len(part), *sorted(repr(x) for x in part if isinstance(x, (*PLAIN, tuple)))),
+                (
+                    len(part),
+                    *sorted(repr(x) for x in part if isinstance(x, (*PLAIN, tuple))),
+                ),
             )
         elif isinstance(part, CONTAINERS):
             yield path, (type(part).__name__, len(part))
-        elif isinstance(part, np.random.Generator) and path[0].startswith(("class ", "module ")):
+        elif isinstance(part, np.random.Generator) and path[0].startswith(
+            ("class ", "module ")
+        ):
             yield (
                 path,
                 repr(part.bit_generator.state),
@@ -205,11 +244,13 @@ def spelled(path: Path) -> str:
     return ".".join(shown) or "itself"
 
 
-# --- copies --------------------------------------------------------------------------------------
+# --- copies -------------------------------------------------------------------
 
 
 def private_copy(env: Any, generator: np.random.Generator) -> Any:
-    """A copy that shares nothing with ``env`` and draws every number from ``generator``."""
+    """A copy that shares nothing with ``env`` and draws every number from
+    ``generator``.
+    """
     env = unwatched(env)
     memo: dict[int, Any] = {id(generator): generator}
     for path, part in parts(env):
@@ -217,8 +258,9 @@ def private_copy(env: Any, generator: np.random.Generator) -> Any:
             memo[id(part)] = generator
         elif isinstance(part, UNKNOWN):
             raise InvalidInput(
-                f"{type(env.unwrapped).__name__} draws from {spelled(path)}, a {type(part).__name__}"
-                " that a planner cannot replace; let it draw from self.np_random."
+                f"{type(env.unwrapped).__name__} draws from {spelled(path)}, a "
+                f"{type(part).__name__} that a planner cannot replace; let it draw "
+                "from self.np_random."
             )
     twin = _unwatched_inside(remembering_copy(env, memo))
     adopt(twin, generator)
@@ -230,15 +272,20 @@ def adopt(twin: Any, generator: np.random.Generator) -> None:
     inner = twin.unwrapped
     inner.np_random = generator
     for name in ("action_space", "observation_space"):
-        if name not in vars(inner) and isinstance(getattr(type(inner), name, None), gymnasium.Space):
-            setattr(inner, name, deepcopy(getattr(type(inner), name)))  # all copies share the class's
+        if name not in vars(inner) and isinstance(
+            getattr(type(inner), name, None), gymnasium.Space
+        ):
+            # all copies share the class's
+            setattr(inner, name, deepcopy(getattr(type(inner), name)))
     for _, part in parts(twin):
         if isinstance(part, gymnasium.Space):
             part._np_random = generator
 
 
 def remembering_copy(env: Any, memo: dict[int, Any]) -> Any:
-    """A deep copy in which environments that would be built anew keep what they hold."""
+    """A deep copy in which environments that would be built anew keep what they
+    hold.
+    """
     forgetful = [layer for layer in layers(env) if is_forgetful(layer)]
     for layer in forgetful:
         memo[id(layer)] = object.__new__(type(layer))
@@ -252,7 +299,9 @@ def remembering_copy(env: Any, memo: dict[int, Any]) -> Any:
 
 
 def is_forgetful(layer: Any) -> bool:
-    """Whether ``deepcopy`` calls the constructor again (Gymnasium's EzPickle, or one like it)."""
+    """Whether ``deepcopy`` calls the constructor again (Gymnasium's EzPickle,
+    or one like it).
+    """
     restores = getattr(type(layer), "__setstate__", None)
     by_constructor = getattr(restores, "__qualname__", "") == "EzPickle.__setstate__"
     return by_constructor and not hasattr(type(layer), "__deepcopy__")
@@ -260,20 +309,27 @@ def is_forgetful(layer: Any) -> bool:
 
 def _not_copied(env: Any, memo: dict[int, Any], error: Exception) -> str:
     name = type(env.unwrapped).__name__
-    for layer in layers(env)[::-1]:  # from the inside: a wrapper fails for what it wraps
+    # from the inside: a wrapper fails for what it wraps
+    for layer in layers(env)[::-1]:
         for attribute, value in vars(layer).items():
             try:
                 deepcopy(value, dict(memo))
             except Exception as reason:
-                what = f"its attribute {attribute} ({type(value).__name__}) does not allow it"
+                what = (
+                    f"its attribute {attribute} ({type(value).__name__}) does not "
+                    "allow it"
+                )
                 return f"{name} cannot be copied: {what} ({reason}); {REMEDY}"
     return f"{name} cannot be copied ({type(error).__name__}: {error}); {REMEDY}"
 
 
-REMEDY = "make it without render_mode, or give it __deepcopy__, clone_state and restore_state, or a state that can be set."
+REMEDY = (
+    "make it without render_mode, or give it __deepcopy__, clone_state and "
+    "restore_state, or a state that can be set."
+)
 
 
-# --- generators of the whole program -------------------------------------------------------------
+# --- generators of the whole program ------------------------------------------
 
 
 @contextmanager

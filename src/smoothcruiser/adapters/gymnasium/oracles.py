@@ -1,10 +1,12 @@
-"""Ways to step an environment from any state: set its state, restore a clone of it, or copy it.
+"""Ways to step an environment from any state: set its state, restore a clone of
+it, or copy it.
 
-Each oracle owns one private copy of the environment (``env``) that draws from the planner's stream,
-and knows how to write a state into a copy (``restored``) and how to take one out (``state_of``).
-``read`` is for the user's own environment: it is looked at or copied, never stepped, reset or
-reseeded. ``mark`` and ``rewound`` are what ``trial`` goes by: a state together with whatever
-randomness it holds, and an environment that goes on from there.
+Each oracle owns one private copy of the environment (``env``) that draws from
+the planner's stream, and knows how to write a state into a copy (``restored``)
+and how to take one out (``state_of``). ``read`` is for the user's own
+environment: it is looked at or copied, never stepped, reset or reseeded.
+``mark`` and ``rewound`` are what ``trial`` goes by: a state together with
+whatever randomness it holds, and an environment that goes on from there.
 """
 
 from __future__ import annotations
@@ -36,15 +38,19 @@ from smoothcruiser.jit.generator import stream_generator
 from smoothcruiser.problem.states import is_fixed
 
 Reward = Callable[[float], float]
-# What copies of a copy share: spaces draw from the planner's stream, a spec only describes.
+# What copies of a copy share: spaces draw from the planner's stream, a spec only
+# describes.
 SHARED = ("spec", "action_space", "observation_space")
 # What Gymnasium's own environments keep for pictures and warnings.
 DRAWN = ("lastaction", "last_u", "steps_beyond_terminated")
-TABLES = ("P", "desc", "initial_state_distrib")  # of its toy texts: 40 ms to copy Taxi's
+# of its toy texts: 40 ms to copy Taxi's
+TABLES = ("P", "desc", "initial_state_distrib")
 
 
 class EnvOracle:
-    """A step from any state, in a private copy of the environment that draws from the planner's stream."""
+    """A step from any state, in a private copy of the environment that draws
+    from the planner's stream.
+    """
 
     harmless: tuple[str, ...] = ()  # attributes that no later step depends on
     what = "a copy"  # what holds a state
@@ -57,7 +63,9 @@ class EnvOracle:
         key: Callable[[Any], Any] | None,
         rng: Any,
     ) -> None:
-        """``rng``: a stream to reset the copy with, or None to leave it where ``env`` is."""
+        """``rng``: a stream to reset the copy with, or None to leave it where
+        ``env`` is.
+        """
         self.generator, self.bits = stream_generator()
         self.actions, self.reward, self.key = list(actions), reward, key
         self.kinds = kinds(env)
@@ -72,8 +80,10 @@ class EnvOracle:
         return self.env.unwrapped
 
     def twin(self, env: Any) -> Any:
-        """Another environment like ``env``, drawing from the planner's stream; where states can be
-        written into it, it need not stand where ``env`` does."""
+        """Another environment like ``env``, drawing from the planner's stream;
+        where states can be written into it, it need not stand where ``env``
+        does.
+        """
         return private_copy(env, self.generator)
 
     def reset(self, rng: Any) -> Any:
@@ -87,9 +97,13 @@ class EnvOracle:
         return self.state_of(self.env)
 
     def begun(self, twin: Any) -> Any:
-        """A private copy at the start of an episode; generators that a reset made are replaced."""
+        """A private copy at the start of an episode; generators that a reset
+        made are replaced.
+        """
         twin.reset()
-        return private_copy(twin, self.generator) if self.strange_generator(twin) else twin
+        return (
+            private_copy(twin, self.generator) if self.strange_generator(twin) else twin
+        )
 
     def strange_generator(self, twin: Any) -> Path | None:
         """Where a private copy holds a generator that is not the planner's."""
@@ -99,15 +113,21 @@ class EnvOracle:
         return None
 
     def __call__(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
-        """One step from ``state``: (reward, next state, whether the episode is over)."""
+        """One step from ``state``: (reward, next state, whether the episode is
+        over).
+        """
         self.bits.bind(rng)
         env = self.restored(state)
         _, reward, terminated, truncated, _ = env.step(self.actions[action])
-        paid = float(reward) if self.reward is None else float(self.reward(float(reward)))
+        paid = (
+            float(reward) if self.reward is None else float(self.reward(float(reward)))
+        )
         return paid, self.state_of(env), bool(terminated or truncated)
 
     def parse(self, state: Any) -> Any:
-        """A state as it was asked for: a live environment stands for the state it is in."""
+        """A state as it was asked for: a live environment stands for the state
+        it is in.
+        """
         return self.read(state) if isinstance(state, gymnasium.Env) else state
 
     def read(self, env: Any) -> Any:
@@ -116,32 +136,48 @@ class EnvOracle:
         where = self.unlike(unwatched(env), self.env)
         if where is not None:
             raise InvalidInput(
-                f"This {type(env.unwrapped).__name__} differs in {spelled(where)} from the one that the problem was "
-                "made of; make a problem of this one, or use access='snapshot'."
+                f"This {type(env.unwrapped).__name__} differs in {spelled(where)} from "
+                "the one that the problem was made of; make a problem of this one, or "
+                "use access='snapshot'."
             )
         return self.state_of(env)
 
     def check_kind(self, env: Any) -> None:
-        """Refuse an environment of another kind than the problem's, or one that is over."""
+        """Refuse an environment of another kind than the problem's, or one that
+        is over.
+        """
         if kinds(env) != self.kinds:
             shown = " of ".join(kind.__name__ for kind in self.kinds)
-            raise InvalidInput(f"The problem was made of {shown}, and {env} was given; pass that one.")
+            raise InvalidInput(
+                f"The problem was made of {shown}, and {env} was given; pass that one."
+            )
         if getattr(env.unwrapped, "steps_beyond_terminated", None) is not None:
-            raise InvalidInput(f"The episode of {type(env.unwrapped).__name__} is over; reset it, then plan.")
+            raise InvalidInput(
+                f"The episode of {type(env.unwrapped).__name__} is over; reset it, "
+                "then plan."
+            )
 
     def unlike(self, one: Any, other: Any) -> Path | None:
         """Where two environments differ beside their states, or None."""
         return self.different(contents(one), contents(other))
 
     def different(self, one: dict[Path, Any], other: dict[Path, Any]) -> Path | None:
-        """Where two environments hold different things that are not in their states, or None."""
+        """Where two environments hold different things that are not in their
+        states, or None.
+        """
         ignored = {(name,) for name in self.harmless}
-        return different(*({path: part for path, part in held.items() if path[:1] not in ignored} for held in (one, other)))
+        return different(
+            *(
+                {path: part for path, part in held.items() if path[:1] not in ignored}
+                for held in (one, other)
+            )
+        )
 
     def forgets(self, name: str) -> InvalidInput:
         """The refusal of an environment that keeps ``name`` outside its state."""
         return InvalidInput(
-            f"{type(self.inner).__name__} keeps more than {self.what} holds ({name}), so it cannot be put back; use access='snapshot'."
+            f"{type(self.inner).__name__} keeps more than {self.what} holds "
+            f"({name}), so it cannot be put back; use access='snapshot'."
         )
 
     def mark(self, env: Any) -> Any:
@@ -162,10 +198,14 @@ class EnvOracle:
 
 
 class SetOracle(EnvOracle):
-    """States are written into the private copy, which may therefore be one built anew."""
+    """States are written into the private copy, which may therefore be one
+    built anew.
+    """
 
     def twin(self, env: Any) -> Any:
-        """A copy, or where that cannot be had an environment made by the same constructor."""
+        """A copy, or where that cannot be had an environment made by the same
+        constructor.
+        """
         try:
             return super().twin(env)
         except InvalidInput:
@@ -179,7 +219,9 @@ class SetOracle(EnvOracle):
 
 
 class StateOracle(SetOracle):
-    """States are values of ``unwrapped.s`` or ``unwrapped.state``: numbers and tuples of numbers."""
+    """States are values of ``unwrapped.s`` or ``unwrapped.state``: numbers and
+    tuples of numbers.
+    """
 
     what = "its state attribute"
 
@@ -190,18 +232,26 @@ class StateOracle(SetOracle):
         self.harmless = (self.attribute, *DRAWN) if known else (self.attribute,)
         self.example = getattr(self.inner, self.attribute, None)
         if not is_fixed(self.state_of(self.inner)) or self.example is None:
-            raise InvalidInput("The environment's state attribute holds no numbers; use access='snapshot'.")
+            raise InvalidInput(
+                "The environment's state attribute holds no numbers; use "
+                "access='snapshot'."
+            )
 
     def restored(self, state: Any) -> Any:
         """The private copy, put into ``state``."""
         example = self.example
-        exact = example.dtype if isinstance(example, np.ndarray) and example.dtype.kind in "iub" else np.float64
+        exact = (
+            example.dtype
+            if isinstance(example, np.ndarray) and example.dtype.kind in "iub"
+            else np.float64
+        )
         setattr(
             self.inner,
             self.attribute,
             np.array(state, dtype=exact) if isinstance(example, np.ndarray) else state,
         )
-        if hasattr(self.inner, "steps_beyond_terminated"):  # CartPole's count of steps after the end
+        # CartPole's count of steps after the end
+        if hasattr(self.inner, "steps_beyond_terminated"):
             self.inner.steps_beyond_terminated = None
         return self.env
 
@@ -230,7 +280,9 @@ class MujocoOracle(SetOracle):
         self.size = mujoco.mj_stateSize(self.inner.model, self.part)
 
     def restored(self, state: Any) -> Any:
-        """The private copy, put into ``state``; positions of bodies are recomputed, since rewards read them before the step."""
+        """The private copy, put into ``state``; positions of bodies are
+        recomputed, since rewards read them before the step.
+        """
         model, data = self.inner.model, self.inner.data
         self.mujoco.mj_setState(model, data, np.frombuffer(state), self.part)
         self.mujoco.mj_kinematics(model, data)
@@ -240,12 +292,16 @@ class MujocoOracle(SetOracle):
     def state_of(self, env: Any) -> bytes:
         """The state as bytes."""
         buffer = np.empty(self.size)
-        self.mujoco.mj_getState(env.unwrapped.model, env.unwrapped.data, buffer, self.part)
+        self.mujoco.mj_getState(
+            env.unwrapped.model, env.unwrapped.data, buffer, self.part
+        )
         return buffer.tobytes()
 
 
 class Clone:
-    """What ``clone_state`` returned, as a state; equal to another if their bytes are."""
+    """What ``clone_state`` returned, as a state; equal to another if their
+    bytes are.
+    """
 
     __slots__ = ("bytes", "state")
 
@@ -266,12 +322,15 @@ class Clone:
 
 
 class CloneOracle(SetOracle):
-    """States are clones (``clone_state``, ``restore_state``: ALE), without the generator inside.
+    """States are clones (``clone_state``, ``restore_state``: ALE), without the
+    generator inside.
 
-    An emulator may draw from a generator of its own, which the planner cannot replace. A clone that
-    holds it would let the planner foresee what is random, so clones leave it out, and every step
-    begins with ``reset(seed=...)`` under a seed from the planner's stream. ALE without repeated
-    actions draws nothing. With them it is refused: it repeats the last action, which no clone holds.
+    An emulator may draw from a generator of its own, which the planner cannot
+    replace. A clone that holds it would let the planner foresee what is random,
+    so clones leave it out, and every step begins with ``reset(seed=...)`` under
+    a seed from the planner's stream. ALE without repeated actions draws
+    nothing. With them it is refused: it repeats the last action, which no clone
+    holds.
     """
 
     what = "clone_state"
@@ -282,13 +341,19 @@ class CloneOracle(SetOracle):
         ale = hasattr(getattr(inner, "ale", None), "getFloat")
         if ale and inner.ale.getFloat("repeat_action_probability") > 0.0:
             raise InvalidInput(
-                f"{type(inner).__name__} repeats the last action at random, which clone_state does not hold; "
-                "make it with repeat_action_probability=0."
+                f"{type(inner).__name__} repeats the last action at random, which "
+                "clone_state does not hold; make it with repeat_action_probability=0."
             )
         self.chance = not ale
         super().__init__(env, *given)
-        if any(isinstance(part, np.random.Generator) for _, part in parts(self.cloned(self.inner, False))):
-            raise InvalidInput("clone_state clones a generator, so nothing after it is random; leave it out.")
+        if any(
+            isinstance(part, np.random.Generator)
+            for _, part in parts(self.cloned(self.inner, False))
+        ):
+            raise InvalidInput(
+                "clone_state clones a generator, so nothing after it is random; "
+                "leave it out."
+            )
 
     def cloned(self, env: Any, with_generator: bool) -> Any:
         """What ``clone_state`` returns."""
@@ -296,7 +361,9 @@ class CloneOracle(SetOracle):
         return env.unwrapped.clone_state(**given)
 
     def begun(self, twin: Any) -> Any:
-        """A private copy at the start of an episode, its own generator seeded from the stream."""
+        """A private copy at the start of an episode, its own generator seeded
+        from the stream.
+        """
         twin.reset(seed=int(self.generator.integers(2**31)))
         adopt(twin, self.generator)
         return twin
@@ -323,7 +390,9 @@ class CloneOracle(SetOracle):
 
 
 class Snapshot:
-    """A copy of an environment as a state; equal to another if their keys are, or if it is the same object where there is no key."""
+    """A copy of an environment as a state; equal to another if their keys are,
+    or if it is the same object where there is no key.
+    """
 
     __slots__ = ("env", "key")
     adapter_state = True  # steps copy it
@@ -332,13 +401,19 @@ class Snapshot:
         self.env, self.key = env, key
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Snapshot) and self.key is not None and self.key == other.key)
+        return self is other or (
+            isinstance(other, Snapshot)
+            and self.key is not None
+            and self.key == other.key
+        )
 
     def __hash__(self) -> int:
         return id(self) if self.key is None else hash(self.key)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a snapshot of an environment stays in its process; use executor='python'")
+        raise TypeError(
+            "a snapshot of an environment stays in its process; use executor='python'"
+        )
 
     def __repr__(self) -> str:
         return f"Snapshot({self.env.unwrapped.__class__.__name__}{'' if self.key is None else f', {self.key!r}'})"
@@ -351,7 +426,8 @@ class SnapshotOracle(EnvOracle):
         """The refusal of an environment whose copies do not hold ``name``."""
         return InvalidInput(
             f"A copy of {type(self.inner).__name__} forgets {name}; "
-            "let its __deepcopy__ or __getstate__ keep everything that a step depends on."
+            "let its __deepcopy__ or __getstate__ keep everything that a step depends "
+            "on."
         )
 
     def __init__(self, env: Any, *given: Any) -> None:

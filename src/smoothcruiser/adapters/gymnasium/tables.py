@@ -2,8 +2,10 @@
 
     P[s][a] = [(probability, next state, reward, terminated), …]
 
-A transition flagged ``terminated`` pays its reward and is worth nothing after. Where every transition into a state is flagged, that state
-is terminal; where some are and some are not (Taxi's delivered states), the flagged ones lead to one extra state behind all others.
+A transition flagged ``terminated`` pays its reward and is worth nothing after.
+Where every transition into a state is flagged, that state is terminal; where
+some are and some are not (Taxi's delivered states), the flagged ones lead to
+one extra state behind all others.
 """
 
 from __future__ import annotations
@@ -40,13 +42,18 @@ class GymTables(TabularOracle):
         """The state that the user's environment is in."""
         inner = env.unwrapped
         if _digest(getattr(inner, "P", None)) != self.digest:
-            raise InvalidInput(f"The problem was made of other tables than those of {env}; make a problem of this one.")
+            raise InvalidInput(
+                f"The problem was made of other tables than those of {env}; make a "
+                "problem of this one."
+            )
         if getattr(inner, "s", None) is None:
             raise InvalidInput(f"{env} is in no state yet; reset it, then plan.")
         return int(inner.s)
 
     def parse(self, state: Any) -> Any:
-        """A state as it was asked for: a live environment stands for the state it is in."""
+        """A state as it was asked for: a live environment stands for the state
+        it is in.
+        """
         return self.read(state) if hasattr(state, "unwrapped") else state
 
 
@@ -67,7 +74,9 @@ def table_problem(
     seed: int,
     name: str,
 ) -> Problem:
-    """A tabular problem with the environment's model, starting ``here`` or at an initial state."""
+    """A tabular problem with the environment's model, starting ``here`` or at
+    an initial state.
+    """
     inner = env.unwrapped
     P, over = inner.P, len(inner.P)
     K = len(actions)
@@ -87,39 +96,64 @@ def table_problem(
     terminal = np.array([s in dead or s == over for s in range(size)])
     matrix = _Rows(np.array(start), np.array(target), np.array(prob), (size * K, size))
     first = getattr(inner, "initial_state_distrib", None)
-    weights = np.append(np.asarray(first, dtype=float), 0.0) if first is not None else np.eye(size)[int(inner.s)]
+    weights = (
+        np.append(np.asarray(first, dtype=float), 0.0)
+        if first is not None
+        else np.eye(size)[int(inner.s)]
+    )
     made = tabular(
-        matrix, np.array(paid), discount=discount, operator=operator, terminal=terminal, initial_state=0, reward_range=reward_range,
-        horizon=horizon, name=name,
-    )  # fmt: skip
+        matrix,
+        np.array(paid),
+        discount=discount,
+        operator=operator,
+        terminal=terminal,
+        initial_state=0,
+        reward_range=reward_range,
+        horizon=horizon,
+        name=name,
+    )
     assert made.tables is not None
     oracle = GymTables(made.tables, tuple(weights.tolist()), tuple(actions), _digest(P))
-    return replace(made, oracle=oracle, initial_state=oracle.reset(stream(seed)) if here is None else here)
+    return replace(
+        made,
+        oracle=oracle,
+        initial_state=oracle.reset(stream(seed)) if here is None else here,
+    )
 
 
-Row = list[tuple[int, float, float, bool]]  # next state, probability, reward, terminated
+# next state, probability, reward, terminated
+Row = list[tuple[int, float, float, bool]]
 
 
 def _rows(P: Any, actions: Sequence[Any], reward: Any) -> list[Row]:
-    """The successors of every pair, those of equal next state, reward and flag merged."""
+    """The successors of every pair, those of equal next state, reward and flag
+    merged.
+    """
     found: list[Row] = []
     for s in range(len(P)):
         missing = [a for a in actions if a not in P[s]]
         if missing:
-            raise InvalidInput(f"State {s} of the environment's table has no action {missing[0]}; use access='state'.")
+            raise InvalidInput(
+                f"State {s} of the environment's table has no action {missing[0]}; "
+                "use access='state'."
+            )
         for a in actions:
             merged: dict[tuple[int, float, bool], float] = {}
             for p, z, r, flag in P[s][a]:
                 paid = float(r) if reward is None else float(reward(float(r)))
                 where = (int(z), paid, bool(flag))
                 merged[where] = merged.get(where, 0.0) + float(p)
-            found.append([(z, p, r, flag) for (z, r, flag), p in merged.items() if p > 0.0])
+            found.append(
+                [(z, p, r, flag) for (z, r, flag), p in merged.items() if p > 0.0]
+            )
     return found
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Compressed rows in the form that ``tabular`` reads (SciPy's CSR has it too, but would merge equal next states of unequal reward)."""
+    """Compressed rows in the form that ``tabular`` reads (SciPy's CSR has it
+    too, but would merge equal next states of unequal reward).
+    """
 
     indptr: Any
     indices: Any
@@ -132,14 +166,16 @@ class _Rows:
         return self
 
 
-# --- the tables against the environment ----------------------------------------------------------
+# --- the tables against the environment ---------------------------------------
 
 WALKED = 5000  # steps of a copy that are looked up in the tables
 FALSE_ALARM = 1e-6  # of the frequencies seen in them
 
 
 def check_tables(walker: Any, actions: Sequence[Any], choices: Any) -> None:
-    """Refuse tables that a walk contradicts: a step they do not list, or one that comes too often."""
+    """Refuse tables that a walk contradicts: a step they do not list, or one
+    that comes too often.
+    """
     inner, name = walker.unwrapped, type(walker.unwrapped).__name__
     seen: Counter[tuple[int, Any]] = Counter()
     came: Counter[tuple[int, Any, int, float, bool]] = Counter()
@@ -152,10 +188,16 @@ def check_tables(walker: Any, actions: Sequence[Any], choices: Any) -> None:
             walker.reset()
     for (s, a, z, r, flag), count in came.items():
         n = seen[s, a]
-        p = math.fsum(p for p, y, x, end in inner.P[s][a] if (int(y), float(x), bool(end)) == (z, r, flag))
+        p = math.fsum(
+            p
+            for p, y, x, end in inner.P[s][a]
+            if (int(y), float(x), bool(end)) == (z, r, flag)
+        )
         radius = math.sqrt(math.log(2 * len(came) / FALSE_ALARM) / (2 * n))  # Hoeffding
         if p == 0.0 or abs(count / n - p) > radius:
             raise InvalidInput(
-                f"The tables of {name} give (state {z}, reward {r:g}) probability {p:g} at state {s}, action {a}, and it "
-                f"came {count} times in {n}: they are not its own steps; use access='state' or 'snapshot'."
+                f"The tables of {name} give (state {z}, reward {r:g}) probability "
+                f"{p:g} at state {s}, action {a}, and it "
+                f"came {count} times in {n}: they are not its own steps; use "
+                "access='state' or 'snapshot'."
             )

@@ -1,15 +1,17 @@
-"""A trial of an oracle: does an environment put into a state go on as one that was never touched?
+"""A trial of an oracle: does an environment put into a state go on as one that
+was never touched?
 
-One environment walks without interruption. At some steps its state is marked. Then the oracle goes
-back to each mark and takes the same steps under equal streams, after a detour that leaves traces if
-traces can be left. Compared are rewards, ends, observations, and everything that the environment
-holds. So a copy that forgets, a state attribute that is only part of the state, a counter shared by
-all copies, and numbers drawn from elsewhere than the planner's stream are found where they show in
-these steps, or in the attributes that they change.
+One environment walks without interruption. At some steps its state is marked.
+Then the oracle goes back to each mark and takes the same steps under equal
+streams, after a detour that leaves traces if traces can be left. Compared are
+rewards, ends, observations, and everything that the environment holds. So a
+copy that forgets, a state attribute that is only part of the state, a counter
+shared by all copies, and numbers drawn from elsewhere than the planner's stream
+are found where they show in these steps, or in the attributes that they change.
 
-The walking environment is never restored: a broken way into it cannot pass by being compared with
-itself. A trial finds faults and proves nothing: what hides in compiled memory for longer than
-``WALK`` steps goes unseen.
+The walking environment is never restored: a broken way into it cannot pass by
+being compared with itself. A trial finds faults and proves nothing: what hides
+in compiled memory for longer than ``WALK`` steps goes unseen.
 """
 
 from __future__ import annotations
@@ -19,15 +21,23 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.adapters.gymnasium.copies import contents, different, spelled, surroundings
+from smoothcruiser.adapters.gymnasium.copies import (
+    contents,
+    different,
+    spelled,
+    surroundings,
+)
 from smoothcruiser.adapters.gymnasium.oracles import EnvOracle
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.states import is_opaque, same_state
 
-WALK, MARKS, AHEAD = 12, (0, 1, 3, 7), 4  # steps walked, those marked, steps compared after each
-EPISODES = 2  # the second begins with a reset: what a reset draws may be hidden beside the state
-CLOSE = 1e-5  # some environments keep their first state in float32 and all later ones in float64
+# steps walked, those marked, steps compared after each
+WALK, MARKS, AHEAD = 12, (0, 1, 3, 7), 4
+# the second begins with a reset: what a reset draws may be hidden beside the state
+EPISODES = 2
+# some environments keep their first state in float32 and all later ones in float64
+CLOSE = 1e-5
 TRIAL = 105  # spawn key of the streams used here
 
 Taken = tuple[Any, float, bool, bool]  # observation, reward, terminated, truncated
@@ -45,8 +55,9 @@ def trial(oracle: EnvOracle) -> None:
     except Exception as error:
         first = str(error).split("\n")[0]
         raise InvalidInput(
-            f"A copy of {name} raised {type(error).__name__} in its first steps: {first}; "
-            "it needs something that a copy does not have, or does not take these actions."
+            f"A copy of {name} raised {type(error).__name__} in its first steps: "
+            f"{first}; it needs something that a copy does not have, or does not take "
+            "these actions."
         ) from error
 
 
@@ -63,22 +74,38 @@ def _walk(oracle: EnvOracle, name: str, episode: int) -> None:
         if taken[-1][2] or taken[-1][3]:
             break
     if _global_state() != before:
-        raise InvalidInput(f"A step of {name} draws from the global generator of random or numpy.random; let it draw from self.np_random.")
+        raise InvalidInput(
+            f"A step of {name} draws from the global generator of random or "
+            "numpy.random; let it draw from self.np_random."
+        )
     strange = oracle.strange_generator(walker)
     if strange is not None:
-        raise InvalidInput(f"A step of {name} makes a generator of its own ({spelled(strange)}); let it draw from self.np_random.")
+        raise InvalidInput(
+            f"A step of {name} makes a generator of its own ({spelled(strange)}); "
+            "let it draw from self.np_random."
+        )
     after, around = contents(walker), surroundings(walker)
     for i, (mark, held) in marks.items():
         _go_back(oracle, name, episode, i, mark, held, taken)
-    shared = different(after, contents(walker)) or different(around, surroundings(walker))
+    shared = different(after, contents(walker)) or different(
+        around, surroundings(walker)
+    )
     if shared is not None:
         raise InvalidInput(
-            f"Copies of {name} share {spelled(shared)}: a step of one changes it for all; keep it in the "
-            "environment itself, so that a copy has its own."
+            f"Copies of {name} share {spelled(shared)}: a step of one changes it for "
+            "all; keep it in the environment itself, so that a copy has its own."
         )
 
 
-def _go_back(oracle: EnvOracle, name: str, episode: int, i: int, mark: Any, held: Any, taken: list[Taken]) -> None:
+def _go_back(
+    oracle: EnvOracle,
+    name: str,
+    episode: int,
+    i: int,
+    mark: Any,
+    held: Any,
+    taken: list[Taken],
+) -> None:
     """Take the steps after a mark again, and compare."""
     _step(oracle, oracle.rewound(mark), EPISODES + episode, i + 1)  # a detour
     env = oracle.rewound(mark)
@@ -90,8 +117,10 @@ def _go_back(oracle: EnvOracle, name: str, episode: int, i: int, mark: Any, held
         what = _difference(taken[j], found)
         if what:
             raise InvalidInput(
-                f"{name}, put back to where it was {i} steps into an episode, {what} {j - i + 1} steps later: it keeps "
-                f"something that {oracle.what} does not hold, or draws from elsewhere than self.np_random."
+                f"{name}, put back to where it was {i} steps into an episode, {what} "
+                f"{j - i + 1} steps later: it keeps "
+                f"something that {oracle.what} does not hold, or draws from elsewhere "
+                "than self.np_random."
             )
 
 
@@ -99,8 +128,13 @@ def _equal_streams(oracle: EnvOracle, name: str) -> None:
     """A call is a function of the state, the action and the stream."""
     state = oracle.here()
     one, other = (oracle(state, 0, stream(TRIAL, EPISODES)) for _ in range(2))
-    if one[0::2] != other[0::2] or not (same_state(one[1], other[1]) or is_opaque(one[1])):
-        raise InvalidInput(f"Two steps of {name} from one state under equal streams differ; let it draw from self.np_random.")
+    if one[0::2] != other[0::2] or not (
+        same_state(one[1], other[1]) or is_opaque(one[1])
+    ):
+        raise InvalidInput(
+            f"Two steps of {name} from one state under equal streams differ; let "
+            "it draw from self.np_random."
+        )
 
 
 def _step(oracle: EnvOracle, env: Any, episode: int, i: int) -> Taken:
@@ -129,9 +163,13 @@ def _difference(one: Taken, other: Taken) -> str:
 
 def _close(one: Any, other: Any) -> bool:
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_close(part, other[name]) for name, part in one.items())
+        return one.keys() == other.keys() and all(
+            _close(part, other[name]) for name, part in one.items()
+        )
     if isinstance(one, list):
-        return len(one) == len(other) and all(_close(x, y) for x, y in zip(one, other, strict=True))
+        return len(one) == len(other) and all(
+            _close(x, y) for x, y in zip(one, other, strict=True)
+        )
     if one.shape != other.shape:
         return False
     if one.dtype.kind not in "fc":

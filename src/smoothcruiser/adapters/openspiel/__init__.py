@@ -1,19 +1,23 @@
-"""OpenSpiel games as problems: ``problem(game, …)``, or ``make("openspiel:tic_tac_toe", …)``.
+"""OpenSpiel games as problems: ``problem(game, …)``, or
+``make("openspiel:tic_tac_toe", …)``.
 
-Two players, zero sum, sequential, perfect information, with or without chance. Player 0 of
-OpenSpiel is the max player (1), player 1 the min player (2); the reward of a move is what it adds
-to player 0's return, so that terminal games pay at the end only.
+Two players, zero sum, sequential, perfect information, with or without chance.
+Player 0 of OpenSpiel is the max player (1), player 1 the min player (2); the
+reward of a move is what it adds to player 0's return, so that terminal games
+pay at the end only.
 
   action     a move, and then all that chance does until a player moves or the game is over
   state      ``SpielState``: a clone and the number of moves made; equal if the histories are
   key        which histories are one state: ``openspiel_keys`` chooses and tests it
   outcomes   the law of a move through all its chance nodes: small games are solved exactly
 
-With discount 1 the horizon is the longest game. A game that pays at its end only has tighter bounds
-on V than its rewards tell: with h moves left, Q <= max(u, 0) + gamma M S(h-1) for the largest
-payoff u, so V <= max(u, 0) + M S(h), S(h) = 1 + gamma + … + gamma^(h-1), M = max |F(0)|; likewise
-from below. A game that lasts longer than OpenSpiel says would break this: a step refuses to go on
-there. What this file leaves out: simultaneous moves, hidden information, more players.
+With discount 1 the horizon is the longest game. A game that pays at its end
+only has tighter bounds on V than its rewards tell: with h moves left, Q <=
+max(u, 0) + gamma M S(h-1) for the largest payoff u, so V <= max(u, 0) + M S(h),
+S(h) = 1 + gamma + … + gamma^(h-1), M = max |F(0)|; likewise from below. A game
+that lasts longer than OpenSpiel says would break this: a step refuses to go on
+there. What this file leaves out: simultaneous moves, hidden information, more
+players.
 """
 
 from __future__ import annotations
@@ -30,15 +34,22 @@ from smoothcruiser.problem.problem import Game, Problem
 
 try:
     import pyspiel
-except ImportError as error:  # pragma: no cover - the extra is installed where this is tested
-    raise MissingExtra("OpenSpiel games need OpenSpiel: pip install 'smoothcruiser[openspiel]'.") from error
+except (
+    ImportError
+) as error:  # pragma: no cover - the extra is installed where this is tested
+    raise MissingExtra(
+        "OpenSpiel games need OpenSpiel: pip install 'smoothcruiser[openspiel]'."
+    ) from error
 
-ENDLESS = frozenset({"maedn"})  # games without a longest one, whatever ``max_game_length`` says
+# games without a longest one, whatever ``max_game_length`` says
+ENDLESS = frozenset({"maedn"})
 _TWIXT_SIZES: set[int] = set()  # of this process, whose boards share one table of links
 
 
 class SpielState:
-    """A position where a player moves, or a finished game; equal if the histories are."""
+    """A position where a player moves, or a finished game; equal if the
+    histories are.
+    """
 
     __slots__ = ("_actions", "_history", "moves", "state")
     adapter_state = True  # steps clone it
@@ -94,24 +105,36 @@ class SpielOracle:
         position, moves = self.game.new_initial_state(), 0
         for move in state:
             if move not in position.legal_actions():
-                raise InvalidInput(f"Move {move!r} of {list(state)} is not legal after {list(position.history())}.")
+                raise InvalidInput(
+                    f"Move {move!r} of {list(state)} is not legal after "
+                    f"{list(position.history())}."
+                )
             moves += not position.is_chance_node()
             position.apply_action(move)
         if position.is_chance_node():
-            raise InvalidInput(f"After {list(state)} it is chance's turn; add its outcome to the list.")
+            raise InvalidInput(
+                f"After {list(state)} it is chance's turn; add its outcome to the list."
+            )
         return SpielState(position, moves)
 
-    def __call__(self, state: SpielState, action: int, rng: Any) -> tuple[float, SpielState]:
+    def __call__(
+        self, state: SpielState, action: int, rng: Any
+    ) -> tuple[float, SpielState]:
         """One draw of (reward of the max player, next position)."""
         after = self._played(state.state.child(action), rng)
         return self._answer(state, after)
 
     def _answer(self, state: SpielState, after: Any) -> tuple[float, SpielState]:
         moves = state.moves + 1
-        if self.longest is not None and moves >= self.longest and not after.is_terminal():
+        if (
+            self.longest is not None
+            and moves >= self.longest
+            and not after.is_terminal()
+        ):
             raise OracleError(
-                f"OpenSpiel says that {self.game.get_type().short_name} lasts {self.longest:,} "
-                f"moves at the most, but it goes on after {state!r}; plan from an earlier position."
+                f"OpenSpiel says that {self.game.get_type().short_name} lasts "
+                f"{self.longest:,} moves at the most, but it goes on after {state!r}; "
+                "plan from an earlier position."
             )
         return after.returns()[0] - state.state.returns()[0], SpielState(after, moves)
 
@@ -119,16 +142,23 @@ class SpielOracle:
         """The position after chance has had its turns."""
         while position.is_chance_node():
             outcomes = position.chance_outcomes()
-            position.apply_action(outcomes[rng.categorical([p for _, p in outcomes])][0])
+            position.apply_action(
+                outcomes[rng.categorical([p for _, p in outcomes])][0]
+            )
         return position
 
-    def outcomes(self, state: SpielState, action: int) -> list[tuple[float, float, SpielState]]:
+    def outcomes(
+        self, state: SpielState, action: int
+    ) -> list[tuple[float, float, SpielState]]:
         """The law of a move: (probability, reward, next position)."""
         waiting, found = [(1.0, state.state.child(action))], []
         while waiting:
             p, position = waiting.pop()
             if position.is_chance_node():
-                waiting += [(p * q, position.child(outcome)) for outcome, q in position.chance_outcomes()]
+                waiting += [
+                    (p * q, position.child(outcome))
+                    for outcome, q in position.chance_outcomes()
+                ]
             else:
                 found.append((p, *self._answer(state, position)))
         return found
@@ -193,11 +223,18 @@ def problem(
     low, high = min(0.0, float(game.min_utility())), max(0.0, float(game.max_utility()))
     bounds = None
     if kind.reward_model != pyspiel.GameType.RewardModel.TERMINAL:
-        low, high = low - high, high - low  # a step may move the return from one end to the other
+        # a step may move the return from one end to the other
+        low, high = low - high, high - low
     elif operator.shift_invariant:
         steps = oracle.longest or (horizon if discount == 1 and horizon else math.inf)
-        total = float(steps) if discount == 1 else (1.0 - discount**steps) / (1.0 - discount)
-        extra = total * max(abs(operator.offset(k)) for k in (1, int(game.num_distinct_actions())))
+        total = (
+            float(steps)
+            if discount == 1
+            else (1.0 - discount**steps) / (1.0 - discount)
+        )
+        extra = total * max(
+            abs(operator.offset(k)) for k in (1, int(game.num_distinct_actions()))
+        )
         bounds = (low - extra, high + extra)
     return Game(
         oracle,
@@ -219,19 +256,43 @@ def problem(
     )
 
 
-def named(text: str, parameters: dict[str, Any], *, discount: float, operator: Operator, spec: dict[str, Any]) -> Problem:
-    """The problem of ``openspiel:text,name=value,…``: parameters of this adapter, all others go to OpenSpiel."""
-    own = {k: parameters.pop(k) for k in ("horizon", "merge", "seed") if k in parameters}
+def named(
+    text: str,
+    parameters: dict[str, Any],
+    *,
+    discount: float,
+    operator: Operator,
+    spec: dict[str, Any],
+) -> Problem:
+    """The problem of ``openspiel:text,name=value,…``: parameters of this
+    adapter, all others go to OpenSpiel.
+    """
+    own = {
+        k: parameters.pop(k) for k in ("horizon", "merge", "seed") if k in parameters
+    }
     shown = "".join(f",{k}={v}" for k, v in parameters.items())
-    return problem(_loaded(text, parameters), discount=discount, operator=operator, name=f"openspiel:{text}{shown}", spec=spec, **own)
+    return problem(
+        _loaded(text, parameters),
+        discount=discount,
+        operator=operator,
+        name=f"openspiel:{text}{shown}",
+        spec=spec,
+        **own,
+    )
 
 
 def _loaded(text: str, parameters: dict[str, Any]) -> Any:
     try:
-        return pyspiel.load_game(text, parameters) if parameters else pyspiel.load_game(text)
+        return (
+            pyspiel.load_game(text, parameters)
+            if parameters
+            else pyspiel.load_game(text)
+        )
     except pyspiel.SpielError as error:
         first = str(error).strip().splitlines()[0]
-        raise InvalidInput(f"OpenSpiel cannot load {text!r} with {parameters}: {first[:200]}") from error
+        raise InvalidInput(
+            f"OpenSpiel cannot load {text!r} with {parameters}: {first[:200]}"
+        ) from error
 
 
 def _check(game: Any) -> None:
@@ -240,9 +301,18 @@ def _check(game: Any) -> None:
     wrong: Sequence[tuple[bool, str]] = (
         (game.num_players() != 2, f"it has {game.num_players()} players"),
         (kind.utility != pyspiel.GameType.Utility.ZERO_SUM, "it is not zero-sum"),
-        (kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL, "players move at the same time"),
-        (kind.information != pyspiel.GameType.Information.PERFECT_INFORMATION, "information is hidden"),
-        (kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC, "its chance nodes do not list their outcomes"),
+        (
+            kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL,
+            "players move at the same time",
+        ),
+        (
+            kind.information != pyspiel.GameType.Information.PERFECT_INFORMATION,
+            "information is hidden",
+        ),
+        (
+            kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC,
+            "its chance nodes do not list their outcomes",
+        ),
     )
     reasons = [reason for bad, reason in wrong if bad]
     if reasons:
@@ -255,7 +325,8 @@ def _check(game: Any) -> None:
         if _TWIXT_SIZES - {size}:
             sizes = " and ".join(map(str, sorted(_TWIXT_SIZES | {size})))
             raise InvalidInput(
-                f"OpenSpiel keeps the links of all twixt boards in one table, so boards of sizes "
-                f"{sizes} spoil each other; plan in them in separate processes."
+                "OpenSpiel keeps the links of all twixt boards in one table, so "
+                f"boards of sizes {sizes} spoil each other; plan in them in separate "
+                "processes."
             )
         _TWIXT_SIZES.add(size)

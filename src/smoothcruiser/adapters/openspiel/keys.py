@@ -1,22 +1,26 @@
-"""Which OpenSpiel positions are one state: the key of a position, chosen and tested at make.
+"""Which OpenSpiel positions are one state: the key of a position, chosen and
+tested at make.
 
-A key is right if positions that share it have the same mover, legal moves, end and future. What a
-game prints is often too little: it may hide a die, a pass, a move limit or the positions that must
-not come back. From the key that merges most to the one that merges nothing:
+A key is right if positions that share it have the same mover, legal moves, end
+and future. What a game prints is often too little: it may hide a die, a pass, a
+move limit or the positions that must not come back. From the key that merges
+most to the one that merges nothing:
 
   observation   the printed position, the player to move and the legal moves
   numbered      the same and how many moves were made, by the players and in all
   history       the list of all moves: right in every game
 
-``VERDICTS`` lists the games for which playouts do not decide, and says on what grounds. Every other
-game gets ``numbered`` if enough pairs of positions with equal keys were met and all of them had
-equal futures, and ``history`` otherwise. Whatever is chosen is tested by playouts, but for
-histories. A test finds faults and proves nothing: ``SpielKey.assumption`` is for the certificate.
+``VERDICTS`` lists the games for which playouts do not decide, and says on what
+grounds. Every other game gets ``numbered`` if enough pairs of positions with
+equal keys were met and all of them had equal futures, and ``history``
+otherwise. Whatever is chosen is tested by playouts, but for histories. A test
+finds faults and proves nothing: ``SpielKey.assumption`` is for the certificate.
 
-With a move limit L that ends the game for nothing, the number of moves is of no account far from L:
-after n moves it changes values by less than gamma^(L - n) of their span. Numbers below ``first``
-are left out of the key where that is below ``NEGLIGIBLE``, or where the horizon ends first. What
-this file leaves out: symmetries of a board.
+With a move limit L that ends the game for nothing, the number of moves is of no
+account far from L: after n moves it changes values by less than gamma^(L - n)
+of their span. Numbers below ``first`` are left out of the key where that is
+below ``NEGLIGIBLE``, or where the horizon ends first. What this file leaves
+out: symmetries of a board.
 """
 
 from __future__ import annotations
@@ -33,37 +37,47 @@ from smoothcruiser.errors import InvalidInput
 Merge = Literal["auto", "observation", "numbered", "history"]
 MERGES = ("observation", "numbered", "history")  # from the key that merges most
 
-NEGLIGIBLE = 1e-12  # of the span of values: far below the tolerance of an exact solution
-PLAYED = 2000  # moves made to collect positions; with COMPARED a tenth of a second in most games
-COMPARED = 2000  # moves made to compare futures, a tenth of them for one pair at the most
-ENOUGH = 10  # pairs with equal keys and futures before the key of an unknown game is trusted
+# of the span of values: far below the tolerance of an exact solution
+NEGLIGIBLE = 1e-12
+# moves made to collect positions; with COMPARED a tenth of a second in most games
+PLAYED = 2000
+# moves made to compare futures, a tenth of them for one pair at the most
+COMPARED = 2000
+# pairs with equal keys and futures before the key of an unknown game is trusted
+ENOUGH = 10
 
-# Grounds, game by game. "Read" means the source on GitHub, at some commit near the release and not
-# the release itself (OpenSpiel 2.0.2), whose printed positions and ends were compared with it.
-#   observation: einstein_wurfelt_nicht (its die shows in the legal moves), maedn, mancala,
-#     ultimate_tic_tac_toe and yacht were read: no rule needs more. nim was not read: its piles and
-#     mover are printed, and over a thousand pairs agreed.
-#   numbered: pig and quoridor were read: a limit on the players' moves is all that is not printed.
-#   history: caution. twixt was read (links depend on the order of moves, and their print is
-#     ambiguous). The others were not: they are known for repetition rules, counters of moves
-#     without progress or passes, which playouts rarely meet, or print their history anyway (hive).
+# Grounds, game by game. "Read" means the source on GitHub, at some commit near the
+# release and not the release itself (OpenSpiel 2.0.2), whose printed positions and
+# ends were compared with it. observation: einstein_wurfelt_nicht (its die shows in
+# the legal moves), maedn, mancala, ultimate_tic_tac_toe and yacht were read: no
+# rule needs more. nim was not read: its piles and mover are printed, and over a
+# thousand pairs agreed. numbered: pig and quoridor were read: a limit on the
+# players' moves is all that is not printed. history: caution. twixt was read (links
+# depend on the order of moves, and their print is ambiguous). The others were not:
+# they are known for repetition rules, counters of moves without progress or passes,
+# which playouts rarely meet, or print their history anyway (hive).
 _NEEDED: dict[Merge, str] = {
     "observation": "einstein_wurfelt_nicht maedn mancala nim ultimate_tic_tac_toe yacht",
     "numbered": "pig quoridor",
     "history": """antichess banqi checkers chess chinese_checkers crazyhouse cursor_go go hive
         lines_of_action oware shogi twixt xiangqi""",
 }
-VERDICTS: dict[str, Merge] = {name: merge for merge in _NEEDED for name in _NEEDED[merge].split()}
-LIMITED = frozenset({"pig", "quoridor"})  # end for nothing after ``max_game_length`` moves
+VERDICTS: dict[str, Merge] = {
+    name: merge for merge in _NEEDED for name in _NEEDED[merge].split()
+}
+# end for nothing after ``max_game_length`` moves
+LIMITED = frozenset({"pig", "quoridor"})
 
-Position = tuple[Any, int]  # an OpenSpiel state and the number of moves that players made
+# an OpenSpiel state and the number of moves that players made
+Position = tuple[Any, int]
 
 
 @dataclass(frozen=True)
 class SpielKey:
     """The key of a position: a function of a ``SpielState`` that can be pickled."""
 
-    holds_profile: ClassVar[bool] = True  # equal keys have equal movers, legal moves and ends
+    # equal keys have equal movers, legal moves and ends
+    holds_profile: ClassVar[bool] = True
 
     merge: Merge
     first: int = 0  # moves of the players from which on their number counts
@@ -80,11 +94,17 @@ class SpielKey:
         seen = (position.current_player(), str(position), *position.legal_actions())
         if self.merge == "observation":
             return seen
-        return (moves, position.move_number(), *seen) if moves >= self.first else (-1, *seen)
+        return (
+            (moves, position.move_number(), *seen)
+            if moves >= self.first
+            else (-1, *seen)
+        )
 
     @property
     def assumption(self) -> str:
-        """What a certificate takes on trust about states; empty where that is nothing."""
+        """What a certificate takes on trust about states; empty where that is
+        nothing.
+        """
         if self.merge == "history":
             return ""
         shown = "show the same position, mover and legal moves"
@@ -96,7 +116,9 @@ class SpielKey:
 
 
 def chosen(game: Any, merge: Merge, discount: float, horizon: int | None) -> SpielKey:
-    """The key of ``game``; refuses a ``merge`` that takes different positions for one."""
+    """The key of ``game``; refuses a ``merge`` that takes different positions
+    for one.
+    """
     if merge not in ("auto", *MERGES):
         names = "'auto', 'observation', 'numbered' or 'history'"
         raise InvalidInput(f"merge must be {names}, got {merge!r}.")
@@ -108,7 +130,11 @@ def chosen(game: Any, merge: Merge, discount: float, horizon: int | None) -> Spi
         raise InvalidInput(f"merge={merge!r} cannot be trusted for {name}: {remedy}.")
     if asked == "history":
         return SpielKey("history")
-    first = _first(game, discount, horizon) if asked == "numbered" and name in LIMITED else 0
+    first = (
+        _first(game, discount, horizon)
+        if asked == "numbered" and name in LIMITED
+        else 0
+    )
     pairs, fault = compared(game, SpielKey(asked))
     if merge != "auto" and fault is not None:
         raise InvalidInput(
@@ -121,7 +147,9 @@ def chosen(game: Any, merge: Merge, discount: float, horizon: int | None) -> Spi
 
 
 def _verdict(game: Any) -> Merge | None:
-    """What is known about a game; one made of another needs histories where that one does."""
+    """What is known about a game; one made of another needs histories where
+    that one does.
+    """
     inner = {VERDICTS.get(word) for word in re.findall(r"\w+", str(game))}
     return "history" if "history" in inner else VERDICTS.get(game.get_type().short_name)
 
@@ -132,16 +160,26 @@ def _first(game: Any, discount: float, horizon: int | None) -> int:
     if discount < 1.0:
         reach = math.log(NEGLIGIBLE) / math.log(discount) if discount > 0.0 else 1.0
     reach = min(reach, math.inf if horizon is None else horizon)
-    return max(0, int(game.max_game_length()) - math.ceil(reach)) if reach < math.inf else 0
+    return (
+        max(0, int(game.max_game_length()) - math.ceil(reach))
+        if reach < math.inf
+        else 0
+    )
 
 
-# --- the test ------------------------------------------------------------------------------
+# --- the test -----------------------------------------------------------------
 
 
 def compared(
-    game: Any, key: SpielKey, played: int = PLAYED, compared: int = COMPARED, seed: int = 0
+    game: Any,
+    key: SpielKey,
+    played: int = PLAYED,
+    compared: int = COMPARED,
+    seed: int = 0,
 ) -> tuple[int, tuple[list[int], list[int]] | None]:
-    """(pairs with equal keys that agreed, the histories of a pair that did not or None)."""
+    """(pairs with equal keys that agreed, the histories of a pair that did not
+    or None).
+    """
     rng = random.Random(seed)
     met: dict[Hashable, Any] = {}
     pairs, left = 0, compared
@@ -158,7 +196,9 @@ def compared(
 
 
 def _same_future(one: Any, two: Any, rng: random.Random, most: int) -> tuple[bool, int]:
-    """(whether two positions agree along one random continuation, its moves and one)."""
+    """(whether two positions agree along one random continuation, its moves and
+    one).
+    """
     a, b = one.clone(), two.clone()
     before = [_paid(a), _paid(b)]
     for made in range(1, most + 1):
@@ -173,25 +213,35 @@ def _same_future(one: Any, two: Any, rng: random.Random, most: int) -> tuple[boo
 
 
 def _paid(position: Any) -> float:
-    # What was paid on the way to the end of a game is no part of its future: there is none.
+    # What was paid on the way to the end of a game is no part of its future: there
+    # is none.
     return 0.0 if position.is_terminal() else float(position.returns()[0])
 
 
 def _seen(position: Any, before: float) -> Any:
-    """The mover, the moves (with their probabilities at chance nodes) and what was paid since."""
-    law = position.chance_outcomes() if position.is_chance_node() else position.legal_actions()
+    """The mover, the moves (with their probabilities at chance nodes) and what
+    was paid since.
+    """
+    law = (
+        position.chance_outcomes()
+        if position.is_chance_node()
+        else position.legal_actions()
+    )
     return position.current_player(), law, position.returns()[0] - before
 
 
 def _positions(game: Any, rng: random.Random, budget: int) -> Iterator[Position]:
-    """Positions where a player moves, or ends: of playouts, of these reordered, and siblings.
+    """Positions where a player moves, or ends: of playouts, of these reordered,
+    and siblings.
 
-    About every other playout is stubborn: it plays a favourite move wherever it can, so that passes
-    and cycles come up.
+    About every other playout is stubborn: it plays a favourite move wherever it
+    can, so that passes and cycles come up.
     """
     while budget > 0:
         budget -= 1  # a game may be over before it begins
-        favourite = rng.randrange(game.num_distinct_actions()) if rng.random() < 0.5 else None
+        favourite = (
+            rng.randrange(game.num_distinct_actions()) if rng.random() < 0.5 else None
+        )
         line: list[Position] = [(game.new_initial_state(), 0)]
         while not line[-1][0].is_terminal() and budget > 0:
             line.append(_after(line[-1], _move(line[-1][0], rng, favourite)))
@@ -228,7 +278,9 @@ def _decided(position: Position) -> bool:
 
 
 def _reordered(line: list[Position], rng: random.Random) -> Iterator[Position]:
-    """The positions after two blocks of moves changed places, as far as the moves stay legal."""
+    """The positions after two blocks of moves changed places, as far as the
+    moves stay legal.
+    """
     size = rng.choice((1, 2, 3))  # a move; a move with its roll; a turn of three moves
     begin = rng.randrange(len(line))
     other = begin + size * rng.choice((1, 2))

@@ -1,8 +1,11 @@
-"""Executor ``compiled``: Numba over the schedule table, for tabular problems and for users' ``numba.njit`` oracles.
+"""Executor ``compiled``: Numba over the schedule table, for tabular problems
+and for users' ``numba.njit`` oracles.
 
-Tabular problems share one machine with their tables as arguments, cached on disk. A user's oracle is compiled into its own machine
-(a few seconds, reported apart as ``compile_seconds``). Kernels release the GIL, so shards run in a pool of threads; errors inside a
-kernel come back as a code, and the shard is replayed in ``reference`` to name the state and action at fault.
+Tabular problems share one machine with their tables as arguments, cached on
+disk. A user's oracle is compiled into its own machine (a few seconds, reported
+apart as ``compile_seconds``). Kernels release the GIL, so shards run in a pool
+of threads; errors inside a kernel come back as a code, and the shard is
+replayed in ``reference`` to name the state and action at fault.
 """
 
 from __future__ import annotations
@@ -16,7 +19,12 @@ import numpy as np
 from smoothcruiser.engines.compiled import kernel
 from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.shards import Partial, Shard
-from smoothcruiser.errors import Interrupted, InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.errors import (
+    Interrupted,
+    InvalidInput,
+    OracleError,
+    SmoothcruiserError,
+)
 from smoothcruiser.jit import streams
 from smoothcruiser.jit.build import compiled, is_compiled
 from smoothcruiser.jit.streams import STREAM, Stream, from_words, missing_method, stream
@@ -25,7 +33,9 @@ from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import Guard, is_fixed
 from smoothcruiser.schedule.schedule import Schedule
 
-REPLAYED_CALLS = 20_000  # about half a second in plain Python; a single root draw that costs more is replayed whole
+# about half a second in plain Python; a single root draw that costs more is
+# replayed whole
+REPLAYED_CALLS = 20_000
 
 RAISED = -1  # beside the kernel's own endings
 
@@ -38,10 +48,13 @@ class CompiledEngine:
     name = "compiled"
     looks = 0  # machine code is not looked at while it runs
 
-    def __init__(self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0) -> None:
+    def __init__(
+        self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0
+    ) -> None:
         if not problem.is_compiled:
             raise InvalidInput(
-                "The compiled executor needs a tabular problem, or step, legal, terminal and player that are numba.njit functions; "
+                "The compiled executor needs a tabular problem, or step, legal, "
+                "terminal and player that are numba.njit functions; "
                 "decorate them, or use executor='reference'."
             )
         self.problem, self.schedule, self.center = problem, schedule, center
@@ -50,7 +63,9 @@ class CompiledEngine:
         begin = time.perf_counter()
         self.machine, self.data, self.state, state_words = _machine(problem, state)
         self.plan, self.columns = plan_of(problem, schedule, state_words)
-        self.room = kernel.scratch_words(problem.num_actions, state_words, schedule.depth)
+        self.room = kernel.scratch_words(
+            problem.num_actions, state_words, schedule.depth
+        )
         self.python_state = state
         self._warm_up()
         self.compile_seconds = time.perf_counter() - begin
@@ -63,8 +78,9 @@ class CompiledEngine:
             raise
         except Exception as error:
             raise InvalidInput(
-                f"The oracle could not be compiled into the engine: {_first_line(error)} "
-                "Check that step, legal, terminal and player take the states that step returns, or use executor='reference'."
+                "The oracle could not be compiled into the engine: "
+                f"{_first_line(error)} Check that step, legal, terminal and player "
+                "take the states that step returns, or use executor='reference'."
             ) from error
 
     def stop(self) -> None:
@@ -73,36 +89,66 @@ class CompiledEngine:
         for reference in self._replaying:
             reference.stop()
 
-    def _draws(self, action: int, count: int, rng: Stream) -> tuple[int, int, float, float]:
-        """What the machine returns for ``count`` root draws: how it ended, calls, sum, sum of squares."""
-        scratch = np.empty(self.room, np.int64)  # one a call: several threads run this engine at once
+    def _draws(
+        self, action: int, count: int, rng: Stream
+    ) -> tuple[int, int, float, float]:
+        """What the machine returns for ``count`` root draws: how it ended,
+        calls, sum, sum of squares.
+        """
+        # one a call: several threads run this engine at once
+        scratch = np.empty(self.room, np.int64)
         if self.schedule.root.target == "value":
             action = -1
         result: tuple[int, int, float, float] = self.machine(
-            self.plan, self.data, self.state, action, count, self.center, rng, self.flag.ctypes.data, scratch.ctypes.data
+            self.plan,
+            self.data,
+            self.state,
+            action,
+            count,
+            self.center,
+            rng,
+            self.flag.ctypes.data,
+            scratch.ctypes.data,
         )
         return result
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
         """The sums of one shard."""
         try:
-            status, calls, total, square = self._draws(shard.action, shard.count, stream(seed, shard.action, shard.index))
+            status, calls, total, square = self._draws(
+                shard.action, shard.count, stream(seed, shard.action, shard.index)
+            )
         except Exception as error:
             self._replay(shard, seed)
-            raise OracleError(f"The oracle raised {type(error).__name__}: {error}; mend the simulator.") from error
+            raise OracleError(
+                f"The oracle raised {type(error).__name__}: {error}; mend the "
+                "simulator."
+            ) from error
         if status == kernel.STOPPED:
-            raise Interrupted("The run was stopped before this shard was finished.", calls=calls)
+            raise Interrupted(
+                "The run was stopped before this shard was finished.", calls=calls
+            )
         if status != kernel.DONE:
             self._replay(shard, seed)
-            raise OracleError("The oracle returned something it must not, and did not do so again when replayed; is it deterministic?")
+            raise OracleError(
+                "The oracle returned something it must not, and did not do so "
+                "again when replayed; is it deterministic?"
+            )
         return Partial(shard.count, total, square, calls)
 
     def _replay(self, shard: Shard, seed: int) -> None:
-        """Raise with the state and action at fault: find the failed draws at full speed, run only those in plain Python."""
-        reference = ReferenceEngine(self.problem, self.schedule, self.python_state, center=self.center)
+        """Raise with the state and action at fault: find the failed draws at
+        full speed, run only those in plain Python.
+        """
+        reference = ReferenceEngine(
+            self.problem, self.schedule, self.python_state, center=self.center
+        )
         reference.guard = Guard(always=True)
         rng = stream(seed, shard.action, shard.index)
-        block = max(1, REPLAYED_CALLS // (1 + self.schedule.level_calls[self.schedule.root.child]))
+        block = max(
+            1,
+            REPLAYED_CALLS // (1 + self.schedule.level_calls[self.schedule.root.child]),
+        )
         for first in range(0, shard.count, block):
             count = min(block, shard.count - first)
             before = from_words(rng.words)
@@ -121,19 +167,33 @@ class CompiledEngine:
 
 
 COLUMNS: dict[str, Any] = {
-    "kind": np.int64, "samples": np.int64, "query": np.int64, "continuation": np.int64, "constant": np.float64, "shift": np.float64,
-}  # fmt: skip
+    "kind": np.int64,
+    "samples": np.int64,
+    "query": np.int64,
+    "continuation": np.int64,
+    "constant": np.float64,
+    "shift": np.float64,
+}
 
 
-def plan_of(problem: Problem, schedule: Schedule, state_words: int) -> tuple[kernel.Plan, dict[str, Any]]:
-    """The schedule's table and the facts it needs in the machine's form, and the arrays that its addresses point to."""
+def plan_of(
+    problem: Problem, schedule: Schedule, state_words: int
+) -> tuple[kernel.Plan, dict[str, Any]]:
+    """The schedule's table and the facts it needs in the machine's form, and
+    the arrays that its addresses point to.
+    """
     facts, operator = schedule.facts, problem.operator
     K = facts.num_actions
     clip = schedule.clip or (0.0, 0.0)
-    columns = {name: np.array([getattr(level, name) for level in schedule.levels], dtype=kind) for name, kind in COLUMNS.items()}
+    columns = {
+        name: np.array([getattr(level, name) for level in schedule.levels], dtype=kind)
+        for name, kind in COLUMNS.items()
+    }
     columns["center"] = np.array(schedule.centers, dtype=np.float64)
     columns["weights"] = np.array(operator.weights(K), dtype=np.float64)
-    columns["blind_head"] = np.array([0.0] + [operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, K + 1)])
+    columns["blind_head"] = np.array(
+        [0.0] + [operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, K + 1)]
+    )
     plan = kernel.Plan(
         **{name: int(column.ctypes.data) for name, column in columns.items()},
         num_actions=K,
@@ -157,11 +217,18 @@ def plan_of(problem: Problem, schedule: Schedule, state_words: int) -> tuple[ker
 
 
 def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
-    """(machine, its data argument, the root state in its form, its words); one machine for all tabular problems, one a user oracle."""
+    """(machine, its data argument, the root state in its form, its words); one
+    machine for all tabular problems, one a user oracle.
+    """
     custom = problem.operator if isinstance(problem.operator, CustomOperator) else None
     parts = _operator_parts(custom)
     if problem.tables is not None:
-        return compiled(kernel.run_shard, nogil=True, **parts), problem.tables.sampling, int(state), 1
+        return (
+            compiled(kernel.run_shard, nogil=True, **parts),
+            problem.tables.sampling,
+            int(state),
+            1,
+        )
     import numba
 
     kind = state_type(state)
@@ -173,15 +240,26 @@ def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
         from smoothcruiser.jit.state_words import words
 
         form = words(next_state_type(problem.oracle, kind), state)
-        parts |= _oracle_parts(problem.oracle, problem.legal, terminal, player, kind, state)
-        parts |= {"FRAGILE": not is_fixed(state), "LOAD": form.load, "STORE": form.store, "KEEP": form.keep}
+        parts |= _oracle_parts(
+            problem.oracle, problem.legal, terminal, player, kind, state
+        )
+        parts |= {
+            "FRAGILE": not is_fixed(state),
+            "LOAD": form.load,
+            "STORE": form.store,
+            "KEEP": form.keep,
+        }
         _machines[key] = compiled(kernel.run_shard, nogil=True, **parts), form.size
     machine, size = _machines[key]
     return machine, (), state, size
 
 
-def _oracle_parts(oracle: Any, legal: Any, terminal: Any, player: Any, kind: Any, state: Any) -> dict[str, Any]:
-    """The user's functions in the engine's form: the data argument first, steps with an end flag, states stored by type."""
+def _oracle_parts(
+    oracle: Any, legal: Any, terminal: Any, player: Any, kind: Any, state: Any
+) -> dict[str, Any]:
+    """The user's functions in the engine's form: the data argument first, steps
+    with an end flag, states stored by type.
+    """
     import numba
     from numba import njit
 
@@ -221,9 +299,15 @@ def _oracle_parts(oracle: Any, legal: Any, terminal: Any, player: Any, kind: Any
         return player_function(state)
 
     return {
-        "STEP": step, "LEGAL": allowed, "TERMINAL": over, "PLAYER": mover,
-        "ALLOCATE": store.allocate, "LOAD": store.load, "STORE": store.store, "KEEP": store.keep,
-    }  # fmt: skip
+        "STEP": step,
+        "LEGAL": allowed,
+        "TERMINAL": over,
+        "PLAYER": mover,
+        "ALLOCATE": store.allocate,
+        "LOAD": store.load,
+        "STORE": store.store,
+        "KEEP": store.keep,
+    }
 
 
 def state_type(state: Any) -> Any:
@@ -234,20 +318,26 @@ def state_type(state: Any) -> Any:
         return numba.typeof(state)
     except ValueError as error:
         raise InvalidInput(
-            f"Compiled oracles take states of numbers, tuples, NamedTuples and arrays of fixed shape, got {type(state).__name__}; "
-            "use one of these, or drop numba.njit from the step to run it in plain Python."
+            "Compiled oracles take states of numbers, tuples, NamedTuples and arrays "
+            f"of fixed shape, got {type(state).__name__}; "
+            "use one of these, or drop numba.njit from the step to run it in plain "
+            "Python."
         ) from error
 
 
 def next_state_type(oracle: Any, kind: Any) -> Any:
-    """The Numba type of the states that the step returns for states of type ``kind``."""
+    """The Numba type of the states that the step returns for states of type
+    ``kind``.
+    """
     import numba
 
     return _returned_type(oracle, (kind, numba.types.int64, STREAM))[1]
 
 
 def _returned_type(oracle: Any, signature: tuple[Any, ...]) -> Any:
-    """The Numba types that the step returns for a state of the given type, found by compiling it, without calling it."""
+    """The Numba types that the step returns for a state of the given type,
+    found by compiling it, without calling it.
+    """
     try:
         oracle.compile(signature)
         returned = oracle.overloads[signature].signature.return_type
@@ -255,12 +345,18 @@ def _returned_type(oracle: Any, signature: tuple[Any, ...]) -> Any:
             return returned
     except Exception as error:
         kind, why = signature[0], _first_line(error)
-        told = f"step(state, action, rng) could not be compiled for a state of type {kind}: {why}"
+        told = (
+            "step(state, action, rng) could not be compiled for a state of type "
+            f"{kind}: {why}"
+        )
         if _about_rng(error) is None:  # what is said of rng names its own remedy
             told += " Check the state that was asked for, "
             told += "or drop numba.njit to run the step in plain Python."
         raise InvalidInput(told) from error
-    raise InvalidInput(f"step must return (reward, next_state) or (reward, next_state, terminated), but it returns {returned}.")
+    raise InvalidInput(
+        "step must return (reward, next_state) or (reward, next_state, "
+        f"terminated), but it returns {returned}."
+    )
 
 
 def _operator_parts(custom: CustomOperator | None) -> dict[str, Any]:
@@ -271,11 +367,14 @@ def _operator_parts(custom: CustomOperator | None) -> dict[str, Any]:
     for function in (custom.value_function, custom.gradient_function):
         if not is_compiled(function):
             raise InvalidInput(
-                "The compiled executor needs the custom operator's value and gradient as numba.njit functions; "
-                "decorate them, or use executor='reference'."
+                "The compiled executor needs the custom operator's value and gradient "
+                "as numba.njit functions; decorate them, or use executor='reference'."
             )
     if custom not in _machines:
-        value_function, gradient_function = custom.value_function, custom.gradient_function
+        value_function, gradient_function = (
+            custom.value_function,
+            custom.gradient_function,
+        )
 
         @njit
         def value(code: int, q: Any, w: Any, t: float) -> Any:
@@ -322,7 +421,10 @@ def _about_rng(error: Exception) -> str | None:
     if own := re.search(r"TypingError: (rng\..*)", text):
         return own[1]
     if wrong := re.search(r">>> _(\w+)_method\(Stream(?:, )?(.*)\)", text):
-        return f"rng.{wrong[1]} does not take the arguments ({wrong[2]}); rng has {streams.METHODS}"
+        return (
+            f"rng.{wrong[1]} does not take the arguments ({wrong[2]}); rng has "
+            f"{streams.METHODS}"
+        )
     return None
 
 
@@ -331,5 +433,9 @@ def _first_line(error: Exception) -> str:
     if about is not None:
         return about.rstrip(".") + "."
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    useful = [line for line in lines if "Failed in nopython" not in line and "During:" not in line]
+    useful = [
+        line
+        for line in lines
+        if "Failed in nopython" not in line and "During:" not in line
+    ]
     return (useful or lines or [type(error).__name__])[0].rstrip(".") + "."

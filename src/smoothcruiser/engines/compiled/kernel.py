@@ -1,9 +1,12 @@
-"""The inner machine of the ``compiled`` executor: one shard of any schedule table, on an explicit stack.
+"""The inner machine of the ``compiled`` executor: one shard of any schedule
+table, on an explicit stack.
 
-This file is plain Python that ``problem.jit.compiled`` turns into machine code. The names STEP ... BOTH are the problem's parts: here
-the tabular ones, replaced by a user's functions when theirs are compiled. Nothing recurses: a frame of the stack is a node that is
-collecting its Q-hat (the bottom frame is the root); a rollout is a loop at one depth; an action whose draws end in a constant is a tight
-loop (``leaf_total``).
+This file is plain Python that ``problem.jit.compiled`` turns into machine code.
+The names STEP ... BOTH are the problem's parts: here the tabular ones, replaced
+by a user's functions when theirs are compiled. Nothing recurses: a frame of the
+stack is a node that is collecting its Q-hat (the bottom frame is the root); a
+rollout is a loop at one depth; an action whose draws end in a constant is a
+tight loop (``leaf_total``).
 
 The machine moves between five phases:
 
@@ -13,7 +16,8 @@ The machine moves between five phases:
   ACT      that action is taken and the rollout goes on at the same depth
   RETURN   a value ``v`` arrives at the frame below
 
-Frames and vectors are plain memory, read and written by address (``jit.memory`` says why). A frame is a row of 8-byte words:
+Frames and vectors are plain memory, read and written by address (``jit.memory``
+says why). A frame is a row of 8-byte words:
 
   ROW, SIZE, SIGN                  level of the schedule, number of legal actions, +1 where max moves and -1 where min does
   TOTAL, WEIGHT                    what the rollout through this node has collected, and gamma**t for what follows
@@ -31,7 +35,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from smoothcruiser.jit.memory import flag_at, float_at, floats_at, int_at, put_float, put_int
+from smoothcruiser.jit.memory import (
+    flag_at,
+    float_at,
+    floats_at,
+    int_at,
+    put_float,
+    put_int,
+)
 from smoothcruiser.operators.functions import (
     ENTROPY,
     KL_PRIOR,
@@ -43,15 +54,24 @@ from smoothcruiser.operators.functions import (
     entropy_both,
     entropy_value,
 )
-from smoothcruiser.problem.tabular_kernel import tabular_legal, tabular_player, tabular_step, tabular_terminal
+from smoothcruiser.problem.tabular_kernel import (
+    tabular_legal,
+    tabular_player,
+    tabular_step,
+    tabular_terminal,
+)
 
-CONSTANT, PLUGIN, ROLLOUT, BLIND = range(4)  # schedule.Kind, as plain numbers for the compiler
+# schedule.Kind, as plain numbers for the compiler
+CONSTANT, PLUGIN, ROLLOUT, BLIND = range(4)
 ENTER, DRAW, FINISH, ACT, RETURN = range(5)
-DONE, BAD_REWARD, STOPPED, UNDECLARED_END, FEW_ACTIONS, BAD_PLAYER, WRITTEN = range(7)  # how a shard ended
+# how a shard ended
+DONE, BAD_REWARD, STOPPED, UNDECLARED_END, FEW_ACTIONS, BAD_PLAYER, WRITTEN = range(7)
 
-ROW, SIZE, SIGN, TOTAL, WEIGHT, SLOT, LEFT, REWARD, SUM, MARK, FIELDS = range(11)  # words of a frame, then 2 K words and the state
+# words of a frame, then 2 K words and the state
+ROW, SIZE, SIGN, TOTAL, WEIGHT, SLOT, LEFT, REWARD, SUM, MARK, FIELDS = range(11)
 WORD = 8  # bytes
-POLL = 1 << 20  # draws of a leaf between two looks at the stop flag: at most some ten milliseconds
+# draws of a leaf between two looks at the stop flag: at most some ten milliseconds
+POLL = 1 << 20
 
 
 class Plan(NamedTuple):
@@ -64,7 +84,9 @@ class Plan(NamedTuple):
     constant: int
     shift: int
     center: int
-    weights: int  # ... of the prior weights of the K actions, and of F(0) over k actions, k = 0..K
+    # ... of the prior weights of the K actions, and of F(0) over k actions, k =
+    # 0..K
+    weights: int
     blind_head: int
     num_actions: int
     fewest: int  # legal actions that every state has at least
@@ -90,7 +112,9 @@ def frame_words(num_actions: int, state_words: int) -> int:
 
 
 def scratch_words(num_actions: int, state_words: int, depth: int) -> int:
-    """Words of memory that ``run_shard`` needs: three vectors (x, g, w), then a frame for the root and each level of depth."""
+    """Words of memory that ``run_shard`` needs: three vectors (x, g, w), then a
+    frame for the root and each level of depth.
+    """
     return 3 * num_actions + (depth + 2) * frame_words(num_actions, state_words)
 
 
@@ -101,7 +125,9 @@ def transition(data: Any, state: int, action: int, rng: Any) -> Any:
 
 
 def allocate(depth: int) -> NDArray[np.int64]:
-    """Room for integer states, as ``jit.state_columns`` makes it for others (the tree engine keeps its states so)."""
+    """Room for integer states, as ``jit.state_columns`` makes it for others
+    (the tree engine keeps its states so).
+    """
     return np.empty(depth, np.int64)
 
 
@@ -135,15 +161,24 @@ def keep_word(address: int, state: Any) -> Any:
     return state
 
 
-STEP, LEGAL, TERMINAL, PLAYER = transition, tabular_legal, tabular_terminal, tabular_player
+STEP, LEGAL, TERMINAL, PLAYER = (
+    transition,
+    tabular_legal,
+    tabular_terminal,
+    tabular_player,
+)
 LOAD, STORE, KEEP = load_word, store_word, keep_word
 VALUE: Any = builtin_value
-FRAGILE = False  # whether states hold arrays, which a step could write into; a constant, so that others pay nothing
+# whether states hold arrays, which a step could write into; a constant, so that
+# others pay nothing
+FRAGILE = False
 BOTH: Any = builtin_both
 
 
 def pick(g: Any, size: int, rng: Any) -> tuple[int, float]:
-    """A slot drawn in proportion to the gradient by one uniform and a running sum, and the gradient's norm."""
+    """A slot drawn in proportion to the gradient by one uniform and a running
+    sum, and the gradient's norm.
+    """
     norm = 0.0
     for j in range(size):
         norm += g[j]
@@ -159,7 +194,8 @@ def pick(g: Any, size: int, rng: Any) -> tuple[int, float]:
     return slot, norm
 
 
-# Called once a node, with vectors that a call would spell out in seven words each: the compiler has to be told to inline them.
+# Called once a node, with vectors that a call would spell out in seven words each:
+# the compiler has to be told to inline them.
 PICK = njit(pick, forceinline=True, error_model="numpy")
 SOFT = njit(entropy_value, forceinline=True, error_model="numpy")
 SOFT_BOTH = njit(entropy_both, forceinline=True, error_model="numpy")
@@ -168,7 +204,9 @@ SOFT_BOTH = njit(entropy_both, forceinline=True, error_model="numpy")
 def leaf_total(
     data: Any, state: Any, action: int, count: int, tail: float, low: float, high: float, rng: Any, stop: int
 ) -> tuple[float, int]:  # fmt: skip
-    """Sum of reward + ``tail`` over ``count`` backups, and how it ended: the loop that most calls are made in."""
+    """Sum of reward + ``tail`` over ``count`` backups, and how it ended: the
+    loop that most calls are made in.
+    """
     total = 0.0
     while True:
         for _ in range(min(count, POLL)):
@@ -189,7 +227,9 @@ def careful_leaf_total(
     data: Any, state: Any, action: int, count: int, constant: float, shift: float, center: float, discount: float, low: float,
     high: float, ends: bool, game: bool, rng: Any, stop: int,
 ) -> tuple[float, int]:  # fmt: skip
-    """The same where the next state matters: it may be terminal, or its mover may set the sign of the shift."""
+    """The same where the next state matters: it may be terminal, or its mover
+    may set the sign of the shift.
+    """
     total = 0.0
     while True:
         for _ in range(min(count, POLL)):
@@ -226,7 +266,9 @@ def clipped(mean: float, clips: bool, low: float, high: float) -> float:
 
 
 def mark_of(address: int, size: int) -> int:
-    """A number that tells whether ``size`` words changed: they are the digits of it, modulo 2**64."""
+    """A number that tells whether ``size`` words changed: they are the digits
+    of it, modulo 2**64.
+    """
     mark = 0
     for i in range(size):
         mark = mark * 6_364_136_223_846_793_005 + int_at(address, i)
@@ -234,13 +276,39 @@ def mark_of(address: int, size: int) -> int:
 
 
 def run_shard(
-    plan: Plan, data: Any, root_state: Any, action: int, count: int, center: float, rng: Any, stop: int, scratch: int
+    plan: Plan,
+    data: Any,
+    root_state: Any,
+    action: int,
+    count: int,
+    center: float,
+    rng: Any,
+    stop: int,
+    scratch: int,
 ) -> tuple[int, int, float, float]:
-    """(how it ended, oracle calls, sums of the root draws' distances to ``center`` and of their squares); action -1 draws X itself."""
-    kinds, samples, query, continuation = plan.kind, plan.samples, plan.query, plan.continuation
-    constants, shifts, weights, blind_head = plan.constant, plan.shift, plan.weights, plan.blind_head
+    """(how it ended, oracle calls, sums of the root draws' distances to
+    ``center`` and of their squares); action -1 draws X itself.
+    """
+    kinds, samples, query, continuation = (
+        plan.kind,
+        plan.samples,
+        plan.query,
+        plan.continuation,
+    )
+    constants, shifts, weights, blind_head = (
+        plan.constant,
+        plan.shift,
+        plan.weights,
+        plan.blind_head,
+    )
     centers, fewest = plan.center, plan.fewest
-    K, discount, unit, low, high = plan.num_actions, plan.discount, plan.unit, plan.low, plan.high
+    K, discount, unit, low, high = (
+        plan.num_actions,
+        plan.discount,
+        plan.unit,
+        plan.low,
+        plan.high,
+    )
     clips, clip_low, clip_high = plan.clips, plan.clip_low, plan.clip_high
     operator, temperature, root_row = plan.operator, plan.temperature, plan.root_row
     varies, ends, game, words = plan.varies, plan.ends, plan.game, plan.state_words
@@ -311,9 +379,19 @@ def run_shard(
                     for j in range(size):
                         put_float(x_at, j, 0.0)
                         if varies:
-                            put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
+                            put_float(
+                                w_at,
+                                j,
+                                float_at(weights, int_at(frame + actions_at, j)),
+                            )
                     g = floats_at(g_at, (size,))
-                    BOTH(operator, floats_at(x_at, (size,)), floats_at(w_at, (size,)), temperature, g)
+                    BOTH(
+                        operator,
+                        floats_at(x_at, (size,)),
+                        floats_at(w_at, (size,)),
+                        temperature,
+                        g,
+                    )
                     slot, norm = PICK(g, size, rng)
                     if unit:
                         norm = 1.0
@@ -328,19 +406,43 @@ def run_shard(
                 constant, shift = float_at(constants, child), float_at(shifts, child)
                 simple = not ends and not (game and shift != 0.0)
                 middle = float_at(centers, row)
-                tail = discount * (constant + shift if shift != 0.0 else constant) - middle
+                tail = (
+                    discount * (constant + shift if shift != 0.0 else constant) - middle
+                )
                 for j in range(size):
                     a = int_at(frame + actions_at, j) if varies else j
                     if simple:
-                        subtotal, status = leaf_total(data, state, a, number, tail, low, high, rng, stop)
+                        subtotal, status = leaf_total(
+                            data, state, a, number, tail, low, high, rng, stop
+                        )
                     else:
                         subtotal, status = careful_leaf_total(
-                            data, state, a, number, constant, shift, middle, discount, low, high, ends, game, rng, stop
+                            data,
+                            state,
+                            a,
+                            number,
+                            constant,
+                            shift,
+                            middle,
+                            discount,
+                            low,
+                            high,
+                            ends,
+                            game,
+                            rng,
+                            stop,
                         )
                     if status != DONE:
                         return status, calls, grand_total, grand_square
                     calls += number
-                    put_float(x_at, j, sign * clipped(middle + subtotal / number, clips, clip_low, clip_high))
+                    put_float(
+                        x_at,
+                        j,
+                        sign
+                        * clipped(
+                            middle + subtotal / number, clips, clip_low, clip_high
+                        ),
+                    )
                 if FRAGILE and mark_of(frame + state_at, words) != mark:
                     return WRITTEN, calls, grand_total, grand_square
                 put_int(frame, SIZE, size)
@@ -375,7 +477,12 @@ def run_shard(
                 slot = int_at(frame, SLOT)
                 if left == 0:
                     left = int_at(samples, row)
-                    mean = clipped(float_at(centers, row) + float_at(frame, SUM) / left, clips, clip_low, clip_high)
+                    mean = clipped(
+                        float_at(centers, row) + float_at(frame, SUM) / left,
+                        clips,
+                        clip_low,
+                        clip_high,
+                    )
                     put_float(frame + means_at, slot, mean)
                     slot += 1
                     size = int_at(frame, SIZE)
@@ -413,20 +520,31 @@ def run_shard(
             if ends and (over or TERMINAL(data, after)):
                 v = 0.0
                 phase = RETURN
-        elif phase == FINISH:  # row, kind, state, size, sign, total, weight and x = sign * Q-hat are those of the node
-            # Read anew: with a size that it can follow, the compiler moves the set-up of every loop over it into each turn of this machine.
+        # row, kind, state, size, sign, total, weight and x = sign * Q-hat are those
+        # of the node
+        elif phase == FINISH:
+            # Read anew: with a size that it can follow, the compiler moves the
+            # set-up of every loop over it into each turn of this machine.
             size = flag_at(frame + SIZE * WORD)
             if varies and operator == KL_PRIOR:
                 for j in range(size):
                     put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
             x, w = floats_at(x_at, (size,)), floats_at(w_at, (size,))
             if kind == PLUGIN:
-                value = SOFT(x, w, temperature) if operator == ENTROPY else VALUE(operator, x, w, temperature)
+                value = (
+                    SOFT(x, w, temperature)
+                    if operator == ENTROPY
+                    else VALUE(operator, x, w, temperature)
+                )
                 v = total + weight * (sign * value + sign * float_at(shifts, row))
                 phase = RETURN
                 continue
             g = floats_at(g_at, (size,))
-            value = SOFT_BOTH(x, w, temperature, g) if operator == ENTROPY else BOTH(operator, x, w, temperature, g)
+            value = (
+                SOFT_BOTH(x, w, temperature, g)
+                if operator == ENTROPY
+                else BOTH(operator, x, w, temperature, g)
+            )
             inner = 0.0
             for j in range(size):
                 inner += x[j] * g[j]
@@ -456,12 +574,21 @@ def run_shard(
         else:  # RETURN
             frame -= stride
             if frame == bottom:
-                distance = v - center if action < 0 else float_at(frame, REWARD) + (discount * v - center)
+                distance = (
+                    v - center
+                    if action < 0
+                    else float_at(frame, REWARD) + (discount * v - center)
+                )
                 grand_total += distance
                 grand_square += distance * distance
             else:
                 if flag_at(stop) != 0:
                     return STOPPED, calls, grand_total, grand_square
                 middle = float_at(centers, int_at(frame, ROW))
-                put_float(frame, SUM, float_at(frame, SUM) + (float_at(frame, REWARD) + (discount * v - middle)))
+                put_float(
+                    frame,
+                    SUM,
+                    float_at(frame, SUM)
+                    + (float_at(frame, REWARD) + (discount * v - middle)),
+                )
             phase = DRAW

@@ -1,7 +1,9 @@
-"""Workers in this process: one engine, in this thread or in a pool of threads (kernels of the compiled engine release the GIL).
+"""Workers in this process: one engine, in this thread or in a pool of threads
+(kernels of the compiled engine release the GIL).
 
-Compiled shards run in a pool even where it has one thread: machine code cannot be interrupted, so the main thread has to be free to
-take a Ctrl-C and set the stop flag.
+Compiled shards run in a pool even where it has one thread: machine code cannot
+be interrupted, so the main thread has to be free to take a Ctrl-C and set the
+stop flag.
 """
 
 from __future__ import annotations
@@ -26,17 +28,23 @@ def check_workers(workers: int | None) -> int:
     if workers is None:
         return os.cpu_count() or 1
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise InvalidInput(f"workers must be a whole number of at least 1, got {workers!r}.")
+        raise InvalidInput(
+            f"workers must be a whole number of at least 1, got {workers!r}."
+        )
     return workers
 
 
 class Pool(ABC):
-    """Workers behind futures: pulls a shard when one is free, hands results back as they come, leaves nothing running behind."""
+    """Workers behind futures: pulls a shard when one is free, hands results
+    back as they come, leaves nothing running behind.
+    """
 
     name: str
     compile_seconds: float = 0.0
     stopped: bool = False
-    unfinished: int = 0  # calls counted in shards that were cut short; other processes do not report theirs
+    # calls counted in shards that were cut short; other processes do not report
+    # theirs
+    unfinished: int = 0
     looked: Looks | None = None  # what the look before the run saw
     look_calls: int = 0
 
@@ -50,7 +58,9 @@ class Pool(ABC):
         """``inspection.look``, where the step runs."""
 
     def inspect(self, seed: int) -> tuple[int, int]:
-        """Look at the step before the run, and again after it: (calls made in all, those of this time)."""
+        """Look at the step before the run, and again after it: (calls made in
+        all, those of this time).
+        """
         calls, self.looked = self.look(seed, self.looked)
         self.look_calls += calls
         return self.look_calls, calls
@@ -74,7 +84,9 @@ class Pool(ABC):
 
     @abstractmethod
     def finished(self, futures: list[Any]) -> Iterable[Any]:
-        """Those of ``futures`` that are done, after waiting for one for at most ``POLL_SECONDS``."""
+        """Those of ``futures`` that are done, after waiting for one for at most
+        ``POLL_SECONDS``.
+        """
 
     @abstractmethod
     def result(self, future: Any) -> Partial:
@@ -99,7 +111,9 @@ class Pool(ABC):
                 if not waiting:
                     return
                 if self.stopped:
-                    raise Interrupted("The run was stopped before all shards were finished.")
+                    raise Interrupted(
+                        "The run was stopped before all shards were finished."
+                    )
                 for future in self.finished(list(waiting)):
                     if report(waiting.pop(future), self.result(future)):
                         return
@@ -113,17 +127,30 @@ class Pool(ABC):
 
 
 class LocalWorkers(Pool):
-    """An engine and as many threads as may run it at once; ``inspected`` is the problem and state to look at."""
+    """An engine and as many threads as may run it at once; ``inspected`` is the
+    problem and state to look at.
+    """
 
-    def __init__(self, engine: Engine, workers: int | None = None, inspected: tuple[Problem, Any] | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        workers: int | None = None,
+        inspected: tuple[Problem, Any] | None = None,
+    ) -> None:
         self.engine, self.inspected = engine, inspected
         self.name = engine.name
         self.compile_seconds = engine.compile_seconds
         self.size = check_workers(workers)
-        self.threads = ThreadPoolExecutor(self.size, thread_name_prefix="smoothcruiser") if engine.name == "compiled" else None
+        self.threads = (
+            ThreadPoolExecutor(self.size, thread_name_prefix="smoothcruiser")
+            if engine.name == "compiled"
+            else None
+        )
 
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
-        """Run what the source hands out, one by one where the engine holds the interpreter's lock."""
+        """Run what the source hands out, one by one where the engine holds the
+        interpreter's lock.
+        """
         if self.threads is not None:
             super().map(source, seed, report)
             return
@@ -131,7 +158,8 @@ class LocalWorkers(Pool):
             try:
                 part = self.engine.run_shard(shard, seed)
             except (Interrupted, KeyboardInterrupt):
-                self.unfinished = getattr(self.engine, "calls", 0)  # counted as they are made
+                # counted as they are made
+                self.unfinished = getattr(self.engine, "calls", 0)
                 raise
             if report(shard, part):
                 return
@@ -146,7 +174,9 @@ class LocalWorkers(Pool):
         return "" if guard is None else str(guard.doubts)
 
     def look(self, seed: int, looked: Looks | None) -> tuple[int, Looks]:  # noqa: D102
-        return (0, ()) if self.inspected is None else look(*self.inspected, seed, looked)
+        return (
+            (0, ()) if self.inspected is None else look(*self.inspected, seed, looked)
+        )
 
     def window(self) -> int:  # noqa: D102
         return self.size
@@ -165,8 +195,14 @@ class LocalWorkers(Pool):
         self.engine.stop()
         for future in futures:
             if not future.cancel():
-                error = future.exception()  # soon: a compiled shard looks at the stop flag every few milliseconds
-                self.unfinished += future.result().calls if error is None else getattr(error, "calls", 0)
+                # soon: a compiled shard looks at the stop flag every few
+                # milliseconds
+                error = future.exception()
+                self.unfinished += (
+                    future.result().calls
+                    if error is None
+                    else getattr(error, "calls", 0)
+                )
 
     def stop(self) -> None:
         """Ask running shards to end."""

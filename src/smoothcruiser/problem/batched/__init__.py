@@ -1,4 +1,5 @@
-"""Oracles over arrays: one call steps many states at once. ``batched(step)`` marks such a step; everything else follows from the mark.
+"""Oracles over arrays: one call steps many states at once. ``batched(step)``
+marks such a step; everything else follows from the mark.
 
     step(states, actions, rng) -> (rewards, next_states)  or  (rewards, next_states, terminated)
 
@@ -7,14 +8,19 @@
   rng       a ``numpy.random.Generator``; a key for JAX
   rewards   (n,), terminated (n,) of booleans
 
-``legal(states, actions)``, ``terminal(states)`` and ``player(states)`` of a problem with a batched step are batched too: arrays in, an
-array of n out. The executor ``batched`` runs whole levels of a schedule with them; every other part of the library (certified search,
-exact, the asked state) sees the same functions one state at a time, as a batch of one row.
+``legal(states, actions)``, ``terminal(states)`` and ``player(states)`` of a
+problem with a batched step are batched too: arrays in, an array of n out. The
+executor ``batched`` runs whole levels of a schedule with them; every other part
+of the library (certified search, exact, the asked state) sees the same
+functions one state at a time, as a batch of one row.
 
-With ``backend="jax"`` states are JAX arrays, functions are compiled by ``jax.jit`` and run wherever JAX runs; ``each=True`` says that
-they are written for one state (``step(state, action, key)``) and are to be mapped over rows by ``jax.vmap``.
+With ``backend="jax"`` states are JAX arrays, functions are compiled by
+``jax.jit`` and run wherever JAX runs; ``each=True`` says that they are written
+for one state (``step(state, action, key)``) and are to be mapped over rows by
+``jax.vmap``.
 
-What this file decides: what a row is. It leaves out how levels are run (``engines.batched``).
+What this file decides: what a row is. It leaves out how levels are run
+(``engines.batched``).
 """
 
 from __future__ import annotations
@@ -29,7 +35,9 @@ from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput, OracleError
 
-MAX_BATCH = 32_768  # rows: 28 M calls/s of a tabular step at 4,096, 32 M at 32,768, 16 M at 65,536 (larger arrays are mapped anew)
+# rows: 28 M calls/s of a tabular step at 4,096, 32 M at 32,768, 16 M at 65,536
+# (larger arrays are mapped anew)
+MAX_BATCH = 32_768
 Answer = tuple[NDArray[np.float64], Any, NDArray[np.bool_] | None]
 
 
@@ -51,8 +59,12 @@ class Backend(Protocol):
     def random(self, sequence: np.random.SeedSequence) -> Any:
         """What the step's ``rng`` is drawn from."""
 
-    def step(self, function: Any, states: Any, actions: NDArray[np.int64], rng: Any) -> Answer:
-        """(rewards, next states, terminated) of n = len(actions) rows; raises ``WrongShape``."""
+    def step(
+        self, function: Any, states: Any, actions: NDArray[np.int64], rng: Any
+    ) -> Answer:
+        """(rewards, next states, terminated) of n = len(actions) rows; raises
+        ``WrongShape``.
+        """
 
     def ask(self, function: Any, states: Any, n: int, *arguments: Any) -> NDArray[Any]:
         """``function(states, *arguments)`` as an array of n."""
@@ -65,7 +77,7 @@ class WrongShape(Exception):
     """A batched function returned something of the wrong form; says what."""
 
 
-# --- NumPy -------------------------------------------------------------------------------------------------------------------
+# --- NumPy --------------------------------------------------------------------
 
 
 def _mapped(function: Callable[[Any], Any], states: Any) -> Any:
@@ -85,7 +97,11 @@ def _arrays(states: Any) -> list[Any]:
 
 def _plain(value: Any) -> Any:
     """A Python number where a row is one number: hashable and equal across draws."""
-    return value.item() if isinstance(value, np.generic) and value.dtype.names is None else np.array(value)
+    return (
+        value.item()
+        if isinstance(value, np.generic) and value.dtype.names is None
+        else np.array(value)
+    )
 
 
 @dataclass(frozen=True)
@@ -93,7 +109,9 @@ class NumpyBackend:
     """Rows in NumPy arrays."""
 
     def one(self, state: Any) -> Any:
-        """A batch of one row, in memory of its own: a step over rows may write into them."""
+        """A batch of one row, in memory of its own: a step over rows may write
+        into them.
+        """
         return _mapped(lambda part: np.array(part)[None], state)
 
     def row(self, states: Any, i: int) -> Any:
@@ -112,18 +130,29 @@ class NumpyBackend:
         """A Generator."""
         return np.random.Generator(np.random.PCG64(sequence))
 
-    def step(self, function: Any, states: Any, actions: NDArray[np.int64], rng: Any) -> Answer:
+    def step(
+        self, function: Any, states: Any, actions: NDArray[np.int64], rng: Any
+    ) -> Answer:
         """(rewards, next states, terminated) of the rows."""
         rewards, after, ended = unpacked(function(states, actions, rng))
         n = len(actions)
         for array in _arrays(after):
             if not isinstance(array, np.ndarray) or array.ndim < 1 or len(array) != n:
                 raise WrongShape(f"next states with {n} rows, got {_shape(array)}")
-        return as_column(rewards, n, "rewards", np.float64), after, None if ended is None else as_column(ended, n, "terminated", np.bool_)
+        return (
+            as_column(rewards, n, "rewards", np.float64),
+            after,
+            None if ended is None else as_column(ended, n, "terminated", np.bool_),
+        )
 
     def ask(self, function: Any, states: Any, n: int, *arguments: Any) -> NDArray[Any]:
         """``function(states, *arguments)`` as an array of n."""
-        return as_column(function(states, *arguments), n, getattr(function, "__name__", "a batched function"), None)
+        return as_column(
+            function(states, *arguments),
+            n,
+            getattr(function, "__name__", "a batched function"),
+            None,
+        )
 
     def warm(self, step: Any, companions: list[tuple[Any, int]], states: Any) -> None:
         """Nothing is compiled."""
@@ -132,7 +161,10 @@ class NumpyBackend:
 def unpacked(answer: Any) -> tuple[Any, Any, Any]:
     """(rewards, next states, terminated or None) of what a step returned."""
     if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):
-        raise WrongShape(f"(rewards, next_states) or (rewards, next_states, terminated), got {_shape(answer)}")
+        raise WrongShape(
+            "(rewards, next_states) or (rewards, next_states, terminated), got "
+            f"{_shape(answer)}"
+        )
     return answer[0], answer[1], answer[2] if len(answer) == 3 else None
 
 
@@ -148,10 +180,14 @@ def as_column(values: Any, n: int, name: str, dtype: Any) -> NDArray[Any]:
 
 
 def _shape(value: Any) -> str:
-    return f"shape {value.shape}" if hasattr(value, "shape") else f"{type(value).__name__} {value!r:.60}"
+    return (
+        f"shape {value.shape}"
+        if hasattr(value, "shape")
+        else f"{type(value).__name__} {value!r:.60}"
+    )
 
 
-# --- the mark ----------------------------------------------------------------------------------------------------------------
+# --- the mark -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,10 +201,15 @@ class BatchedFunction:
         """The answer for one state."""
         columns = [np.array([argument]) for argument in arguments]
         try:
-            return self.backend.ask(self.function, self.backend.one(state), 1, *columns)[0].item()
+            return self.backend.ask(
+                self.function, self.backend.one(state), 1, *columns
+            )[0].item()
         except WrongShape as error:
             name = getattr(self.function, "__name__", "A function")
-            raise InvalidInput(f"{name} must answer for every row of a batch, as step does: {error} for a batch of one row.") from error
+            raise InvalidInput(
+                f"{name} must answer for every row of a batch, as step does: "
+                f"{error} for a batch of one row."
+            ) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,45 +232,82 @@ class Batched:
         return backend
 
     def __call__(self, state: Any, action: int, rng: Any) -> tuple[Any, ...]:
-        """One draw, from a generator seeded by the planner's stream: about 20 µs, so for asked states and searches, not for schedules."""
+        """One draw, from a generator seeded by the planner's stream: about 20
+        µs, so for asked states and searches, not for schedules.
+        """
         backend = self.backend
         source = backend.random(np.random.SeedSequence(int(rng.raw())))
         try:
-            rewards, after, ended = backend.step(self.function, backend.one(state), np.array([action]), source)
+            rewards, after, ended = backend.step(
+                self.function, backend.one(state), np.array([action]), source
+            )
         except WrongShape as error:
-            raise OracleError(f"The batched oracle must return {error}, at a batch of one row.") from error
+            raise OracleError(
+                f"The batched oracle must return {error}, at a batch of one row."
+            ) from error
         found = (float(rewards[0]), backend.row(after, 0))
         return found if ended is None else (*found, bool(ended[0]))
 
     def function_of(self, function: Any) -> Any:
         """A problem's other function, seen as this step's companion."""
-        return BatchedFunction(function, self.backend) if callable(function) and not isinstance(function, BatchedFunction) else function
+        return (
+            BatchedFunction(function, self.backend)
+            if callable(function) and not isinstance(function, BatchedFunction)
+            else function
+        )
 
 
-def rows_apart(oracle: Batched, state: Any, action: int, seeds: list[np.random.SeedSequence], rows: int) -> bool:
-    """Whether rows of one batch are drawn apart, as far as one batch of ``rows`` equal rows per seed tells.
+def rows_apart(
+    oracle: Batched,
+    state: Any,
+    action: int,
+    seeds: list[np.random.SeedSequence],
+    rows: int,
+) -> bool:
+    """Whether rows of one batch are drawn apart, as far as one batch of
+    ``rows`` equal rows per seed tells.
 
-    They are not if the batches differ although all rows of each are alike. With 8 rows and 4 batches a fair coin
-    looks so with probability 4e-9.
+    They are not if the batches differ although all rows of each are alike. With
+    8 rows and 4 batches a fair coin looks so with probability 4e-9.
     """
     backend, batches = oracle.backend, []
     for seed in seeds:
         states = backend.take(backend.one(state), np.zeros(rows, dtype=np.int64))
-        rewards, after, _ = backend.step(oracle.function, states, np.full(rows, action), backend.random(seed))
-        batches.append([(float(rewards[j]), repr(backend.row(after, j))) for j in range(rows)])
-    return len({batch[0] for batch in batches}) == 1 or any(len(set(batch)) > 1 for batch in batches)
+        rewards, after, _ = backend.step(
+            oracle.function, states, np.full(rows, action), backend.random(seed)
+        )
+        batches.append(
+            [(float(rewards[j]), repr(backend.row(after, j))) for j in range(rows)]
+        )
+    return len({batch[0] for batch in batches}) == 1 or any(
+        len(set(batch)) > 1 for batch in batches
+    )
 
 
 def batched(
-    step: Callable[..., Any], *, backend: Literal["numpy", "jax"] = "numpy", each: bool = False, max_batch: int = MAX_BATCH
+    step: Callable[..., Any],
+    *,
+    backend: Literal["numpy", "jax"] = "numpy",
+    each: bool = False,
+    max_batch: int = MAX_BATCH,
 ) -> Batched:
-    """The step marked as one over arrays; ``max_batch`` bounds the rows of a batch, and so memory (it is part of the random streams)."""
+    """The step marked as one over arrays; ``max_batch`` bounds the rows of a
+    batch, and so memory (it is part of the random streams).
+    """
     if not callable(step):
-        raise InvalidInput(f"batched() takes a function step(states, actions, rng), got {step!r}.")
+        raise InvalidInput(
+            f"batched() takes a function step(states, actions, rng), got {step!r}."
+        )
     if backend not in ("numpy", "jax"):
         raise InvalidInput(f"backend must be 'numpy' or 'jax', got {backend!r}.")
     if each and backend != "jax":
-        raise InvalidInput("each=True maps a function of one state over rows with jax.vmap; it needs backend='jax'.")
+        raise InvalidInput(
+            "each=True maps a function of one state over rows with jax.vmap; it "
+            "needs backend='jax'."
+        )
     if isinstance(max_batch, bool) or not isinstance(max_batch, int) or max_batch < 1:
-        raise InvalidInput(f"max_batch must be a whole number of rows of at least 1, got {max_batch!r}.")
+        raise InvalidInput(
+            "max_batch must be a whole number of rows of at least 1, got "
+            f"{max_batch!r}."
+        )
     return Batched(step, backend, each, max_batch)

@@ -1,4 +1,5 @@
-"""Rows in JAX arrays: the simulator is compiled by ``jax.jit`` and runs wherever JAX runs; only rewards and flags come back.
+"""Rows in JAX arrays: the simulator is compiled by ``jax.jit`` and runs
+wherever JAX runs; only rewards and flags come back.
 
   key      one key a batch, folded from the shard's key and the batch's number; one a row (``split``) for a function of one state
   shapes   a batch is padded by repeating its first row to one of three sizes (max_batch, and 16 and 256 times less), so that a function
@@ -18,15 +19,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.errors import MissingExtra
-from smoothcruiser.problem.batched import Answer, WrongShape, _shape, as_column, unpacked
+from smoothcruiser.problem.batched import (
+    Answer,
+    WrongShape,
+    _shape,
+    as_column,
+    unpacked,
+)
 
 try:
     import jax
     import jax.numpy as jnp
-except ImportError as error:  # pragma: no cover - the extra is installed where this is tested
-    raise MissingExtra("A batched step with backend='jax' needs JAX: pip install 'smoothcruiser[jax]'.") from error
+except (
+    ImportError
+) as error:  # pragma: no cover - the extra is installed where this is tested
+    raise MissingExtra(
+        "A batched step with backend='jax' needs JAX: pip install 'smoothcruiser[jax]'."
+    ) from error
 
-LEAST_ROWS = 64  # smaller batches are padded to this: a call costs 10-50 µs whatever its size
+# smaller batches are padded to this: a call costs 10-50 µs whatever its size
+LEAST_ROWS = 64
 STEP = 16  # between one size and the next
 
 
@@ -62,7 +74,8 @@ class JaxBackend:
 
     each: bool
     max_batch: int
-    compiled: dict[Any, Any] = field(default_factory=dict)  # user function -> its jitted form
+    # user function -> its jitted form
+    compiled: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -72,16 +85,23 @@ class JaxBackend:
 
     def padded(self, n: int) -> int:
         """The smallest size that holds n rows."""
-        return next((size for size in self.sizes if size >= n), 1 << (n - 1).bit_length())
+        return next(
+            (size for size in self.sizes if size >= n), 1 << (n - 1).bit_length()
+        )
 
     def warm(self, step: Any, companions: list[tuple[Any, int]], states: Any) -> None:
-        """Compile everything a run needs; ``companions`` are functions and how many arguments beside the states they take."""
+        """Compile everything a run needs; ``companions`` are functions and how
+        many arguments beside the states they take.
+        """
         rng = self.random(np.random.SeedSequence(0))
-        batches = [self.take(states, np.zeros(size, dtype=np.int64)) for size in self.sizes]
+        batches = [
+            self.take(states, np.zeros(size, dtype=np.int64)) for size in self.sizes
+        ]
         for batch, size in zip(batches, self.sizes, strict=True):
             actions = np.zeros(size, dtype=np.int64)
             _, after, _ = self.step(step, batch, actions, rng)
-            self.step(step, after, actions, rng)  # again, where a step changes the type of its states
+            # again, where a step changes the type of its states
+            self.step(step, after, actions, rng)
             for function, extra in companions:
                 self.ask(function, after, size, *([actions] * extra))
             for other in self.sizes:
@@ -90,7 +110,12 @@ class JaxBackend:
     def one(self, state: Any) -> Any:
         """A batch of one row (padded)."""
         with precise():
-            return jax.tree.map(lambda part: jnp.asarray(np.repeat(np.asarray(part)[None], self.sizes[0], axis=0)), state)
+            return jax.tree.map(
+                lambda part: jnp.asarray(
+                    np.repeat(np.asarray(part)[None], self.sizes[0], axis=0)
+                ),
+                state,
+            )
 
     def row(self, states: Any, i: int) -> Any:
         """The state in row ``i``, as NumPy."""
@@ -110,36 +135,58 @@ class JaxBackend:
 
     def bytes_per_row(self, states: Any) -> int:
         """Memory of one row."""
-        return sum(int(array.nbytes) // max(1, len(array)) for array in jax.tree.leaves(states))
+        return sum(
+            int(array.nbytes) // max(1, len(array)) for array in jax.tree.leaves(states)
+        )
 
     def random(self, sequence: np.random.SeedSequence) -> Keys:
         """The keys of a shard."""
         with precise():
-            return Keys(jax.random.key(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))))
+            return Keys(
+                jax.random.key(
+                    int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+                )
+            )
 
-    def step(self, function: Any, states: Any, actions: NDArray[np.int64], rng: Keys) -> Answer:
+    def step(
+        self, function: Any, states: Any, actions: NDArray[np.int64], rng: Keys
+    ) -> Answer:
         """(rewards, next states, terminated) of n = len(actions) rows."""
         n = len(actions)
         size = len(jax.tree.leaves(states)[0])
         full = np.zeros(size, dtype=np.int64)
         full[:n] = actions
         with precise():
-            rewards, after, ended = unpacked(self._stepper(function)(states, full, rng.next()))
+            rewards, after, ended = unpacked(
+                self._stepper(function)(states, full, rng.next())
+            )
             for array in jax.tree.leaves(after):
                 if array.ndim < 1 or len(array) != size:
-                    raise WrongShape(f"next states with {size} rows, got {_shape(array)}")
-            columns = [None if column is None else np.asarray(column) for column in (rewards, ended)]
+                    raise WrongShape(
+                        f"next states with {size} rows, got {_shape(array)}"
+                    )
+            columns = [
+                None if column is None else np.asarray(column)
+                for column in (rewards, ended)
+            ]
         for column, name in zip(columns, ("rewards", "terminated"), strict=True):
             if column is not None and column.shape != (size,):
                 raise WrongShape(f"{name} of shape ({size},), got {_shape(column)}")
         assert columns[0] is not None
-        over = None if columns[1] is None else as_column(columns[1][:n], n, "terminated", np.bool_)
+        over = (
+            None
+            if columns[1] is None
+            else as_column(columns[1][:n], n, "terminated", np.bool_)
+        )
         return as_column(columns[0][:n], n, "rewards", np.float64), after, over
 
     def ask(self, function: Any, states: Any, n: int, *arguments: Any) -> NDArray[Any]:
         """``function(states, *arguments)`` as an array of n."""
         size = len(jax.tree.leaves(states)[0])
-        wide = [np.concatenate([argument, np.zeros(size - n, dtype=np.int64)]) for argument in arguments]
+        wide = [
+            np.concatenate([argument, np.zeros(size - n, dtype=np.int64)])
+            for argument in arguments
+        ]
         with precise():
             found = np.asarray(self._jitted(function, mapped=self.each)(states, *wide))
         if found.shape != (size,):
@@ -148,14 +195,18 @@ class JaxBackend:
 
     def _jitted(self, function: Any, *, mapped: bool) -> Any:
         if function not in self.compiled:
-            self.compiled[function] = jax.jit(jax.vmap(function) if mapped else function)
+            self.compiled[function] = jax.jit(
+                jax.vmap(function) if mapped else function
+            )
         return self.compiled[function]
 
     def _stepper(self, function: Any) -> Any:
         if function not in self.compiled:
 
             def by_rows(states: Any, actions: Any, key: Any) -> Any:
-                return jax.vmap(function)(states, actions, jax.random.split(key, len(actions)))
+                return jax.vmap(function)(
+                    states, actions, jax.random.split(key, len(actions))
+                )
 
             self.compiled[function] = jax.jit(by_rows if self.each else function)
         return self.compiled[function]

@@ -1,7 +1,10 @@
-"""Built-in problems, all seeded: the paper's chain and gridworld, Garnet MDPs, random games.
+"""Built-in problems, all seeded: the paper's chain and gridworld, Garnet MDPs,
+random games.
 
-``chain`` and ``gridworld`` are exactly those of the paper's consistency table (theory, section 2, item 7). Garnet (Archibald et al.):
-every (s, a) has ``branching`` distinct successors, probabilities from uniform cuts of [0, 1], rewards uniform on [0, 1].
+``chain`` and ``gridworld`` are exactly those of the paper's consistency table
+(theory, section 2, item 7). Garnet (Archibald et al.): every (s, a) has
+``branching`` distinct successors, probabilities from uniform cuts of [0, 1],
+rewards uniform on [0, 1].
 """
 
 from __future__ import annotations
@@ -16,17 +19,26 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators.base import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
-from smoothcruiser.problem.zoo.literature import d_chain, frozen_lake, sailing, synthetic_tree
+from smoothcruiser.problem.zoo.literature import (
+    d_chain,
+    frozen_lake,
+    sailing,
+    synthetic_tree,
+)
 
 
 def _whole(name: str, value: Any, low: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise InvalidInput(f"{name} must be a whole number of at least {low}, got {value!r}.")
+        raise InvalidInput(
+            f"{name} must be a whole number of at least {low}, got {value!r}."
+        )
     return value
 
 
 def chain(*, n: int = 5, **rest: Any) -> Problem:
-    """Chain(n): left or right; reward 1 on the step n-2 -> n-1 only; the last state loops."""
+    """Chain(n): left or right; reward 1 on the step n-2 -> n-1 only; the last
+    state loops.
+    """
     n = _whole("n", n, 2)
     P, R = np.zeros((n, 2, n)), np.zeros((n, 2))
     for s in range(n - 1):
@@ -38,7 +50,9 @@ def chain(*, n: int = 5, **rest: Any) -> Problem:
 
 
 def gridworld(*, n: int = 5, **rest: Any) -> Problem:
-    """An n x n grid with a wall in column n//2 and a gap at row n//2; reward 1 on every arrival in the far corner."""
+    """An n x n grid with a wall in column n//2 and a gap at row n//2; reward 1
+    on every arrival in the far corner.
+    """
     n = _whole("n", n, 3)
 
     def valid(row: int, column: int) -> bool:
@@ -49,7 +63,11 @@ def gridworld(*, n: int = 5, **rest: Any) -> Problem:
     for row in range(n):
         for column in range(n):
             s = row * n + column
-            neighbours = [(row + dr) * n + column + dc for dr, dc in moves if valid(row + dr, column + dc)]
+            neighbours = [
+                (row + dr) * n + column + dc
+                for dr, dc in moves
+                if valid(row + dr, column + dc)
+            ]
             for a, (dr, dc) in enumerate(moves):
                 if not valid(row, column) or not valid(row + dr, column + dc):
                     P[s, a, s] = 1.0
@@ -63,7 +81,9 @@ def gridworld(*, n: int = 5, **rest: Any) -> Problem:
     return tabular(P, R, initial_state=0, **rest)
 
 
-def _random_rows(rng: np.random.Generator, targets: np.ndarray[Any, Any], branching: int, size: int) -> np.ndarray[Any, Any]:
+def _random_rows(
+    rng: np.random.Generator, targets: np.ndarray[Any, Any], branching: int, size: int
+) -> np.ndarray[Any, Any]:
     row = np.zeros(size)
     chosen = rng.choice(targets, size=branching, replace=False)
     cuts = np.sort(rng.random(branching - 1))
@@ -71,35 +91,70 @@ def _random_rows(rng: np.random.Generator, targets: np.ndarray[Any, Any], branch
     return row
 
 
-def garnet(*, states: int = 20, actions: int = 3, branching: int = 3, seed: int = 0, **rest: Any) -> Problem:
+def garnet(
+    *,
+    states: int = 20,
+    actions: int = 3,
+    branching: int = 3,
+    seed: int = 0,
+    **rest: Any,
+) -> Problem:
     """A random MDP with ``branching`` successors a pair."""
     states, actions = _whole("states", states, 1), _whole("actions", actions, 1)
     branching = min(_whole("branching", branching, 1), states)
     rng = np.random.default_rng(_whole("seed", seed, 0))
     everywhere = np.arange(states)
-    P = np.array([[_random_rows(rng, everywhere, branching, states) for _ in range(actions)] for _ in range(states)])
+    P = np.array(
+        [
+            [_random_rows(rng, everywhere, branching, states) for _ in range(actions)]
+            for _ in range(states)
+        ]
+    )
     return tabular(P, rng.random((states, actions)), initial_state=0, **rest)
 
 
 def random_game(
-    *, states: int = 20, actions: int = 3, branching: int = 3, seed: int = 0, alternating: bool = False, **rest: Any
+    *,
+    states: int = 20,
+    actions: int = 3,
+    branching: int = 3,
+    seed: int = 0,
+    alternating: bool = False,
+    **rest: Any,
 ) -> Problem:
-    """A random turn-based game; ``alternating`` makes every move pass the turn (even states max, odd states min)."""
-    states, actions, branching = _whole("states", states, 2), _whole("actions", actions, 1), _whole("branching", branching, 1)
+    """A random turn-based game; ``alternating`` makes every move pass the turn
+    (even states max, odd states min).
+    """
+    states, actions, branching = (
+        _whole("states", states, 2),
+        _whole("actions", actions, 1),
+        _whole("branching", branching, 1),
+    )
     rng = np.random.default_rng(_whole("seed", seed, 0))
-    players = np.arange(states) % 2 + 1 if alternating else rng.integers(1, 3, size=states)
+    players = (
+        np.arange(states) % 2 + 1 if alternating else rng.integers(1, 3, size=states)
+    )
     everywhere = np.arange(states)
     P = np.zeros((states, actions, states))
     for s in range(states):
         targets = everywhere[players != players[s]] if alternating else everywhere
         for a in range(actions):
             P[s, a] = _random_rows(rng, targets, min(branching, len(targets)), states)
-    return tabular(P, rng.random((states, actions)), players=players, alternating=alternating, initial_state=0, **rest)
+    return tabular(
+        P,
+        rng.random((states, actions)),
+        players=players,
+        alternating=alternating,
+        initial_state=0,
+        **rest,
+    )
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A zoo problem: how to build it, its parameters with their defaults, one line on it."""
+    """A zoo problem: how to build it, its parameters with their defaults, one
+    line on it.
+    """
 
     build: Callable[..., Problem]
     defaults: dict[str, Any]
@@ -107,27 +162,75 @@ class Entry:
 
 
 ZOO: dict[str, Entry] = {
-    "chain": Entry(chain, {"n": 5}, "the paper's n-chain: walk right, one reward at the far end"),
-    "gridworld": Entry(gridworld, {"n": 5}, "the paper's n x n grid with a wall, a gap and slippery moves"),
-    "garnet": Entry(garnet, {"states": 20, "actions": 3, "branching": 3, "seed": 0}, "a random MDP with few successors a move"),
+    "chain": Entry(
+        chain, {"n": 5}, "the paper's n-chain: walk right, one reward at the far end"
+    ),
+    "gridworld": Entry(
+        gridworld,
+        {"n": 5},
+        "the paper's n x n grid with a wall, a gap and slippery moves",
+    ),
+    "garnet": Entry(
+        garnet,
+        {"states": 20, "actions": 3, "branching": 3, "seed": 0},
+        "a random MDP with few successors a move",
+    ),
     "random-game": Entry(
         random_game,
         {"states": 20, "actions": 3, "branching": 3, "seed": 0, "alternating": False},
         "a random turn-based zero-sum game",
     ),
-    "d-chain": Entry(d_chain, {"d": 10, "final": 1.0}, "tree-search literature: small rewards first, the best at the end (--discount 1)"),
-    "frozen-lake": Entry(frozen_lake, {}, "tree-search literature: deterministic 8 x 8 lake, 100 steps (--discount 1)"),
-    "sailing": Entry(sailing, {"n": 6, "wind": 3}, "tree-search literature: 6 x 6 sailing in changing wind, 50 steps (--discount 1)"),
-    "synthetic-tree": Entry(synthetic_tree, {"k": 4, "d": 3, "seed": 0}, "tree-search literature: a k-ary tree with noisy leaves"),
+    "d-chain": Entry(
+        d_chain,
+        {"d": 10, "final": 1.0},
+        (
+            "tree-search literature: small rewards first, the best at the end "
+            "(--discount 1)"
+        ),
+    ),
+    "frozen-lake": Entry(
+        frozen_lake,
+        {},
+        "tree-search literature: deterministic 8 x 8 lake, 100 steps (--discount 1)",
+    ),
+    "sailing": Entry(
+        sailing,
+        {"n": 6, "wind": 3},
+        (
+            "tree-search literature: 6 x 6 sailing in changing wind, 50 steps "
+            "(--discount 1)"
+        ),
+    ),
+    "synthetic-tree": Entry(
+        synthetic_tree,
+        {"k": 4, "d": 3, "seed": 0},
+        "tree-search literature: a k-ary tree with noisy leaves",
+    ),
 }
 
 
-def build(name: str, parameters: dict[str, Any], *, discount: float, operator: Operator, spec: dict[str, Any]) -> Problem:
+def build(
+    name: str,
+    parameters: dict[str, Any],
+    *,
+    discount: float,
+    operator: Operator,
+    spec: dict[str, Any],
+) -> Problem:
     """The zoo problem ``name`` with ``parameters`` over its defaults."""
     entry = ZOO[name]
     unknown = sorted(set(parameters) - set(entry.defaults) - {"horizon"})
     if unknown:
         allowed = ", ".join(f"{k}={v}" for k, v in entry.defaults.items())
-        raise InvalidInput(f"{name} has no parameter {unknown[0]!r}; its parameters and defaults are {allowed}.")
+        raise InvalidInput(
+            f"{name} has no parameter {unknown[0]!r}; its parameters and defaults "
+            f"are {allowed}."
+        )
     shown = ",".join(f"{k}={v}" for k, v in {**entry.defaults, **parameters}.items())
-    return entry.build(**parameters, discount=discount, operator=operator, name=f"{name}:{shown}", spec=spec)
+    return entry.build(
+        **parameters,
+        discount=discount,
+        operator=operator,
+        name=f"{name}:{shown}",
+        spec=spec,
+    )

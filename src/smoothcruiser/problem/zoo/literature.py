@@ -1,4 +1,5 @@
-"""The problems on which tree searches are compared in the literature, with the published parameters; discount 1 and a horizon.
+"""The problems on which tree searches are compared in the literature, with the
+published parameters; discount 1 and a horizon.
 
   d-chain         Coquelin and Munos 2007, as in Painter et al. 2023: right or down; down at i pays (D-1-i)/D and ends, the last right
                   pays R_f. Small rewards come first, so a search has to look past them.
@@ -9,8 +10,9 @@
                   of the weights on its path, scaled to [0, 1] over all leaves. They add Gaussian noise of deviation 0.05 to a leaf;
                   rewards here are bounded by contract, so the noise is +-0.05 with equal chances: the same mean and deviation.
 
-All are tabular, so that ``exact`` solves them and one compiled step runs them. Rows are written sparsely, ``Rows`` stands in for a
-CSR matrix of shape (S*A, S).
+All are tabular, so that ``exact`` solves them and one compiled step runs them.
+Rows are written sparsely, ``Rows`` stands in for a CSR matrix of shape (S*A,
+S).
 """
 
 from __future__ import annotations
@@ -25,15 +27,37 @@ from smoothcruiser.problem.arguments import is_whole
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
 
-# The lake of the published experiments (Painter et al. 2023, appendix): S start, F frozen, H hole, G goal.
-LAKE = ("SFFFFFHF", "FFFFFFFF", "FHFHFFFF", "FFFFFFHH", "FFFHFFFF", "FHHHFFFF", "FFFFFHFF", "FFFFFFFG")
+# The lake of the published experiments (Painter et al. 2023, appendix): S start, F
+# frozen, H hole, G goal.
+LAKE = (
+    "SFFFFFHF",
+    "FFFFFFFF",
+    "FHFHFFFF",
+    "FFFFFFHH",
+    "FFFHFFFF",
+    "FHHHFFFF",
+    "FFFFFHFF",
+    "FFFFFFFG",
+)
 
-# Row w: chances of the next wind among N, NE, E, SE, S, SW, W, NW after wind w, in tenths (Peret and Garcia's table).
-WIND = ("43000003", "43300000", "04330000", "00433000", "00042400", "00003340", "00000334", "40000033")
-MOVES = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))  # the eight directions, N first, clockwise
+# Row w: chances of the next wind among N, NE, E, SE, S, SW, W, NW after wind w, in
+# tenths (Peret and Garcia's table).
+WIND = (
+    "43000003",
+    "43300000",
+    "04330000",
+    "00433000",
+    "00042400",
+    "00003340",
+    "00000334",
+    "40000033",
+)
+# the eight directions, N first, clockwise
+MOVES = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
 SOUTH_EAST = 3
 
-LARGEST_TREE = 4_000_000  # leaves; 16-ary of depth 5, the largest published, has a million
+# leaves; 16-ary of depth 5, the largest published, has a million
+LARGEST_TREE = 4_000_000
 NOISE = 0.05
 
 
@@ -54,7 +78,9 @@ class Rows:
 
 def _whole(name: str, value: Any, low: int) -> int:
     if not is_whole(value) or value < low:
-        raise InvalidInput(f"{name} must be a whole number of at least {low}, got {value!r}.")
+        raise InvalidInput(
+            f"{name} must be a whole number of at least {low}, got {value!r}."
+        )
     return int(value)
 
 
@@ -62,8 +88,12 @@ def _steps(horizon: Any, published: int) -> int:
     return published if horizon is None else _whole("horizon", horizon, 1)
 
 
-def _listed(rows: list[list[tuple[float, float, int]]], num_states: int, **rest: Any) -> Problem:
-    """The problem whose row s*A + a lists (probability, reward, next state); empty where illegal or terminal."""
+def _listed(
+    rows: list[list[tuple[float, float, int]]], num_states: int, **rest: Any
+) -> Problem:
+    """The problem whose row s*A + a lists (probability, reward, next state);
+    empty where illegal or terminal.
+    """
     sizes = [len(row) for row in rows]
     flat = [item for row in rows for item in row]
     P = Rows(
@@ -75,22 +105,35 @@ def _listed(rows: list[list[tuple[float, float, int]]], num_states: int, **rest:
     return tabular(P, np.array([r for _, r, _ in flat]), **rest)
 
 
-def d_chain(*, d: int = 10, final: float = 1.0, horizon: int | None = None, **rest: Any) -> Problem:
+def d_chain(
+    *, d: int = 10, final: float = 1.0, horizon: int | None = None, **rest: Any
+) -> Problem:
     """D-chain: states 0..d-1 and the end; actions right, down."""
     d = _whole("d", d, 1)
     end = d
     rows: list[list[tuple[float, float, int]]] = []
     for i in range(d):
-        rows.append([(1.0, float(final) if i == d - 1 else 0.0, i + 1 if i < d - 1 else end)])
+        rows.append(
+            [(1.0, float(final) if i == d - 1 else 0.0, i + 1 if i < d - 1 else end)]
+        )
         rows.append([(1.0, (d - 1 - i) / d, end)])
     rows += [[], []]
     terminal = np.arange(d + 1) == end
     low, high = min(0.0, float(final)), max(1.0, float(final))
-    return _listed(rows, d + 1, terminal=terminal, horizon=_steps(horizon, d), reward_range=(low, high), **rest)
+    return _listed(
+        rows,
+        d + 1,
+        terminal=terminal,
+        horizon=_steps(horizon, d),
+        reward_range=(low, high),
+        **rest,
+    )
 
 
 def frozen_lake(*, horizon: int | None = None, **rest: Any) -> Problem:
-    """The deterministic 8 x 8 lake; state t * 64 + row * 8 + column; actions right, down, left, up."""
+    """The deterministic 8 x 8 lake; state t * 64 + row * 8 + column; actions
+    right, down, left, up.
+    """
     horizon = _steps(horizon, 100)
     size = len(LAKE)
     cells = size * size
@@ -108,15 +151,35 @@ def frozen_lake(*, horizon: int | None = None, **rest: Any) -> Problem:
                 row = min(max(c // size + down, 0), size - 1)
                 column = min(max(c % size + across, 0), size - 1)
                 z = row * size + column
-                rows.append([(1.0, 0.99 ** (t + 1) if cell[z] == "G" else 0.0, (t + 1) * cells + z)])
-    return _listed(rows, (horizon + 1) * cells, terminal=np.array(terminal), horizon=horizon, **rest)
+                rows.append(
+                    [
+                        (
+                            1.0,
+                            0.99 ** (t + 1) if cell[z] == "G" else 0.0,
+                            (t + 1) * cells + z,
+                        )
+                    ]
+                )
+    return _listed(
+        rows,
+        (horizon + 1) * cells,
+        terminal=np.array(terminal),
+        horizon=horizon,
+        **rest,
+    )
 
 
-def sailing(*, n: int = 6, wind: int = SOUTH_EAST, horizon: int | None = None, **rest: Any) -> Problem:
-    """Sailing on n x n points; state (x * n + y) * 8 + wind; the eight directions are the actions."""
+def sailing(
+    *, n: int = 6, wind: int = SOUTH_EAST, horizon: int | None = None, **rest: Any
+) -> Problem:
+    """Sailing on n x n points; state (x * n + y) * 8 + wind; the eight
+    directions are the actions.
+    """
     n = _whole("n", n, 2)
     if _whole("wind", wind, 0) > 7:
-        raise InvalidInput(f"wind must be a direction from 0 (north) to 7 (north-west), got {wind}.")
+        raise InvalidInput(
+            f"wind must be a direction from 0 (north) to 7 (north-west), got {wind}."
+        )
     num_states = n * n * 8
     rows: list[list[tuple[float, float, int]]] = []
     legal = np.zeros((num_states, 8), dtype=bool)
@@ -132,17 +195,37 @@ def sailing(*, n: int = 6, wind: int = SOUTH_EAST, horizon: int | None = None, *
                 continue
             tack = min((a - w) % 8, (w - a) % 8)
             there = ((x + dx) * n + y + dy) * 8
-            rows.append([(int(p) / 10.0, -1.0 - tack, there + z) for z, p in enumerate(WIND[w]) if p != "0"])
+            rows.append(
+                [
+                    (int(p) / 10.0, -1.0 - tack, there + z)
+                    for z, p in enumerate(WIND[w])
+                    if p != "0"
+                ]
+            )
     return _listed(
-        rows, num_states, terminal=terminal, legal=legal, horizon=_steps(horizon, 50), initial_state=wind, reward_range=(-4.0, -1.0), **rest
-    )  # fmt: skip
+        rows,
+        num_states,
+        terminal=terminal,
+        legal=legal,
+        horizon=_steps(horizon, 50),
+        initial_state=wind,
+        reward_range=(-4.0, -1.0),
+        **rest,
+    )
 
 
-def synthetic_tree(*, k: int = 4, d: int = 3, seed: int = 0, horizon: int | None = None, **rest: Any) -> Problem:
-    """The k-ary tree of depth d; inner nodes are numbered by levels, then two ends (noise up, noise down)."""
+def synthetic_tree(
+    *, k: int = 4, d: int = 3, seed: int = 0, horizon: int | None = None, **rest: Any
+) -> Problem:
+    """The k-ary tree of depth d; inner nodes are numbered by levels, then two
+    ends (noise up, noise down).
+    """
     k, d = _whole("k", k, 2), _whole("d", d, 1)
     if k**d > LARGEST_TREE:
-        raise InvalidInput(f"A {k}-ary tree of depth {d} has {k**d:,} leaves, more than {LARGEST_TREE:,}; take smaller k or d.")
+        raise InvalidInput(
+            f"A {k}-ary tree of depth {d} has {k**d:,} leaves, more than "
+            f"{LARGEST_TREE:,}; take smaller k or d."
+        )
     rng = np.random.default_rng(_whole("seed", seed, 0))
     sums = np.zeros(1)
     for _ in range(d):
@@ -155,8 +238,24 @@ def synthetic_tree(*, k: int = 4, d: int = 3, seed: int = 0, horizon: int | None
     single = (nodes[:, None] * k + 1 + np.arange(k)[None, :]).reshape(-1)
     indices = np.concatenate([single, np.tile([up, down], k**d)])
     data = np.concatenate([np.ones(len(single)), np.full(2 * k**d, 0.5)])
-    reward = np.concatenate([np.zeros(len(single)), np.repeat(leaf, 2) + np.tile([NOISE, -NOISE], k**d)])
-    sizes = np.concatenate([np.ones(len(single)), np.full(k**d, 2), np.zeros(2 * k)]).astype(np.int64)
-    P = Rows(np.concatenate([[0], np.cumsum(sizes)]), indices, data, ((inner + 2) * k, inner + 2))
+    reward = np.concatenate(
+        [np.zeros(len(single)), np.repeat(leaf, 2) + np.tile([NOISE, -NOISE], k**d)]
+    )
+    sizes = np.concatenate(
+        [np.ones(len(single)), np.full(k**d, 2), np.zeros(2 * k)]
+    ).astype(np.int64)
+    P = Rows(
+        np.concatenate([[0], np.cumsum(sizes)]),
+        indices,
+        data,
+        ((inner + 2) * k, inner + 2),
+    )
     terminal = np.arange(inner + 2) >= inner
-    return tabular(P, reward, terminal=terminal, horizon=_steps(horizon, d), reward_range=(-NOISE, 1.0 + NOISE), **rest)
+    return tabular(
+        P,
+        reward,
+        terminal=terminal,
+        horizon=_steps(horizon, d),
+        reward_range=(-NOISE, 1.0 + NOISE),
+        **rest,
+    )

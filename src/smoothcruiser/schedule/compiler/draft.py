@@ -1,9 +1,13 @@
-"""A plan: the rows that one root uses, as plain data that can be evaluated for many counts side by side and made tight.
+"""A plan: the rows that one root uses, as plain data that can be evaluated for
+many counts side by side and made tight.
 
-The frontier chooses structure and rough counts. Here the counts are moved together (coordinate search on the price, the root's count
-being whatever the promise then needs), and after rounding every count is lowered as long as the promise holds: no hidden slack.
+The frontier chooses structure and rough counts. Here the counts are moved
+together (coordinate search on the price, the root's count being whatever the
+promise then needs), and after rounding every count is lowered as long as the
+promise holds: no hidden slack.
 
-What this file leaves out: which structure (``frontier``), the final table (``optimizer``), and trust (``verify_sharp`` checks it again).
+What this file leaves out: which structure (``frontier``), the final table
+(``optimizer``), and trust (``verify_sharp`` checks it again).
 """
 
 from __future__ import annotations
@@ -16,14 +20,25 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.schedule.schedule import Kind, Target
-from smoothcruiser.theory.moments import Backup, Ground, Moments, backup, blind, constant, plug_in, rollout
+from smoothcruiser.theory.moments import (
+    Backup,
+    Ground,
+    Moments,
+    backup,
+    blind,
+    constant,
+    plug_in,
+    rollout,
+)
 from smoothcruiser.theory.stopping import best_rate, root_samples
 
 Array = Any
 
 _FIRST_STEP, _LAST_STEP = 1.25, 1.004  # of the coordinate search: factors on a count
 _MAX_ROUNDS = 40
-_WORK = 1200  # rows evaluated by one search at the most: about a fifth of a second, whatever the length of the table
+# rows evaluated by one search at the most: about a fifth of a second, whatever the
+# length of the table
+_WORK = 1200
 
 
 @dataclass(frozen=True)
@@ -39,7 +54,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Plan:
-    """Rows, children first; the last is the root's child. ``level`` is log(2 actions/delta) of the fixed promise."""
+    """Rows, children first; the last is the root's child. ``level`` is log(2
+    actions/delta) of the fixed promise.
+    """
 
     base: Ground
     rows: tuple[Row, ...]
@@ -50,7 +67,11 @@ class Plan:
     @property
     def counted(self) -> list[int]:
         """The rows that have a count."""
-        return [i for i, row in enumerate(self.rows) if row.kind in (Kind.PLUGIN, Kind.ROLLOUT)]
+        return [
+            i
+            for i, row in enumerate(self.rows)
+            if row.kind in (Kind.PLUGIN, Kind.ROLLOUT)
+        ]
 
     def with_counts(self, counts: Array) -> Plan:
         """The same plan with other counts for the counted rows."""
@@ -67,21 +88,37 @@ class Plan:
         return other
 
     def moments(self, counts: Array | None = None) -> list[Moments]:
-        """Moments of every row; ``counts`` has shape (counted rows, M), one candidate a column."""
+        """Moments of every row; ``counts`` has shape (counted rows, M), one
+        candidate a column.
+        """
         where = {row: k for k, row in enumerate(self.counted)}
         made: list[Moments] = []
         backups: dict[int, Backup] = {}
         for i, row in enumerate(self.rows):
-            n = np.array([float(row.samples)]) if counts is None or i not in where else counts[where[i]]
+            n = (
+                np.array([float(row.samples)])
+                if counts is None or i not in where
+                else counts[where[i]]
+            )
             for child in (row.query, row.continuation):
                 if child >= 0 and child not in backups:
-                    backups[child] = backup(self.base, made[child], self.rows[child].remaining)
+                    backups[child] = backup(
+                        self.base, made[child], self.rows[child].remaining
+                    )
             if row.kind is Kind.CONSTANT:
                 made.append(constant(self.base, row.remaining))
             elif row.kind is Kind.PLUGIN:
                 made.append(plug_in(self.base, backups[row.query], n))
             elif row.kind is Kind.ROLLOUT:
-                made.append(rollout(self.base, backups[row.query], n, backups[row.continuation], row.remaining))
+                made.append(
+                    rollout(
+                        self.base,
+                        backups[row.query],
+                        n,
+                        backups[row.continuation],
+                        row.remaining,
+                    )
+                )
             else:
                 made.append(blind(self.base, backups[row.continuation], row.remaining))
         return made
@@ -92,21 +129,39 @@ class Plan:
         return self.moments()
 
     def draws(self, counts: Array | None = None) -> tuple[Array, Array, Array, Array]:
-        """(bias, spread, variance, log price) of one draw at the root per candidate, shape (M,) each."""
+        """(bias, spread, variance, log price) of one draw at the root per
+        candidate, shape (M,) each.
+        """
         last = self.made[-1] if counts is None else self.moments(counts)[-1]
         if self.target == "value":
-            return last.bias, np.max(last.high - last.low, axis=0), np.max(last.variance, axis=0), last.log_calls
+            return (
+                last.bias,
+                np.max(last.high - last.low, axis=0),
+                np.max(last.variance, axis=0),
+                last.log_calls,
+            )
         back = backup(self.base, last, self.rows[-1].remaining)
         price = back.log_calls + math.log(self.base.facts.num_actions)
-        return back.bias, np.max(back.spread, axis=0), np.max(back.variance, axis=0), price
+        return (
+            back.bias,
+            np.max(back.spread, axis=0),
+            np.max(back.variance, axis=0),
+            price,
+        )
 
     def log_price(self, counts: Array | None = None) -> Array:
-        """Log of the price with a real number of root draws, infinite where the bias alone breaks the promise; shape (M,)."""
+        """Log of the price with a real number of root draws, infinite where the
+        bias alone breaks the promise; shape (M,).
+        """
         bias, spread, variance, price = self.draws(counts)
-        return priced(root_log_draws(self.epsilon - bias, spread, variance, self.level), price)
+        return priced(
+            root_log_draws(self.epsilon - bias, spread, variance, self.level), price
+        )
 
     def root(self, counts: Array | None = None) -> tuple[int, str] | None:
-        """(draws, bound) at the root for one candidate, None where there is no such number."""
+        """(draws, bound) at the root for one candidate, None where there is no
+        such number.
+        """
         bias, spread, variance, _ = (float(x[0]) for x in self.draws(counts))
         if not self.epsilon - bias > 0.0:
             return None
@@ -115,28 +170,43 @@ class Plan:
     def holds(self, draws: int, counts: Array) -> Array:
         """Whether ``draws`` root draws keep the promise, per candidate."""
         kept = []
-        for bias, spread, variance in zip(*(np.atleast_1d(x) for x in self.draws(counts)[:3]), strict=True):
-            rate = best_rate(self.epsilon - float(bias), float(spread), float(variance))[0]
+        for bias, spread, variance in zip(
+            *(np.atleast_1d(x) for x in self.draws(counts)[:3]), strict=True
+        ):
+            rate = best_rate(
+                self.epsilon - float(bias), float(spread), float(variance)
+            )[0]
             kept.append(draws * rate >= self.level)
         return np.array(kept)
 
 
 def root_log_draws(t: Array, spread: Array, variance: Array, level: float) -> Array:
-    """Log of about how many draws close a radius t; a close guide to ``stopping.root_samples``, vectorized."""
+    """Log of about how many draws close a radius t; a close guide to
+    ``stopping.root_samples``, vectorized.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         tau = np.clip(t / np.maximum(spread, 1e-300), 1e-150, 1.0 - 1e-12)
         ratio = np.clip(variance / np.maximum(spread, 1e-300) ** 2, 1e-300, 0.25)
-        p = np.minimum(2.0 * ratio / (1.0 + np.sqrt(1.0 - 4.0 * ratio)), 0.5 * (1.0 - tau))
+        p = np.minimum(
+            2.0 * ratio / (1.0 + np.sqrt(1.0 - 4.0 * ratio)), 0.5 * (1.0 - tau)
+        )
         q = p + tau
         rate = q * np.log(q / p) + (1.0 - q) * np.log1p(-tau / (1.0 - p))
-        rate = np.maximum(np.where(tau < 1e-6 * p, 0.0, rate), tau * tau / (2.0 * ratio + 2.0 * tau / 3.0))
+        rate = np.maximum(
+            np.where(tau < 1e-6 * p, 0.0, rate),
+            tau * tau / (2.0 * ratio + 2.0 * tau / 3.0),
+        )
         draws = np.where(t >= spread, 0.0, np.log(level) - np.log(rate))
     return np.where(t > 0.0, np.maximum(draws, 0.0), math.inf)
 
 
 def priced(draws: Array, price: Array) -> Array:
-    """Log of draws times price; infinite where no number of draws is enough, whatever one costs."""
-    return np.where(draws == math.inf, math.inf, np.where(draws == math.inf, 0.0, draws) + price)
+    """Log of draws times price; infinite where no number of draws is enough,
+    whatever one costs.
+    """
+    return np.where(
+        draws == math.inf, math.inf, np.where(draws == math.inf, 0.0, draws) + price
+    )
 
 
 def polish(plan: Plan) -> Plan:
@@ -152,7 +222,10 @@ def polish(plan: Plan) -> Plan:
         prices = plan.log_price(trial)
         winner = int(np.argmin(prices))
         if len(best) > 1:
-            gains = np.minimum(prices[: len(best)], prices[len(best) : 2 * len(best)]) < price
+            gains = (
+                np.minimum(prices[: len(best)], prices[len(best) : 2 * len(best)])
+                < price
+            )
             up = prices[: len(best)] < prices[len(best) : 2 * len(best)]
             joint = np.where(gains, np.where(up, moved[0], moved[1]), best)
             joint_price = float(plan.log_price(joint[:, None])[0])
@@ -168,7 +241,9 @@ def polish(plan: Plan) -> Plan:
 
 
 def _neighbours(counts: Array, step: float) -> tuple[Array, tuple[Array, Array]]:
-    """Candidates that raise or lower one count (columns: all raised ones, then all lowered ones), and the moved counts."""
+    """Candidates that raise or lower one count (columns: all raised ones, then
+    all lowered ones), and the moved counts.
+    """
     up = np.maximum(counts + 1.0, np.round(counts * step))
     down = np.maximum(1.0, np.minimum(counts - 1.0, np.round(counts / step)))
     size = len(counts)
@@ -179,16 +254,22 @@ def _neighbours(counts: Array, step: float) -> tuple[Array, tuple[Array, Array]]
 
 
 def tighten(plan: Plan, draws: int) -> Plan:
-    """The plan with every count as low as ``draws`` root draws allow, the most expensive rows first."""
+    """The plan with every count as low as ``draws`` root draws allow, the most
+    expensive rows first.
+    """
     counts = np.array([float(plan.rows[i].samples) for i in plan.counted])
     visits = _visits(plan)
-    order = sorted(range(len(counts)), key=lambda k: -(visits[plan.counted[k]] + math.log(counts[k])))
+    order = sorted(
+        range(len(counts)),
+        key=lambda k: -(visits[plan.counted[k]] + math.log(counts[k])),
+    )
     waiting = [k for k in order if counts[k] > 1.0]
     while waiting:
         fewer = np.tile(counts[:, None], (1, len(waiting)))
         fewer[waiting, np.arange(len(waiting))] -= 1.0
         kept = plan.holds(draws, fewer)
-        waiting = [k for k, ok in zip(waiting, kept, strict=True) if ok]  # slack only shrinks: what does not hold now never will
+        # slack only shrinks: what does not hold now never will
+        waiting = [k for k, ok in zip(waiting, kept, strict=True) if ok]
         if waiting:
             counts[waiting[0]] = _lowest(plan, draws, counts, waiting[0])
             waiting = waiting[1:]
@@ -196,7 +277,9 @@ def tighten(plan: Plan, draws: int) -> Plan:
 
 
 def _lowest(plan: Plan, draws: int, counts: Array, k: int) -> float:
-    """The smallest count of the k-th counted row that holds, given that one less than now does."""
+    """The smallest count of the k-th counted row that holds, given that one
+    less than now does.
+    """
     low, high = 1.0, counts[k] - 1.0  # invariant: high holds
     while low < high:
         tries = np.unique(np.floor(np.linspace(low, high - 1.0, 12)))
@@ -219,5 +302,7 @@ def _visits(plan: Plan) -> list[float]:
             calls = visits[i] + math.log(plan.base.facts.num_actions * row.samples)
             visits[row.query] = float(np.logaddexp(visits[row.query], calls))
         if row.continuation >= 0:
-            visits[row.continuation] = float(np.logaddexp(visits[row.continuation], visits[i]))
+            visits[row.continuation] = float(
+                np.logaddexp(visits[row.continuation], visits[i])
+            )
     return visits

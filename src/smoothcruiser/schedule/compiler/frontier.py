@@ -1,18 +1,23 @@
-"""The cheapest estimator of every width: the walk that the schedule compiler makes before it knows epsilon (docs/theory.md, section 6).
+"""The cheapest estimator of every width: the walk that the schedule compiler
+makes before it knows epsilon (docs/theory.md, section 6).
 
-Widths are cut into cells, each a fixed factor narrower than the one before. The walk goes from the widest (a constant) downwards; a
-cell keeps the cheapest level whose width falls into it, with its exact moments. Candidates for a cell:
+Widths are cut into cells, each a fixed factor narrower than the one before. The
+walk goes from the widest (a constant) downwards; a cell keeps the cheapest
+level whose width falls into it, with its exact moments. Candidates for a cell:
 
   PLUGIN    over any wider level, N on a geometric grid      w = gamma w' + phi(N)           price K N (1 + C')
   BLIND     over any wider level                             w = gamma w'' + D(Q, 0)         price 1 + C''
   ROLLOUT   over any wider continuation and query            w = gamma w'' + E D(q, N)       price 1 + C'' + K N (1 + C_q)
 
-A level costs more than its children, so wider cells are final when a cell is reached (Bellman's principle on prices, as in a database's
-join optimizer). The table does not depend on epsilon or delta: one walk serves every promise on the same facts, and goes on from where
-it stopped. With a horizon there is one table for each number of remaining steps, built over the one before.
+A level costs more than its children, so wider cells are final when a cell is
+reached (Bellman's principle on prices, as in a database's join optimizer). The
+table does not depend on epsilon or delta: one walk serves every promise on the
+same facts, and goes on from where it stopped. With a horizon there is one table
+for each number of remaining steps, built over the one before.
 
-Prices are logarithms here (they pass 10^1000); the schedule's own integers are exact. What this file leaves out: the root, and the
-last percent (``optimizer``).
+Prices are logarithms here (they pass 10^1000); the schedule's own integers are
+exact. What this file leaves out: the root, and the last percent
+(``optimizer``).
 """
 
 from __future__ import annotations
@@ -24,7 +29,17 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.schedule.schedule import Kind, Target
-from smoothcruiser.theory.moments import Backup, Ground, Moments, backup, blind, constant, plug_in, rollout, rollout_loss
+from smoothcruiser.theory.moments import (
+    Backup,
+    Ground,
+    Moments,
+    backup,
+    blind,
+    constant,
+    plug_in,
+    rollout,
+    rollout_loss,
+)
 from smoothcruiser.theory.noise import plug_in_noise
 
 Array = Any
@@ -32,14 +47,21 @@ Kinds = frozenset[Kind]
 
 _MAX_SAMPLES = 1e13
 BATCH = 24  # cells between two stops
-LOG_HOPELESS = math.log(1e15)  # calls: four months at 1e8 a second; dearer levels are chosen coarsely, dearer plans not polished
-_CELLS_PER_STEP = 4.0  # cells per factor 1/gamma: a level must be able to leave its child's cell
+# calls: four months at 1e8 a second; dearer levels are chosen coarsely, dearer
+# plans not polished
+LOG_HOPELESS = math.log(1e15)
+# cells per factor 1/gamma: a level must be able to leave its child's cell
+_CELLS_PER_STEP = 4.0
 _FINEST, _COARSEST = 0.002, 0.02  # log-width of a cell
 _LOSS_STEP = 0.02  # log-width of a cell of the table of queries by E D
-_WIDEST_OVER_NARROWEST = 1e6  # of the walk; promises below 1e-5 of the value span cost 10^10 calls at least (Hoeffding at the root)
-_NEGLIGIBLE = 10.0  # a deviation that many times below a bias or a step makes no difference
+# of the walk; promises below 1e-5 of the value span cost 10^10 calls at least
+# (Hoeffding at the root)
+_WIDEST_OVER_NARROWEST = 1e6
+# a deviation that many times below a bias or a step makes no difference
+_NEGLIGIBLE = 10.0
 _LARGEST_OVER_SMALLEST_LOSS = 1e9
-_BLIND_LABELS = 24  # levels kept in one cell while blind rollouts creep towards their fixed point
+# levels kept in one cell while blind rollouts creep towards their fixed point
+_BLIND_LABELS = 24
 
 
 def sample_grid(ratio: float) -> Array:
@@ -56,7 +78,9 @@ _COARSE_GRID = sample_grid(1.3)
 
 @dataclass(frozen=True)
 class Choice:
-    """How a level is made: indices into the frontier that made it (of the stage before, with a horizon)."""
+    """How a level is made: indices into the frontier that made it (of the stage
+    before, with a horizon).
+    """
 
     kind: Kind
     samples: int = 0
@@ -73,19 +97,27 @@ class Table:
     choices: list[Choice] = field(default_factory=list)
     moments: list[Moments] = field(default_factory=list)
     backups: list[Backup] = field(default_factory=list)
-    columns: Array = field(default_factory=lambda: np.empty((9, 0)))  # per level: tilt, log(1 + C), and what a root draw of it is
+    # per level: tilt, log(1 + C), and what a root draw of it is
+    columns: Array = field(default_factory=lambda: np.empty((9, 0)))
 
     def add(self, choice: Choice, moments: Moments) -> int:
         """Append a level; returns its index."""
         back = backup(self.base, moments, self.remaining)
         index = len(self.choices)
         if index >= self.columns.shape[1]:
-            self.columns = np.concatenate([self.columns, np.empty((9, max(64, index)))], axis=1)
+            self.columns = np.concatenate(
+                [self.columns, np.empty((9, max(64, index)))], axis=1
+            )
         self.columns[:, index] = (
             np.max(back.tilt),
             back.log_calls[0],
             *(back.bias[0], np.max(back.spread), np.max(back.variance)),
-            *(moments.bias[0], np.max(moments.high - moments.low), np.max(moments.variance), moments.log_calls[0]),
+            *(
+                moments.bias[0],
+                np.max(moments.high - moments.low),
+                np.max(moments.variance),
+                moments.log_calls[0],
+            ),
         )
         self.choices.append(choice)
         self.moments.append(moments)
@@ -102,12 +134,21 @@ class Table:
         """Log(1 + C) of every level."""
         return self.columns[1, : len(self.choices)]
 
-    def root_draws(self, target: Target, levels: int) -> tuple[Array, Array, Array, Array]:
-        """(bias, spread, variance, log price) of one root draw over each of the first ``levels``: xi for all actions, or X itself."""
+    def root_draws(
+        self, target: Target, levels: int
+    ) -> tuple[Array, Array, Array, Array]:
+        """(bias, spread, variance, log price) of one root draw over each of the
+        first ``levels``: xi for all actions, or X itself.
+        """
         used = self.columns[:, : min(levels, len(self.choices))]
         if target == "value":
             return used[5], used[6], used[7], used[8]
-        return used[2], used[3], used[4], used[1] + math.log(self.base.facts.num_actions)
+        return (
+            used[2],
+            used[3],
+            used[4],
+            used[1] + math.log(self.base.facts.num_actions),
+        )
 
     def level(self, choice: Choice, below: Table) -> Moments:
         """The moments of ``choice`` over the levels of ``below``."""
@@ -117,7 +158,13 @@ class Table:
         if choice.kind is Kind.BLIND:
             return blind(self.base, below.backups[choice.continuation], self.remaining)
         if choice.kind is Kind.ROLLOUT:
-            return rollout(self.base, below.backups[choice.query], n, below.backups[choice.continuation], self.remaining)
+            return rollout(
+                self.base,
+                below.backups[choice.query],
+                n,
+                below.backups[choice.continuation],
+                self.remaining,
+            )
         return constant(self.base, self.remaining)
 
     def __len__(self) -> int:
@@ -125,7 +172,9 @@ class Table:
 
 
 class Cells:
-    """The cheapest candidate of every cell; cell c holds widths in (edge(c + 1), edge(c)]."""
+    """The cheapest candidate of every cell; cell c holds widths in (edge(c +
+    1), edge(c)].
+    """
 
     def __init__(self, top: float, step: float, size: int) -> None:
         self.top, self.step, self.size = max(top, 1e-300), step, size
@@ -136,7 +185,9 @@ class Cells:
         self.continuation = np.full(size + 1, -1, dtype=np.int64)
 
     def of(self, width: Array) -> Array:
-        """The cells of ``width``; everything narrower than the last edge belongs to the last cell."""
+        """The cells of ``width``; everything narrower than the last edge
+        belongs to the last cell.
+        """
         with np.errstate(divide="ignore"):
             cell = np.floor(np.log(self.top / width) / self.step + 1e-9)
         return np.clip(cell, 0, self.size).astype(np.int64)
@@ -145,15 +196,36 @@ class Cells:
         """The widest width of ``cell``."""
         return self.top * math.exp(-self.step * cell)
 
-    def offer(self, cell: Array, price: Array, kind: Kind, samples: Array, query: Array | int, continuation: Array | int) -> None:
+    def offer(
+        self,
+        cell: Array,
+        price: Array,
+        kind: Kind,
+        samples: Array,
+        query: Array | int,
+        continuation: Array | int,
+    ) -> None:
         """Keep the candidates that are cheaper than what their cells hold."""
         cells, first = _cheapest(cell, price)
         better = price[first] < self.price[cells]
         self.put(
-            cells[better], price[first[better]], kind, samples[first[better]], _at(query, first[better]), _at(continuation, first[better])
+            cells[better],
+            price[first[better]],
+            kind,
+            samples[first[better]],
+            _at(query, first[better]),
+            _at(continuation, first[better]),
         )
 
-    def put(self, cell: Array, price: Array, kind: Kind, samples: Array, query: Array, continuation: Array) -> None:
+    def put(
+        self,
+        cell: Array,
+        price: Array,
+        kind: Kind,
+        samples: Array,
+        query: Array,
+        continuation: Array,
+    ) -> None:
         """Overwrite what ``cell`` holds."""
         self.price[cell], self.kind[cell], self.samples[cell] = price, kind, samples
         self.query[cell], self.continuation[cell] = query, continuation
@@ -162,7 +234,12 @@ class Cells:
         """What ``cell`` holds, None if it is empty."""
         if self.price[cell] == math.inf:
             return None
-        return Choice(Kind(int(self.kind[cell])), int(self.samples[cell]), int(self.query[cell]), int(self.continuation[cell]))
+        return Choice(
+            Kind(int(self.kind[cell])),
+            int(self.samples[cell]),
+            int(self.query[cell]),
+            int(self.continuation[cell]),
+        )
 
 
 def _cheapest(cell: Array, price: Array) -> tuple[Array, Array]:
@@ -180,7 +257,9 @@ def _at(index: Array | int, where: Array) -> Array:
 
 
 class Queries:
-    """The cheapest (query, N) for every E D: cell c holds losses in (edge(c), edge(c - 1)]."""
+    """The cheapest (query, N) for every E D: cell c holds losses in (edge(c),
+    edge(c - 1)].
+    """
 
     def __init__(self, top: float, step: float) -> None:
         self.top, self.step = max(top, 1e-300), step
@@ -192,16 +271,26 @@ class Queries:
     def offer(self, query: Array, samples: Array, loss: Array, price: Array) -> None:
         """Keep the candidates that are cheaper than what their cells hold."""
         with np.errstate(divide="ignore"):
-            cell = np.clip(np.floor(np.log(self.top / loss) / self.step + 1e-9), 0, self.size - 1).astype(np.int64)
+            cell = np.clip(
+                np.floor(np.log(self.top / loss) / self.step + 1e-9), 0, self.size - 1
+            ).astype(np.int64)
         cells, first = _cheapest(cell, price)
         better = price[first] < self.price[cells]
         cells, first = cells[better], first[better]
-        self.price[cells], self.query[cells], self.samples[cells] = price[first], query[first], samples[first]
+        self.price[cells], self.query[cells], self.samples[cells] = (
+            price[first],
+            query[first],
+            samples[first],
+        )
 
     def best(self, room: Array) -> tuple[Array, Array]:
-        """(price, cell): the cheapest query among the cells whose every loss fits in ``room``, and the first of those cells."""
+        """(price, cell): the cheapest query among the cells whose every loss
+        fits in ``room``, and the first of those cells.
+        """
         running = np.minimum.accumulate(self.price[::-1])[::-1]
-        cell = np.maximum(np.ceil(np.log(self.top / room) / self.step), 0).astype(np.int64)
+        cell = np.maximum(np.ceil(np.log(self.top / room) / self.step), 0).astype(
+            np.int64
+        )
         inside = cell < self.size
         cell = np.minimum(cell, self.size - 1)
         return np.where(inside, running[cell], math.inf), cell
@@ -213,14 +302,18 @@ class Queries:
 
 @dataclass(frozen=True)
 class Stop:
-    """Where the walk may pause: how many levels are finished, and the log of the fewest calls that any later one can cost."""
+    """Where the walk may pause: how many levels are finished, and the log of
+    the fewest calls that any later one can cost.
+    """
 
     levels: int
     floor: float
 
 
 def _useful(variance: float, noise: float, hopeless: bool) -> Array:
-    """The counts at which the mean of draws still has a deviation above ``noise``, and at least the first dozen."""
+    """The counts at which the mean of draws still has a deviation above
+    ``noise``, and at least the first dozen.
+    """
     most = variance / (noise * noise) if noise > 1e-100 else math.inf
     grid = _COARSE_GRID if hopeless else SAMPLE_GRID
     return grid[: max(12, int(np.searchsorted(grid, most)) + 1)]
@@ -246,7 +339,9 @@ class Frontier:
         self.stops = [Stop(len(self.table), self._floor())]
 
     def stop(self, number: int) -> Stop | None:
-        """The ``number``-th stop of the walk, walking on if need be; None beyond the end. The same whoever walked here before."""
+        """The ``number``-th stop of the walk, walking on if need be; None
+        beyond the end. The same whoever walked here before.
+        """
         while len(self.stops) <= number:
             if not self._advance(BATCH):
                 return None
@@ -262,12 +357,17 @@ class Frontier:
         return table
 
     def _floor(self) -> float:
-        """Log of the fewest calls that a level still to come can cost: a waiting candidate's, or a continuation's that leads further."""
+        """Log of the fewest calls that a level still to come can cost: a
+        waiting candidate's, or a continuation's that leads further.
+        """
         ahead = self.cell + 1
         if self.top <= 0.0 or ahead > self.cells.size:
             return math.inf
         leading = self.table.log_calls[self.table.tilt < self.cells.edge(ahead)]
-        return min(float(np.min(self.cells.price[ahead:])), float(np.min(leading, initial=math.inf)))
+        return min(
+            float(np.min(self.cells.price[ahead:])),
+            float(np.min(leading, initial=math.inf)),
+        )
 
     def _advance(self, cells: int) -> bool:
         """Go on by ``cells`` cells; False when there are none left."""
@@ -290,30 +390,61 @@ class Frontier:
             if label == 0:  # the others are within the width of one cell of it
                 self._push(index)
             width = float(self.table.tilt[index]) + self.loss
-            if Kind.BLIND not in self.kinds or not width < float(moments.width[0]) * (1.0 - 0.02 * self.step):
+            if Kind.BLIND not in self.kinds or not width < float(moments.width[0]) * (
+                1.0 - 0.02 * self.step
+            ):
                 return
             cell = self.cells.of(np.array([width]))
             if cell[0] > self.cell:
-                self.cells.offer(cell, self.table.log_calls[index : index + 1], Kind.BLIND, np.array([0.0]), -1, index)
+                self.cells.offer(
+                    cell,
+                    self.table.log_calls[index : index + 1],
+                    Kind.BLIND,
+                    np.array([0.0]),
+                    -1,
+                    index,
+                )
                 return
-            choice = Choice(Kind.BLIND, continuation=index)  # still in this cell: keep both, so that chains of blind steps get through
+            # still in this cell: keep both, so that chains of blind steps get
+            # through
+            choice = Choice(Kind.BLIND, continuation=index)
             moments = self.table.level(choice, self.table)
 
     def _push(self, index: int) -> None:
-        """Offer plug-ins over the new level to narrower cells, and the level as a query."""
+        """Offer plug-ins over the new level to narrower cells, and the level as
+        a query.
+        """
         back = self.table.backups[index]
-        spread, variance, tilt = (float(np.max(x)) for x in (back.spread, back.variance, back.tilt))
+        spread, variance, tilt = (
+            float(np.max(x)) for x in (back.spread, back.variance, back.tilt)
+        )
         hopeless = bool(self.table.log_calls[index] > LOG_HOPELESS)
-        log_price = math.log(self.base.facts.num_actions) + float(self.table.log_calls[index])
+        log_price = math.log(self.base.facts.num_actions) + float(
+            self.table.log_calls[index]
+        )
         if Kind.ROLLOUT in self.kinds:
-            grid = _useful(variance, tilt / _NEGLIGIBLE, hopeless)  # beyond it, noise adds less to E D than the next cell is away
+            # beyond it, noise adds less to E D than the next cell is away
+            grid = _useful(variance, tilt / _NEGLIGIBLE, hopeless)
             loss = np.max(rollout_loss(self.base, back, grid, None)[0], axis=0)
-            self.queries.offer(np.full(len(loss), index), grid, loss, np.log(grid) + log_price)
+            self.queries.offer(
+                np.full(len(loss), index), grid, loss, np.log(grid) + log_price
+            )
         if Kind.PLUGIN in self.kinds:
             grid = _useful(variance, tilt * self.step / _NEGLIGIBLE, hopeless)
-            cell = self.cells.of(tilt + plug_in_noise(self.base.rule, grid, spread, variance) * (1.0 if self.base.rule.convex else 2.0))
+            cell = self.cells.of(
+                tilt
+                + plug_in_noise(self.base.rule, grid, spread, variance)
+                * (1.0 if self.base.rule.convex else 2.0)
+            )
             first = int(np.searchsorted(cell, self.cell, side="right"))
-            self.cells.offer(cell[first:], np.log(grid[first:]) + log_price, Kind.PLUGIN, grid[first:], index, -1)
+            self.cells.offer(
+                cell[first:],
+                np.log(grid[first:]) + log_price,
+                Kind.PLUGIN,
+                grid[first:],
+                index,
+                -1,
+            )
 
     def _consider_rollouts(self, cell: int) -> None:
         room = self.cells.edge(cell) - self.table.tilt
@@ -325,4 +456,11 @@ class Frontier:
         best = int(np.argmin(total))
         if total[best] < self.cells.price[cell]:
             at = self.queries.at(int(where[best]))
-            self.cells.put(cell, float(total[best]), Kind.ROLLOUT, self.queries.samples[at], int(self.queries.query[at]), int(fits[best]))
+            self.cells.put(
+                cell,
+                float(total[best]),
+                Kind.ROLLOUT,
+                self.queries.samples[at],
+                int(self.queries.query[at]),
+                int(fits[best]),
+            )

@@ -1,15 +1,21 @@
-"""The frontier with a horizon: one table of levels for each number of remaining steps, built over the table of one step less.
+"""The frontier with a horizon: one table of levels for each number of remaining
+steps, built over the table of one step less.
 
-The same kinds and prices as in ``frontier``; here a level's children stand in the table below, so all cells of a stage are filled at
-once, as matrices over (child, N) and (cell, continuation). The stage with no steps left has one level, the exact constant 0.
+The same kinds and prices as in ``frontier``; here a level's children stand in
+the table below, so all cells of a stage are filled at once, as matrices over
+(child, N) and (cell, continuation). The stage with no steps left has one level,
+the exact constant 0.
 
-Cells are by w/steps(h), steps(h) = 1 + gamma + ... + gamma^(h-1): a level in the cell of its continuation may spend phi <= edge, since
-gamma edge steps(h-1) + edge = edge steps(h). So a chain of any length can stay in its cell. Cells are fine; of what they hold, the levels
-that no other beats in both width and price are kept, thinned to a number that falls with the number of stages, evenly along the curve of
-log price over log width. Widths and moments stay exact in any case, only the choice is coarser.
+Cells are by w/steps(h), steps(h) = 1 + gamma + ... + gamma^(h-1): a level in
+the cell of its continuation may spend phi <= edge, since gamma edge steps(h-1)
++ edge = edge steps(h). So a chain of any length can stay in its cell. Cells are
+fine; of what they hold, the levels that no other beats in both width and price
+are kept, thinned to a number that falls with the number of stages, evenly along
+the curve of log price over log width. Widths and moments stay exact in any
+case, only the choice is coarser.
 
-A long horizon under a discount below 1 is cut: below the depth at which gamma^depth no longer matters, a stage starts with its constant
-alone.
+A long horizon under a discount below 1 is cut: below the depth at which
+gamma^depth no longer matters, a stage starts with its constant alone.
 """
 
 from __future__ import annotations
@@ -19,7 +25,15 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.schedule.compiler.frontier import Cells, Choice, Kinds, Queries, Stop, Table, sample_grid
+from smoothcruiser.schedule.compiler.frontier import (
+    Cells,
+    Choice,
+    Kinds,
+    Queries,
+    Stop,
+    Table,
+    sample_grid,
+)
 from smoothcruiser.schedule.schedule import Kind, Target
 from smoothcruiser.theory.moments import Backup, Ground, constant, plug_in, rollout_loss
 
@@ -41,28 +55,42 @@ class StagedFrontier:
         assert facts.horizon is not None
         self.base, self.kinds = base, kinds
         depth = facts.horizon
-        if facts.discount < 1.0:  # beyond it, gamma^depth B is narrower than the narrowest cell
-            depth = min(depth, math.ceil(math.log(_NARROWEST) / math.log(max(facts.discount, 1e-9))) + 1)
+        # beyond it, gamma^depth B is narrower than the narrowest cell
+        if facts.discount < 1.0:
+            depth = min(
+                depth,
+                math.ceil(math.log(_NARROWEST) / math.log(max(facts.discount, 1e-9)))
+                + 1,
+            )
         self.kept = min(_MOST, max(_FEWEST, _WORK // max(1, depth)))
         step = -math.log(_NARROWEST) / self.kept
         if facts.discount < 1.0:
             step = min(step, max(_FINEST, -math.log(max(facts.discount, 1e-9)) / 4.0))
         self.step, self.size = step, math.ceil(-math.log(_NARROWEST) / step)
         stages = range(max(1, facts.horizon - depth), facts.horizon + 1)
-        self.widest = max(float(constant(base, stage).width[0]) / facts.steps(stage) for stage in stages)
+        self.widest = max(
+            float(constant(base, stage).width[0]) / facts.steps(stage)
+            for stage in stages
+        )
         self.tables: dict[int, Table] = {}
         for stage in range(facts.horizon - depth, facts.horizon + 1):
             self.tables[stage] = self._stage(stage)
 
     def root_table(self, target: Target) -> Table:
-        """The levels that a root may draw from: X at the asked state, or at the state after it."""
+        """The levels that a root may draw from: X at the asked state, or at the
+        state after it.
+        """
         horizon = self.base.facts.horizon
         assert horizon is not None
         return self.tables[horizon if target == "value" else horizon - 1]
 
     def stop(self, number: int) -> Stop | None:
         """One stop: all levels of all stages."""
-        return Stop(max(len(table) for table in self.tables.values()), math.inf) if number == 0 else None
+        return (
+            Stop(max(len(table) for table in self.tables.values()), math.inf)
+            if number == 0
+            else None
+        )
 
     def child_table(self, table: Table) -> Table:
         """Where the children of a level of ``table`` stand: one step later."""
@@ -75,7 +103,9 @@ class StagedFrontier:
         below = self.tables.get(remaining - 1)
         if below is None or self.widest <= 0.0:
             return table
-        cells = Cells(self.widest * self.base.facts.steps(remaining), self.step, self.size)
+        cells = Cells(
+            self.widest * self.base.facts.steps(remaining), self.step, self.size
+        )
         children = _side_by_side(below)
         self._offer_plug_ins(cells, children)
         self._offer_blind(cells, below, remaining)
@@ -91,23 +121,43 @@ class StagedFrontier:
             return
         which, samples = _pairs(children)
         made = plug_in(self.base, children.pick(which), samples)
-        cells.offer(cells.of(made.width), made.log_calls, Kind.PLUGIN, samples, which, -1)
+        cells.offer(
+            cells.of(made.width), made.log_calls, Kind.PLUGIN, samples, which, -1
+        )
 
     def _offer_blind(self, cells: Cells, below: Table, remaining: int) -> None:
         if Kind.BLIND not in self.kinds:
             return
         used = len(below)
         width = below.tilt + float(np.max(self.base.blind(remaining)))
-        cells.offer(cells.of(width), below.log_calls, Kind.BLIND, np.zeros(used), -1, np.arange(used))
+        cells.offer(
+            cells.of(width),
+            below.log_calls,
+            Kind.BLIND,
+            np.zeros(used),
+            -1,
+            np.arange(used),
+        )
 
-    def _offer_rollouts(self, cells: Cells, below: Table, children: Backup, remaining: int) -> None:
+    def _offer_rollouts(
+        self, cells: Cells, below: Table, children: Backup, remaining: int
+    ) -> None:
         if Kind.ROLLOUT not in self.kinds:
             return
         which, samples = _pairs(children)
-        loss = np.max(rollout_loss(self.base, children.pick(which), samples, remaining)[0], axis=0)
+        loss = np.max(
+            rollout_loss(self.base, children.pick(which), samples, remaining)[0], axis=0
+        )
         queries = Queries(cells.top, 0.05)
-        queries.offer(which, samples, loss, np.log(samples * self.base.facts.num_actions) + children.log_calls[which])
-        for cell in np.unique(np.linspace(0, cells.size, 2 * self.kept).astype(np.int64)):
+        queries.offer(
+            which,
+            samples,
+            loss,
+            np.log(samples * self.base.facts.num_actions) + children.log_calls[which],
+        )
+        for cell in np.unique(
+            np.linspace(0, cells.size, 2 * self.kept).astype(np.int64)
+        ):
             room = cells.edge(int(cell)) - below.tilt
             fits = np.nonzero(room > 0.0)[0]
             if len(fits) == 0:
@@ -117,19 +167,32 @@ class StagedFrontier:
             best = int(np.argmin(total))
             if total[best] < cells.price[cell]:
                 at = queries.at(int(where[best]))
-                cells.put(cell, float(total[best]), Kind.ROLLOUT, queries.samples[at], int(queries.query[at]), int(fits[best]))
+                cells.put(
+                    cell,
+                    float(total[best]),
+                    Kind.ROLLOUT,
+                    queries.samples[at],
+                    int(queries.query[at]),
+                    int(fits[best]),
+                )
 
 
 def _thinned(cells: Cells, kept: int) -> Array:
-    """At most ``kept`` cells, wide to narrow: those not beaten in width and price, evenly along log width and log price."""
+    """At most ``kept`` cells, wide to narrow: those not beaten in width and
+    price, evenly along log width and log price.
+    """
     from_narrow = np.minimum.accumulate(cells.price[::-1])[::-1]
     beaten = np.append(from_narrow[1:], math.inf) <= cells.price
     good = np.nonzero(np.isfinite(cells.price) & ~beaten)[0]
     if len(good) <= kept:
         return good
     price = cells.price[good]
-    way = np.concatenate([[0.0], np.cumsum(np.diff(good) * cells.step + np.minimum(np.diff(price), 1.0))])
-    return good[np.unique(np.searchsorted(way, np.linspace(0.0, way[-1], kept) * (1.0 - 1e-12)))]
+    way = np.concatenate(
+        [[0.0], np.cumsum(np.diff(good) * cells.step + np.minimum(np.diff(price), 1.0))]
+    )
+    return good[
+        np.unique(np.searchsorted(way, np.linspace(0.0, way[-1], kept) * (1.0 - 1e-12)))
+    ]
 
 
 def _side_by_side(table: Table) -> Backup:
@@ -138,7 +201,14 @@ def _side_by_side(table: Table) -> Backup:
     def column(name: str) -> Array:
         return np.concatenate([getattr(b, name) for b in table.backups], axis=-1)
 
-    return Backup(column("bias_low"), column("bias_high"), column("low"), column("high"), column("variance"), column("log_calls"))
+    return Backup(
+        column("bias_low"),
+        column("bias_high"),
+        column("low"),
+        column("high"),
+        column("variance"),
+        column("log_calls"),
+    )
 
 
 def _pairs(children: Backup) -> tuple[Array, Array]:

@@ -1,7 +1,9 @@
-"""An independent check of every schedule: promise and price recomputed from the table, bottom up, by the analysis it was made under.
+"""An independent check of every schedule: promise and price recomputed from the
+table, bottom up, by the analysis it was made under.
 
-Two analyses: ``paper`` (Lemma 2 of the paper with the printed constants) and ``sharp`` (theory/moments.py). A table that does not
-keep what is written on it raises ``BrokenPromise``; a table that keeps more passes.
+Two analyses: ``paper`` (Lemma 2 of the paper with the printed constants) and
+``sharp`` (theory/moments.py). A table that does not keep what is written on it
+raises ``BrokenPromise``; a table that keeps more passes.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def verify(schedule: Schedule) -> None:
-    """Raise ``BrokenPromise`` unless the table keeps (epsilon, delta); an infinite epsilon promises nothing (hand-made tables)."""
+    """Raise ``BrokenPromise`` unless the table keeps (epsilon, delta); an
+    infinite epsilon promises nothing (hand-made tables).
+    """
     if schedule.epsilon == math.inf:
         return
     if schedule.delta_prime is not None:

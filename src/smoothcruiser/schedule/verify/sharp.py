@@ -1,10 +1,15 @@
-"""An independent check of a sharp schedule: the promise recomputed bottom up from the table and the facts, nothing else.
+"""An independent check of a sharp schedule: the promise recomputed bottom up
+from the table and the facts, nothing else.
 
-For each row (and, with a horizon, each number of remaining steps at which the root can reach it) the moments of ``theory.moments`` are
-recomputed with the row's own constant and shift; then the root's draws must close epsilon at delta - adaptive_delta. A constant must be
-the middle of its bounds and a row's shift the one that centres it: a table that was altered anywhere below a shift no longer has it.
+For each row (and, with a horizon, each number of remaining steps at which the
+root can reach it) the moments of ``theory.moments`` are recomputed with the
+row's own constant and shift; then the root's draws must close epsilon at delta
+- adaptive_delta. A constant must be the middle of its bounds and a row's shift
+the one that centres it: a table that was altered anywhere below a shift no
+longer has it.
 
-What this file leaves out: whether the theory is right (docs/theory.md, tests/statistical) and whether the table is cheap (``optimizer``).
+What this file leaves out: whether the theory is right (docs/theory.md,
+tests/statistical) and whether the table is cheap (``optimizer``).
 """
 
 from __future__ import annotations
@@ -17,29 +22,49 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smoothcruiser.errors import BrokenPromise
-from smoothcruiser.theory.moments import Ground, Moments, backup, blind, constant, ground, moved, plug_in, rollout
+from smoothcruiser.theory.moments import (
+    Ground,
+    Moments,
+    backup,
+    blind,
+    constant,
+    ground,
+    moved,
+    plug_in,
+    rollout,
+)
 from smoothcruiser.theory.stopping import best_rate, look_level, root_radius
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level, Schedule
 
 UNIT = 2.0**-53  # the largest relative error of one operation in double precision
-_TOLERANCE = 1e-9  # relative: rounding of some hundred operations in double precision, with room
+# relative: rounding of some hundred operations in double precision, with room
+_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class RootPromise:
-    """What one draw at the root is, and what the root's draws promise together; an executor stops and reports by it."""
+    """What one draw at the root is, and what the root's draws promise together;
+    an executor stops and reports by it.
+    """
 
-    low: tuple[float, ...]  # per player to move at the root: one draw lies in [low, high]
+    # per player to move at the root: one draw lies in [low, high]
+    low: tuple[float, ...]
     high: tuple[float, ...]
     spread: float  # R: the longer of those intervals
     variance: float  # an upper bound on the variance of one draw
     bias: float  # |E draw - truth| is at most this
-    radius: float  # |mean - E draw| is at most this for all actions, with probability 1 - (delta - adaptive_delta)
-    means: int  # how many means the union bound is over: the actions, or 1 for target "value"
-    look_level: float  # l of ``stopping.radius_at_look``, over all looks and the last count; nan without looks
-    rounding: float  # how far floating point may move one draw (docs/theory.md, section 8)
+    # |mean - E draw| is at most this for all actions, with probability 1 - (delta -
+    # adaptive_delta)
+    radius: float
+    # how many means the union bound is over: the actions, or 1 for target "value"
+    means: int
+    # l of ``stopping.radius_at_look``, over all looks and the last count; nan
+    # without looks
+    look_level: float
+    # how far floating point may move one draw (docs/theory.md, section 8)
+    rounding: float
 
     @property
     def half_width(self) -> float:
@@ -48,16 +73,22 @@ class RootPromise:
 
 
 def verify_sharp(schedule: Schedule) -> None:
-    """Raise ``BrokenPromise``, naming the level, unless the table keeps (epsilon, delta)."""
+    """Raise ``BrokenPromise``, naming the level, unless the table keeps
+    (epsilon, delta).
+    """
     _check_promise(schedule)
     bias, spread, variance, _, _ = _root_draw(schedule)
     root = schedule.root
     slack = schedule.epsilon * (1.0 + _TOLERANCE) - bias
     level = _level(schedule)
-    if not slack > 0.0 or root.samples * best_rate(slack, spread, variance)[0] < level * (1.0 - _TOLERANCE):
+    if not slack > 0.0 or root.samples * best_rate(slack, spread, variance)[
+        0
+    ] < level * (1.0 - _TOLERANCE):
         raise BrokenPromise(
-            f"The root's {root.samples} draws of level {root.child} do not keep epsilon={schedule.epsilon:g} at delta={schedule.delta:g}: "
-            f"the level's bias takes {bias:g} of it; raise the root's samples or the samples of the levels below."
+            f"The root's {root.samples} draws of level {root.child} do not keep "
+            f"epsilon={schedule.epsilon:g} at delta={schedule.delta:g}: "
+            f"the level's bias takes {bias:g} of it; raise the root's samples or the "
+            "samples of the levels below."
         )
 
 
@@ -69,32 +100,56 @@ def root_promise(schedule: Schedule) -> RootPromise:
     looks = math.nan
     if root.looks:
         looks = look_level(means, len(root.looks) + 1, root.adaptive_delta)
-    radius = min(root_radius(root.samples, spread, variance, _level(schedule)), max(0.0, schedule.epsilon - bias))
+    radius = min(
+        root_radius(root.samples, spread, variance, _level(schedule)),
+        max(0.0, schedule.epsilon - bias),
+    )
     low, high = (tuple(float(x) for x in end[:, 0]) for end in intervals)
     rounding = _rounding(schedule, known)
-    return RootPromise(low, high, spread, variance, bias, radius, means, looks, rounding)
+    return RootPromise(
+        low, high, spread, variance, bias, radius, means, looks, rounding
+    )
 
 
 def _rounding(schedule: Schedule, known: Known) -> float:
-    """How far rounding may move one draw at the root, row by row (docs/theory.md, section 8)."""
+    """How far rounding may move one draw at the root, row by row
+    (docs/theory.md, section 8).
+    """
     facts = schedule.facts
-    ends: dict[int, tuple[float, float]] = {}  # of a row's draws, at any number of steps left
+    # of a row's draws, at any number of steps left
+    ends: dict[int, tuple[float, float]] = {}
     for (row, _), moments in known.items():
-        low, high = ends.get(row, (0.0, 0.0) if facts.terminals else (math.inf, -math.inf))
-        ends[row] = min(low, float(np.min(moments.low))), max(high, float(np.max(moments.high)))
+        low, high = ends.get(
+            row, (0.0, 0.0) if facts.terminals else (math.inf, -math.inf)
+        )
+        ends[row] = (
+            min(low, float(np.min(moments.low))),
+            max(high, float(np.max(moments.high))),
+        )
     scale = max(abs(x) for pair in ends.values() for x in pair)
-    scale += 2.0 * facts.reward_bound + facts.regularizer_bound + facts.operator.strength
-    few = UNIT * (8 * facts.num_actions + 24) * scale  # an operator, its gradient, and what is added to it
+    scale += (
+        2.0 * facts.reward_bound + facts.regularizer_bound + facts.operator.strength
+    )
+    # an operator, its gradient, and what is added to it
+    few = UNIT * (8 * facts.num_actions + 24) * scale
     worst: dict[int, float] = {}
     for row in sorted(ends):  # children stand before their parents
         level, center = schedule.levels[row], schedule.centers[row]
         worst[row] = few
         if level.query >= 0:
-            low, high = (r + facts.discount * x for r, x in zip(facts.reward_range, ends[level.query], strict=True))
+            low, high = (
+                r + facts.discount * x
+                for r, x in zip(facts.reward_range, ends[level.query], strict=True)
+            )
             terms = level.samples * max(abs(low - center), abs(high - center))
             mean = facts.discount * worst[level.query] + few + UNIT * terms
-            bend = facts.curvature * (high - low) / 2.0  # of D by Q-hat, where F has a curvature
-            worst[row] += (2.0 + (bend if bend < math.inf else 0.0)) * mean if level.continuation >= 0 else mean
+            # of D by Q-hat, where F has a curvature
+            bend = facts.curvature * (high - low) / 2.0
+            worst[row] += (
+                (2.0 + (bend if bend < math.inf else 0.0)) * mean
+                if level.continuation >= 0
+                else mean
+            )
         if level.continuation >= 0:
             worst[row] += facts.discount * worst[level.continuation]
     return worst[schedule.root.child] + few
@@ -105,27 +160,49 @@ def _means(schedule: Schedule) -> int:
 
 
 def _level(schedule: Schedule) -> float:
-    return math.log(2.0 * _means(schedule) / (schedule.delta - schedule.root.adaptive_delta))
+    return math.log(
+        2.0 * _means(schedule) / (schedule.delta - schedule.root.adaptive_delta)
+    )
 
 
 def _check_promise(schedule: Schedule) -> None:
     root = schedule.root
     if not (schedule.epsilon > 0.0 and 0.0 < schedule.delta < 1.0):
-        raise BrokenPromise(f"A promise needs epsilon > 0 and delta in (0, 1), got {schedule.epsilon!r} and {schedule.delta!r}.")
+        raise BrokenPromise(
+            "A promise needs epsilon > 0 and delta in (0, 1), got "
+            f"{schedule.epsilon!r} and {schedule.delta!r}."
+        )
     if schedule.clip is not None:
-        raise BrokenPromise("The sharp analysis does not allow a clip inside the tree: it breaks Jensen's side; remove clip.")
+        raise BrokenPromise(
+            "The sharp analysis does not allow a clip inside the tree: it breaks "
+            "Jensen's side; remove clip."
+        )
     if not 0.0 <= root.adaptive_delta < schedule.delta:
-        raise BrokenPromise(f"The looks may spend a share of delta in [0, {schedule.delta:g}), got {root.adaptive_delta!r}.")
+        raise BrokenPromise(
+            f"The looks may spend a share of delta in [0, {schedule.delta:g}), got "
+            f"{root.adaptive_delta!r}."
+        )
     counts = (*root.looks, root.samples)
-    if root.looks and (root.adaptive_delta == 0.0 or root.looks[0] < 2 or any(a >= b for a, b in pairwise(counts))):
-        raise BrokenPromise(f"Looks must rise from 2 or more to below the root's samples and have a share of delta, got {root}.")
+    if root.looks and (
+        root.adaptive_delta == 0.0
+        or root.looks[0] < 2
+        or any(a >= b for a, b in pairwise(counts))
+    ):
+        raise BrokenPromise(
+            "Looks must rise from 2 or more to below the root's samples and have a "
+            f"share of delta, got {root}."
+        )
 
 
 Known = dict[tuple[int, int | None], Moments]  # by row and steps left
 
 
-def _root_draw(schedule: Schedule) -> tuple[float, float, float, tuple[np.ndarray, np.ndarray], Known]:
-    """(bias, spread, variance, (low, high) per player) of one draw at the root, and the moments of all rows."""
+def _root_draw(
+    schedule: Schedule,
+) -> tuple[float, float, float, tuple[np.ndarray, np.ndarray], Known]:
+    """(bias, spread, variance, (low, high) per player) of one draw at the root,
+    and the moments of all rows.
+    """
     facts = schedule.facts
     base = ground(facts)
     steps = facts.horizon
@@ -135,14 +212,30 @@ def _root_draw(schedule: Schedule) -> tuple[float, float, float, tuple[np.ndarra
     child = _row(schedule, base, schedule.root.child, steps, known)
     if schedule.root.target == "value":
         spread = float(np.max(child.high - child.low))
-        return float(child.bias[0]), spread, float(np.max(child.variance)), (child.low, child.high), known
+        return (
+            float(child.bias[0]),
+            spread,
+            float(np.max(child.variance)),
+            (child.low, child.high),
+            known,
+        )
     draw = backup(base, child, steps)
     spread = float(np.max(draw.spread))
-    return float(draw.bias[0]), spread, float(np.max(draw.variance)), (draw.low, draw.high), known
+    return (
+        float(draw.bias[0]),
+        spread,
+        float(np.max(draw.variance)),
+        (draw.low, draw.high),
+        known,
+    )
 
 
-def _row(schedule: Schedule, base: Ground, top: int, steps: int | None, known: Known) -> Moments:
-    """The moments of row ``top`` with ``steps`` remaining, from its children's; an explicit stack, for tables of thousands of rows."""
+def _row(
+    schedule: Schedule, base: Ground, top: int, steps: int | None, known: Known
+) -> Moments:
+    """The moments of row ``top`` with ``steps`` remaining, from its children's;
+    an explicit stack, for tables of thousands of rows.
+    """
     stack = [(top, steps)]
     while stack:
         index, remaining = stack[-1]
@@ -152,10 +245,15 @@ def _row(schedule: Schedule, base: Ground, top: int, steps: int | None, known: K
         level = schedule.levels[index]
         if remaining is not None and remaining < 0:
             raise BrokenPromise(
-                f"Level {index} would value a state beyond the horizon; the table is deeper than {schedule.facts.horizon} steps."
+                f"Level {index} would value a state beyond the horizon; the table "
+                f"is deeper than {schedule.facts.horizon} steps."
             )
         after = None if remaining is None else remaining - 1
-        missing = [(child, after) for child in (level.query, level.continuation) if child >= 0 and (child, after) not in known]
+        missing = [
+            (child, after)
+            for child in (level.query, level.continuation)
+            if child >= 0 and (child, after) not in known
+        ]
         if missing:
             stack.extend(missing)
             continue
@@ -164,26 +262,39 @@ def _row(schedule: Schedule, base: Ground, top: int, steps: int | None, known: K
     return known[top, steps]
 
 
-def _moments(base: Ground, index: int, level: Level, remaining: int | None, known: Known) -> Moments:
+def _moments(
+    base: Ground, index: int, level: Level, remaining: int | None, known: Known
+) -> Moments:
     from smoothcruiser.schedule.schedule import Kind
 
     if level.kind == Kind.CONSTANT:
-        middle, written = constant(base, remaining), constant(base, remaining, level.constant, level.shift)
+        middle, written = (
+            constant(base, remaining),
+            constant(base, remaining, level.constant, level.shift),
+        )
         off = float(np.max(np.abs(middle.low - written.low)))
-        if off > _TOLERANCE * (float(np.max(np.abs(middle.low))) + float(middle.width[0])):
+        if off > _TOLERANCE * (
+            float(np.max(np.abs(middle.low))) + float(middle.width[0])
+        ):
             raise BrokenPromise(
-                f"Level {index} (CONSTANT) is {off:g} off the middle of its bounds, constant {float(np.mean(middle.low)):g} with shift "
+                f"Level {index} (CONSTANT) is {off:g} off the middle of its bounds, "
+                f"constant {float(np.mean(middle.low)):g} with shift "
                 f"{float(middle.shift[0]):g}, where its bias is smallest."
             )
         return written
     if remaining == 0:
         raise BrokenPromise(
-            f"Level {index} ({level.kind.name}) stands where no steps remain; a value there is 0, so a constant 0 belongs there."
+            f"Level {index} ({level.kind.name}) stands where no steps remain; a "
+            "value there is 0, so a constant 0 belongs there."
         )
     after = None if remaining is None else remaining - 1
     n = np.array([float(level.samples)])
     query = backup(base, known[level.query, after], after) if level.query >= 0 else None
-    continuation = backup(base, known[level.continuation, after], after) if level.continuation >= 0 else None
+    continuation = (
+        backup(base, known[level.continuation, after], after)
+        if level.continuation >= 0
+        else None
+    )
     if level.kind == Kind.PLUGIN and query is not None:
         centred = plug_in(base, query, n)
     elif level.kind == Kind.ROLLOUT and query is not None and continuation is not None:
@@ -191,8 +302,13 @@ def _moments(base: Ground, index: int, level: Level, remaining: int | None, know
     elif level.kind == Kind.BLIND and continuation is not None:
         centred = blind(base, continuation, remaining)
     else:
-        raise BrokenPromise(f"Level {index} has the kind {level.kind!r} without the children it needs.")
+        raise BrokenPromise(
+            f"Level {index} has the kind {level.kind!r} without the children it needs."
+        )
     right = float(centred.shift[0])
     if abs(right - level.shift) > _TOLERANCE * (abs(right) + float(centred.width[0])):
-        raise BrokenPromise(f"Level {index} ({level.kind.name}) has shift {level.shift:g}, and the one that centres its bias is {right:g}.")
+        raise BrokenPromise(
+            f"Level {index} ({level.kind.name}) has shift {level.shift:g}, and the "
+            f"one that centres its bias is {right:g}."
+        )
     return moved(base, centred, level.shift)
