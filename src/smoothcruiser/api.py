@@ -23,8 +23,8 @@ from smoothcruiser.problem.arguments import check_seconds, check_seed, is_number
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
+from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Schedule, Target
-from smoothcruiser.schedule.text import short
 from smoothcruiser.tree.searches import (
     TREE_SEARCHES,
     Search,

@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from smoothcruiser.report.price import duration, rate
+from smoothcruiser.schedule.numbers import amount, duration, rate
 from smoothcruiser.schedule.schedule import Schedule
 
 
@@ -103,12 +103,3 @@ def describe(news: Any, before: int = 0) -> str:
         else ""
     )
     return f"{amount(calls)} of {amount(news.price)} calls, {rate(speed)}{left}{so_far}"
-
-
-def amount(count: int) -> str:
-    """A count in the units of a speed: '950', '58.2 k', '133 M'."""
-    for unit, size, least in (("M", 10**6, 10**6), ("k", 10**3, 10**4)):
-        if count >= least:
-            value = count / size
-            return f"{value:,.0f} {unit}" if value >= 99.95 else f"{value:.3g} {unit}"
-    return f"{count:,}"

@@ -21,19 +21,17 @@ from rich.text import Text
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import ZOO
-from smoothcruiser.report.price import Price, duration, rate
+from smoothcruiser.report.price import Price
+from smoothcruiser.schedule.numbers import compact, duration, percent, rate, short
 from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.schedule.text import (
     BOUND_NAMES,
     KEY,
-    compact,
     describe_facts,
     describe_price,
     describe_promise,
     describe_root,
-    percent,
     picture,
-    short,
 )
 
 LABEL = 9  # width of the names on the left: the longest is 'recommend'

@@ -56,7 +56,7 @@ from smoothcruiser.theory.paper_ladder import (
 MAX_DIGITS = 4000
 # stages whose boxes are hulled one by one; beyond, [-V_max, V_max] holds them all
 MAX_STAGES = 64
-KINDS = {1: Kind.CONSTANT, 2: Kind.PLUGIN, 3: Kind.ROLLOUT}
+CASES = {1: Kind.CONSTANT, 2: Kind.PLUGIN, 3: Kind.ROLLOUT}
 REMEDY = "raise epsilon, or use the method 'smoothcruiser'"
 
 
@@ -159,7 +159,7 @@ def _level(setting: Setting, rung: Rung, ell: float) -> Level:
     if rung.case == 1:
         return Level(Kind.CONSTANT, constant=0.0)
     return Level(
-        KINDS[rung.case],
+        CASES[rung.case],
         samples_at(setting, rung.zeta, ell),
         rung.query,
         rung.continuation,
