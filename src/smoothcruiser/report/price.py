@@ -111,7 +111,7 @@ def paper_price(
     it (sparse sampling).
     """
     try:
-        setting = paper.Setting.of(facts)
+        setting = paper.PaperSetting.of(facts)
         setting = setting if linearize else paper.sparse_sampling(setting)
         log10 = paper.log_delta_prime(setting, epsilon, delta, facts.horizon)[
             1

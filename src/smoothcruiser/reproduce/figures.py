@@ -31,7 +31,7 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.reproduce import published
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.theory import paper
-from smoothcruiser.theory.paper import Setting
+from smoothcruiser.theory.paper import PaperSetting
 
 GAMMA, K, DELTA_PRIME, DELTA = 0.2, 2, 0.1, 0.1
 FIGURE_1_TEMPERATURE = 0.1
@@ -79,7 +79,7 @@ def figure_1(
     """The rows of Figure 1; the sharp schedule is compiled at every
     ``sharp_every``-th accuracy from the largest down.
     """
-    setting = Setting.entropy(GAMMA, FIGURE_1_TEMPERATURE, K)
+    setting = PaperSetting.entropy(GAMMA, FIGURE_1_TEMPERATURE, K)
     facts = Facts(K, K, GAMMA, Entropy(FIGURE_1_TEMPERATURE), (0.0, 1.0))
     rows = []
     for i, e in enumerate(float(x) for x in np.logspace(-1, -9, points)):
@@ -95,7 +95,7 @@ def figure_2(
     """The rows of Figure 2."""
     rows = []
     for i, temperature in enumerate(float(x) for x in np.logspace(-4, 4, points)):
-        setting = Setting.entropy(GAMMA, temperature, K)
+        setting = PaperSetting.entropy(GAMMA, temperature, K)
         facts = Facts(K, K, GAMMA, Entropy(temperature), (0.0, 1.0))
         e = RELATIVE_ERROR * paper.value_bound(setting)
         wanted = i % sharp_every == 0
@@ -109,7 +109,7 @@ def figure_2(
 
 
 def _paper_curves(
-    setting: Setting, e: float
+    setting: PaperSetting, e: float
 ) -> tuple[float, float, float, float, float, float]:
     """(simulated, lemma_1, sparse, exact, exact_sparse, run) at accuracy e."""
     return (

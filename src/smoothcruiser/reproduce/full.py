@@ -51,7 +51,7 @@ from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.reproduce.table1 import ENVIRONMENTS, GAMMA, TEMPERATURE, Environment
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Schedule
-from smoothcruiser.theory.paper import Setting, log_delta_prime
+from smoothcruiser.theory.paper import PaperSetting, log_delta_prime
 
 DELTA = 0.1
 SCALE = 100.0
@@ -238,7 +238,9 @@ def run_case(case: Case, runs: int = RUNS) -> FullRow:
         price=schedule.num_calls,
         mean_calls=float(outcome.calls.mean()),
         seconds_per_run=outcome.seconds / runs,
-        paper_log10_calls=log_delta_prime(Setting.of(problem.facts), epsilon, DELTA)[1]
+        paper_log10_calls=log_delta_prime(
+            PaperSetting.of(problem.facts), epsilon, DELTA
+        )[1]
         / math.log(10.0),
     )
 

@@ -21,15 +21,15 @@ from __future__ import annotations
 import math
 
 from smoothcruiser.theory.paper import alpha, beta, eta_2, value_bound
-from smoothcruiser.theory.paper_ladder import Setting, kappa
+from smoothcruiser.theory.paper_ladder import PaperSetting, kappa
 
 
-def height(setting: Setting, e: float) -> float:
+def height(setting: PaperSetting, e: float) -> float:
     """H(e) of the published code: not rounded up, and one more."""
     return 2.0 * math.log(e / value_bound(setting)) / math.log(setting.gamma) + 1.0
 
 
-def sparse_sampling_log10(setting: Setting, e: float, delta_prime: float) -> float:
+def sparse_sampling_log10(setting: PaperSetting, e: float, delta_prime: float) -> float:
     """Log10 of Prop. 1's formula with the published H, at any e."""
     h = height(setting, e)
     return 0.5 * h * (h - 1.0) * math.log10(setting.gamma) + h * math.log10(
@@ -37,13 +37,13 @@ def sparse_sampling_log10(setting: Setting, e: float, delta_prime: float) -> flo
     )
 
 
-def simulated_log10(setting: Setting, e: float, delta_prime: float) -> float:
+def simulated_log10(setting: PaperSetting, e: float, delta_prime: float) -> float:
     """Log10 of n_sim(e)."""
     return _simulated(setting, e, delta_prime, {})
 
 
 def _simulated(
-    setting: Setting, e: float, delta_prime: float, known: dict[float, float]
+    setting: PaperSetting, e: float, delta_prime: float, known: dict[float, float]
 ) -> float:
     """As above, each accuracy once: the code's plain recursion visits some
     accuracies through several paths.
@@ -62,7 +62,7 @@ def _simulated(
     return known[e]
 
 
-def lemma_1_log10(setting: Setting, e: float, delta_prime: float) -> float:
+def lemma_1_log10(setting: PaperSetting, e: float, delta_prime: float) -> float:
     """Log10 of the published curve "theoretical bound": Lemma 1 with the
     formula in place of n(kappa) below kappa, the formula above.
     """

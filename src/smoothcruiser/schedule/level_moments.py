@@ -15,7 +15,8 @@ import numpy as np
 
 from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.schedule.nodes import Node, nodes
-from smoothcruiser.theory.moments import Moments, backup, ground
+from smoothcruiser.theory.ground import ground
+from smoothcruiser.theory.moments import Moments, backup
 from smoothcruiser.theory.paper_accuracy import PaperConstants
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 from smoothcruiser.theory.paper import (
-    Setting,
+    PaperSetting,
     delta_prime,
     failure_probability,
     log_delta_prime,
@@ -70,7 +70,7 @@ def paper_schedule(
     """SmoothCruiser as printed, for the promise ``delta`` (then delta' is the
     largest that keeps it) or for a given delta'.
     """
-    setting = Setting.of(facts)
+    setting = PaperSetting.of(facts)
     if kappa(setting) == math.inf:
         raise InvalidInput(
             "The method 'paper' divides by the smoothness L of the operator and needs "
@@ -93,7 +93,7 @@ def paper_sparse_sampling(
     return _fill(
         "paper-sparse-sampling",
         facts,
-        sparse_sampling(Setting.of(facts)),
+        sparse_sampling(PaperSetting.of(facts)),
         epsilon,
         delta,
         delta_prime,
@@ -103,7 +103,7 @@ def paper_sparse_sampling(
 def _fill(
     method: str,
     facts: Facts,
-    setting: Setting,
+    setting: PaperSetting,
     epsilon: float,
     delta: float | None,
     given: float | None,
@@ -155,7 +155,7 @@ def _check_promise(epsilon: float, delta: float | None, given: float | None) -> 
             raise InvalidInput(f"{name} must lie in (0, 1), got {value!r}.")
 
 
-def _level(setting: Setting, rung: Rung, ell: float) -> Level:
+def _level(setting: PaperSetting, rung: Rung, ell: float) -> Level:
     if rung.case == 1:
         return Level(Kind.CONSTANT, constant=0.0)
     return Level(
@@ -168,7 +168,7 @@ def _level(setting: Setting, rung: Rung, ell: float) -> Level:
 
 def _too_long(
     method: str,
-    setting: Setting,
+    setting: PaperSetting,
     epsilon: float,
     delta: float | None,
     given: float | None,
@@ -196,7 +196,7 @@ def clip_box(facts: Facts, rungs: tuple[Rung, ...]) -> tuple[float, float]:
     """
     stages = {facts.horizon} | {rung.remaining for rung in rungs if rung.case != 1}
     if len(stages) > MAX_STAGES:
-        top = value_bound(Setting.of(facts))
+        top = value_bound(PaperSetting.of(facts))
         return -top, top
     boxes = [
         facts.q_bounds(player, stage)

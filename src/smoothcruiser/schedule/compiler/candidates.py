@@ -22,7 +22,8 @@ from smoothcruiser.schedule.compiler.frontier import SAMPLE_GRID, Frontier, Leve
 from smoothcruiser.schedule.compiler.frontier_horizon import StagedFrontier
 from smoothcruiser.schedule.kinds import KINDS, Kinds
 from smoothcruiser.schedule.schedule import Target
-from smoothcruiser.theory.moments import backup, constant, ground
+from smoothcruiser.theory.ground import ground
+from smoothcruiser.theory.moments import backup, constant
 from smoothcruiser.theory.noise import plug_in_noise
 
 POLISHED = 3  # candidates that become drafts, of which the cheapest is taken

@@ -22,7 +22,8 @@ import numpy as np
 
 from smoothcruiser.schedule.kinds import KINDS, moments_of
 from smoothcruiser.schedule.schedule import Level, Target, level_visits
-from smoothcruiser.theory.moments import Backup, Ground, Moments, backup
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, Moments, backup
 from smoothcruiser.theory.stopping import best_rate, root_samples
 
 Array = Any

@@ -32,7 +32,8 @@ import numpy as np
 
 from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, Pairs, moments_of
 from smoothcruiser.schedule.schedule import Level, Target
-from smoothcruiser.theory.moments import Backup, Ground, Moments, backup, constant
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, Moments, backup, constant
 
 Array = Any
 

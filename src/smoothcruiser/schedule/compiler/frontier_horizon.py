@@ -36,7 +36,8 @@ from smoothcruiser.schedule.compiler.frontier import (
 )
 from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, Pairs
 from smoothcruiser.schedule.schedule import Level, Target
-from smoothcruiser.theory.moments import Backup, Ground, constant
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, constant
 
 Array = Any
 

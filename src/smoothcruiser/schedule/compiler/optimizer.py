@@ -42,7 +42,7 @@ from smoothcruiser.schedule.compiler.frontier import LOG_HOPELESS, Frontier
 from smoothcruiser.schedule.compiler.frontier_horizon import StagedFrontier
 from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, estimator_of
 from smoothcruiser.schedule.schedule import Level, Root, Schedule, Target, price
-from smoothcruiser.theory.moments import ground
+from smoothcruiser.theory.ground import ground
 from smoothcruiser.theory.stopping import choose_looks
 
 # those of this package: a kind from elsewhere is compiled where ``kinds`` names it,

@@ -19,7 +19,8 @@ from smoothcruiser.schedule.kinds.blind import Blind
 from smoothcruiser.schedule.kinds.constant import Constant
 from smoothcruiser.schedule.kinds.plug_in import PlugIn
 from smoothcruiser.schedule.kinds.rollout import Rollout
-from smoothcruiser.theory.moments import Backup, Ground, Moments
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, Moments
 
 __all__ = [
     "FIRST_FOREIGN",

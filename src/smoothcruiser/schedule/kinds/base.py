@@ -29,7 +29,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from smoothcruiser.errors import BrokenPromise
-from smoothcruiser.theory.moments import Backup, Ground, Moments, moved
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, Moments, moved
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level

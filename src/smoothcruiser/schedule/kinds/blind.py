@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.schedule.kinds.base import Estimator, Kind, Walk
-from smoothcruiser.theory.moments import Backup, Ground, Moments, blind
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, Moments, blind
 
 
 class Blind(Estimator):

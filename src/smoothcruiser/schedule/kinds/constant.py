@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smoothcruiser.schedule.kinds.base import TOLERANCE, Estimator, Kind, Walk
-from smoothcruiser.theory.moments import Backup, Ground, Moments, constant
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, Moments, constant
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smoothcruiser.schedule.kinds.base import Estimator, Kind, Walk
-from smoothcruiser.theory.moments import Backup, Ground, Moments, plug_in
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, Moments, plug_in
 from smoothcruiser.theory.noise import plug_in_noise
 
 if TYPE_CHECKING:

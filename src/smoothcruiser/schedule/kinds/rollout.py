@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smoothcruiser.schedule.kinds.base import Estimator, Kind, Walk
-from smoothcruiser.theory.moments import Backup, Ground, Moments, rollout, rollout_loss
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, Moments, rollout, rollout_loss
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level

@@ -25,7 +25,8 @@ from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.schedule.kinds.base import TOLERANCE
 from smoothcruiser.schedule.nodes import Node, children, root_node
-from smoothcruiser.theory.moments import Ground, Moments, backup, ground
+from smoothcruiser.theory.ground import Ground, ground
+from smoothcruiser.theory.moments import Moments, backup
 from smoothcruiser.theory.stopping import best_rate, look_level, root_radius
 
 if TYPE_CHECKING:
