@@ -1,15 +1,17 @@
 """Schedules with the paper's printed constants: Alg. 1-3 written out as a
 table, one row per accuracy.
 
-  case 1   e >= V_max          CONSTANT 0
-  case 2   kappa <= e          PLUGIN    samples N(e), query e/sqrt(gamma)
-  case 3   e < kappa           ROLLOUT   samples N(sqrt(kappa e)), query sqrt(kappa e/gamma), continuation e/sqrt(gamma)
-  root     N(eps) draws per action over e = eps/sqrt(gamma)
+  case 1   e >= V_max    CONSTANT 0
+  case 2   kappa <= e    PLUGIN    samples N(e), query e/sqrt(gamma)
+  case 3   e < kappa     ROLLOUT   samples N(sqrt(kappa e)), query
+                                   sqrt(kappa e/gamma), continuation e/sqrt(gamma)
+  root     N(eps) samples per action over e = eps/sqrt(gamma)
 
-legend   symbol         public name
-  delta'                ``delta_prime``: failure probability of one Q-hat; delta' (1 + K N(eps) n(eps/sqrt(gamma))) <= ``delta``
-  V_max                 (r_max + M)/(1 - gamma)
-  the rest              see ``theory.paper_ladder``
+legend   symbol   public name
+  delta'          ``delta_prime``: failure probability of one Q-hat;
+                  delta' (1 + K N(eps) n(eps/sqrt(gamma))) <= ``delta``
+  V_max           (r_max + M)/(1 - gamma)
+  the rest        see ``theory.paper_ladder``
 
 What is repaired, because the promise would break: the box that Q-hat is clipped
 to (printed: [0, V_max], wrong wherever Q can be negative: games, negative

@@ -6,8 +6,10 @@ of variance at most sigma^2; Q-tilde = E Q-hat, and Q-tilde - Q has span at most
 gw over the actions. Two numbers matter, both sup over everything the facts
 leave open:
 
-  phi = E F(Q-hat) - F(Q-tilde)                                         (``plug_in_noise``: what a plug-in overestimates)
-  E D = E [F(Q) - F(Q-hat) - <grad F(Q-hat), Q - Q-hat>]                (``bregman_noise``: what a rollout of grad F(Q-hat) loses)
+  phi = E F(Q-hat) - F(Q-tilde)
+        what a plug-in overestimates (``plug_in_noise``)
+  E D = E [F(Q) - F(Q-hat) - <grad F(Q-hat), Q - Q-hat>]
+        what a rollout of grad F(Q-hat) loses (``bregman_noise``)
 
 legend   symbol    name here
   N                ``n``
@@ -18,8 +20,7 @@ legend   symbol    name here
 
 Every function is non-increasing in n and non-decreasing in the other arguments,
 so bounds may be put in. What this file leaves out: how a level's moments follow
-from its children's (``sharp``), and which N to take
-(``schedule.compiler.optimizer``).
+from its children's (``moments``), and which N to take (``schedule.compiler``).
 """
 
 from __future__ import annotations

@@ -1,13 +1,16 @@
 """The paper's algorithm as data: which accuracies Alg. 2 visits below an
 accuracy e, and how often (the exact recurrence).
 
-  e >= V_max        case 1   n(e) = 1                                                            (Alg. 2, line 3)
-  kappa <= e        case 2   n(e) = 1 + K N(e) n(e/sqrt(gamma))                                  (Alg. 2, line 5)
-  e < kappa         case 3   n(e) = 1 + n(e/sqrt(gamma)) + K N(zeta) n(zeta/sqrt(gamma)),  zeta = sqrt(kappa e)   (lines 8 and 11)
-  N(e) = ceil( 18 (r_max+M)^2 log(2K/delta') / ((1-gamma)^4 (1-sqrt(gamma))^2 e^2) )             (Alg. 3, line 2)
+  e >= V_max   case 1   n(e) = 1                              (Alg. 2, line 3)
+  kappa <= e   case 2   n(e) = 1 + K N(e) n(e/sqrt(gamma))    (Alg. 2, line 5)
+  e < kappa    case 3   n(e) = 1 + n(e/sqrt(gamma)) + K N(zeta) n(zeta/sqrt(gamma)),
+                        zeta = sqrt(kappa e)                  (lines 8 and 11)
+  N(e) = ceil( 18 (r_max+M)^2 log(2K/delta')
+               / ((1-gamma)^4 (1-sqrt(gamma))^2 e^2) )        (Alg. 3, line 2)
 
 legend   symbol        name here
-  gamma, K, L, M       fields of ``PaperSetting`` (public: ``discount``, ``num_actions``, the operator's smoothness, sup |F(0)|)
+  gamma, K, L, M       fields of ``PaperSetting`` (public: ``discount``,
+                       ``num_actions``, the operator's smoothness, sup |F(0)|)
   r_max                ``PaperSetting.r_max``, the largest |reward|: the paper's 1
   V_max                ``value_bound``: (r_max+M)/(1-gamma)
   kappa, N             ``kappa``, ``num_samples``
