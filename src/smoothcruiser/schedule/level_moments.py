@@ -1,8 +1,7 @@
 """What each level of a table promises: bias and range, recomputed from the table
 for a reader (``text``, ``report``).
 
-The numbers are those that a verifier finds, without its refusals: tables that
-promise nothing have them too.
+The numbers are those that a verifier of the table finds.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ import numpy as np
 
 from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.schedule.nodes import Node, nodes
-from smoothcruiser.theory.ground import ground
-from smoothcruiser.theory.moments import Moments, backup
+from smoothcruiser.schedule.verify.sharp import row_moments
 from smoothcruiser.theory.paper_accuracy import PaperConstants
 
 if TYPE_CHECKING:
@@ -51,23 +49,9 @@ def level_moments(schedule: Schedule) -> tuple[LevelMoments, ...]:
 
 
 def _sharp_moments(schedule: Schedule) -> dict[Node, tuple[float, float]]:
-    """Of each level as it is written, with its own shift and constant."""
-    base = ground(schedule.facts)
-    known: dict[Node, Moments] = {}
-    for index, remaining in nodes(schedule):
-        level = schedule.levels[index]
-        after = None if remaining is None else remaining - 1
-        query, onward = (
-            backup(base, known[child, after], after) if child >= 0 else None
-            for child in (level.query, level.continuation)
-        )
-        samples = np.array([float(level.samples)])
-        estimator = estimator_of(level.kind)
-        centred = estimator.moments(base, samples, query, onward, remaining)
-        known[index, remaining] = estimator.written(base, level, centred, remaining)
     return {
         node: (float(np.max(m.bias)), float(np.max(m.high - m.low)))
-        for node, m in known.items()
+        for node, m in row_moments(schedule).items()
     }
 
 

@@ -195,11 +195,9 @@ def _root_draw(
     """(bias, spread, variance, (low, high) per player) of one draw at the root,
     and the moments of all rows.
     """
-    facts = schedule.facts
-    base = ground(facts)
-    known: Known = {}
+    known = row_moments(schedule)
     top, steps = root_node(schedule)
-    child = _row(schedule, base, top, steps, known)
+    child = known[top, steps]
     if schedule.root.target == "value":
         spread = float(np.max(child.high - child.low))
         return (
@@ -209,7 +207,7 @@ def _root_draw(
             (child.low, child.high),
             known,
         )
-    draw = backup(base, child, steps)
+    draw = backup(ground(schedule.facts), child, steps)
     spread = float(np.max(draw.spread))
     return (
         float(draw.bias[0]),
@@ -220,13 +218,13 @@ def _root_draw(
     )
 
 
-def _row(
-    schedule: Schedule, base: Ground, top: int, steps: int | None, known: Known
-) -> Moments:
-    """The moments of row ``top`` with ``steps`` remaining, from its children's;
-    an explicit stack, for tables of thousands of rows.
+def row_moments(schedule: Schedule) -> Known:
+    """The moments of every row that the root reaches, from its children's; an
+    explicit stack, for tables of thousands of rows.
     """
-    stack = [(top, steps)]
+    base = ground(schedule.facts)
+    known: Known = {}
+    stack = [root_node(schedule)]
     while stack:
         index, remaining = stack[-1]
         if (index, remaining) in known:
@@ -247,7 +245,7 @@ def _row(
             continue
         known[index, remaining] = _moments(base, index, level, remaining, known)
         stack.pop()
-    return known[top, steps]
+    return known
 
 
 def _moments(
