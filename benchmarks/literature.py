@@ -29,8 +29,8 @@ import numpy as np
 
 import smoothcruiser as sc
 from smoothcruiser.evaluation.confidence import TOTAL, begin
-from smoothcruiser.evaluation.evaluate import _setting
-from smoothcruiser.evaluation.rollouts import CompiledRollouts
+from smoothcruiser.evaluation.evaluate import rollout_setting
+from smoothcruiser.evaluation.rollouts import CompiledRollouts, RolloutTask
 from smoothcruiser.tree.tree import Tree
 
 matplotlib.use("Agg")
@@ -54,8 +54,9 @@ T95 = {3: 4.303, 4: 3.182, 10: 2.262, 25: 2.064}
 
 def mean_return(problem, tree, seed):
     """Mean of 250 rollouts of the tree's recommended policy."""
-    setting = _setting(problem, problem.horizon, 0.0)
-    rollouts = CompiledRollouts.of_tree(problem, tree, tree.state, setting, seed)
+    setting = rollout_setting(problem, problem.horizon, 0.0)
+    task = RolloutTask(problem, tree.state, setting, seed)
+    rollouts = CompiledRollouts.of_tree(task, tree)
     sequence = begin(0.5, 0.0)
     low, high = problem.facts.value_bounds()
     rollouts.run(ROLLOUTS, 2**62, low, high - low, sequence)
