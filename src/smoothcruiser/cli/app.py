@@ -122,7 +122,8 @@ def problems(as_json: bool) -> None:
             }
         )
         return
-    from smoothcruiser.report.console import console, show_problems
+    from smoothcruiser.report.console import console
+    from smoothcruiser.report.problems import show_problems
 
     show_problems(console())
 
@@ -156,7 +157,7 @@ def explain(
     if promise["method"] == "exact":
         _explain_exact(made, as_json)
         return
-    budget, chosen = promise["budget"] or price.OFFERS_ABOVE, promise["method"]
+    budget, chosen = promise["budget"] or price.ALTERNATIVES_ABOVE, promise["method"]
     # what plan would run at the initial state; it refuses a schedule only where
     # there is nothing else
     if chosen == "auto":
@@ -168,11 +169,12 @@ def explain(
     schedule = api.explain(made, **promise)
     # certified search: no schedule, no price before the run
     if schedule.num_calls is None:
-        from smoothcruiser.report.console import console, show_outlook
+        from smoothcruiser.report.console import console
+        from smoothcruiser.report.plans import show_forecast
 
         _print_json(
             {**schedule.to_dict(), "problem": made.name}
-        ) if as_json else show_outlook(console(), made, schedule)
+        ) if as_json else show_forecast(console(), made, schedule)
         return
     speed = (
         api.calibrate(made)
@@ -187,12 +189,8 @@ def explain(
         )
         _print_json({**told, "plan_method": chosen})
         return
-    from smoothcruiser.report.console import (
-        console,
-        show_offers,
-        show_rivals,
-        show_schedule,
-    )
+    from smoothcruiser.report.console import console
+    from smoothcruiser.report.plans import show_alternatives, show_rivals, show_schedule
 
     out = console()
     show_schedule(
@@ -202,7 +200,7 @@ def explain(
         time=price.time_sentence(schedule.num_calls, speed, measured=calibrate),
     )
     show_rivals(out, schedule, price.rivals(schedule))
-    show_offers(out, price.offers_for(schedule, budget), budget, chosen)
+    show_alternatives(out, price.alternatives_for(schedule, budget), budget, chosen)
 
 
 def _explain_exact(problem: Any, as_json: bool) -> None:
@@ -285,8 +283,9 @@ def plan(
     --budget is refused before it starts.
     """
     from smoothcruiser import api
+    from smoothcruiser.report.answers import show_estimate
     from smoothcruiser.report.bar import Bar
-    from smoothcruiser.report.console import console, show_estimate
+    from smoothcruiser.report.console import console
 
     if page is not None:
         from smoothcruiser.report.page import check_page
@@ -382,7 +381,8 @@ class _Head:
     def announce(self, schedule: Any) -> None:
         self.schedule = schedule
         if self.out is not None:
-            from smoothcruiser.report.console import fields, promise_fields, put
+            from smoothcruiser.report.console import fields, put
+            from smoothcruiser.report.plans import promise_fields
 
             with self.bar.hidden():
                 self.show()
@@ -391,7 +391,7 @@ class _Head:
 
     def show(self) -> None:
         if self.out is not None and self._waiting:
-            from smoothcruiser.report.console import show_problem
+            from smoothcruiser.report.problems import show_problem
 
             show_problem(self.out, "plan", *self._waiting)
         self._waiting = ()
@@ -470,7 +470,8 @@ def runs(store: str, as_json: bool) -> None:
     if as_json:
         _print_json({"runs": [run.to_dict() for run in listed]})
         return
-    from smoothcruiser.report.console import console, show_runs
+    from smoothcruiser.report.console import console
+    from smoothcruiser.report.runs import show_runs
 
     show_runs(console(), store, listed)
 
@@ -500,7 +501,9 @@ def exact(
     if as_json:
         _print_json(estimate.to_dict())
         return
-    from smoothcruiser.report.console import console, show_estimate, show_problem
+    from smoothcruiser.report.answers import show_estimate
+    from smoothcruiser.report.console import console
+    from smoothcruiser.report.problems import show_problem
 
     out = console()
     show_problem(out, "exact", made, start)
