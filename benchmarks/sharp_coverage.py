@@ -44,7 +44,7 @@ from smoothcruiser.engines.registry import make_engine
 from smoothcruiser.engines.shards import cut
 from smoothcruiser.engines.stopping import stopping_rule
 from smoothcruiser.exact.policy_value import policy_value
-from smoothcruiser.reproduce.full import draws_of
+from smoothcruiser.reproduce.full import root_samples
 from smoothcruiser.schedule.compiler.optimizer import (
     compile_schedule,
     smallest_epsilon,
@@ -116,7 +116,7 @@ def scheduled(problem: sc.Problem, schedule: Schedule) -> Callable[[int], Answer
     def run(seed: int) -> Answer:
         tallies, calls = {}, 0
         for action in actions:
-            tallies[action], spent = draws_of(engine, rule, segments, action, seed)
+            tallies[action], spent = root_samples(engine, rule, segments, action, seed)
             calls += spent
         value, interval, q_values, boxes, _ = pieces(problem, state, rule, tallies)
         return value, interval, q_values, boxes, calls

@@ -169,8 +169,8 @@ def compare(
     state = problem.start(state)
     if problem.is_terminal(state):
         raise InvalidInput(
-            f"State {state!r} is terminal: its value is 0 and there is nothing to "
-            "compare."
+            f"State {state!r} is terminal: its value "
+            "is 0 and there is nothing to compare."
         )
     truth = truth or truth_of(problem, state)
     jobs = [
@@ -280,8 +280,8 @@ def _affordable(facts: Facts, budget: int) -> float:
 
     if span <= 0.0 or price(COARSEST * span) > budget:
         raise InvalidInput(
-            f"no promise below half of the value span ({COARSEST * span:.3g}) can "
-            f"be paid with {budget:,} calls"
+            "no promise below half of the value span "
+            f"({COARSEST * span:.3g}) can be paid with {budget:,} calls"
         )
     low, high = 1e-4 * span, COARSEST * span
     while high > 1.02 * low:

@@ -89,8 +89,8 @@ class EvaluationLimits:
     def __post_init__(self) -> None:
         if self.executor not in (None, "compiled", "reference"):
             raise InvalidInput(
-                "evaluate runs on executor 'compiled' or 'reference', got "
-                f"{self.executor!r}."
+                "evaluate runs on executor 'compiled' "
+                f"or 'reference', got {self.executor!r}."
             )
         epsilon, delta, budget = self.epsilon, self.delta, self.budget
         if epsilon is not None and not (
@@ -105,8 +105,8 @@ class EvaluationLimits:
             )
         if budget is not None and not (is_number(budget) and 1 <= budget < math.inf):
             raise InvalidInput(
-                "budget must be a number of oracle calls of at least 1, got "
-                f"{budget!r}."
+                "budget must be a number of oracle "
+                f"calls of at least 1, got {budget!r}."
             )
         check_seconds(self.seconds)
         check_seed(self.seed)
@@ -188,8 +188,8 @@ def evaluate(
     """
     if not isinstance(problem, Problem):
         raise InvalidInput(
-            "A problem (MDP, Game, tabular or make) was expected, got "
-            f"{type(problem).__name__}."
+            "A problem (MDP, Game, tabular or make) was "
+            f"expected, got {type(problem).__name__}."
         )
     limits = EvaluationLimits(**options)
     if state is None and isinstance(policy, Tree):
@@ -221,8 +221,8 @@ def evaluate(
     )
     if found.certain:
         certain = (
-            "deterministic=True: every state and action has one outcome "
-            f"({found.count} rollouts agreed)"
+            "deterministic=True: every state and action has "
+            f"one outcome ({found.count} rollouts agreed)"
         )
         assumed = (*assumed, certain)
     # rounding of sums of so many terms
@@ -276,8 +276,8 @@ def _certain(
         return None
     if len(found) > 1:
         raise OracleError(
-            "deterministic=True, but rollouts of one policy that draws no lots paid "
-            f"{min(found):g} and {max(found):g}; drop deterministic=."
+            "deterministic=True, but rollouts of one policy that draws no lots "
+            f"paid {min(found):g} and {max(found):g}; drop deterministic=."
         )
     value = rollouts.last
     interval = (
@@ -344,8 +344,8 @@ def _certificate(
     how = f"empirical Bernstein sequence over {found.count:,} rollouts"
     if found.certain:
         how = (
-            f"{found.count} equal rollouts, deterministic=True and a policy "
-            "without lots,"
+            f"{found.count} equal rollouts, "
+            "deterministic=True and a policy without lots,"
         )
     return Certificate(
         kind="policy",
@@ -367,8 +367,8 @@ def _notes(
 ) -> tuple[str, ...]:
     sure = "surely" if found.certain else f"with probability {1.0 - limits.failure:g}"
     first = (
-        f"{found.count:,} fresh rollout{'s' if found.count != 1 else ''}; the "
-        f"interval holds {_claim(task.problem)}, {sure}."
+        f"{found.count:,} fresh rollout{'s' if found.count != 1 else ''}; "
+        f"the interval holds {_claim(task.problem)}, {sure}."
     )
     if found.count == 0:
         first = (
@@ -378,8 +378,8 @@ def _notes(
     notes = [first]
     if isinstance(policy, Estimate):
         notes.append(
-            f"The estimate knows its policy at state {policy.state!r} alone; "
-            "elsewhere the blind policy was played."
+            f"The estimate knows its policy at state {policy.state!r} "
+            "alone; elsewhere the blind policy was played."
         )
     half = 0.5 * (found.interval[1] - found.interval[0])
     if limits.epsilon is not None and half > limits.epsilon:
@@ -387,8 +387,8 @@ def _notes(
             f"{calls:,} calls" if limits.seconds is None else f"{limits.seconds:g} s"
         )
         notes.append(
-            f"epsilon = {limits.epsilon:g} was not reached within {spent}: the "
-            f"half-width is {half:.4g}; give it more."
+            f"epsilon = {limits.epsilon:g} was not reached within "
+            f"{spent}: the half-width is {half:.4g}; give it more."
         )
     return tuple(notes)
 
@@ -410,8 +410,8 @@ def bonus_range(operator: Operator, num_actions: int) -> Interval:
     if operator.code == MAX:
         return 0.0, 0.0
     raise InvalidInput(
-        f"The operator {operator.name!r} gives no regularizer Omega; evaluate "
-        "needs a built-in operator."
+        f"The operator {operator.name!r} gives no regularizer "
+        "Omega; evaluate needs a built-in operator."
     )
 
 

@@ -53,8 +53,8 @@ def rollouts_of(task: RolloutTask, policy: Any, executor: str | None) -> Rollout
         return PlainRollouts(task, lambda: _stationary(lambda s: rows[policy.index(s)]))
     if callable(policy) and executor == "compiled":
         raise InvalidInput(
-            "A policy that is a function runs in Python; drop executor='compiled', "
-            "or give an array (S, A) or a Tree."
+            "A policy that is a function runs in Python; drop "
+            "executor='compiled', or give an array (S, A) or a Tree."
         )
     if callable(policy):
         return PlainRollouts(task, lambda: _stationary(policy))
@@ -67,13 +67,13 @@ def rollouts_of(task: RolloutTask, policy: Any, executor: str | None) -> Rollout
 def _of_tree(task: RolloutTask, tree: Tree, *, plain: bool) -> Rollouts:
     if tree.problem is not task.problem:
         raise InvalidInput(
-            "The tree was grown on another problem object; evaluate it with the "
-            "problem that it was grown on."
+            "The tree was grown on another problem object; "
+            "evaluate it with the problem that it was grown on."
         )
     if task.problem.key_of(tree.state) != task.problem.key_of(task.state):
         raise InvalidInput(
-            f"The tree is rooted at {tree.state!r}, but {task.state!r} was "
-            "requested; advance the tree, or drop state=."
+            f"The tree is rooted at {tree.state!r}, but {task.state!r} "
+            "was requested; advance the tree, or drop state=."
         )
     if tree._backend.name == "compiled" and not plain:
         return CompiledRollouts.of_tree(task, tree)
@@ -105,13 +105,13 @@ def _stationary(policy: Callable[[Any], Any]) -> Walk:
             raise
         except Exception as error:
             raise InvalidInput(
-                f"The policy raised {type(error).__name__}: {error} at state "
-                f"{state!r}; fix it there."
+                f"The policy raised {type(error).__name__}: "
+                f"{error} at state {state!r}; fix it there."
             ) from error
         if found is None:
             raise InvalidInput(
-                f"policy({state!r}) must give probabilities, one per action, got "
-                "None; is a return missing?"
+                f"policy({state!r}) must give probabilities, "
+                "one per action, got None; is a return missing?"
             )
         return found
 
@@ -171,14 +171,14 @@ def _table(problem: Problem, table: Any) -> Any:
         array = np.array(math.nan)
     if array.ndim == 0:
         raise InvalidInput(
-            "A policy is a function state -> probabilities, agent.policy, an array "
-            "(S, A), a Solution, a Tree or an Estimate, got "
-            f"{type(table).__name__} {table!r:.60}."
+            "A policy is a function state -> probabilities, "
+            "agent.policy, an array (S, A), a Solution, a Tree or "
+            f"an Estimate, got {type(table).__name__} {table!r:.60}."
         )
     if array.ndim != 2 or array.shape[1] != problem.num_actions:
         raise InvalidInput(
-            "A policy array must have shape (S, A) with A = "
-            f"{problem.num_actions}, got {array.shape}."
+            "A policy array must have shape (S, A) with A "
+            f"= {problem.num_actions}, got {array.shape}."
         )
     if problem.tables is not None:
         from smoothcruiser.exact.policy_value import _checked

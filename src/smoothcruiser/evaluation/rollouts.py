@@ -229,8 +229,8 @@ class CompiledRollouts:
             raise
         except Exception as error:
             raise OracleError(
-                f"The oracle raised {type(error).__name__}: {error}; fix the "
-                "simulator (executor='reference' says where)."
+                f"The oracle raised {type(error).__name__}: {error}; "
+                "fix the simulator (executor='reference' says where)."
             ) from error
         if status not in (kernel.DONE, kernel.CUT):
             self._complain(status)
@@ -368,19 +368,19 @@ class PlainRollouts:
             values = [float(share) for share in found]
         except (TypeError, ValueError):
             raise InvalidInput(
-                f"policy({state!r}) must give {K} probabilities, one per action, "
-                f"got {found!r}."
+                f"policy({state!r}) must give {K} "
+                f"probabilities, one per action, got {found!r}."
             ) from None
         if len(values) != K:
             raise InvalidInput(
-                f"policy({state!r}) must give {K} probabilities, one per action, "
-                f"got {len(values)}: {values}."
+                f"policy({state!r}) must give {K} probabilities, "
+                f"one per action, got {len(values)}: {values}."
             )
         p = [values[a] for a in actions]
         valid = all(0.0 <= share < math.inf for share in values)
         if not valid or not abs(sum(p) - 1.0) <= SUM_TOLERANCE:
             raise InvalidInput(
-                f"policy({state!r}) must give probabilities of legal actions that "
-                f"sum to 1, got {values}."
+                f"policy({state!r}) must give probabilities of "
+                f"legal actions that sum to 1, got {values}."
             )
         return [share / sum(p) for share in p]

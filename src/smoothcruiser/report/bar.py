@@ -87,8 +87,8 @@ def describe(news: Any, before: int = 0) -> str:
     calls = getattr(news, "calls", None)
     if calls is None:  # certified search: no price, but an interval at any time
         return (
-            f"{amount(news.num_calls)} calls, {amount(news.num_states)} states, "
-            f"half-width {news.half_width:.3g}"
+            f"{amount(news.num_calls)} calls, {amount(news.num_states)} "
+            f"states, half-width {news.half_width:.3g}"
         )
     speed = (calls - before) / news.seconds if news.seconds > 0.0 else 0.0
     text = f"{amount(calls)} of {amount(news.price)} calls, {rate(speed)}"

@@ -13,7 +13,7 @@ For scheduled methods the plan's table follows: each level with its kind,
 samples, bias, range, visits and share of the calls (``schedule.text.plan_lines``,
 the same cells that ``str(schedule)`` prints). Nothing here computes a promise.
 Text is escaped, because names of problems and notes are the user's. The layout
-is ``page.html``. What this file leaves out: plots over many runs
+is ``page.html.jinja``. What this file leaves out: plots over many runs
 (``reproduce``). It needs Jinja2 (extra ``report``), which is looked for before
 the run, so that no answer is paid for and then lost.
 """
@@ -60,8 +60,8 @@ def check_page(path: str) -> None:
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise InvalidInput(
-            f"The folder {folder} for the report does not exist; make it, or give "
-            "another file to --report."
+            f"The folder {folder} for the report does not "
+            "exist; make it, or give another file to --report."
         )
 
 
@@ -88,8 +88,8 @@ def write_page(
         Path(path).write_text(page, "utf-8")
     except OSError as error:
         raise InvalidInput(
-            f"The report {path} cannot be written ({error.strerror}); give another "
-            "file to --report."
+            f"The report {path} cannot be written "
+            f"({error.strerror}); give another file to --report."
         ) from error
 
 
@@ -113,7 +113,9 @@ def render_page(
     environment = _jinja().Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    layout = files("smoothcruiser.report").joinpath("page.html").read_text("utf-8")
+    layout = (
+        files("smoothcruiser.report").joinpath("page.html.jinja").read_text("utf-8")
+    )
     bounded = estimate.certificate is not None and estimate.certificate.q_intervals
     page: str = environment.from_string(layout).render(
         name=estimate.problem,
@@ -139,8 +141,8 @@ def _jinja() -> Any:
         import jinja2
     except ImportError as error:
         raise MissingExtra(
-            "--report needs Jinja2; install it with: pip install "
-            "'smoothcruiser[report]'."
+            "--report needs Jinja2; install it with: "
+            "pip install 'smoothcruiser[report]'."
         ) from error
     return jinja2
 

@@ -49,8 +49,8 @@ def show_schedule(
     ]
     if problem.tables is not None:
         known = (
-            "the model is known: plan without --method solves this problem "
-            "exactly, 0 calls"
+            "the model is known: plan without --method "
+            "solves this problem exactly, 0 calls"
         )
         rows.append(("exact", known))
     put(out, fields([*rows, ("time", time), ("root", describe_root(schedule))]))

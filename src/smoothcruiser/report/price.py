@@ -154,8 +154,8 @@ def time_sentence(num_calls: int, speed: float | None, *, measured: bool) -> str
     seconds = math.exp(min(700.0, math.log(max(1, num_calls)) - math.log(speed)))
     grounds = "as measured here" if measured else "compiled; --calibrate measures yours"
     return (
-        f"{'' if seconds < 0.095 else 'about '}{duration(seconds)} on one core at "
-        f"{rate(speed)} ({grounds})"
+        f"{'' if seconds < 0.095 else 'about '}{duration(seconds)} "
+        f"on one core at {rate(speed)} ({grounds})"
     )
 
 

@@ -24,13 +24,13 @@ OTHERS = (
     ),
     (
         "your own",
-        "module:attribute: a Problem, or a function that returns one, "
-        "in a module of the current folder",
+        "module:attribute: a Problem, or a function that "
+        "returns one, in a module of the current folder",
     ),
 )
 TRY = (
-    "Try  smoothcruiser explain chain:n=5 --discount 0.2 --temperature 10 "
-    "--epsilon 5% --delta 0.1"
+    "Try  smoothcruiser explain chain:n=5 --discount "
+    "0.2 --temperature 10 --epsilon 5% --delta 0.1"
 )
 
 
