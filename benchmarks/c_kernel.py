@@ -1,5 +1,7 @@
-"""The C kernel as a Python function: compiled with the system's compiler,
-called through ctypes on the engine's own plan.
+"""The C kernel as a Python function.
+
+It is compiled with the system's compiler and called through ctypes on the
+engine's own plan.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""What a laptop, a workstation and a cluster can pay: prices of promises
-against calls a second, and a simulation of 1,000 workers.
+"""What a laptop, a workstation and a cluster can pay.
+
+Prices of promises stand beside calls per second, and 1,000 workers are
+simulated.
 
   python benchmarks/capacity.py
 
@@ -109,8 +111,8 @@ def main() -> None:
     options = parser.parse_args()
     lines = [
         (
-            "| γ, λ, K, ε | price (calls) | 2 cores | 32 cores | 1,000 workers | of "
-            "ideal | shards | run again |"
+            "| γ, λ, K, ε | price (calls) | 2 cores | 32 cores "
+            "| 1,000 workers | of ideal | shards | run again |"
         ),
         "|---|---|---|---|---|---|---|---|",
     ]

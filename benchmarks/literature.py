@@ -1,5 +1,6 @@
-"""The published comparisons of tree searches, run again: curves over 10 repeats
-with intervals.
+"""The published comparisons of tree searches, run again.
+
+Curves are means over 10 repeats with intervals.
 
     python benchmarks/literature.py [d-chain] [frozen-lake] [sailing] [synthetic-tree] [--quick] [--out DIR]
 
@@ -217,8 +218,9 @@ METRICS = ("error to its own value", "error to the maximum", "regret of the acti
 
 
 def synthetic_tree(quick):
-    """|V - V_Omega|, |V - max| and regret against simulations; 5 trees x 5
-    runs; temperature and e 0.1.
+    """|V - V_Omega|, |V - max| and regret against simulations.
+
+    5 trees with 5 runs each; temperature and e are 0.1.
     """
     sims, trees, runs = (1_000, 2, 2) if quick else (10_000, 5, 5)
     soft = {"temperature": 0.1, "exploration": 0.1}
@@ -292,8 +294,9 @@ def on_trees(k, d, method, sims, trees, runs):
 
 
 def informed_value(k, d, number, temperature=0.1):
-    """What RENTS converges to when its prior is told the answer: pi_0 in
-    proportion to the best leaf below each action (see the docs).
+    """What RENTS converges to when its prior knows the answer.
+
+    pi_0 is proportional to the best leaf below each action (see the docs).
     """
     problem = sc.make(
         f"synthetic-tree:k={k},d={d},seed={number}", discount=1.0, operator="max"

@@ -1,5 +1,6 @@
-"""Throughput of every executor on the oracle it is for, and what plain Python
-costs above the oracle itself.
+"""Throughput of every executor on the oracle it is for.
+
+It also shows what plain Python costs above the oracle itself.
 
 Times are CPU seconds of this thread (other work on the machine does not count),
 best of five. What is timed is one shard of a sharp schedule of a few million
@@ -131,8 +132,8 @@ def main() -> None:
         )
         print(
             (
-                f"{label:34} {executor:10} {1e-6 / each:10.3f} M calls/s  "
-                f"{1e9 * each:10.1f} ns a call{extra}"
+                f"{label:34} {executor:10} {1e-6 / each:10.3f} "
+                f"M calls/s  {1e9 * each:10.1f} ns a call{extra}"
             ),
             file=out,
             flush=True,

@@ -1,5 +1,6 @@
-"""Gymnasium's environments through ``check``: which access each one gets, what
-is refused and why.
+"""Gymnasium's environments through ``check``.
+
+Which access does each one get, what is refused, and why?
 
 ``python benchmarks/scan_gymnasium.py --out docs/evidence/scan-gymnasium.md``.
 Each environment is reset, moved a few steps and given to the adapter, so that
@@ -45,9 +46,7 @@ RANGES = {
 
 
 def names(family: str, games: int) -> list[tuple[str, dict[str, Any]]]:
-    """The newest version of every environment of a family, with the parameters
-    it is made with.
-    """
+    """The newest version of every environment of a family, with its parameters."""
     newest: dict[tuple[str | None, str], Any] = {}
     for spec in gym.registry.values():
         if f".{family}." in f".{spec.entry_point}".replace(":", ".") or (
@@ -106,8 +105,9 @@ def row(
 
 
 def equal_steps(problem: sc.Problem, env: Any) -> int:
-    """How many steps of the environment pay and end as the adapter's do from
-    the same state.
+    """How many steps of the environment agree with the adapter's from the same state.
+
+    They agree if both pay and end alike.
     """
     equal, oracle = 0, problem.oracle
     for i in range(COMPARED):
@@ -187,16 +187,16 @@ def main() -> None:
             f"{datetime.date.today()}, Gymnasium {gym.__version__}, load {load:.1f}",
             "",
             (
-                f"Each environment was moved {MOVED} steps from a reset; the problem "
-                "starts there. *Access* is how the planner"
+                f"Each environment was moved {MOVED} steps from a reset; "
+                "the problem starts there. *Access* is how the planner"
             ),
             (
-                "steps it from any state (docs/simulators.md). *Equal steps* are "
-                "those of the real environment whose reward and"
+                "steps it from any state (docs/simulators.md). *Equal "
+                "steps* are those of the real environment whose reward and"
             ),
             (
-                "end the adapter foretold, to nine digits, from the state it read; "
-                "`random` ones are left to `check`."
+                "end the adapter foretold, to nine digits, from the "
+                "state it read; `random` ones are left to `check`."
             ),
             "",
         ]

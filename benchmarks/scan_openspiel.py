@@ -1,5 +1,6 @@
-"""Every OpenSpiel game of the adapter's class: its key, and what random play
-and ``check`` say.
+"""Every OpenSpiel game of the adapter's class.
+
+For each its key, and what random play and ``check`` say.
 
 For each game: the key that is chosen when the problem is made, and the time
 that takes; pairs of positions with equal keys whose futures were compared in
@@ -49,9 +50,7 @@ class Play:
 
 
 def usable() -> list[str]:
-    """The names of the registered games that the adapter accepts with their
-    default parameters.
-    """
+    """The registered games that the adapter accepts with their default parameters."""
     found = []
     for kind in pyspiel.registered_games():
         perfect = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION

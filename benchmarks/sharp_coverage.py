@@ -1,5 +1,6 @@
-"""Coverage: how often a promise fails, over adversarial problems, against exact
-values, for every method that promises.
+"""Coverage: how often a promise fails, for every method that promises.
+
+The problems are adversarial, and the answers are compared with exact values.
 
   python benchmarks/sharp_coverage.py [--runs 110] [--budget 20000] [--out FILE]
 
@@ -230,9 +231,7 @@ def evaluated(
 
 
 def with_bounds(problem: sc.Problem) -> sc.Problem:
-    """The same world with the range of its own values, a tenth wider, given as
-    bounds.
-    """
+    """The same world with ``value_bounds``: the range of its values, a tenth wider."""
     exact = sc.solve(problem)
     alive = exact.values[~problem.tables.terminal]
     low, high = float(alive.min()), float(alive.max())
@@ -307,8 +306,8 @@ def report(results: list[Result], seconds: float) -> str:
         "# Coverage of every method that promises",
         "",
         (
-            f"`python {' '.join(sys.argv)}` at commit {commit()} (what counts as a "
-            "failure: the script's head)"
+            f"`python {' '.join(sys.argv)}` at commit {commit()} "
+            "(what counts as a failure: the script's head)"
         ),
         "",
         (
@@ -322,15 +321,15 @@ def report(results: list[Result], seconds: float) -> str:
     beyond = [r for r in results if binomial_tail(r.failures, r.runs, r.delta) < alarm]
     lines += [
         (
-            f"{runs:,} runs of {len(results)} cases: {failures} failures, "
-            f"{len(beyond)} cases beyond their delta."
+            f"{runs:,} runs of {len(results)} cases: {failures} "
+            f"failures, {len(beyond)} cases beyond their delta."
         ),
         "",
     ]
     lines += [
         (
-            "| problem | operators | cases | runs | failures | worst error/epsilon | "
-            "calls/price |"
+            "| problem | operators | cases | runs | "
+            "failures | worst error/epsilon | calls/price |"
         ),
         "|---|---|---|---|---|---|---|",
     ]
@@ -346,14 +345,14 @@ def report(results: list[Result], seconds: float) -> str:
             max(r.worst for r in part),
         )
         lines.append(
-            f"| {name} | {used} | {len(part)} | {total:,} | {failed} | {worst:.3f} "
-            f"| {spent:.2f} |"
+            f"| {name} | {used} | {len(part)} | {total:,} "
+            f"| {failed} | {worst:.3f} | {spent:.2f} |"
         )
     lines += [
         "",
         (
-            "| method | target | delta | adaptive stop | runs | failures | worst "
-            "error/epsilon | calls/price |"
+            "| method | target | delta | adaptive stop | runs "
+            "| failures | worst error/epsilon | calls/price |"
         ),
     ]
     lines.append("|---|---|---|---|---|---|---|---|")
@@ -368,8 +367,8 @@ def report(results: list[Result], seconds: float) -> str:
             max(r.worst for r in part),
         )
         lines.append(
-            f"| {method} | {target} | {delta} | {'yes' if adaptive else 'no'} | "
-            f"{total:,} | {failed} | {worst:.3f} | {spent:.2f} |"
+            f"| {method} | {target} | {delta} | {'yes' if adaptive else 'no'} "
+            f"| {total:,} | {failed} | {worst:.3f} | {spent:.2f} |"
         )
     assert not beyond, f"promises broken: {beyond}"
     return "\n".join(lines) + "\n"

@@ -1,5 +1,6 @@
-"""A plain Python simulator that takes some milliseconds a call: what process
-workers are for.
+"""A plain Python simulator that takes some milliseconds per call.
+
+Process workers are meant for such simulators.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Speed and strength of tree search: simulations a second and games against
-OpenSpiel, mctx and plain Python, in one run.
+"""Speed and strength of tree search, in one run.
+
+Simulations per second and games against OpenSpiel, mctx and plain Python.
 
     python benchmarks/tree_search.py [speed] [games] [quality] [cart-pole] [--quick] [--out FILE]
 
@@ -37,8 +38,10 @@ EXPLORATION = 1.4
 
 
 def timed(run, simulations, clock=time.process_time):
-    """Simulations a second of processor time: single-threaded code is compared
-    fairly on a busy machine. mctx is given wall time.
+    """Simulations per second of processor time.
+
+    Single-threaded code is compared fairly even on a busy machine; mctx is
+    measured by the wall clock.
     """
     begin = clock()
     run()
@@ -120,8 +123,9 @@ def speed(quick):
 
 
 def mctx_speed(quick):
-    """mctx on tic-tac-toe with a random rollout as the value: simulations a
-    second of one search, and of a batch.
+    """mctx on tic-tac-toe with a random rollout as the value.
+
+    Simulations per second of one search, and of a batch.
     """
     import jax
     import jax.numpy as jnp
@@ -258,8 +262,9 @@ def games(quick):
 
 
 def quality(quick):
-    """Median calls (over seeds) until the policy's one-step loss stays at most
-    5% of the blind policy's, on budgets that double.
+    """Median calls until the policy's one-step loss stays small, on doubling budgets.
+
+    Small means at most 5% of the blind policy's; the median is over seeds.
     """
     problems = {
         "garnet 20, gamma 0.5, temperature 0.5": sc.make(
@@ -328,8 +333,9 @@ def quality(quick):
 
 
 def certified_cart_pole(quick):
-    """The value of replanning at gamma = 0.99 (largest possible: 100),
-    certified from below, against the blind policy's.
+    """The value of replanning at gamma = 0.99, certified from below.
+
+    The largest possible is 100; the blind policy's value stands beside it.
     """
     problem = cart_pole()
     method = sc.UCT(depth=60, exploration=20.0)

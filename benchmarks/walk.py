@@ -1,5 +1,6 @@
-"""A user's own oracle in four forms, the same walk to the last bit: NamedTuple,
-int and array states, and as tables.
+"""A user's own oracle in four forms, the same walk to the last bit.
+
+The forms are NamedTuple, int and array states, and tables.
 
 Four moves on a ring of 32 x 32 cells with a slip; the reward is the distance to
 the corner, scaled. ``kernel.c`` has its C twin (-DWALK).
