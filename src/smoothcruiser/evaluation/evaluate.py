@@ -26,12 +26,11 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
-from smoothcruiser.engines.answer import terminal_answer
 from smoothcruiser.engines.inspection import look, seen
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.estimate import Certificate, Estimate, Interval
+from smoothcruiser.estimate import Certificate, Estimate, Interval, terminal_estimate
 from smoothcruiser.evaluation.confidence import HIGH, LOW, TOTAL, begin
 from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
@@ -44,9 +43,9 @@ from smoothcruiser.operators.functions import (
     SQUARE_ROOT,
 )
 from smoothcruiser.problem.answers import contradiction
-from smoothcruiser.problem.arguments import check_seconds, check_seed, is_number
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.query import Query
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.tree import REACH, Tree
 
@@ -62,67 +61,6 @@ CERTAIN_ROLLOUTS = 16  # of a world that is declared deterministic
 # share of epsilon that the truncation at H may take: H grows by
 # log(1/share)/log(1/gamma) only
 TRUNCATION_SHARE = 0.1
-
-
-class EvaluateOptions(TypedDict, total=False):
-    """The keywords of ``evaluate``."""
-
-    epsilon: float | None
-    delta: float | None
-    budget: int | None
-    seconds: float | None
-    seed: int
-    executor: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluationLimits:
-    """How far an evaluation goes; every option is checked here."""
-
-    epsilon: float | None = None
-    delta: float | None = None
-    budget: int | None = None
-    seconds: float | None = None
-    seed: int = 0
-    executor: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.executor not in (None, "compiled", "reference"):
-            raise InvalidInput(
-                "evaluate runs on executor 'compiled' "
-                f"or 'reference', got {self.executor!r}."
-            )
-        epsilon, delta, budget = self.epsilon, self.delta, self.budget
-        if epsilon is not None and not (
-            is_number(epsilon) and 0.0 < epsilon < math.inf
-        ):
-            raise InvalidInput(
-                f"epsilon must be a finite number above 0 or None, got {epsilon!r}."
-            )
-        if delta is not None and not (is_number(delta) and 0.0 < delta < 1.0):
-            raise InvalidInput(
-                f"delta must be a probability strictly between 0 and 1, got {delta!r}."
-            )
-        if budget is not None and not (is_number(budget) and 1 <= budget < math.inf):
-            raise InvalidInput(
-                "budget must be a number of oracle "
-                f"calls of at least 1, got {budget!r}."
-            )
-        check_seconds(self.seconds)
-        check_seed(self.seed)
-
-    @property
-    def failure(self) -> float:
-        """The probability with which the interval may miss the value."""
-        return DEFAULT_DELTA if self.delta is None else float(self.delta)
-
-    @property
-    def most_calls(self) -> int:
-        """Oracle calls allowed; ``NO_LIMIT`` where epsilon or a clock ends the run."""
-        if self.budget is not None:
-            return int(self.budget)
-        stops = self.epsilon is not None or self.seconds is not None
-        return NO_LIMIT if stops else DEFAULT_CALLS
 
 
 @dataclass(frozen=True)
@@ -147,72 +85,56 @@ class RolloutSummary:
     certain: bool = False  # a certain policy in a certain world
 
 
-def evaluate(
-    problem: Problem,
-    policy: Any,
-    state: Any = None,
-    **options: Unpack[EvaluateOptions],
-) -> Estimate:
+def evaluate(query: Query, policy: Any) -> Estimate:
     """The regularized value of ``policy`` with its interval.
 
     For an MDP the lower end bounds V(state) from below. The samples are fresh:
-    they share nothing with a search that found the policy.
+    they share nothing with a search that found the policy. The interval holds
+    with probability 1 - delta whatever ends the run.
 
     Args:
-        problem: The MDP or game.
+        query: Where the policy starts (``state``), when to stop (``epsilon``,
+            ``budget``, ``seconds``; a million calls if none is set), ``delta``
+            (0.05 by default), ``seed``, and ``executor`` ("compiled" or
+            "reference"; by default compiled code where policy and problem allow
+            it).
         policy: A function state -> probabilities (one per action), an array
             (S, A), a Solution, a search Tree, an Estimate, or an agent's
             ``policy``.
-        state: Where the policy starts; by default the root of a Tree, or the
-            problem's initial state.
-        options:
-            epsilon: Half-width of the interval at which to stop, in the units
-                of the value. Without it the run uses up its limits.
-            delta: Probability with which the interval may miss the value; 0.05
-                by default. It holds whatever ends the run.
-            budget: Oracle calls at most; a million if neither ``epsilon`` nor
-                ``seconds`` is set.
-            seconds: Running time at most, compiling not counted.
-            seed: Seed of the rollouts; 0 by default.
-            executor: "compiled" or "reference" (Python); by default compiled
-                code wherever the policy and the problem allow it.
 
     Example:
         >>> import smoothcruiser as sc
         >>> problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)
         >>> solution = sc.solve(problem)
-        >>> answer = evaluate(problem, solution, budget=20_000)
+        >>> answer = evaluate(Query.of(problem, budget=20_000), solution)
         >>> low, high = answer.interval
         >>> bool(low <= solution.values[0] <= high)
         True
     """
-    if not isinstance(problem, Problem):
+    problem, state, executor = query.problem, query.place, query.compute.executor
+    if executor not in (None, "compiled", "reference"):
         raise InvalidInput(
-            "A problem (MDP, Game, tabular or make) was "
-            f"expected, got {type(problem).__name__}."
+            f"evaluate runs on executor 'compiled' or 'reference', got {executor!r}."
         )
-    limits = EvaluationLimits(**options)
-    if state is None and isinstance(policy, Tree):
-        state = policy.state
-    state = problem.start(state)
     if problem.is_terminal(state):
-        return replace(terminal_answer(problem, state, "evaluate"), seed=limits.seed)
-    steps = _steps(problem, policy, limits.epsilon)
+        return terminal_estimate(problem, state, "evaluate", query.seed)
+    steps = _steps(problem, policy, query.promise.epsilon)
     bounds = _bounds(problem, steps)
     setting = rollout_setting(problem, steps, bounds.middle)
-    task = RolloutTask(problem, state, setting, limits.seed)
-    rollouts = rollouts_of(task, policy, limits.executor)
-    most_calls = limits.most_calls
+    task = RolloutTask(problem, state, setting, query.seed)
+    rollouts = rollouts_of(task, policy, executor)
+    most_calls = _most_calls(query)
     inspected = None if most_calls == NO_LIMIT else most_calls // INSPECTED_SHARE
-    calls, pairs = look(problem, state, limits.seed, most_calls=inspected)
+    calls, pairs = look(problem, state, query.seed, most_calls=inspected)
     rollouts.spend(calls + len(pairs))  # each pair is called once more at the end
     started = time.perf_counter()
     found = _certain(rollouts, bounds, most_calls) if problem.deterministic else None
     if found is None:
-        clock = math.inf if limits.seconds is None else started + limits.seconds
-        found = _sampled(rollouts, bounds, limits, clock, steps)
-    seconds = time.perf_counter() - started
-    again, _ = look(problem, state, limits.seed, pairs)
+        seconds = query.limits.seconds
+        deadline = math.inf if seconds is None else started + seconds
+        found = _sampled(rollouts, bounds, query, deadline, steps)
+    ran = time.perf_counter() - started
+    again, _ = look(problem, state, query.seed, pairs)
     rollouts.spend(again - len(pairs))
     inspection = seen(len(pairs), again, rollouts.looks, rollouts.doubts)
     assumed = (
@@ -230,9 +152,9 @@ def evaluate(
     low = max(bounds.low, found.interval[0] - slack)
     high = min(bounds.high, found.interval[1] + slack)
     if low > high:
-        raise contradiction(state, limits.failure, assumed)
+        raise contradiction(state, _delta(query), assumed)
     found = replace(found, interval=(low, high))
-    certificate = _certificate(task, bounds, limits, found, assumed)
+    certificate = _certificate(query, steps, bounds, found, assumed)
     return Estimate(
         value=found.mean,
         interval=found.interval,
@@ -241,17 +163,35 @@ def evaluate(
         action=None,
         num_calls=rollouts.calls,
         epsilon=(high - low) / 2.0,
-        delta=0.0 if found.certain else limits.failure,
+        delta=0.0 if found.certain else _delta(query),
         method="evaluate",
         certificate=certificate,
-        seconds=seconds,
+        seconds=ran,
         compile_seconds=rollouts.compile_seconds,
         problem=problem.name,
         state=state,
-        seed=limits.seed,
+        seed=query.seed,
         executor=rollouts.name,
-        notes=_notes(task, policy, limits, found, rollouts.calls),
+        notes=_notes(query, policy, steps, found, rollouts.calls),
     )
+
+
+def start_of(policy: Any, state: Any) -> Any:
+    """Where a policy starts: ``state``, or the root of a Tree if that is None."""
+    return policy.state if state is None and isinstance(policy, Tree) else state
+
+
+def _delta(query: Query) -> float:
+    delta = query.promise.delta
+    return DEFAULT_DELTA if delta is None else delta
+
+
+def _most_calls(query: Query) -> int:
+    """Oracle calls allowed; ``NO_LIMIT`` where epsilon or a clock ends the run."""
+    if query.limits.calls is not None:
+        return query.limits.calls
+    stops = query.promise.epsilon is not None or query.limits.seconds is not None
+    return NO_LIMIT if stops else DEFAULT_CALLS
 
 
 def _certain(
@@ -290,18 +230,18 @@ def _certain(
 def _sampled(
     rollouts: Rollouts,
     bounds: Bounds,
-    limits: EvaluationLimits,
+    query: Query,
     deadline: float,
     steps: int,
 ) -> RolloutSummary:
     """The mean of rollouts and the interval of V_pi, until a limit is reached."""
-    epsilon, most_calls = limits.epsilon, limits.most_calls
+    epsilon, most_calls = query.promise.epsilon, _most_calls(query)
     # Bets for the count that a budget pays for (more where episodes end early);
     # for an unknown count with epsilon or a clock.
     aim = max(1.0, (most_calls - rollouts.calls) / steps)
     if epsilon is not None or deadline < math.inf:
         aim = 0.0
-    sequence = begin(limits.failure, aim)
+    sequence = begin(_delta(query), aim)
     started = time.perf_counter()
     count, next_check = 0, FIRST_CHECK
     while True:
@@ -335,9 +275,9 @@ def _claim(problem: Problem) -> str:
 
 
 def _certificate(
-    task: RolloutTask,
+    query: Query,
+    steps: int,
     bounds: Bounds,
-    limits: EvaluationLimits,
     found: RolloutSummary,
     assumed: tuple[str, ...],
 ) -> Certificate:
@@ -351,44 +291,39 @@ def _certificate(
         kind="policy",
         interval=found.interval,
         q_intervals=(),
-        confidence=1.0 if found.certain else 1.0 - limits.failure,
-        bound=f"{how} of at most {task.setting.limit:,} steps, "
-        f"cut <= {bounds.cut:.3g}: {_claim(task.problem)}",
+        confidence=1.0 if found.certain else 1.0 - _delta(query),
+        bound=f"{how} of at most {steps:,} steps, cut <= {bounds.cut:.3g}: "
+        f"{_claim(query.problem)}",
         assumptions=assumed,
     )
 
 
 def _notes(
-    task: RolloutTask,
-    policy: Any,
-    limits: EvaluationLimits,
-    found: RolloutSummary,
-    calls: int,
+    query: Query, policy: Any, steps: int, found: RolloutSummary, calls: int
 ) -> tuple[str, ...]:
-    sure = "surely" if found.certain else f"with probability {1.0 - limits.failure:g}"
+    sure = "surely" if found.certain else f"with probability {1.0 - _delta(query):g}"
     first = (
-        f"{found.count:,} fresh rollout{'s' if found.count != 1 else ''}; "
-        f"the interval holds {_claim(task.problem)}, {sure}."
+        f"{found.count:,} fresh rollout{'s' if found.count != 1 else ''}; the "
+        f"interval holds {_claim(query.problem)}, {sure}."
     )
     if found.count == 0:
         first = (
-            "The budget ended before the first rollout of up to "
-            f"{task.setting.limit:,} steps; the interval is what was known beforehand."
+            f"The budget ended before the first rollout of up to {steps:,} steps; "
+            "the interval is what was known beforehand."
         )
     notes = [first]
     if isinstance(policy, Estimate):
         notes.append(
-            f"The estimate knows its policy at state {policy.state!r} "
-            "alone; elsewhere the blind policy was played."
+            f"The estimate knows its policy at state {policy.state!r} alone; "
+            "elsewhere the blind policy was played."
         )
     half = 0.5 * (found.interval[1] - found.interval[0])
-    if limits.epsilon is not None and half > limits.epsilon:
-        spent = (
-            f"{calls:,} calls" if limits.seconds is None else f"{limits.seconds:g} s"
-        )
+    epsilon, seconds = query.promise.epsilon, query.limits.seconds
+    if epsilon is not None and half > epsilon:
+        spent = f"{calls:,} calls" if seconds is None else f"{seconds:g} s"
         notes.append(
-            f"epsilon = {limits.epsilon:g} was not reached within "
-            f"{spent}: the half-width is {half:.4g}; give it more."
+            f"epsilon = {epsilon:g} was not reached within {spent}: the "
+            f"half-width is {half:.4g}; give it more."
         )
     return tuple(notes)
 

@@ -64,9 +64,17 @@ def show_schedule(
         out.print(Text(line, style="dim"), soft_wrap=True)
 
 
-def show_forecast(out: Console, problem: Problem, forecast: Any) -> None:
-    """What is known of a search before it runs; only its sentences are wrapped."""
+def show_forecast(
+    out: Console, problem: Problem, forecast: Any, notes: tuple[str, ...] = ()
+) -> None:
+    """What is known before the run of a method that follows no schedule.
+
+    Sentences are wrapped, a table is printed as it is.
+    """
     title(out, "smoothcruiser explain", problem.name, f"method {forecast.method}")
+    for note in notes:
+        put(out, Text(note))
+        out.print()
     for part in str(forecast).strip("\n").split("\n\n"):
         if part.startswith(" "):
             out.print(Text(part), soft_wrap=True)
