@@ -70,7 +70,7 @@ def hidden(
 
 
 def good_bad(actions: int, *, discount: float, operator: sc.Operator) -> sc.Problem:
-    """A coin decides for good between a state that always pays 1 and one that never does.
+    """A coin decides for good between a state that always pays and one that never does.
 
     Values are as far apart as they can be.
     """

@@ -1,10 +1,15 @@
 """What certified search costs and whether it keeps its promise.
 
-python benchmarks/certified.py              Frozen Lake at three promises, beside uniform sampling
-python benchmarks/certified.py --coverage   2,000 runs on random problems: every bound of every state seen against exact values
-python benchmarks/certified.py --scaling    calls and seconds against states and 1/epsilon; memory against what was seen (--plot FILE)
-python benchmarks/certified.py --reach      Bernoulli rewards: whether every run reaches epsilon, and within the price that explain states
-python benchmarks/certified.py --radii      the radii beside Hoeffding's and Bernstein's at the same confidence
+python benchmarks/certified.py [OPTION]
+
+  (none)      Frozen Lake at three promises, beside uniform sampling
+  --coverage  2,000 runs on random problems: every bound of every state seen
+              against exact values
+  --scaling   calls and seconds against states and 1/epsilon; memory against
+              what was seen (--plot FILE)
+  --reach     Bernoulli rewards: whether every run reaches epsilon, and within
+              the price that explain states
+  --radii     the radii beside Hoeffding's and Bernstein's at the same confidence
 """
 
 from __future__ import annotations
@@ -163,14 +168,13 @@ def show_lake() -> None:
         "epsilon in percent of B. Calls until the promise is kept."
     )
     print(
-        f"{'promise':34}{'certified':>12}{'seconds':>9}{'uniform':>12}{'ratio':>7}{'Bernstein':>12}{'the bar':>10}  error / epsilon"
+        f"{'promise':34}{'certified':>12}{'seconds':>9}{'uniform':>12}{'ratio':>7}"
+        f"{'Bernstein':>12}{'the bar':>10}  error / epsilon"
     )
     for discount, temperature, share, bar in PROMISES:
         problem = frozen_lake(LAKE_8, discount=discount, operator=Entropy(temperature))
-        exact, epsilon = (
-            float(solve(problem).values[0]),
-            share * problem.facts.value_span(),
-        )
+        exact = float(solve(problem).values[0])
+        epsilon = share * problem.facts.value_span()
         for target in ("value", "q_values"):
             ours = Certified(problem, delta=0.05).query(epsilon=epsilon, target=target)  # type: ignore[arg-type]
             equal = Certified(problem, delta=0.05, uniform=True).query(
@@ -184,7 +188,8 @@ def show_lake() -> None:
             name = f"{discount:g}, {temperature:g}, {share:.0%}, {target}"
             ratio = ours.num_calls / equal.num_calls
             print(
-                f"{name:34}{ours.num_calls:12,}{ours.seconds:9.2f}{equal.num_calls:12,}{ratio:7.2f}{old}{bar:10.2g}  "
+                f"{name:34}{ours.num_calls:12,}{ours.seconds:9.2f}"
+                f"{equal.num_calls:12,}{ratio:7.2f}{old}{bar:10.2g}  "
                 f"{(ours.value - exact) / epsilon:+.3f}",
                 flush=True,
             )
@@ -193,8 +198,8 @@ def show_lake() -> None:
         "every pair equally often, Hoeffding or empirical Bernstein"
     )
     print(
-        "with 6 delta / (pi k)**2 a pair and a union over epochs "
-        "(n grows by a quarter an epoch): the prototype's recipe."
+        "with 6 delta / (pi k)**2 per pair and a union over epochs "
+        "(n grows by a quarter per epoch): the prototype's recipe."
     )
 
 
@@ -228,7 +233,7 @@ def nearly_deterministic(rng: np.random.Generator, **rest: Any) -> Problem:
 
 
 def with_ends(rng: np.random.Generator, **rest: Any) -> Problem:
-    """Terminals, varying legal actions, rewards by the next state, unreachable states."""
+    """Terminals, varying legal actions, rewards by next state, unreachable states."""
     n, reachable = 14, 9
     P = np.zeros((n, 3, n))
     for s in range(n):
@@ -308,7 +313,7 @@ def one_run(
     budget = int(10.0 ** rng.uniform(2.5, math.log10(most_calls)))
     try:
         memory.query(
-            budget=budget, callback=lambda told: intervals.append(told.interval)
+            budget=budget, callback=lambda news: intervals.append(news.interval)
         )
     except OracleError:  # bounds that exclude each other: a miss
         return family, True, True, memory.num_calls
@@ -440,11 +445,9 @@ def one_reach(number: int, *, delta: float) -> tuple[float, bool, bool, int]:
 
 
 def kept(found: Any, epsilon: float) -> bool:
-    """Whether the answer is as narrow as asked, and says so."""
-    return bool(
-        found.epsilon == epsilon
-        and 0.5 * (found.interval[1] - found.interval[0]) <= epsilon
-    )
+    """Whether the answer is as narrow as requested, and says so."""
+    half_width = 0.5 * (found.interval[1] - found.interval[0])
+    return bool(found.epsilon == epsilon and half_width <= epsilon)
 
 
 class Wasteful(Certified):
@@ -462,10 +465,8 @@ def one_certain(
 ) -> tuple[float, bool, bool, int, float]:
     """(discount, reached, missed, calls, calls / price).
 
-    The budget is exactly the price that ``explain`` states.
-
-    The price depends on the pairs that are met, which a run without a budget
-    tells first.
+    The budget is exactly the price that ``explain`` states. The price depends
+    on the pairs that are met, so a run without a budget comes first.
     """
     rng = np.random.default_rng([8, number])
     discount = CERTAIN_DISCOUNTS[number % len(CERTAIN_DISCOUNTS)]
@@ -502,7 +503,8 @@ def show_reach(runs: int, delta: float) -> None:
         f"= {delta:g}, no budget: runs that reached epsilon."
     )
     print(
-        f"{'discount':>9}{'epsilon':>9}{'reached':>14}{'missed':>8}{'calls (median)':>16}{'(most)':>14}"
+        f"{'discount':>9}{'epsilon':>9}{'reached':>14}{'missed':>8}"
+        f"{'calls (median)':>16}{'(most)':>14}"
     )
     for discount in REACH_DISCOUNTS:
         own = [r for r in results if r[0] == discount]
@@ -510,13 +512,12 @@ def show_reach(runs: int, delta: float) -> None:
         reached = f"{sum(r[1] for r in own)} of {len(own)}"
         share = f"{REACH_SHARE[discount]:.0%}"
         print(
-            f"{discount:9}{share:>9}{reached:>14}{sum(r[2] for r in own):8}{calls[len(calls) // 2]:16,}{calls[-1]:14,}"
+            f"{discount:9}{share:>9}{reached:>14}{sum(r[2] for r in own):8}"
+            f"{calls[len(calls) // 2]:16,}{calls[-1]:14,}"
         )
     print(
-        (
-            "missed: any bound of any state seen excludes the "
-            f"exact value. {time.perf_counter() - begin:.0f} s."
-        ),
+        "missed: any bound of any state seen excludes the exact value. "
+        f"{time.perf_counter() - begin:.0f} s.",
         flush=True,
     )
     print()
@@ -525,7 +526,8 @@ def show_reach(runs: int, delta: float) -> None:
         "says suffice, for the pairs that were met:"
     )
     print(
-        f"{'steering':>16}{'discount':>9}{'reached':>14}{'missed':>8}{'calls / price (median)':>24}{'(most)':>8}"
+        f"{'steering':>16}{'discount':>9}{'reached':>14}{'missed':>8}"
+        f"{'calls / price (median)':>24}{'(most)':>8}"
     )
     for name, kind in (("as it is", Certified), ("all to one pair", Wasteful)):
         begin = time.perf_counter()
@@ -536,7 +538,8 @@ def show_reach(runs: int, delta: float) -> None:
             reached = f"{sum(r[1] for r in mine)} of {len(mine)}"
             middle = shares[len(shares) // 2]
             print(
-                f"{name:>16}{discount:9}{reached:>14}{sum(r[2] for r in mine):8}{middle:24.3f}{shares[-1]:8.3f}"
+                f"{name:>16}{discount:9}{reached:>14}{sum(r[2] for r in mine):8}"
+                f"{middle:24.3f}{shares[-1]:8.3f}"
             )
         print(f"{time.perf_counter() - begin:.0f} s.", flush=True)
 
@@ -552,7 +555,8 @@ def show_radii() -> None:
         "for all n at once (ours), or for one n (the others)."
     )
     print(
-        f"{'law':24}{'n':>8}{'ours':>10}{'Hoeffding':>11}{'Bernstein':>11}{'known sigma':>12}"
+        f"{'law':24}{'n':>8}{'ours':>10}{'Hoeffding':>11}{'Bernstein':>11}"
+        f"{'known sigma':>12}"
     )
     laws = {
         "Bernoulli(0.5)": lambda n: (rng.random(n) < 0.5).astype(float),
@@ -574,7 +578,8 @@ def show_radii() -> None:
                 ideal.append(math.sqrt(2 * x.var() * cost / n))
             hoeffding = math.sqrt(cost / (2 * n))
             print(
-                f"{name:24}{n:8}{np.mean(ours):10.4f}{hoeffding:11.4f}{np.mean(bernstein):11.4f}{np.mean(ideal):12.4f}"
+                f"{name:24}{n:8}{np.mean(ours):10.4f}{hoeffding:11.4f}"
+                f"{np.mean(bernstein):11.4f}{np.mean(ideal):12.4f}"
             )
     prices = ", ".join(f"{k}: {pair_cost(k, 0.05):.1f}" for k in (1, 100, 10**4))
     print(f"Price of the k-th pair, log(2/(delta p_k)) at delta = 0.05: {prices}")
@@ -584,7 +589,7 @@ def show_radii() -> None:
 
 
 def sparse_garnet(states: int, seed: int, discount: float) -> Problem:
-    """A Garnet MDP too large for dense arrays: 2 actions, 3 successors a pair."""
+    """A Garnet MDP too large for dense arrays: 2 actions, 3 successors per pair."""
     from scipy.sparse import csr_matrix
 
     rng = np.random.default_rng(seed)
@@ -642,7 +647,8 @@ def show_scaling(plot: str | None) -> None:
 def _scaling_row(states: int, memory: Certified, found: Any) -> None:
     seen, size = memory.memory.num_nodes - 1, memory.memory.num_bytes
     print(
-        f"{states:8,}{seen:9,}{found.num_calls:13,}{found.seconds:9.2f}{size / 1e6:7.1f}{size / seen:15,.0f}",
+        f"{states:8,}{seen:9,}{found.num_calls:13,}{found.seconds:9.2f}"
+        f"{size / 1e6:7.1f}{size / seen:15,.0f}",
         flush=True,
     )
 

@@ -2,7 +2,9 @@
 
 Curves are means over 10 repeats with intervals.
 
-    python benchmarks/literature.py [d-chain] [frozen-lake] [sailing] [synthetic-tree] [--quick] [--out DIR]
+    python benchmarks/literature.py [PART ...] [--quick] [--out DIR]
+
+The parts are d-chain, frozen-lake, sailing and synthetic-tree.
 
 Painter et al. 2023: return of the recommended policy against trials on the
 10-chain, the 8 x 8 lake and 6 x 6 sailing. As there, every trial's whole path

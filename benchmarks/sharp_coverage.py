@@ -7,16 +7,19 @@ The problems are adversarial, and the answers are compared with exact values.
 A run fails if the value or any action value is off by more than epsilon, or if
 any printed interval misses the truth.
 
-  smoothcruiser    the smallest epsilon that the budget pays, at delta = 0.1 and 0.01, for the action values and for the value
-                   alone, with the adaptive stop and without
+  smoothcruiser    the smallest epsilon that the budget pays, at delta = 0.1 and
+                   0.01, for the action values and for the value alone, with
+                   the adaptive stop and without
   sparse-sampling  three times that epsilon
-  certified        a budget, spent on one memory: the intervals of value and action values
-  evaluate         the uniform policy, by a budget: its own exact value, and V from below in MDPs
+  certified        a budget, spent on one memory: the intervals of value and
+                   action values
+  evaluate         the uniform policy, by a budget: its own exact value, and V
+                   from below in MDPs
 
-Schedules drive the compiled engine directly, engine and schedule made once a
-case: the same sums, looks and intervals as ``plan``. Half of the worlds have
-bounds given by the user (the exact range of V, widened), which the clip at the
-root has to survive. Failures are tested against delta by the exact binomial
+Schedules drive the compiled engine directly, with engine and schedule built
+once per case: the same sums, checkpoints and intervals as ``plan``. Half of the
+worlds have ``value_bounds`` (the exact range of V, widened), which the clip at
+the root has to survive. Failures are tested against delta by the exact binomial
 tail; a false alarm at any of the cases has probability 1e-3 at most
 (Bonferroni).
 """

@@ -72,7 +72,8 @@ sys.path.insert(0, {here!r})
 import smoothcruiser as sc
 from survival import fixed_schedule, problem
 if not {run!r}:
-    sc.run(problem(), fixed_schedule({calls!r}), seed=5, shards={shards!r}, store={store!r}, workers=1)
+    how = dict(seed=5, shards={shards!r}, store={store!r}, workers=1)
+    sc.run(problem(), fixed_schedule({calls!r}), **how)
 else:
     sc.resume({run!r}, {store!r}, workers=1)
 """

@@ -4,10 +4,14 @@ Simulations per second and games against OpenSpiel, mctx and plain Python.
 
     python benchmarks/tree_search.py [speed] [games] [quality] [cart-pole] [--quick] [--out FILE]
 
-speed      compiled UCT against OpenSpiel's C++ MCTS and mctx (both if installed), OpenSpiel's Python MCTS and our own plain tree, from the
-           empty board; interleaved, best of five, in processor seconds (mctx: wall seconds, it uses all cores)
-games      connect four, UCT and MENTS against OpenSpiel's MCTS bot at equal simulations; win rate with a 95% Wilson interval
-quality    oracle calls until the recommended policy loses at most 5% of what the blind policy loses in one step, on seven problems
+speed      compiled UCT against OpenSpiel's C++ MCTS and mctx (both if
+           installed), OpenSpiel's Python MCTS and our own plain tree, from the
+           empty board; interleaved, best of five, in processor seconds (mctx:
+           wall seconds, it uses all cores)
+games      connect four, UCT and MENTS against OpenSpiel's MCTS bot at equal
+           simulations; win rate with a 95% Wilson interval
+quality    oracle calls until the recommended policy loses at most 5% of what
+           the blind policy loses in one step, on seven problems
 cart-pole  a replanning UCT policy certified from below at gamma = 0.99
 """
 
