@@ -387,7 +387,7 @@ def show_coverage(runs: int, most_calls: int, delta: float) -> None:
 
 REACH_DISCOUNTS = (0.5, 0.9, 0.95, 0.99)
 REACH_SHARE = {0.5: 0.02, 0.9: 0.02, 0.95: 0.03, 0.99: 0.05}  # epsilon as a share of B
-# the certain price rises like 1/(1 - discount)**4: beyond, it takes minutes to draw
+# the certain price rises like 1/(1 - discount)**4: beyond, it takes minutes to sample
 CERTAIN_DISCOUNTS = (0.0, 0.3, 0.6, 0.85)
 
 

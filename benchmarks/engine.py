@@ -207,12 +207,12 @@ def against_reference() -> Row:
         ("compiled", CompiledEngine(problem, case.schedule, 0), 3e6),
     ):
         shard = Shard(0, 0, 0, draws_for(case, calls))
-        made = engine.run_shard(shard, SEED).calls
+        spent = engine.run_shard(shard, SEED).calls
         seconds = best(
             {name: lambda e=engine, s=shard: e.run_shard(s, SEED)},
             clock=time.thread_time,
         )[name]
-        rates[name] = made / seconds
+        rates[name] = spent / seconds
     return {
         "compiled calls/s": rates["compiled"],
         "reference calls/s": rates["reference"],
@@ -276,7 +276,7 @@ def compile_times(repeats: int) -> list[Row]:
 
     Each is the best of ``repeats``.
 
-    "engine" is from a schedule in hand to an engine that can draw; "total" is a
+    "engine" is from a schedule in hand to an engine that can sample; "total" is a
     whole process that imports, plans and runs.
     """
     rows = []

@@ -5,7 +5,7 @@ Seconds and ratios on problems of 1,000 states and more, with the Max operator.
 Both prove max |V - V*| <= 1e-8: QuantEcon's epsilon is twice that, because its
 bound is epsilon/2. Both are timed after compilation, best of five, interleaved
 in one run; building the problem is not timed. QuantEcon runs each of its
-iterative methods where it ends within the time given here, and the fastest
+iterative methods where it ends within the time set here, and the fastest
 counts ("best"). A ratio above 1 means that smoothcruiser is faster.
 
     python benchmarks/exact_solver.py            prints the table

@@ -83,7 +83,7 @@ def checkpoints(trials, points=12, first=10):
 
 
 def curves(problem, methods, trials, repeats):
-    """{method: [(trials, mean return, half-width), ...]} and seconds a run."""
+    """{method: [(trials, mean return, half-width), ...]} and seconds per run."""
     marks = checkpoints(trials)
     found = {}
     for label, method in methods.items():
@@ -403,13 +403,13 @@ def main():
     parser.add_argument("parts", nargs="*", default=[])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", default="docs/evidence/literature")
-    asked = parser.parse_args()
-    out = Path(asked.out)
+    options = parser.parse_args()
+    out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    for part in asked.parts or PARTS:
+    for part in options.parts or PARTS:
         begin = time.perf_counter()
-        for name, data in PARTS[part](asked.quick).items():
-            quick = " --quick" if asked.quick else ""
+        for name, data in PARTS[part](options.quick).items():
+            quick = " --quick" if options.quick else ""
             data |= {
                 "command": f"python benchmarks/literature.py {part}{quick}",
                 "date": time.strftime("%Y-%m-%d"),

@@ -3,7 +3,7 @@
 Which access does each one get, what is refused, and why?
 
 ``python benchmarks/scan_gymnasium.py --out docs/evidence/scan-gymnasium.md``.
-Each environment is reset, moved a few steps and given to the adapter, so that
+Each environment is reset, moved a few steps and passed to the adapter, so that
 the problem starts at a live state. Families that are not installed get one
 line. Where an environment is deterministic, the adapter's steps are compared
 with the steps of the environment itself, from wherever it is. ``--ale N`` scans
@@ -80,7 +80,7 @@ def row(
         return (
             shown,
             "-",
-            "not made",
+            "not built",
             "-",
             f"{type(error).__name__}: {error}".split("\n")[0][:120],
         )
@@ -176,14 +176,14 @@ def main() -> None:
     parser.add_argument(
         "--ale", type=int, default=8, help="number of ALE games, 0 for all"
     )
-    given = parser.parse_args()
-    lines = table(given.ale)
-    if given.out is not None:
+    options = parser.parse_args()
+    lines = table(options.ale)
+    if options.out is not None:
         load = os.getloadavg()[0]
         head = [
             "# Gymnasium's environments through `check`",
             "",
-            f"`python benchmarks/scan_gymnasium.py --ale {given.ale}`, "
+            f"`python benchmarks/scan_gymnasium.py --ale {options.ale}`, "
             f"{datetime.date.today()}, Gymnasium {gym.__version__}, load {load:.1f}",
             "",
             (
@@ -200,7 +200,7 @@ def main() -> None:
             ),
             "",
         ]
-        given.out.write_text("\n".join([*head, *lines, ""]))
+        options.out.write_text("\n".join([*head, *lines, ""]))
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def mixture() -> list[Level]:
 
 
 def written_cases() -> list[Case]:
-    """Printed and hand-made schedules."""
+    """Printed and hand-written schedules."""
     printed = paper_schedule(facts(0.2, 1.0, 2), epsilon=0.9, delta_prime=0.1)
     deep = [CONSTANT, *(Level(Kind.BLIND, continuation=i) for i in range(40))]
     return [

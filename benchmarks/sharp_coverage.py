@@ -161,7 +161,7 @@ def study(
         schedule = sparse_sampling(
             problem.facts, epsilon=epsilon, delta=delta, target=target
         )
-        if schedule.num_calls > 20 * budget:  # seconds a run
+        if schedule.num_calls > 20 * budget:  # seconds per run
             schedule = compile_schedule(
                 problem.facts, epsilon=epsilon, delta=delta, target=target
             )
@@ -264,9 +264,9 @@ def main() -> None:
     problems = cases()[:: options.every]
     for i, problem in enumerate(problems):
         bounded = with_bounds(problem)
-        for j, made in ((i, problem), (i + 1, bounded)):
+        for j, world in ((i, problem), (i + 1, bounded)):
             target, delta, adaptive = settings[j % 4]
-            asked = {
+            promise = {
                 "target": target,
                 "delta": delta,
                 "adaptive": adaptive,
@@ -274,11 +274,11 @@ def main() -> None:
                 "first_seed": 1000 * i,
             }
             results.append(
-                study(made, method="smoothcruiser", runs=options.runs, **asked)
+                study(world, method="smoothcruiser", runs=options.runs, **promise)
             )
-        asked |= {"target": "q_values", "delta": 0.1, "adaptive": True}
+        promise |= {"target": "q_values", "delta": 0.1, "adaptive": True}
         results.append(
-            study(bounded, method="sparse-sampling", runs=options.runs // 3, **asked)
+            study(bounded, method="sparse-sampling", runs=options.runs // 3, **promise)
         )
         for method in ("certified", "evaluate"):
             results.append(
@@ -286,7 +286,7 @@ def main() -> None:
                     bounded,
                     method=method,
                     runs=options.runs // 5,
-                    **(asked | {"budget": 2_000}),
+                    **(promise | {"budget": 2_000}),
                 )
             )
     text = report(results, time.perf_counter() - begin)

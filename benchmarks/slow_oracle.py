@@ -22,7 +22,7 @@ def step(state: int, action: int, rng: Any) -> tuple[float, int]:
 
 
 def problem() -> sc.Problem:
-    made = sc.MDP(
+    return sc.MDP(
         step,
         num_actions=2,
         discount=0.2,
@@ -30,7 +30,6 @@ def problem() -> sc.Problem:
         initial_state=0,
         name="slow_oracle:problem",
     )
-    return made
 
 
 def quick_step(state: int, action: int, rng: Any) -> tuple[float, int]:

@@ -403,18 +403,18 @@ def main():
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=list(PARTS))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", help="write the results as JSON")
-    asked = parser.parse_args()
-    out = Path(asked.out) if asked.out else None
+    options = parser.parse_args()
+    out = Path(options.out) if options.out else None
     # parts that are not run again stay
     results = json.loads(out.read_text()) if out is not None and out.exists() else {}
     results |= {"command": "python benchmarks/tree_search.py", "cores": os.cpu_count()}
-    for part in asked.parts or PARTS:
+    for part in options.parts or PARTS:
         begin, before = time.perf_counter(), os.getloadavg()
-        results[part] = PARTS[part](asked.quick)
+        results[part] = PARTS[part](options.quick)
         results.setdefault("measured", {})[part] = {
             "date": time.strftime("%Y-%m-%d"),
             "load before": before,
-            "quick": asked.quick,
+            "quick": options.quick,
         }
         print(f"{part} ({time.perf_counter() - begin:.0f} s)")
         print(json.dumps(results[part], indent=2, default=float))

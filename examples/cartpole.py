@@ -3,8 +3,8 @@
 A sharp schedule gives a promise, and an agent balances the pole in the real
 environment.
 
-The planner steps a private copy that is put into the state asked about and
-draws from the planner's own stream; the real environment is stepped by nobody
+The planner steps a private copy that is put into the state in question and
+samples from the planner's own stream; the real environment is stepped by nobody
 but you. Run: python examples/cartpole.py
 """
 

@@ -41,11 +41,11 @@ def day(
     load = LOADS[action]
     profit = -TRUCK if action else 0.0
     left = []
-    for stock, capacity, more, asked, margin in zip(
+    for stock, capacity, more, wanted, margin in zip(
         state, CAPACITY, load, demand, MARGIN, strict=True
     ):
         stock = min(stock + more, capacity)
-        sold = min(stock, asked)
+        sold = min(stock, wanted)
         profit += margin * sold - HOLDING * (stock - sold)
         left.append(stock - sold)
     return scaled(profit), (left[0], left[1])

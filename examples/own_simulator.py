@@ -38,7 +38,7 @@ def shop_problem(simulator):
     )
 
 
-# machine code: tens of millions of calls a second
+# machine code: tens of millions of calls per second
 problem = shop_problem(numba.njit(step))
 # plain Python: the same answer to the last bit, some hundred times slower
 plain = shop_problem(step)

@@ -3,8 +3,8 @@
 Its regularized value is certified, and compared with backward induction.
 
 A state is a string of nine characters. X (player 1) maximizes, O (player 2)
-minimizes; a win pays 1 or -1 when it happens. One draw of a move is exact, so
-the search spends one call a move (and a few more to check that), and its
+minimizes; a win pays 1 or -1 when it happens. One sample of a move is exact, so
+the search spends one call per move (and a few more to check that), and its
 intervals hold for sure.
 
     python examples/tictactoe.py

@@ -148,7 +148,7 @@ def policy_rollouts(
     K = setting.num_actions
     acts = np.empty(K, np.int64)
     p, w, zeros = np.empty(K), np.empty(K), np.zeros(K)
-    for made in range(count):
+    for finished in range(count):
         STORE(scratch, 0, root_state)
         state = LOAD(scratch, 0)
         cursor = 0 if follows else -1
@@ -157,7 +157,7 @@ def policy_rollouts(
         depth = 0
         while depth < setting.limit:
             if meta[CALLS] >= most_calls:
-                return CUT, made
+                return CUT, finished
             size = 0
             for a in range(K):
                 if not setting.varies or LEGAL(data, state, a):
@@ -166,7 +166,7 @@ def policy_rollouts(
                     size += 1
             if size < setting.fewest:
                 STORE(scratch, 1, state)
-                return FEW_ACTIONS, made
+                return FEW_ACTIONS, finished
             if follows and cursor < 0:
                 blind(code, w, size, t, zeros, p)
             else:
@@ -179,7 +179,7 @@ def policy_rollouts(
             sign = sign_of(setting, data, state)
             if sign == 0.0:
                 STORE(scratch, 1, state)
-                return BAD_PLAYER, made
+                return BAD_PLAYER, finished
             meta[CALLS] += 1
             reward, after, over = STEP(data, state, acts[j], rng)
             if not (setting.low <= reward <= setting.high) or (
@@ -192,7 +192,7 @@ def policy_rollouts(
                     UNDECLARED_END
                     if setting.low <= reward <= setting.high
                     else BAD_REWARD
-                ), made
+                ), finished
             total += weight * (reward - sign * omega(code, p, w, size, t))
             depth += 1
             weight *= setting.discount
