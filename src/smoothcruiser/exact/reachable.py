@@ -70,7 +70,7 @@ def explore(problem: Problem) -> Known:
             "outcomes= cannot say where an episode ends; give terminal= as a "
             "function of the state instead of True."
         )
-    rows = _Rows(problem)
+    rows = _NumberedStates(problem)
     depth: list[int] = rows.depth
     cut = False
     counts: list[int] = []
@@ -112,7 +112,7 @@ def explore(problem: Problem) -> Known:
     )
 
 
-class _Rows:
+class _NumberedStates:
     """The states met so far, numbered by their keys, with the profile and depth
     of each.
     """

@@ -41,8 +41,10 @@ from smoothcruiser.api import (
 )
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, plain
+from smoothcruiser.problem.adapter import live_adapter
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.arguments import check_seconds, check_seed
+from smoothcruiser.problem.oracle import LiveOracle, ResettingOracle
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.searches import is_tree_search, tree_search
 
@@ -109,16 +111,13 @@ class Agent:
 
         ``remaining`` steps are left, where the problem has a horizon.
         """
-        if self.env is not None and state is None:
-            state = self.problem.oracle.read(self.env)  # type: ignore[attr-defined]
-        action = self.decide(state, remaining=remaining)
-        return (
-            action
-            if self.env is None
-            else getattr(
-                self.problem.oracle, "actions", range(self.problem.num_actions)
-            )[action]
-        )
+        if self.env is None:
+            return self.decide(state, remaining=remaining)
+        oracle = self.problem.oracle
+        assert isinstance(oracle, LiveOracle)
+        if state is None:
+            state = oracle.read(self.env)
+        return oracle.actions[self.decide(state, remaining=remaining)]
 
     def decide(self, state: Any = None, *, remaining: int | None = None) -> int:
         """``act`` in the problem's own terms: a state of the problem, the
@@ -309,36 +308,19 @@ def _adapted(env: Any, options: dict[str, Any]) -> tuple[Problem, dict[str, Any]
     """The problem of an environment; the options that were the adapter's are
     taken out.
     """
-    if not (
-        hasattr(env, "step")
-        and hasattr(env, "action_space")
-        and hasattr(env, "unwrapped")
-    ):
+    adapter = live_adapter(env)
+    if adapter is None:
         raise InvalidInput(
             "An Agent acts in a Problem or a Gymnasium environment, got "
             f"{type(env).__name__}."
         )
-    from smoothcruiser.adapters import gymnasium
-
-    own = (
-        "discount",
-        "operator",
-        "reward_range",
-        "reward",
-        "actions",
-        "horizon",
-        "access",
-        "deterministic",
-        "key",
-        "call_seconds",
-    )
-    given = {key: options.pop(key) for key in own if key in options}
+    given = {key: options.pop(key) for key in adapter.options if key in options}
     if "discount" not in given or "operator" not in given:
         raise InvalidInput(
             "An Agent made from an environment needs discount= and operator=, "
             "such as discount=0.9, operator=Entropy(0.1)."
         )
-    return gymnasium.problem(env, **given), options
+    return adapter.problem(env, **given), options
 
 
 def _stream(seed: int, *key: int) -> Any:
@@ -473,7 +455,9 @@ def play(
         raise InvalidInput(
             f"side must be 1 (max), 2 (min), or None for turns, got {side!r}."
         )
-    if problem.initial_state is None and getattr(problem.oracle, "reset", None) is None:
+    if problem.initial_state is None and not isinstance(
+        problem.oracle, ResettingOracle
+    ):
         raise InvalidInput(
             "Episodes begin at the problem's initial_state and it has none; give "
             "initial_state= where the problem is made."
@@ -506,9 +490,10 @@ def _episode(
 ) -> Episode:
     problem = agent.problem
     world, other = _stream(seed, WORLD, number), _stream(seed, OTHER, number)
-    # an adapter's own distribution of beginnings
-    reset = getattr(problem.oracle, "reset", None)
-    state = problem.start() if reset is None else reset(world)
+    oracle = problem.oracle
+    state = (
+        oracle.reset(world) if isinstance(oracle, ResettingOracle) else problem.start()
+    )
     sign = 1.0 if mine == 1 else -1.0
     total, discounted, weight = 0.0, 0.0, 1.0
     steps, decisions, calls, seconds, ended = 0, 0, 0, 0.0, problem.is_terminal(state)

@@ -11,7 +11,7 @@ state, so copies cannot foresee each other's draws.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,12 @@ from smoothcruiser.operators.base import KL, Operator
 from smoothcruiser.problem.answers import bad_player, too_few_legal, two_in_one
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.oracle import Outcomes, ParsingOracle, Step
 from smoothcruiser.problem.states import identical, is_fixed, state_key
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.tabular import Tables
 
-Step = Callable[[Any, int, Any], tuple[Any, ...]]
-Outcomes = Callable[[Any, int], Sequence[tuple[float, float, Any]]]
 # pairs that ``engines.inspection`` looks at: of the asked state, of a walk
 LOOKED_ACTIONS, LOOKED_STEPS = 16, 8
 CALLS_PER_LOOK = 3  # twice before a run, once after it
@@ -211,10 +210,8 @@ class Problem:
                 "No state was asked for and the problem has no initial_state; pass "
                 "state= (--state) or initial_state=."
             )
-        # an adapter reads its states from a list of moves, a live environment
-        parse = getattr(self.oracle, "parse", None)
-        if parse is not None:
-            state = parse(state)
+        if isinstance(self.oracle, ParsingOracle):
+            state = self.oracle.parse(state)
         if self.tables is not None:
             self.tables.check_state(state)
             return int(state)

@@ -154,6 +154,24 @@ class Tables:
         ]
 
 
+@dataclass(frozen=True, eq=False)
+class CompressedRows:
+    """A sparse P in the form that ``tabular`` reads, of shape (S*A, S).
+
+    SciPy's CSR has this form too, but would merge equal next states of unequal reward.
+    """
+
+    indptr: Any  # (S*A + 1,): where each row begins
+    indices: Any  # (nnz,): next states
+    data: Any  # (nnz,): probabilities
+    shape: tuple[int, int]
+    format: str = "csr"
+
+    def tocsr(self) -> CompressedRows:
+        """Itself: nothing has to be converted."""
+        return self
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TabularOracle:
     """The step of a tabular problem as a Python function: the same compiled

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.problem.adapter import descriptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import ZOO
 from smoothcruiser.report.price import Price, duration, rate
@@ -100,22 +101,7 @@ def show_problems(out: Console) -> None:
         "module:attribute: a Problem, or a function that returns one, in a module of "
         "the current folder"
     )
-    others = [
-        (
-            "gym:…",
-            (
-                "an environment of Gymnasium: gym:FrozenLake-v1,map_name=8x8 (pip "
-                "install 'smoothcruiser[gymnasium]')"
-            ),
-        ),
-        (
-            "openspiel:…",
-            (
-                "a game of OpenSpiel: openspiel:tic_tac_toe (pip install "
-                "'smoothcruiser[openspiel]')"
-            ),
-        ),
-    ]
+    others = [(f"{name}:…", text) for name, text in descriptions().items()]
     put(out, fields([*rows, *others, ("your own", own)]))
     out.print("\nParameters follow the name: gridworld:n=10, garnet:states=50,seed=7")
     out.print(

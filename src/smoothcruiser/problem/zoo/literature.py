@@ -17,7 +17,6 @@ S).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import is_whole
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import tabular
+from smoothcruiser.problem.tabular import CompressedRows, tabular
 
 # The lake of the published experiments (Painter et al. 2023, appendix): S start, F
 # frozen, H hole, G goal.
@@ -61,21 +60,6 @@ LARGEST_TREE = 4_000_000
 NOISE = 0.05
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """What ``tabular`` reads of a CSR matrix."""
-
-    indptr: Any
-    indices: Any
-    data: Any
-    shape: tuple[int, int]
-    format: str = "csr"
-
-    def tocsr(self) -> Rows:
-        """Itself."""
-        return self
-
-
 def _whole(name: str, value: Any, low: int) -> int:
     if not is_whole(value) or value < low:
         raise InvalidInput(
@@ -96,7 +80,7 @@ def _listed(
     """
     sizes = [len(row) for row in rows]
     flat = [item for row in rows for item in row]
-    P = Rows(
+    P = CompressedRows(
         np.concatenate([[0], np.cumsum(sizes)]),
         np.array([z for _, _, z in flat], dtype=np.int64),
         np.array([p for p, _, _ in flat]),
@@ -244,7 +228,7 @@ def synthetic_tree(
     sizes = np.concatenate(
         [np.ones(len(single)), np.full(k**d, 2), np.zeros(2 * k)]
     ).astype(np.int64)
-    P = Rows(
+    P = CompressedRows(
         np.concatenate([[0], np.cumsum(sizes)]),
         indices,
         data,
