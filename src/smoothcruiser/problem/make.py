@@ -38,8 +38,8 @@ def make(
             ``smoothcruiser problems`` lists what there is.
         discount: weight of the next step's value, in [0, 1), or 1 with a horizon; needed
             unless ``module:attribute`` has its own.
-        temperature: strength of the regularizer in units of reward; 0 is plain max. The
-            default is the operator's own.
+        temperature: strength of the regularizer, in units of reward; 0 is plain max.
+            Needed by every operator that is named, but for "max".
         operator: the smooth maximum, or its name: "entropy" (the default), "kl",
             "sparsemax", "square-root" or "max".
 
