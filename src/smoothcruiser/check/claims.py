@@ -1,5 +1,5 @@
-"""Tests of what a problem declares: deterministic, outcomes, key, value_bounds,
-terminal, the operator.
+"""Tests of what a problem declares: deterministic, outcomes, key, value_bounds, terminal,
+the operator.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def determinism(probe: Probe) -> Finding:
 
 
 def outcomes(probe: Probe) -> Finding:
-    """The frequencies of draws are those of ``outcomes=``."""
+    """The frequencies of samples are those of ``outcomes=``."""
     model_of = probe.problem.outcomes
     if model_of is None:
         return Finding("outcomes", "ok", "no known model is claimed.")
@@ -98,8 +98,9 @@ def outcomes(probe: Probe) -> Finding:
 
 
 def keys(probe: Probe) -> Finding:
-    """States that a search would take for one: same mover, legal actions and
-    end, and the same future.
+    """States that a search would take for one have the same profile and future.
+
+    A profile is the mover, the legal actions and whether the episode is over.
     """
     problem = probe.problem
     known: dict[Any, Any] = {}
@@ -140,8 +141,9 @@ def keys(probe: Probe) -> Finding:
 
 
 def value_bounds(probe: Probe) -> Finding:
-    """Given bounds must fit one backup: r + gamma V with V inside them cannot
-    lead outside (Hoeffding).
+    """The declared bounds fit one backup (Hoeffding).
+
+    If V lies inside them, then r + gamma V cannot lead outside.
     """
     problem, facts = probe.problem, probe.problem.facts
     if facts.given_bounds is None:
@@ -193,8 +195,9 @@ def value_bounds(probe: Probe) -> Finding:
 
 
 def ends(probe: Probe) -> Finding:
-    """A terminal state is worth 0; a step from it that pays tells that it may
-    not have been meant as an end.
+    """A terminal state is worth 0.
+
+    A step from it that pays suggests that it was not meant as an end.
     """
     problem = probe.problem
     if not callable(problem.terminal) or problem.tables is not None:

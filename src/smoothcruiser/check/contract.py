@@ -30,9 +30,7 @@ from smoothcruiser.problem.states import unchanged
 
 
 def walks(probe: Probe, start: Any) -> Finding:
-    """Every action at the asked state, then random walks: next states are
-    accepted again.
-    """
+    """Every action at the requested state and random walks are accepted."""
     problem = probe.problem
     if problem.is_terminal(start):
         raise InvalidInput(
@@ -78,8 +76,9 @@ def walks(probe: Probe, start: Any) -> Finding:
 
 
 def deterministic_stream(probe: Probe) -> Finding:
-    """Equal streams give equal answers, and so do different ones where a call
-    takes nothing from its stream.
+    """Equal streams give equal answers.
+
+    So do different streams where a call takes nothing from its stream.
     """
     for i, place in enumerate(probe.places(40)):
         state, action = probe.pairs[place]
@@ -119,8 +118,9 @@ def deterministic_stream(probe: Probe) -> Finding:
 
 
 def separate_rows(probe: Probe) -> Finding:
-    """Rows of one batch are drawn apart: where batches differ, so do the rows
-    of some batch.
+    """Rows of one batch are sampled independently.
+
+    Where batches differ, the rows of some batch must differ too.
     """
     oracle = probe.problem.oracle
     if not isinstance(oracle, Batched):
@@ -137,7 +137,7 @@ def separate_rows(probe: Probe) -> Finding:
 
 
 def independent(probe: Probe) -> Finding:
-    """The same draws in another order give the same answers."""
+    """The same samples in another order give the same answers."""
     for i, (state, action) in enumerate(probe.some(12)):
         order = list(range(DRAWS))
         there = [probe.draw(state, action, probe.stream(3, i, k)) for k in order]
@@ -156,7 +156,7 @@ def independent(probe: Probe) -> Finding:
 
 
 def untouched(probe: Probe) -> Finding:
-    """A step neither changes its state nor a state that it returned earlier."""
+    """A step changes neither its state nor a state that it returned earlier."""
     for i, (state, action) in enumerate(probe.some(20)):
         try:
             before = copy.deepcopy(state)

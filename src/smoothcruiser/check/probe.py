@@ -1,5 +1,5 @@
-"""The hands of ``check``: calls with named faults, states met by walks, and
-what two answers have in common.
+"""The tools of ``check``: checked calls, states met by random walks, and the comparison
+of two answers.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Probe:
     spent: float = 0.0
 
     def stream(self, *key: int) -> Any:
-        """A stream of its own for every use."""
+        """A separate stream for every use."""
         from smoothcruiser.jit.streams import stream
 
         return stream(self.seed, self.KEY, *key)
@@ -94,9 +94,7 @@ class Probe:
         return reward, after, ended
 
     def alike(self, one: Answer, other: Answer, *key: int) -> bool:
-        """Whether two answers are one: equal reward and end, and next states of
-        equal value or equal future.
-        """
+        """Whether two answers have equal rewards, ends, and next states or futures."""
         if one[0] != other[0] or one[2] != other[2]:
             return False
         return (
@@ -115,8 +113,9 @@ class Probe:
         )
 
     def met(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
-        """One checked call of a walk, whose pair is kept, with whether it took
-        anything from its stream.
+        """One checked call of a walk.
+
+        Its pair is kept, with whether the call took anything from its stream.
         """
         before = rng.words.tolist()
         answer = self.draw(state, action, rng)
@@ -125,14 +124,12 @@ class Probe:
         return answer
 
     def places(self, most: int) -> list[int]:
-        """Where in ``pairs`` to look: spread over those met, fewer if calls are
-        slow.
-        """
+        """Which ``pairs`` to inspect, spread over all; fewer if calls are slow."""
         per_call = self.spent / max(1, self.calls)
         affordable = max(2, int(ENOUGH_SECONDS / max(per_call * DRAWS * 2, 1e-9)))
         count = min(most, affordable, len(self.pairs))
         return [i * len(self.pairs) // count for i in range(count)]
 
     def some(self, most: int) -> list[tuple[Any, int]]:
-        """Pairs to look at."""
+        """Some of the ``pairs``, to inspect."""
         return [self.pairs[i] for i in self.places(most)]

@@ -67,11 +67,11 @@ def regularizer(operator: Operator, policy: Floats, live: Bools) -> Floats:
 
 
 def policy_value(problem: Problem, policy: Any, *, tolerance: float = 1e-12) -> Floats:
-    """V_pi (S,) of ``policy`` (S, A) for both players at once; with a horizon,
-    with all steps left; 0 in terminal states.
+    """V_pi (S,) of a stationary ``policy`` (S, A) of both players; 0 at the ends.
 
-    ``tolerance`` is relative to the largest income of one step; where the steps
-    left lead beyond what was explored, NaN.
+    With a horizon it is the value with all steps left, and NaN where they lead
+    beyond the states that were explored. ``tolerance`` is relative to the
+    largest income of one step.
     """
     known = known_model(problem)
     tables = known.tables

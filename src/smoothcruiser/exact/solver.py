@@ -138,14 +138,28 @@ def solve(
     method: str = "auto",
     max_sweeps: int | None = None,
 ) -> Solution:
-    """The Solution of a problem with ``tables``, or with ``outcomes`` and
-    hashable states (those reachable from ``initial_state``).
+    """The Solution of a problem whose model is known.
 
-    ``tolerance`` bounds max |values - V*|: it is met, or the call raises
-    InvalidInput (rounding forbids it) or Unpayable (``max_sweeps`` ended
-    first). ``max_sweeps`` counts passes over the transitions; None sets no
-    limit: every step shrinks the bound. With a horizon the method is backward
-    induction and ``discount`` may be 1.
+    The problem has ``tables``, or ``outcomes`` and hashable states; then the
+    states reachable from ``initial_state`` are solved. With a horizon the
+    method is backward induction, and ``discount`` may be 1.
+
+    Args:
+        problem: what to solve.
+        tolerance: bound on max |values - V*|, in units of reward. It is met, or
+            the call raises InvalidInput (rounding forbids it) or Unpayable
+            (``max_sweeps`` ended first). None, the default, aims at 1e-10 of
+            the span of rewards.
+        method: "auto" (the default), "value-iteration", "policy-iteration" or
+            "modified-policy-iteration".
+        max_sweeps: most passes over the transitions; None, the default, sets no
+            limit: every step shrinks the bound.
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> chain = sc.make("chain:n=5", discount=0.9, operator="max")
+        >>> round(float(sc.solve(chain).values[0]), 4)  # one reward, after three steps
+        0.729
     """
     _check(tolerance, method, max_sweeps)
     begin = time.perf_counter()
@@ -223,9 +237,7 @@ class _Point:
 
 
 class _Search:
-    """The model with its loops and the count of passes made: the one thing here
-    that changes.
-    """
+    """The model, its loops, and the count of passes, the one thing that changes."""
 
     def __init__(
         self,
@@ -255,8 +267,10 @@ class _Search:
         self.span = float(np.max(rewards) - np.min(rewards)) if len(rewards) else 0.0
 
     def backup(self, v: Floats, *, zero: bool = False) -> _Point:
-        """One sweep of T. At v = 0 action values are rewards, and the
-        transitions need not be read.
+        """One sweep of T: the values, and how far they moved.
+
+        At v = 0 action values are rewards, and the transitions need not be
+        read.
         """
         m, low_high = self.model, self.kernels.difference
         if zero:
@@ -284,20 +298,21 @@ class _Search:
         )
 
     def rounding(self, top: float) -> float:
-        """Eta: no computed sweep is further than this from TV where no value
-        exceeds ``top``. Derivation, in units of 2**-53:
+        """Eta: how far a computed sweep may be from TV where no value exceeds ``top``.
 
-        Action values, relative to Q = max |r| + gamma top, for n successors: n
-        + 2 for the normalization of the stored rows (we solve the problem whose
-        rows sum to 1), n + 1 for the mean reward, n + 1 for the mean of V (in
-        any order), 2 for the last two operations. Operators, k actions (F is
-        1-Lipschitz): shifts and quotients by lambda 4 span(q) <= 8 Q; sums of k
-        exponentials and logarithms lambda (k + 8 + log k); sparsemax's
-        threshold is k + 3 off and costs lambda k times that, its sums lambda
-        (2k + 8); the square root's dual form is of second order in its level,
-        its sum costs lambda k sqrt k. All are below lambda (2k^2 + 16). A
-        user's operator is taken to be computed as well as that, with |F(0)| in
-        the place of lambda: an assumption.
+        Derivation, in units of 2**-53. Action values, relative to Q = max |r| +
+        gamma top, for n successors: n + 2 for the normalization of the stored
+        rows (we solve the problem whose rows sum to 1), n + 1 for the mean
+        reward, n + 1 for the mean of V (in any order), 2 for the last two
+        operations.
+
+        Operators, k actions (F is 1-Lipschitz): shifts and quotients by lambda
+        4 span(q) <= 8 Q; sums of k exponentials and logarithms lambda (k + 8 +
+        log k); sparsemax's threshold is k + 3 off and costs lambda k times
+        that, its sums lambda (2k + 8); the square root's dual form is of second
+        order in its level, its sum costs lambda k sqrt k. All are below lambda
+        (2k^2 + 16). A user's operator is assumed to be computed as well as
+        that, with |F(0)| in the place of lambda.
         """
         k = len(self.model.weights)
         size = self.model.reward_top + self.model.discount * top
@@ -314,7 +329,7 @@ class _Search:
         )
 
     def check_budget(self, best: _Point | None, aim: float) -> None:
-        """Refuse to go on where ``max_sweeps`` is used up."""
+        """Refuse to continue once ``max_sweeps`` is used up."""
         if self.max_sweeps is None or self.sweeps < self.max_sweeps:
             return
         reached = (
@@ -331,8 +346,9 @@ class _Search:
         )
 
     def floor(self, top: float) -> float:
-        """What rounding adds to the bound: eta and the difference's own last
-        bit, summed over all later sweeps.
+        """What rounding adds to the bound, summed over all later sweeps.
+
+        It is eta and the last bit of the difference itself.
         """
         return SLACK * (
             (self.rounding(top) + 2.0 * UNIT * top) / (1.0 - self.model.discount)
@@ -345,8 +361,10 @@ class _Search:
         return SLACK * 0.5 * point.width * gamma / (1.0 - gamma) + self.floor(point.top)
 
     def answer(self, point: _Point, bound: float, method: str, note: str) -> _Found:
-        """The middle of MacQueen's two lines. From v + lo/(1-gamma) <= V* <= v
-        + hi/(1-gamma), action values shift by the same.
+        """The middle of MacQueen's two lines.
+
+        From v + lo/(1-gamma) <= V* <= v + hi/(1-gamma), action values shift by
+        the same.
         """
         gamma = self.model.discount
         shift = point.middle * gamma / (1.0 - gamma)
@@ -363,8 +381,10 @@ class _Search:
 
 
 def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Found:
-    """Steps until the bound is at the aim. Ends: every step shrinks the width
-    by gamma, or rounding stops it and PATIENCE runs out.
+    """The solution once the bound is at the aim.
+
+    It ends: every step shrinks the width by gamma, or rounding stops it and
+    PATIENCE runs out.
     """
     point = best = search.backup(np.zeros(len(search.model.sign)), zero=True)
     budget, used_up, stalled, used = FIRST_SWEEPS, False, 0, "value-iteration"
@@ -424,12 +444,13 @@ def _aim(search: _Search, point: _Point, tolerance: float | None) -> float:
 def _improve(
     search: _Search, point: _Point, method: str, budget: int, aim: float
 ) -> tuple[Floats, str, bool]:
-    """(T_pi applied to ``point`` until it is near the policy's own value, or
-    ``budget`` times; what was done; whether that was all).
+    """An improved value function, how it was computed, and whether the budget ran out.
 
-    ``auto`` takes the cheaper of the two evaluations that it has: ``budget``
-    sweeps of the policy's rows, or a dense solve, whose S**3/3 multiplications
-    LAPACK makes about five times as fast as a sweep makes its own.
+    T_pi is applied to ``point`` until it is near the policy's own value, or
+    ``budget`` times. ``auto`` takes the cheaper of the two evaluations that it
+    has: ``budget`` sweeps of the policy's rows, or a dense solve, whose S**3/3
+    multiplications LAPACK makes about five times as fast as a sweep makes its
+    own.
     """
     m, num_states = search.model, len(point.v)
     policy = evaluator(search.kernels, m, point.w, search.room)
@@ -465,8 +486,10 @@ def _improve(
 def _backward_induction(
     search: _Search, horizon: int, tolerance: float | None, known: Known
 ) -> _Found:
-    """V_h = T V_{h-1} from V_0 = 0. No iteration error: the bound is the
-    rounding of each stage, passed on with factor gamma.
+    """V_h = T V_{h-1} from V_0 = 0, for h up to the horizon.
+
+    There is no iteration error: the bound is the rounding of each stage, passed
+    on with factor gamma.
     """
     stages = np.zeros((horizon + 1, len(search.model.sign)))
     bound = 0.0

@@ -1,11 +1,11 @@
-"""Problems: a simulator, a smooth operator, a discount and a range of rewards;
-MDPs and turn-based zero-sum games.
+"""Problems: a simulator, a smooth operator, a discount and a range of rewards; MDPs and
+turn-based zero-sum games.
 
 The oracle is ``step(state, action, rng) -> (reward, next_state)`` or ``(reward,
 next_state, terminated)``, a plain Python function or a ``numba.njit`` one.
-``legal(state, action)``, ``terminal(state)`` and ``player(state)`` come in the
-same forms. A problem is frozen data: it owns no random stream and keeps no
-state, so copies cannot foresee each other's draws.
+``legal(state, action)``, ``terminal(state)`` and ``player(state)`` come in the same
+forms. A problem is frozen data: it owns no random stream and keeps no state, so copies
+cannot foresee each other's samples.
 """
 
 from __future__ import annotations
@@ -119,15 +119,16 @@ class Problem:
 
     @property
     def inspection_calls(self) -> int:
-        """Oracle calls for a look at the step before and after a run; none for
-        a model known as tables.
+        """Oracle calls to inspect the step before and after a run.
+
+        There are none for a model that is known as tables.
         """
         rows = LOOKED_BATCHES * LOOKED_ROWS if isinstance(self.oracle, Batched) else 0
         return CALLS_PER_LOOK * self.inspected_pairs + rows
 
     @property
     def inspected_pairs(self) -> int:
-        """Pairs (state, action) that are looked at."""
+        """Pairs (state, action) that are inspected."""
         return (
             0
             if self.tables is not None
@@ -135,9 +136,7 @@ class Problem:
         )
 
     def legal_actions(self, state: Any) -> list[int]:
-        """The actions allowed in ``state``, in order; never empty, and at least
-        ``min_actions``.
-        """
+        """The actions allowed in ``state``, in order: at least ``min_actions``."""
         if self.legal is None:
             return list(range(self.num_actions))
         try:
@@ -162,10 +161,10 @@ class Problem:
         return 1
 
     def key_of(self, state: Any) -> Hashable:
-        """What tells ``state`` apart: its ``key``, or the state itself where
-        none was given.
+        """What distinguishes ``state`` from others: its ``key``, by default the state.
 
-        Two states with one key must have the same mover, legal actions, end and future.
+        Two states with one key must have the same mover, legal actions, end and
+        future.
         """
         found: Hashable
         if self.key is None:
@@ -187,10 +186,10 @@ class Problem:
     def check_alike(
         self, state: Any, known: Any, profile: tuple[int, ...] | None
     ) -> None:
-        """Refuse a state whose key is that of ``known`` although their profiles differ.
+        """Refuse a state that has the key of ``known`` but another profile.
 
-        Plain values that are the same to the bit need no look (equal ones do: 1
-        and True, 0.0 and -0.0). Nor does a key that says itself that it
+        Plain values that are the same to the bit need no comparison (equal ones
+        do: 1 and True, 0.0 and -0.0). Nor does a key that says itself that it
         ``holds_profile``.
         """
         if state is known or getattr(self.key, "holds_profile", False):
@@ -202,7 +201,7 @@ class Problem:
             raise two_in_one(state, known, found, profile)
 
     def start(self, state: Any = None) -> Any:
-        """The asked state: ``state``, or the problem's initial state."""
+        """The requested state: ``state``, or the problem's initial state if it is None."""
         if state is None:
             state = self.initial_state
         if state is None:
@@ -220,16 +219,75 @@ class Problem:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MDP(Problem):
-    """A Markov decision process: one player, who maximizes."""
+    """A Markov decision process: one player, who maximizes.
+
+    Args:
+        oracle: ``step(state, action, rng)``, which returns (reward, next_state)
+            or (reward, next_state, terminated). Every random number comes from
+            ``rng``.
+        num_actions: actions are 0, 1, …, num_actions - 1.
+        discount: weight of the next step's value, in [0, 1), or in [0, 1] with
+            a horizon.
+        operator: the smooth maximum, such as ``Entropy(1.0)`` or ``Max()``.
+        reward_range: (low, high), which holds every reward; the default is (0,
+            1).
+        legal: ``legal(state, action)``; by default every action is legal
+            everywhere.
+        terminal: ``terminal(state)``, or True if only the step's ``terminated``
+            ends an episode; by default nothing does. A terminal state is worth
+            0.
+        initial_state: where plans start by default.
+        value_bounds: (low, high), known to hold V in every state that is not
+            terminal.
+        horizon: steps until the end; None, the default, for no limit.
+        deterministic: whether a pair (state, action) always has one outcome;
+            searches then sample it once.
+        outcomes: ``outcomes(state, action)`` lists (probability, reward,
+            next_state), where the model is known; ``solve`` needs it.
+        key: ``key(state)``, a hashable value that distinguishes states; by
+            default the state itself.
+        call_seconds: a call that takes longer counts as hanging; None, the
+            default, for no limit.
+        min_actions: fewest legal actions of any state; the default is 1 with
+            ``legal``, and ``num_actions`` without.
+        name: shown in answers.
+        spec: how ``make`` rebuilds the problem; set by ``make``.
+        tables: the model as arrays; set by ``tabular``.
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> def step(state, action, rng):
+        ...     return float(rng.random() < 0.5 + 0.2 * action), state
+        >>> coin = sc.MDP(
+        ...     step, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=0
+        ... )
+        >>> sc.plan(coin, epsilon=0.2, delta=0.1).action
+        1
+    """
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Game(Problem):
-    """A turn-based zero-sum game: ``player(state)`` is 1 (max) or 2 (min);
-    rewards are the max player's.
+    """A turn-based zero-sum game; rewards are the max player's.
 
-    ``alternating=True`` declares that turns alternate strictly, which tightens
-    the bounds on V (theory, section 3).
+    Args:
+        player: ``player(state)``, 1 where the max player moves and 2 where the
+            min player does.
+        alternating: whether turns alternate strictly, which tightens the bounds
+            on V (theory, section 3); the default is False.
+
+    All other arguments are those of ``MDP``.
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> def step(state, action, rng):  # the last to move wants an odd sum
+        ...     return (state[1] + action) % 2, (1 - state[0], (state[1] + action) % 2)
+        >>> game = sc.Game(
+        ...     step, player=lambda state: state[0] + 1, alternating=True, num_actions=2,
+        ...     discount=0.5, operator=sc.Max(), initial_state=(0, 0), deterministic=True,
+        ... )
+        >>> sc.plan(game, method="certified", epsilon=0.1, delta=0.1).action
+        1
     """
 
     _: KW_ONLY
@@ -369,9 +427,7 @@ def _check(p: Problem) -> None:
 
 
 def _check_bounds(p: Problem) -> None:
-    """Given bounds must leave room for some value at every stage: they hold for
-    every number of steps left.
-    """
+    """Refuse bounds that leave no room for a value at some stage."""
     stages: list[int | None] = (
         [None] if p.horizon is None else list(range(1, min(p.horizon, MOST_STAGES) + 1))
     )

@@ -17,8 +17,9 @@ START, NEXT_STATE, REWARD, ACCEPT, ALIAS, PLAYER, TERMINAL, LEGAL, NUM_ACTIONS =
 
 
 def tabular_step(data: Any, state: int, action: int, rng: Any) -> Any:
-    """One draw of (reward, next state); consumes one uniform unless the pair
-    has a single successor.
+    """One sample of (reward, next state).
+
+    It consumes one uniform number, unless the pair has a single successor.
     """
     row = state * data[NUM_ACTIONS] + action
     low = int_at(data[START], row)

@@ -52,8 +52,9 @@ class GymnasiumAdapter:
         discount: float,
         operator: Operator,
     ) -> Problem:
-        """The problem of ``gym:text``; parameters that are not this adapter's own go
-        to ``gymnasium.make``.
+        """The problem of ``gym:text``.
+
+        Parameters that are not this adapter's own go to ``gymnasium.make``.
         """
         from smoothcruiser.adapters.gymnasium.access import named
 

@@ -294,9 +294,7 @@ def _has_its_tables(probe: Any, actions: Sequence[Any], access: str) -> bool:
 def _tried(
     able: dict[str, bool], build: Callable[[type[EnvOracle]], EnvOracle]
 ) -> tuple[EnvOracle, Any]:
-    """The first way into the environment that passes its trial, and its state before
-    the trial.
-    """
+    """The first oracle that passes its trial, and its state before the trial."""
     refusals: dict[str, InvalidInput] = {}
     for kind in [kind for kind in WAYS if able[kind]]:
         try:

@@ -48,9 +48,7 @@ TABLES = ("P", "desc", "initial_state_distrib")
 
 
 class EnvOracle:
-    """A step from any state, in a private copy of the environment that draws
-    from the planner's stream.
-    """
+    """Steps from any state, in a private copy that uses the planner's stream."""
 
     harmless: tuple[str, ...] = ()  # attributes that no later step depends on
     what = "a copy"  # what holds a state
@@ -63,9 +61,7 @@ class EnvOracle:
         key: Callable[[Any], Any] | None,
         rng: Any,
     ) -> None:
-        """``rng``: a stream to reset the copy with, or None to leave it where
-        ``env`` is.
-        """
+        """Copy ``env``, and reset the copy with the stream ``rng`` if there is one."""
         self.generator, self.bits = stream_generator()
         self.actions, self.reward, self.key = list(actions), reward, key
         self.kinds = kinds(env)
@@ -80,14 +76,15 @@ class EnvOracle:
         return self.env.unwrapped
 
     def twin(self, env: Any) -> Any:
-        """Another environment like ``env``, drawing from the planner's stream;
-        where states can be written into it, it need not stand where ``env``
-        does.
+        """Another environment like ``env`` that samples from the planner's stream.
+
+        Where states can be written into it, it need not be in the state of
+        ``env``.
         """
         return private_copy(env, self.generator)
 
     def reset(self, rng: Any) -> Any:
-        """An initial state, drawn from ``rng``."""
+        """An initial state, sampled from ``rng``."""
         self.bits.bind(rng)
         self.env = self.begun(self.env)
         return self.here()
@@ -97,8 +94,9 @@ class EnvOracle:
         return self.state_of(self.env)
 
     def begun(self, twin: Any) -> Any:
-        """A private copy at the start of an episode; generators that a reset
-        made are replaced.
+        """A private copy at the start of an episode.
+
+        Generators that the reset created are replaced by the planner's.
         """
         twin.reset()
         return (
@@ -113,9 +111,7 @@ class EnvOracle:
         return None
 
     def __call__(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
-        """One step from ``state``: (reward, next state, whether the episode is
-        over).
-        """
+        """One step from ``state``: (reward, next state, whether the episode ended)."""
         self.bits.bind(rng)
         env = self.restored(state)
         _, reward, terminated, truncated, _ = env.step(self.actions[action])
@@ -125,9 +121,7 @@ class EnvOracle:
         return paid, self.state_of(env), bool(terminated or truncated)
 
     def parse(self, state: Any) -> Any:
-        """A state as it was asked for: a live environment stands for the state
-        it is in.
-        """
+        """``state``, or the state of a running environment in its place."""
         return self.read(state) if isinstance(state, gymnasium.Env) else state
 
     def read(self, env: Any) -> Any:
@@ -143,9 +137,7 @@ class EnvOracle:
         return self.state_of(env)
 
     def check_kind(self, env: Any) -> None:
-        """Refuse an environment of another kind than the problem's, or one that
-        is over.
-        """
+        """Refuse an environment of another kind, or one whose episode is over."""
         if kinds(env) != self.kinds:
             shown = " of ".join(kind.__name__ for kind in self.kinds)
             raise InvalidInput(
@@ -162,9 +154,7 @@ class EnvOracle:
         return self.different(contents(one), contents(other))
 
     def different(self, one: dict[Path, Any], other: dict[Path, Any]) -> Path | None:
-        """Where two environments hold different things that are not in their
-        states, or None.
-        """
+        """Where two environments differ outside their states, or None."""
         ignored = {(name,) for name in self.harmless}
         return different(
             *(
@@ -185,7 +175,7 @@ class EnvOracle:
         return self.state_of(env)
 
     def rewound(self, mark: Any) -> Any:
-        """An environment that goes on from ``mark``."""
+        """An environment that continues from ``mark``."""
         return self.restored(mark)
 
     def restored(self, state: Any) -> Any:
@@ -198,14 +188,10 @@ class EnvOracle:
 
 
 class SetOracle(EnvOracle):
-    """States are written into the private copy, which may therefore be one
-    built anew.
-    """
+    """States are written into the private copy, which may be a new instance."""
 
     def twin(self, env: Any) -> Any:
-        """A copy, or where that cannot be had an environment made by the same
-        constructor.
-        """
+        """A copy, or an environment from the same constructor where copying fails."""
         try:
             return super().twin(env)
         except InvalidInput:
@@ -219,9 +205,7 @@ class SetOracle(EnvOracle):
 
 
 class StateOracle(SetOracle):
-    """States are values of ``unwrapped.s`` or ``unwrapped.state``: numbers and
-    tuples of numbers.
-    """
+    """States are the values of ``unwrapped.s`` or ``unwrapped.state``, as numbers."""
 
     what = "its state attribute"
 
@@ -256,14 +240,14 @@ class StateOracle(SetOracle):
         return self.env
 
     def state_of(self, env: Any) -> Any:
-        """The state, hashable."""
+        """The state as a number or a tuple of numbers."""
         value = getattr(env.unwrapped, self.attribute, None)
         if isinstance(value, np.ndarray | tuple | list):
             return tuple(np.asarray(value).tolist())
         return value.item() if isinstance(value, np.generic) else value
 
     def parse(self, state: Any) -> Any:
-        """A state read from JSON, or that of a live environment."""
+        """A state read from JSON, or that of a running environment."""
         return tuple(state) if isinstance(state, list) else super().parse(state)
 
 
@@ -280,8 +264,10 @@ class MujocoOracle(SetOracle):
         self.size = mujoco.mj_stateSize(self.inner.model, self.part)
 
     def restored(self, state: Any) -> Any:
-        """The private copy, put into ``state``; positions of bodies are
-        recomputed, since rewards read them before the step.
+        """The private copy, put into ``state``.
+
+        Positions of bodies are recomputed, since rewards read them before the
+        step.
         """
         model, data = self.inner.model, self.inner.data
         self.mujoco.mj_setState(model, data, np.frombuffer(state), self.part)
@@ -299,9 +285,7 @@ class MujocoOracle(SetOracle):
 
 
 class Clone:
-    """What ``clone_state`` returned, as a state; equal to another if their
-    bytes are.
-    """
+    """What ``clone_state`` returned, as a state; equal if the bytes are."""
 
     __slots__ = ("bytes", "state")
 
@@ -322,13 +306,12 @@ class Clone:
 
 
 class CloneOracle(SetOracle):
-    """States are clones (``clone_state``, ``restore_state``: ALE), without the
-    generator inside.
+    """States are clones without their generator (``clone_state``: ALE).
 
-    An emulator may draw from a generator of its own, which the planner cannot
-    replace. A clone that holds it would let the planner foresee what is random,
-    so clones leave it out, and every step begins with ``reset(seed=...)`` under
-    a seed from the planner's stream. ALE without repeated actions draws
+    An emulator may sample from a generator of its own, which the planner cannot
+    replace. A clone that holds it would let the planner foresee what is random.
+    So clones leave it out, and every step begins with ``reset(seed=...)`` under
+    a seed from the planner's stream. ALE without repeated actions samples
     nothing. With them it is refused: it repeats the last action, which no clone
     holds.
     """
@@ -361,9 +344,7 @@ class CloneOracle(SetOracle):
         return env.unwrapped.clone_state(**given)
 
     def begun(self, twin: Any) -> Any:
-        """A private copy at the start of an episode, its own generator seeded
-        from the stream.
-        """
+        """A private copy at the start of an episode, seeded from the stream."""
         twin.reset(seed=int(self.generator.integers(2**31)))
         adopt(twin, self.generator)
         return twin
@@ -384,14 +365,16 @@ class CloneOracle(SetOracle):
         return self.cloned(env, True)
 
     def rewound(self, mark: Any) -> Any:
-        """The private copy, going on from ``mark``."""
+        """The private copy, continuing from ``mark``."""
         self.inner.restore_state(mark)
         return self.env
 
 
 class Snapshot:
-    """A copy of an environment as a state; equal to another if their keys are,
-    or if it is the same object where there is no key.
+    """A copy of an environment as a state.
+
+    Two snapshots are equal if their keys are; without a key, only if they are
+    one object.
     """
 
     __slots__ = ("env", "key")
@@ -420,7 +403,7 @@ class Snapshot:
 
 
 class SnapshotOracle(EnvOracle):
-    """States are copies."""
+    """States are copies of the environment."""
 
     def forgets(self, name: str) -> InvalidInput:
         """The refusal of an environment whose copies do not hold ``name``."""
@@ -449,7 +432,7 @@ class SnapshotOracle(EnvOracle):
         return remembering_copy(twin, dict(self.same))
 
     def restored(self, state: Any) -> Any:
-        """A fresh copy: the snapshot itself is asked again and again."""
+        """A fresh copy, since many steps start from the same snapshot."""
         return self.again(state.env)
 
     def state_of(self, env: Any) -> Snapshot:

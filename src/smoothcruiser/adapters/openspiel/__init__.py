@@ -37,8 +37,9 @@ class OpenSpielAdapter:
         discount: float,
         operator: Operator,
     ) -> Problem:
-        """The problem of ``openspiel:text``; parameters that are not this adapter's
-        own go to OpenSpiel.
+        """The problem of ``openspiel:text``.
+
+        Parameters that are not this adapter's own go to OpenSpiel.
         """
         from smoothcruiser.adapters.openspiel.games import named
 

@@ -102,9 +102,7 @@ class SpielKey:
 
     @property
     def assumption(self) -> str:
-        """What a certificate takes on trust about states; empty where that is
-        nothing.
-        """
+        """What a certificate takes on trust about states; empty if nothing."""
         if self.merge == "history":
             return ""
         shown = "show the same position, mover and legal moves"
@@ -116,9 +114,7 @@ class SpielKey:
 
 
 def chosen(game: Any, merge: Merge, discount: float, horizon: int | None) -> SpielKey:
-    """The key of ``game``; refuses a ``merge`` that takes different positions
-    for one.
-    """
+    """The key of ``game``; refuses a ``merge`` that takes two positions for one."""
     if merge not in ("auto", *MERGES):
         names = "'auto', 'observation', 'numbered' or 'history'"
         raise InvalidInput(f"merge must be {names}, got {merge!r}.")
@@ -147,15 +143,16 @@ def chosen(game: Any, merge: Merge, discount: float, horizon: int | None) -> Spi
 
 
 def _verdict(game: Any) -> Merge | None:
-    """What is known about a game; one made of another needs histories where
-    that one does.
+    """What is known about a game.
+
+    A game built around another one needs histories where that one does.
     """
     inner = {VERDICTS.get(word) for word in re.findall(r"\w+", str(game))}
     return "history" if "history" in inner else VERDICTS.get(game.get_type().short_name)
 
 
 def _first(game: Any, discount: float, horizon: int | None) -> int:
-    """The number of moves from which on a move limit can be felt."""
+    """The number of moves from which on a move limit affects values."""
     reach = math.inf
     if discount < 1.0:
         reach = math.log(NEGLIGIBLE) / math.log(discount) if discount > 0.0 else 1.0
@@ -177,8 +174,9 @@ def compared(
     compared: int = COMPARED,
     seed: int = 0,
 ) -> tuple[int, tuple[list[int], list[int]] | None]:
-    """(pairs with equal keys that agreed, the histories of a pair that did not
-    or None).
+    """How many pairs with equal keys agreed, and the histories of a pair that did not.
+
+    The second is None if all pairs agreed.
     """
     rng = random.Random(seed)
     met: dict[Hashable, Any] = {}
@@ -196,9 +194,7 @@ def compared(
 
 
 def _same_future(one: Any, two: Any, rng: random.Random, most: int) -> tuple[bool, int]:
-    """(whether two positions agree along one random continuation, its moves and
-    one).
-    """
+    """Whether two positions agree along one random continuation, and the moves made."""
     a, b = one.clone(), two.clone()
     before = [_paid(a), _paid(b)]
     for made in range(1, most + 1):
@@ -219,9 +215,7 @@ def _paid(position: Any) -> float:
 
 
 def _seen(position: Any, before: float) -> Any:
-    """The mover, the moves (with their probabilities at chance nodes) and what
-    was paid since.
-    """
+    """The mover, the moves (with probabilities at chance nodes) and what was paid."""
     law = (
         position.chance_outcomes()
         if position.is_chance_node()
@@ -231,11 +225,11 @@ def _seen(position: Any, before: float) -> Any:
 
 
 def _positions(game: Any, rng: random.Random, budget: int) -> Iterator[Position]:
-    """Positions where a player moves, or ends: of playouts, of these reordered,
-    and siblings.
+    """Positions where a player moves, or final ones, from random playouts.
 
-    About every other playout is stubborn: it plays a favourite move wherever it
-    can, so that passes and cycles come up.
+    They come from playouts, from their moves in another order, and from
+    siblings. About every other playout is stubborn: it plays a favourite move
+    wherever it can, so that passes and cycles come up.
     """
     while budget > 0:
         budget -= 1  # a game may be over before it begins
@@ -278,9 +272,7 @@ def _decided(position: Position) -> bool:
 
 
 def _reordered(line: list[Position], rng: random.Random) -> Iterator[Position]:
-    """The positions after two blocks of moves changed places, as far as the
-    moves stay legal.
-    """
+    """The positions after two blocks of moves swap places, while moves stay legal."""
     size = rng.choice((1, 2, 3))  # a move; a move with its roll; a turn of three moves
     begin = rng.randrange(len(line))
     other = begin + size * rng.choice((1, 2))
@@ -296,7 +288,7 @@ def _reordered(line: list[Position], rng: random.Random) -> Iterator[Position]:
 
 
 def _siblings(position: Position, rng: random.Random) -> Iterator[Position]:
-    """Some positions one move further, past the rolls after it."""
+    """Some positions one move further, after the rolls that follow it."""
     moves = position[0].legal_actions()
     for move in rng.sample(moves, min(len(moves), 6)):
         after = _after(position, move)

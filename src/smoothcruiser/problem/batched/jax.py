@@ -1,11 +1,15 @@
-"""Rows in JAX arrays: the simulator is compiled by ``jax.jit`` and runs
-wherever JAX runs; only rewards and flags come back.
+"""Rows in JAX arrays: the simulator is compiled by ``jax.jit`` and runs wherever JAX
+runs; only rewards and flags come back.
 
-  key      one key a batch, folded from the shard's key and the batch's number; one a row (``split``) for a function of one state
-  shapes   a batch is padded by repeating its first row to one of three sizes (max_batch, and 16 and 256 times less), so that a function
-           is compiled three times, not once a size; what the padding returns is dropped before anything is counted. Full batches
-           make nearly all calls, so what padding wastes on the others does not show
-  floats   float64 is switched on inside every call and nowhere else: rewards are summed over millions of draws
+  key      one key per batch, folded from the shard's key and the batch's number; one key
+           per row (``split``) for a function of one state
+  shapes   A batch is padded, by repeating its first row, to one of three sizes
+           (max_batch, and 16 and 256 times less). So a function is compiled three times,
+           not once per size. What the padding returns is dropped before anything is
+           counted. Full batches make nearly all calls, so what padding wastes on the
+           others does not show.
+  floats   float64 is switched on inside every call and nowhere else: rewards are summed
+           over millions of samples
 
 What this file decides: padding, keys, what is compiled. Only this module imports JAX.
 """
@@ -53,7 +57,7 @@ def precise() -> Any:
 
 @dataclass
 class Keys:
-    """A shard's keys, one a batch in order."""
+    """A shard's keys, one per batch, in order."""
 
     base: Any
     used: int = 0
@@ -90,8 +94,10 @@ class JaxBackend:
         )
 
     def warm(self, step: Any, companions: list[tuple[Any, int]], states: Any) -> None:
-        """Compile everything a run needs; ``companions`` are functions and how
-        many arguments beside the states they take.
+        """Compile everything that a run needs.
+
+        ``companions`` are functions, each with its number of arguments beside
+        the states.
         """
         rng = self.random(np.random.SeedSequence(0))
         batches = [
