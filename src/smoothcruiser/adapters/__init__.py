@@ -1,9 +1,10 @@
 """Simulators of other libraries as problems: Gymnasium environments, OpenSpiel games.
 
-Every module or package of this folder registers one adapter when it is imported, and
-all of them are imported here. They are cheap to import: each loads its library when it
-builds its first problem. To add an adapter, put a file here that calls ``register``
-(docs/extending.md), and name what it needs as an extra in pyproject.toml.
+Every module or package of this folder registers one adapter when it is
+imported, and all of them are imported here. They are cheap to import: each
+loads its library when it builds its first problem. To add an adapter, put a
+file here that calls ``register`` (docs/extending.md), and name what it needs as
+an extra in pyproject.toml.
 """
 
 from __future__ import annotations

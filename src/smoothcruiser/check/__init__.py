@@ -1,26 +1,28 @@
-"""``check``: is this oracle usable, and is what the problem claims true? Says what is
-wrong and how to fix it.
+"""``check``: is this oracle usable, and is what the problem claims true?
 
-A promise rests on claims that no planner can test in full while it runs: samples are
-independent and follow one law for each (state, action), all randomness comes from
-``rng``, a state is a value that nobody changes afterwards. Here they are tested on
-states met by random walks:
+The report says what is wrong and how to fix it.
 
-  same stream, same answer           (s, a) sampled twice from equal streams gives equal
-                                     rewards, ends and next states
-  no memory between samples          n samples repeated in the opposite order give the
-                                     same n answers, stream by stream
-  states are not changed or shared   a state is the same after a step from it; an answer
-                                     is the same after the next answer
-  claims                             reward_range, legal, player, alternating, terminal,
-                                     deterministic, outcomes, key, value_bounds, a user's
-                                     own operator
+A promise rests on claims that no planner can test in full while it runs:
+samples are independent and follow one law for each (state, action), all
+randomness comes from ``rng``, a state is a value that nobody changes
+afterwards. Here they are tested on states met by random walks:
 
-Next states are compared by value, and by their futures under equal streams where their
-values differ or cannot be seen. Each test is exact but for ``outcomes`` and
-``value_bounds``, which use Hoeffding's bound at ``claims.FALSE_ALARM``. A check can find
-faults and never proves their absence. ``plan`` itself checks a few of these things on
-every run (``engines.inspection``).
+  same stream, same answer           (s, a) sampled twice from equal streams
+                                     gives equal rewards, ends and next states
+  no memory between samples          n samples repeated in the opposite order
+                                     give the same n answers, stream by stream
+  states are not changed or shared   a state is the same after a step from it;
+                                     an answer is the same after the next answer
+  claims                             reward_range, legal, player, alternating,
+                                     terminal, deterministic, outcomes, key,
+                                     value_bounds, a user's own operator
+
+Next states are compared by value, and by their futures under equal streams
+where their values differ or cannot be seen. Each test is exact but for
+``outcomes`` and ``value_bounds``, which use Hoeffding's bound at
+``claims.FALSE_ALARM``. A check can find faults and never proves their absence.
+``plan`` itself checks a few of these things on every run
+(``engines.inspection``).
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class Report:
     findings: tuple[Finding, ...]
     calls: int
     calls_per_second: float | None
-    price: int | None  # oracle calls of the promise asked about
+    price: int | None  # oracle calls of the promise
     price_seconds: float | None  # and its time on one core
 
     @property

@@ -1,5 +1,6 @@
-"""Tests of the contract of every step: it answers by its arguments alone and
-leaves states as they are.
+"""Tests of the contract of every step.
+
+A step answers by its arguments alone and leaves states as they are.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.check.probe import (
-    DRAWS,
     ENOUGH_SECONDS,
+    SAMPLES,
     STEPS,
     WALKS,
     Finding,
@@ -84,12 +85,12 @@ def deterministic_stream(probe: Probe) -> Finding:
         state, action = probe.pairs[place]
         rng = probe.stream(2, i)
         begun = rng.words.copy()
-        first = probe.draw(state, action, rng)
+        first = probe.sample(state, action, rng)
         taken = rng.words.tolist()
         moved = taken != begun.tolist()
         # the same object: caches may go by it
         rng.words[:] = begun if moved else probe.stream(10, i).words
-        second = probe.draw(state, action, rng)
+        second = probe.sample(state, action, rng)
         if not probe.alike(first, second, 2, i):
             why = (
                 (
@@ -128,10 +129,10 @@ def separate_rows(probe: Probe) -> Finding:
     for i, (state, action) in enumerate(probe.some(6)):
         seeds = [
             np.random.SeedSequence(probe.seed, spawn_key=(probe.KEY, 11, i, k))
-            for k in range(DRAWS)
+            for k in range(SAMPLES)
         ]
-        probe.calls += DRAWS * DRAWS
-        if not rows_apart(oracle, state, action, seeds, DRAWS):
+        probe.calls += SAMPLES * SAMPLES
+        if not rows_apart(oracle, state, action, seeds, SAMPLES):
             raise rows_together(state, action)
     return Finding("rows", "ok", "rows of one batch are drawn apart.")
 
@@ -139,10 +140,10 @@ def separate_rows(probe: Probe) -> Finding:
 def independent(probe: Probe) -> Finding:
     """The same samples in another order give the same answers."""
     for i, (state, action) in enumerate(probe.some(12)):
-        order = list(range(DRAWS))
-        there = [probe.draw(state, action, probe.stream(3, i, k)) for k in order]
+        order = list(range(SAMPLES))
+        there = [probe.sample(state, action, probe.stream(3, i, k)) for k in order]
         back = [
-            probe.draw(state, action, probe.stream(3, i, k)) for k in reversed(order)
+            probe.sample(state, action, probe.stream(3, i, k)) for k in reversed(order)
         ][::-1]
         for k, (one, other) in enumerate(zip(there, back, strict=True)):
             if not probe.alike(one, other, 3, i, k):
@@ -169,7 +170,7 @@ def untouched(probe: Probe) -> Finding:
                     "changes to them go unseen."
                 ),
             )
-        _, first, _ = probe.draw(state, action, probe.stream(4, i, 0))
+        _, first, _ = probe.sample(state, action, probe.stream(4, i, 0))
         if unchanged(before, state) is False:
             raise OracleError(
                 f"The oracle changed the state it was given: {before!r} became "
@@ -178,7 +179,7 @@ def untouched(probe: Probe) -> Finding:
                 "changing it."
             )
         kept = copy.deepcopy(first)
-        probe.draw(state, action, probe.stream(4, i, 1))
+        probe.sample(state, action, probe.stream(4, i, 1))
         if unchanged(kept, first) is False:
             raise OracleError(
                 f"A next state changed when the oracle was called again: {kept!r} "

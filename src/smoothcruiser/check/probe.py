@@ -1,6 +1,4 @@
-"""The tools of ``check``: checked calls, states met by random walks, and the comparison
-of two answers.
-"""
+"""The tools of ``check``: checked calls, random walks, comparisons of answers."""
 
 from __future__ import annotations
 
@@ -23,10 +21,10 @@ from smoothcruiser.problem.futures import same_future
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import same_state
 
-# random walks, steps of each, draws of a pair: some 700 calls in all, fewer for
+# random walks, steps of each, samples of a pair: some 700 calls in all, fewer for
 # slow oracles
-WALKS, STEPS, DRAWS = 8, 10, 16
-ENOUGH_SECONDS = 5.0  # after which no further state is looked at
+WALKS, STEPS, SAMPLES = 8, 10, 16
+ENOUGH_SECONDS = 5.0  # after which no further state is inspected
 CHECK = 104  # spawn key of the streams used here
 
 Verdict = Literal["ok", "warning", "wrong"]
@@ -65,7 +63,7 @@ class Probe:
 
         return stream(self.seed, self.KEY, *key)
 
-    def draw(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
+    def sample(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
         """One checked call."""
         self.calls += 1
         begin = time.perf_counter()
@@ -109,7 +107,7 @@ class Probe:
             self.problem,
             x,
             y,
-            lambda state, action, i: self.draw(state, action, self.stream(*key, i)),
+            lambda state, action, i: self.sample(state, action, self.stream(*key, i)),
         )
 
     def met(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
@@ -118,7 +116,7 @@ class Probe:
         Its pair is kept, with whether the call took anything from its stream.
         """
         before = rng.words.tolist()
-        answer = self.draw(state, action, rng)
+        answer = self.sample(state, action, rng)
         self.pairs.append((state, action))
         self.took.append(rng.words.tolist() != before)
         return answer
@@ -126,7 +124,7 @@ class Probe:
     def places(self, most: int) -> list[int]:
         """Which ``pairs`` to inspect, spread over all; fewer if calls are slow."""
         per_call = self.spent / max(1, self.calls)
-        affordable = max(2, int(ENOUGH_SECONDS / max(per_call * DRAWS * 2, 1e-9)))
+        affordable = max(2, int(ENOUGH_SECONDS / max(per_call * SAMPLES * 2, 1e-9)))
         count = min(most, affordable, len(self.pairs))
         return [i * len(self.pairs) // count for i in range(count)]
 

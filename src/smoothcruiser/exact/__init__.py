@@ -1,5 +1,6 @@
-"""Exact values of problems whose model is known, with a proven bound: ``solve``, and
-``policy_value`` for a given policy.
+"""Exact values of problems whose model is known, with a proven bound.
+
+``solve`` finds the optimal ones, ``policy_value`` those of a given policy.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""One row of an exact solution as an Estimate: no calls, confidence 1, and the solver's
-proven bound as half the width of every interval.
+"""One row of an exact solution as an Estimate.
+
+It makes no calls and has confidence 1; the solver's proven bound is half the
+width of every interval.
 """
 
 from __future__ import annotations

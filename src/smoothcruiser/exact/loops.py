@@ -1,14 +1,18 @@
-"""The loops of the exact solver: plain functions over one flat model, compiled
-on first use.
+"""The loops of the exact solver: plain functions, compiled on first use.
+
+They read one flat model.
 
 legend   symbol   here
-  Q_V             ``q``: expected reward + gamma * mean of V over next states, written by ``fill_q``
-  TV              F_s(Q_V(s, .)), written by ``fill_values``; -F(-Q) where the min player moves
+  Q_V             ``q``: expected reward + gamma * mean of V over next states,
+                  written by ``fill_q``
+  TV              F_s(Q_V(s, .)), written by ``fill_values``; -F(-Q) where the
+                  min player moves
   pi              grad F(Q_V), written by ``fill_policy``
-  T_pi X          F(Q_V) + <pi, Q_X - Q_V>: one sweep of the policy pi; its rows are packed once (``pack``) and swept (``evaluate``)
+  T_pi X          F(Q_V) + <pi, Q_X - Q_V>: one sweep of the policy pi; its rows
+                  are packed once (``pack``) and swept (``evaluate``)
 
 Rewards enter through their expectation only, so a sweep reads one probability
-and one value a successor. Action values and operators are two passes: operators
+and one value per successor. Action values and operators are two passes: operators
 that are plain Python functions (``CustomOperator``) then need no second set of
 kernels.
 """
@@ -24,7 +28,7 @@ from numpy.typing import NDArray
 from smoothcruiser.operators.functions import MAX, builtin_gradient, builtin_value
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
 
-# Indices are unsigned: compiled code then need not look for negative ones, and a
+# Indices are unsigned: compiled code then need not handle negative ones, and a
 # sweep is twice as fast.
 Indices = NDArray[np.uint32]
 Starts = NDArray[np.uint64]

@@ -1,5 +1,4 @@
-"""The solver's view of a problem: its flat model, and the loops compiled for
-its operator.
+"""The solver's view of a problem: a flat model, and loops for its operator.
 
 Tables do not change, so what they alone determine (expected rewards, narrow
 indices, whether they are dense) is worked out once and kept as long as they

@@ -1,13 +1,17 @@
-"""The regularized value of a given stationary policy, in NumPy alone: an
-independent check of the solver and of other planners.
+"""The regularized value of a stationary policy, in NumPy alone.
+
+It is an independent check of the solver and of other planners.
 
 V_pi(s) = sum_a pi(a|s) (r + gamma P V_pi) - Omega(pi(.|s)) where the max player
 moves, + Omega where the min player does, because F(Q) = max <pi, Q> - Omega(pi)
 and the min player has -F(-Q) = min <pi, Q> + Omega(pi). Per state, lambda =
 ``temperature``:
 
-    entropy       lambda sum pi log pi                 KL            lambda sum pi log(pi/mu), mu renormalized over legal actions
-    sparsemax     (lambda/2)(|pi|^2 - 1)               square root   -lambda sum sqrt(pi)                     max   0
+    entropy       lambda sum pi log pi
+    KL            lambda sum pi log(pi/mu), mu renormalized over legal actions
+    sparsemax     (lambda/2)(|pi|^2 - 1)
+    square root   -lambda sum sqrt(pi)
+    max           0
 
 V_pi <= V* in an MDP, with equality at the optimal policy: a lower bound that
 owes nothing to the sweeps of the solver. A user's own operator gives no Omega,

@@ -22,7 +22,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE, Bools, Ints, Tables
 
-MOST_STATES = 200_000  # about ten seconds of Python with a handful of outcomes a pair
+MOST_STATES = 200_000  # about ten seconds of Python with a handful of outcomes per pair
 
 
 class Known(NamedTuple):

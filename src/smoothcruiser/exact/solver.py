@@ -1,23 +1,26 @@
-"""Exact values: V = TV by value, policy or modified policy iteration, with a
-proven bound on what is still missing.
+"""Exact values: V = TV by value, policy or modified policy iteration.
+
+A proven bound says how far the answer may be from V*.
 
 The problem: (TV)(s) = F_s(Q_V(s, .)), Q_V(s, a) = E[r + gamma V(z)], V = 0 in
 terminal states; F_s is F where the max player moves and -F(-Q) where the min
 player does. T is monotone and T(V + c) = TV + gamma c, so from d = TV - V, lo =
 min d, hi = max d:
 
-    TV + gamma lo/(1-gamma)  <=  V*  <=  TV + gamma hi/(1-gamma)                                    (MacQueen 1966)
+    TV + gamma lo/(1-gamma)  <=  V*  <=  TV + gamma hi/(1-gamma)  (MacQueen 1966)
 
 Proof: TV <= V + hi; apply T again and again, each time it costs a factor gamma;
 sum. Where T(V + c) = TV + gamma c fails (terminal states, gradients that do not
 sum to one) 0 <= T(V + c) - TV <= gamma c still holds for c >= 0, and the lines
 above hold with lo = min(d, 0), hi = max(d, 0). The answer is the middle of the
-two lines, the bound half their distance, whatever made V.
+two lines, the bound half their distance, wherever V came from.
 
 legend   symbol      public name
   gamma              ``discount``
-  T_pi               one sweep of a fixed policy pi = grad F(Q_V): T_pi X = F(Q_V) + <pi, Q_X - Q_V>
-  width              hi - lo; one sweep of T makes it at most gamma times as large (same proof)
+  T_pi               one sweep of a fixed policy pi = grad F(Q_V):
+                     T_pi X = F(Q_V) + <pi, Q_X - Q_V>
+  width              hi - lo; one sweep of T makes it at most gamma times as
+                     large (same proof)
   eta                ``_rounding``: how far one computed sweep is from TV
 
 Methods. Value iteration: V <- TV. Policy iteration: V <- the fixed point of
@@ -28,7 +31,7 @@ cycle. So every step is tested: one that does not shrink the width by gamma is
 undone and replaced by TV, which does. Hence all of them converge at least as
 fast as value iteration, up to a factor of two in sweeps of T.
 
-Never a silent stop: a ``tolerance`` that was asked for is met, or the call
+Never a silent stop: a requested ``tolerance`` is met, or the call
 raises and says what was reached. Without one the solver aims at 1e-10 of the
 span of the expected rewards, or at twice what rounding allows where that is
 more: the same relative accuracy in any unit, and an offset of all rewards does
@@ -233,7 +236,7 @@ class _Point:
     w: Floats  # Tv
     width: float  # of w - v
     middle: float  # of w - v
-    top: float  # no number of v, w or the answer drawn from them is larger
+    top: float  # no number of v, w or the answer computed from them is larger
 
 
 class _Search:

@@ -1,17 +1,19 @@
-"""Adapters: how simulators of other libraries become problems, and the table that
-``make`` finds them in.
+"""Adapters turn other libraries' simulators into problems; ``make`` finds them here.
 
-``make("gym:FrozenLake-v1,map_name=8x8", …)`` splits the text at its first colon and asks
-the adapter ``gym`` for the rest. An adapter gets into the table in one of two ways:
+``make("gym:FrozenLake-v1,map_name=8x8", …)`` splits the text at its first colon
+and asks the adapter ``gym`` for the rest. An adapter gets into the table in one
+of two ways:
 
-  ``register(adapter)``   the adapters of ``smoothcruiser.adapters``, and your own in a
-                          script or a notebook
-  an entry point          of the group ``smoothcruiser.problems`` in an installed package:
-                          its name is the prefix, its value names the adapter. It is read
-                          when a prefix is not in the table, or when all are listed.
+  ``register(adapter)``   the adapters of ``smoothcruiser.adapters``, and your
+                          own in a script or a notebook
+  an entry point          of the group ``smoothcruiser.problems`` in an
+                          installed package: its name is the prefix, its value
+                          names the adapter. It is read when a prefix is not in
+                          the table, or when all are listed.
 
-This file decides what a prefix means. It imports no adapter, and an adapter imports its
-library only when a problem is built, so that listing them is fast and needs no extra.
+This file decides what a prefix means. It imports no adapter, and an adapter
+imports its library only when a problem is built, so that listing them is fast
+and needs no extra.
 """
 
 from __future__ import annotations

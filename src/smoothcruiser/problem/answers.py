@@ -1,8 +1,9 @@
 """What an oracle may answer, and one sentence for each thing that it may not.
 
-``where`` is "at state s, action a" (``at``), composed only when something is wrong.
-``answered`` is a call with every check, for engines that are written to be read. The
-fast engines make the same checks in their own loops and raise the same sentences.
+``where`` is "at state s, action a" (``at``), composed only when something is
+wrong. ``answered`` is a call with every check, for engines that are written to
+be read. The fast engines make the same checks in their own loops and raise the
+same sentences.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def at(state: Any, action: int) -> str:
 
 def raised(error: BaseException | str, where: str) -> OracleError:
     """The oracle raised ``error``, which may be text in the form "Type: message"."""
-    told = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
-    return OracleError(f"The oracle raised {told} {where}; mend the simulator there.")
+    shown = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    return OracleError(f"The oracle raised {shown} {where}; mend the simulator there.")
 
 
 def hung(call_seconds: float | None, where: str) -> OracleError:

@@ -1,5 +1,6 @@
-"""What counts as a number in an argument: Python's and NumPy's alike, and never True or
-False; and the arguments that all planners take.
+"""What counts as a number in an argument; the arguments that all planners take.
+
+Python's and NumPy's numbers are alike; True and False are none.
 """
 
 from __future__ import annotations

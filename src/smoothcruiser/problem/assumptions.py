@@ -1,5 +1,6 @@
-"""What a certificate takes on trust, in sentences: every declaration that an interval
-depends on is named.
+"""What a certificate takes on trust, in sentences.
+
+Every declaration that an interval depends on is named.
 """
 
 from __future__ import annotations

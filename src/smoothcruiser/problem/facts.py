@@ -1,5 +1,6 @@
-"""What is known of a problem before the first oracle call: the ground that
-every promise stands on.
+"""What is known of a problem before the first oracle call.
+
+Every promise rests on these facts.
 
 legend   symbol     public name
   gamma             ``discount``
@@ -40,9 +41,9 @@ class Facts:
     alternating: bool = False  # turns alternate strictly
     terminals: bool = False  # some states may be terminal, with value 0
     horizon: int | None = None
-    # the user's own bounds on V: they hold in every state that is not terminal, and
-    # with a horizon for every number of steps left from 1 on; a terminal state is
-    # worth 0 whatever they say
+    # declared bounds on V: they hold in every state that is not terminal, and with a
+    # horizon for every number of steps left from 1 on; a terminal state is worth 0
+    # whatever they say
     given_bounds: tuple[float, float] | None = None
 
     @property
@@ -57,7 +58,7 @@ class Facts:
 
     @property
     def offsets(self) -> tuple[float, float]:
-        """Smallest and largest F(0) of the max player over the numbers of legal actions."""
+        """Smallest and largest F(0) over the numbers of legal actions (max player)."""
         values = [
             self.operator.offset(k)
             for k in range(self.min_actions, self.num_actions + 1)

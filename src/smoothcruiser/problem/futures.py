@@ -1,5 +1,6 @@
-"""Whether two states are the same as far as a planner can tell: they pay the same from
-equal streams.
+"""Whether two states pay the same from equal streams.
+
+Then they are the same as far as a planner can tell.
 """
 
 from __future__ import annotations

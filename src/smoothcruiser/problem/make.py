@@ -1,10 +1,13 @@
-"""``make``: a problem from a line of text, for the command line and for runs that have
-to be rebuilt elsewhere.
+"""``make``: a problem from a line of text.
+
+The command line names problems this way, and runs are rebuilt from it
+elsewhere.
 
   ``chain:n=5``                   a built-in problem (``zoo``) with parameters
   ``gym:…``, ``openspiel:…``, …   a simulator of another library, by its adapter
-  ``package.module:attribute``    your own: a Problem, or a function that returns one and
-                                  may take ``discount``, ``temperature`` and ``operator``
+  ``package.module:attribute``    your own: a Problem, or a function that
+                                  returns one and may take ``discount``,
+                                  ``temperature`` and ``operator``
 """
 
 from __future__ import annotations

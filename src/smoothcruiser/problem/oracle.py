@@ -1,13 +1,14 @@
 """Oracles: what a simulator has to answer, and what it may offer besides.
 
-A step is any function of (state, action, rng). An adapter's oracle may know more about
-its simulator. Each of these is a protocol of its own, and an oracle that has its methods
-offers it:
+A step is any function of (state, action, rng). An adapter's oracle may know
+more about its simulator. Each of these is a protocol of its own, and an oracle
+that has its methods offers it:
 
-  ``ParsingOracle``     reads a state from plain data (JSON) or from a running simulator
+  ``ParsingOracle``     reads a state from plain data (JSON) or from a running
+                        simulator
   ``ResettingOracle``   samples initial states
-  ``LiveOracle``        reads the state of a running simulator, and knows what the
-                        problem's actions are called there
+  ``LiveOracle``        reads the state of a running simulator, and knows what
+                        the problem's actions are called there
 
 What a step may answer, and what is said otherwise, is in ``answers``.
 """

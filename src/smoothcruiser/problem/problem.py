@@ -1,11 +1,12 @@
-"""Problems: a simulator, a smooth operator, a discount and a range of rewards; MDPs and
-turn-based zero-sum games.
+"""Problems: MDPs and turn-based zero-sum games.
+
+A problem is a simulator, a smooth operator, a discount and a range of rewards.
 
 The oracle is ``step(state, action, rng) -> (reward, next_state)`` or ``(reward,
 next_state, terminated)``, a plain Python function or a ``numba.njit`` one.
-``legal(state, action)``, ``terminal(state)`` and ``player(state)`` come in the same
-forms. A problem is frozen data: it owns no random stream and keeps no state, so copies
-cannot foresee each other's samples.
+``legal(state, action)``, ``terminal(state)`` and ``player(state)`` come in the
+same forms. A problem is frozen data: it owns no random stream and keeps no
+state, so copies cannot foresee each other's samples.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from smoothcruiser.problem.states import identical, is_fixed, state_key
 if TYPE_CHECKING:
     from smoothcruiser.problem.tabular import Tables
 
-# pairs that ``engines.inspection`` looks at: of the asked state, of a walk
+# pairs that ``engines.inspection`` inspects: of the requested state, of a walk
 LOOKED_ACTIONS, LOOKED_STEPS = 16, 8
-CALLS_PER_LOOK = 3  # twice before a run, once after it
-MOST_STAGES = 10_000  # of a horizon that given bounds are checked at
-LOOKED_BATCHES, LOOKED_ROWS = 4, 8  # of a step over arrays: are its rows drawn apart?
+CALLS_PER_LOOK = 3  # two before a run, one after it
+MOST_STAGES = 10_000  # of a horizon at which declared bounds are checked
+LOOKED_BATCHES, LOOKED_ROWS = 4, 8  # of a step over arrays: are rows independent?
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,12 +54,11 @@ class Problem:
     horizon: int | None = None
     deterministic: bool = False
     outcomes: Outcomes | None = None
-    # what tells states apart; None: the state itself
+    # what distinguishes states; None: the state itself
     key: Callable[[Any], Hashable] | None = None
-    # a plain Python oracle that takes longer for one call is taken to hang
+    # a plain Python oracle that takes longer for one call counts as hanging
     call_seconds: float | None = None
-    # fewest legal actions of any state; 1 where ``legal`` is given and nothing is
-    # said
+    # fewest legal actions of any state; by default 1 with ``legal``
     min_actions: int | None = None
     name: str = "problem"
     # how ``make`` built it, for run stores
@@ -142,7 +142,7 @@ class Problem:
         try:
             actions = [a for a in range(self.num_actions) if self.legal(state, a)]
         except Exception as error:
-            raise _told("legal", error, state) from error
+            raise _failure("legal", error, state) from error
         if len(actions) < self.facts.min_actions:
             raise too_few_legal(state, len(actions), self.facts.min_actions)
         return actions
@@ -154,7 +154,7 @@ class Problem:
         try:
             return bool(self.terminal(state))
         except Exception as error:
-            raise _told("terminal", error, state) from error
+            raise _failure("terminal", error, state) from error
 
     def mover(self, state: Any) -> int:
         """1 where the max player moves, 2 where the min player does."""
@@ -174,7 +174,7 @@ class Problem:
             found = self.key(state)
             hash(found)
         except Exception as error:
-            raise _told("key", error, state) from error
+            raise _failure("key", error, state) from error
         return found
 
     def profile(self, state: Any) -> tuple[int, ...] | None:
@@ -201,7 +201,7 @@ class Problem:
             raise two_in_one(state, known, found, profile)
 
     def start(self, state: Any = None) -> Any:
-        """The requested state: ``state``, or the problem's initial state if it is None."""
+        """The requested state: ``state``, or by default the initial state."""
         if state is None:
             state = self.initial_state
         if state is None:
@@ -283,8 +283,9 @@ class Game(Problem):
         >>> def step(state, action, rng):  # the last to move wants an odd sum
         ...     return (state[1] + action) % 2, (1 - state[0], (state[1] + action) % 2)
         >>> game = sc.Game(
-        ...     step, player=lambda state: state[0] + 1, alternating=True, num_actions=2,
-        ...     discount=0.5, operator=sc.Max(), initial_state=(0, 0), deterministic=True,
+        ...     step, player=lambda state: state[0] + 1, alternating=True,
+        ...     num_actions=2, discount=0.5, operator=sc.Max(),
+        ...     initial_state=(0, 0), deterministic=True,
         ... )
         >>> sc.plan(game, method="certified", epsilon=0.1, delta=0.1).action
         1
@@ -302,21 +303,22 @@ class Game(Problem):
         try:
             player = int(self.player(state))
         except Exception as error:
-            raise _told("player", error, state) from error
+            raise _failure("player", error, state) from error
         if player not in (1, 2):
             raise bad_player(state, player)
         return player
 
 
-def _told(name: str, error: Exception, state: Any) -> Exception:
-    """What to raise for an error in a user's function; ours, and an engine's
-    own signal (``Hung``), go on as they are.
+def _failure(name: str, error: Exception, state: Any) -> Exception:
+    """What to raise for an error in a user's function.
+
+    Our own errors, and an engine's signal (``Hung``), are raised as they are.
     """
     if isinstance(error, SmoothcruiserError | Hung):
         return error
-    told = str(error).split("\n")[0]  # Numba's go on for pages
+    first = str(error).split("\n")[0]  # Numba's messages fill pages
     return OracleError(
-        f"{name} raised {type(error).__name__}: {told} at state {state!r}; mend it "
+        f"{name} raised {type(error).__name__}: {first} at state {state!r}; mend it "
         "there."
     )
 

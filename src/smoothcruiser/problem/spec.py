@@ -1,10 +1,10 @@
-"""Problems as text: the spec that a run store and worker processes rebuild a problem
-from.
+"""Problems as text: what run stores and worker processes rebuild them from.
 
-A spec is a dict of plain values, and ``make`` puts it into every problem that it
-builds: the text, and the options beside it. It names the operator and holds its
-temperature, but no prior and nothing that was changed with ``dataclasses.replace``;
-whoever rebuilds a problem compares its facts or its fingerprint with the original's.
+A spec is a dict of plain values, and ``make`` puts it into every problem that
+it builds: the text, and the options beside it. It names the operator and holds
+its temperature, but no prior and nothing that was changed with
+``dataclasses.replace``; whoever rebuilds a problem compares its facts or its
+fingerprint with the original's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""States as values: when two are the same, when one was written into, and what
-distinguishes one from another.
+"""States as values: when two are the same, and when one was written into.
 
-A state may be any object. A step must not write into its argument: other samples start
-from the same state, and no interval survives that. ``Guard`` watches for it while a run
-lasts; ``engines.inspection`` compares before and after.
+A state may be any object. A step must not write into its argument: other
+samples start from the same state, and no interval survives that. ``Guard``
+watches for it while a run lasts; ``engines.inspection`` compares before and
+after.
 """
 
 from __future__ import annotations
@@ -248,18 +248,20 @@ class Guard:
     """
 
     def __init__(self, always: bool = False) -> None:
-        self.always = always  # at every call, to find one that is known to be at fault
-        self.looks = 0  # those that there was something to compare at
+        self.always = (
+            always  # at every call, to find the call that is known to be wrong
+        )
+        self.looks = 0  # inspections that could compare something
         # whether states were seen to fill in attributes: caches, or not
         self.filled = False
         # whether there were states that can be changed and not copied
         self.blind = False
         self.tried = 0
-        self.left = 0  # calls until the next look
+        self.left = 0  # calls until the next inspection
         self._word = 1
 
     def due(self, calls: int = 1) -> bool:
-        """Whether to inspect the next ``calls`` calls, which are made from one state."""
+        """Whether to inspect the next ``calls`` calls, all from one state."""
         self.left -= calls
         return self.left < 0 or self.always
 
@@ -290,12 +292,12 @@ class Guard:
     @property
     def doubts(self) -> str:
         """What the inspections could not see, as the end of a sentence."""
-        told = (
+        doubts = (
             "; attributes that states fill in while it runs are taken for caches"
             if self.filled
             else ""
         )
-        return told + (
+        return doubts + (
             "; some states cannot be copied, so writes into them go unseen"
             if self.blind
             else ""

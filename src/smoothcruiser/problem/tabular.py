@@ -1,12 +1,14 @@
-"""Tabular problems: arrays in, a Problem out, sampled by Walker's alias method with one
-uniform number per step.
+"""Tabular problems: arrays in, a Problem out.
 
-Row ``state * A + action`` of the tables holds the successors of that pair: probability,
-next state, and the reward paid on arrival. Alias sampling: u uniform on [0, n) picks
-slot i = floor(u); its fraction keeps the slot's own successor with probability
-``accept[i]`` and takes ``alias[i]`` otherwise. (n * 2**-53 is the resolution, far below
-any promise.) Rows with one successor sample nothing. All tabular problems share one
-compiled step whose tables are arguments, so that fifty of them compile once.
+They are sampled by Walker's alias method, with one uniform number per step.
+
+Row ``state * A + action`` of the tables holds the successors of that pair:
+probability, next state, and the reward paid on arrival. Alias sampling: u
+uniform on [0, n) picks slot i = floor(u); its fraction keeps the slot's own
+successor with probability ``accept[i]`` and takes ``alias[i]`` otherwise. (n *
+2**-53 is the resolution, far below any promise.) Rows with one successor sample
+nothing. All tabular problems share one compiled step whose tables are
+arguments, so that fifty of them compile once.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The one compiled step of all tabular problems: their tables come as a tuple
-of addresses (``Tables.sampling``).
+"""The one compiled step of all tabular problems.
+
+Their tables come as a tuple of addresses (``Tables.sampling``).
 
 data = (start, next_state, reward, accept, alias, player, terminal, legal,
 number of actions)

@@ -1,13 +1,16 @@
-"""The adapter of Gymnasium environments: ``problem(env, …)``, or
-``make("gym:FrozenLake-v1,map_name=8x8", …)``.
+"""The adapter of Gymnasium environments.
+
+``problem(env, …)`` and ``make("gym:FrozenLake-v1,map_name=8x8", …)`` return
+problems.
 
   access    which way leads into an environment, and the problem it makes
   tables    environments that have their model: tabular problems
   oracles   environments that are put into a state, or copied
   copies    private copies, and what an environment holds
-  trial     whether an environment put into a state goes on as one never touched
+  trial     whether an environment put into a state continues as one never touched
 
-Only these modules import Gymnasium. They are loaded when a problem is first built.
+Only these modules import Gymnasium. They are loaded when a problem is first
+built.
 """
 
 from __future__ import annotations

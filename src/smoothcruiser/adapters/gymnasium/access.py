@@ -1,33 +1,37 @@
 """Which way leads into a Gymnasium environment, and the problem that it makes.
 
-A planner asks "what if" from any state, but an environment only goes forward. The ways
-into it, in order of preference (``access=``):
+A planner asks "what if" from any state, but an environment only goes forward.
+The ways into it, in order of preference (``access=``):
 
   tables     The environment has its model (``unwrapped.P``: FrozenLake, Taxi,
-             CliffWalking). It becomes a tabular problem, solved or sampled in compiled
-             code. A transition flagged ``terminated`` ends the episode wherever it
-             leads: CliffWalking's goal row is not absorbing, and Taxi's delivered states
-             can be left again.
-  mujoco     MuJoCo's integration state (positions, velocities, warm start, …) is the
-             state, as bytes.
-  state      ``unwrapped.s`` or ``unwrapped.state`` is the state, and can be set.
-  clone      ``clone_state`` and ``restore_state`` (ALE) return and accept the state.
+             CliffWalking). It becomes a tabular problem, solved or sampled in
+             compiled code. A transition flagged ``terminated`` ends the episode
+             wherever it leads: CliffWalking's goal row is not absorbing, and
+             Taxi's delivered states can be left again.
+  mujoco     MuJoCo's integration state (positions, velocities, warm start, …)
+             is the state, as bytes.
+  state      ``unwrapped.s`` or ``unwrapped.state`` is the state, and can be
+             set.
+  clone      ``clone_state`` and ``restore_state`` (ALE) return and accept the
+             state.
   snapshot   A copy of the environment is the state.
 
-None is trusted before it has passed its trial (``trial``, ``tables.check_tables``): an
-environment put into a state has to continue as one that was never touched.
+None is trusted before it has passed its trial (``trial``,
+``tables.check_tables``): an environment put into a state has to continue as one
+that was never touched.
 
-In every case the planner steps a copy that samples from the planner's own stream
-(``jit.generator``). So the planner cannot foresee what the real environment will
-sample, and the real one is never stepped, reset or reseeded. The problem starts where
-the environment is; one that was never reset is reset in a copy. Wrappers of Gymnasium's
-own that only watch or count (TimeLimit, …) are taken off the copy. With any other
-wrapper, access is by snapshot. A time limit is not part of the state: use ``horizon=``.
+In every case the planner steps a copy that samples from the planner's own
+stream (``jit.generator``). So the planner cannot foresee what the real
+environment will sample, and the real one is never stepped, reset or reseeded.
+The problem starts where the environment is; one that was never reset is reset
+in a copy. Wrappers of Gymnasium's own that only watch or count (TimeLimit, …)
+are taken off the copy. With any other wrapper, access is by snapshot. A time
+limit is not part of the state: use ``horizon=``.
 
-Rewards go through ``reward=`` (a function of the environment's reward) and have to lie
-in ``reward_range``. That range is read from tables, known for the classic environments
-below, and required otherwise. What this folder leaves out: observations, since a planner
-needs states.
+Rewards go through ``reward=`` (a function of the environment's reward) and have
+to lie in ``reward_range``. That range is read from tables, known for the
+classic environments below, and required otherwise. What this folder leaves out:
+observations, since a planner needs states.
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@ A planner steps copies, so a promise about an environment is one about its
 copies. Two things make a copy another world: what it forgets, and what it
 shares.
 
-  forgotten   ``EzPickle`` copies an environment by calling its constructor again: the copy stands
-              at the beginning. Here it is copied attribute by attribute instead.
-  shared      a generator, a class attribute, a variable of the module: a step of one copy changes
-              what another will do. Generators are replaced by the planner's; ``surroundings``
-              sees the rest.
+  forgotten   ``EzPickle`` copies an environment by calling its constructor
+              again: the copy stands at the beginning. Here it is copied
+              attribute by attribute instead.
+  shared      a generator, a class attribute, a variable of the module: a step
+              of one copy changes what another will do. Generators are replaced
+              by the planner's; ``surroundings`` sees the rest.
 
 What this file leaves out: memory inside compiled objects (an emulator, a
 physics engine). Nothing here can see it; ``trial`` compares what such
@@ -35,8 +36,8 @@ from gymnasium import wrappers
 
 from smoothcruiser.errors import InvalidInput
 
-# Gymnasium's own wrappers that change neither step nor reward; time limits are no
-# part of a state.
+# Gymnasium's own wrappers that change neither step nor reward; a time limit is not
+# part of a state
 WATCHERS = (
     wrappers.TimeLimit,
     wrappers.OrderEnforcing,
@@ -54,11 +55,11 @@ OPAQUE = (
     logging.Logger,
 )
 UNKNOWN = (np.random.RandomState, np.random.BitGenerator, random.Random)
-# Generators made when first asked for, and descriptions.
+# generators that are created when they are first used, and descriptions
 UNREAD = ("_np_random", "_np_random_seed", "spec", "action_space", "observation_space")
-# things of a module that are looked at; a notebook's may hold anything
+# most things of a module that are read: a notebook may hold anything
 MOST_PARTS = 50_000
-MOST_BYTES = 10**6  # and the largest array of it
+MOST_BYTES = 10**6  # and the largest array of it that is read
 Path = tuple[str, ...]
 
 

@@ -1,12 +1,11 @@
-"""Ways to step an environment from any state: set its state, restore a clone of
-it, or copy it.
+"""Ways to step an environment from any state: set, restore a clone, or copy.
 
-Each oracle owns one private copy of the environment (``env``) that draws from
-the planner's stream, and knows how to write a state into a copy (``restored``)
-and how to take one out (``state_of``). ``read`` is for the user's own
-environment: it is looked at or copied, never stepped, reset or reseeded.
-``mark`` and ``rewound`` are what ``trial`` goes by: a state together with
-whatever randomness it holds, and an environment that goes on from there.
+Each oracle owns one private copy of the environment (``env``) that samples from
+the planner's stream. It knows how to write a state into a copy (``restored``)
+and how to read one (``state_of``). ``read`` is for the user's own environment,
+which is read or copied, and never stepped, reset or reseeded. ``trial`` uses
+``mark``, a state together with the randomness that it holds, and ``rewound``, an
+environment that continues from there.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from smoothcruiser.jit.generator import stream_generator
 from smoothcruiser.problem.states import is_fixed
 
 Reward = Callable[[float], float]
-# What copies of a copy share: spaces draw from the planner's stream, a spec only
-# describes.
+# what copies of a copy share: spaces sample from the planner's stream, and a spec
+# only describes
 SHARED = ("spec", "action_space", "observation_space")
-# What Gymnasium's own environments keep for pictures and warnings.
+# attributes of Gymnasium's own environments for pictures and warnings
 DRAWN = ("lastaction", "last_u", "steps_beyond_terminated")
-# of its toy texts: 40 ms to copy Taxi's
+# tables of its toy texts, which steps only read: copying Taxi's takes 40 ms
 TABLES = ("P", "desc", "initial_state_distrib")
 
 
@@ -209,8 +208,8 @@ class StateOracle(SetOracle):
 
     what = "its state attribute"
 
-    def __init__(self, env: Any, *given: Any) -> None:
-        super().__init__(env, *given)
+    def __init__(self, env: Any, *arguments: Any) -> None:
+        super().__init__(env, *arguments)
         self.attribute = "s" if getattr(self.inner, "s", None) is not None else "state"
         known = type(self.inner).__module__.startswith("gymnasium.envs.")
         self.harmless = (self.attribute, *DRAWN) if known else (self.attribute,)
@@ -256,10 +255,10 @@ class MujocoOracle(SetOracle):
 
     what = "MuJoCo's integration state"
 
-    def __init__(self, env: Any, *given: Any) -> None:
+    def __init__(self, env: Any, *arguments: Any) -> None:
         import mujoco
 
-        super().__init__(env, *given)
+        super().__init__(env, *arguments)
         self.mujoco, self.part = mujoco, mujoco.mjtState.mjSTATE_INTEGRATION
         self.size = mujoco.mj_stateSize(self.inner.model, self.part)
 
@@ -318,7 +317,7 @@ class CloneOracle(SetOracle):
 
     what = "clone_state"
 
-    def __init__(self, env: Any, *given: Any) -> None:
+    def __init__(self, env: Any, *arguments: Any) -> None:
         inner = env.unwrapped
         self.choosy = "include_rng" in inspect.signature(inner.clone_state).parameters
         ale = hasattr(getattr(inner, "ale", None), "getFloat")
@@ -328,7 +327,7 @@ class CloneOracle(SetOracle):
                 "clone_state does not hold; make it with repeat_action_probability=0."
             )
         self.chance = not ale
-        super().__init__(env, *given)
+        super().__init__(env, *arguments)
         if any(
             isinstance(part, np.random.Generator)
             for _, part in parts(self.cloned(self.inner, False))
@@ -340,8 +339,8 @@ class CloneOracle(SetOracle):
 
     def cloned(self, env: Any, with_generator: bool) -> Any:
         """What ``clone_state`` returns."""
-        given = {"include_rng": with_generator} if self.choosy else {}
-        return env.unwrapped.clone_state(**given)
+        options = {"include_rng": with_generator} if self.choosy else {}
+        return env.unwrapped.clone_state(**options)
 
     def begun(self, twin: Any) -> Any:
         """A private copy at the start of an episode, seeded from the stream."""
@@ -399,7 +398,8 @@ class Snapshot:
         )
 
     def __repr__(self) -> str:
-        return f"Snapshot({self.env.unwrapped.__class__.__name__}{'' if self.key is None else f', {self.key!r}'})"
+        shown = "" if self.key is None else f", {self.key!r}"
+        return f"Snapshot({type(self.env.unwrapped).__name__}{shown})"
 
 
 class SnapshotOracle(EnvOracle):
@@ -413,8 +413,8 @@ class SnapshotOracle(EnvOracle):
             "on."
         )
 
-    def __init__(self, env: Any, *given: Any) -> None:
-        super().__init__(env, *given)
+    def __init__(self, env: Any, *arguments: Any) -> None:
+        super().__init__(env, *arguments)
         trusted = type(self.inner).__module__.startswith("gymnasium.envs.toy_text")
         self.shared_names = SHARED + TABLES if trusted else SHARED
         self.same = {id(self.generator): self.generator}

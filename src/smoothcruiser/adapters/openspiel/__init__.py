@@ -1,10 +1,12 @@
-"""The adapter of OpenSpiel games: ``problem(game, …)``, or
-``make("openspiel:tic_tac_toe", …)``.
+"""The adapter of OpenSpiel games.
+
+``problem(game, …)`` and ``make("openspiel:tic_tac_toe", …)`` return problems.
 
   games   a game as a problem
   keys    which positions are one state
 
-Only these modules import OpenSpiel. They are loaded when a problem is first built.
+Only these modules import OpenSpiel. They are loaded when a problem is first
+built.
 """
 
 from __future__ import annotations

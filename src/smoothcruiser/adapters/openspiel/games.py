@@ -1,25 +1,30 @@
 """OpenSpiel games as problems.
 
-Two players, zero sum, sequential, perfect information, with or without chance. Player 0
-of OpenSpiel is the max player (1), player 1 the min player (2). The reward of a move is
-what it adds to player 0's return, so most games pay at the end only.
+Two players, zero sum, sequential, perfect information, with or without chance.
+Player 0 of OpenSpiel is the max player (1), player 1 the min player (2). The
+reward of a move is what it adds to player 0's return, so most games pay at the
+end only.
 
-  action     a move, and then all that chance does until a player moves or the game ends
-  state      ``SpielState``: a clone and the number of moves made; equal if the histories
-             are
+  action     a move, and then all that chance does until a player moves or the
+             game ends
+  state      ``SpielState``: a clone and the number of moves made; equal if the
+             histories are
   key        which histories are one state: ``keys`` chooses and tests it
-  outcomes   the law of a move through all its chance nodes: small games are solved
-             exactly
+  outcomes   the law of a move through all its chance nodes: small games are
+             solved exactly
 
-With discount 1 the horizon is the longest game. A game that pays at its end only has
-tighter bounds on V than its rewards tell: with h moves left,
+With discount 1 the horizon is the longest game. A game that pays at its end
+only has tighter bounds on V than its rewards tell: with h moves left,
 
-    Q <= max(u, 0) + gamma M S(h-1)  for the largest payoff u,  so  V <= max(u, 0) + M S(h),
-    S(h) = 1 + gamma + … + gamma^(h-1),  M = max |F(0)|;  likewise from below.
+    Q <= max(u, 0) + gamma M S(h-1)  for the largest payoff u
+    V <= max(u, 0) + M S(h)
+    S(h) = 1 + gamma + … + gamma^(h-1),  M = max |F(0)|
 
-A game that lasts longer than OpenSpiel says would break this, so a step refuses to
-continue there. What this file leaves out: simultaneous moves, hidden information, more
-players.
+and likewise from below.
+
+A game that lasts longer than OpenSpiel says would break this, so a step refuses
+to continue there. What this file leaves out: simultaneous moves, hidden
+information, more players.
 """
 
 from __future__ import annotations
@@ -42,9 +47,11 @@ except ImportError as error:
         "OpenSpiel games need OpenSpiel: pip install 'smoothcruiser[openspiel]'."
     ) from error
 
-# games without a longest one, whatever ``max_game_length`` says
+# games that may last for ever, whatever ``max_game_length`` says
 ENDLESS = frozenset({"maedn"})
-_TWIXT_SIZES: set[int] = set()  # of this process, whose boards share one table of links
+_TWIXT_SIZES: set[int] = (
+    set()
+)  # in this process, since all boards share one table of links
 
 
 class SpielState:

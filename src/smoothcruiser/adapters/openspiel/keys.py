@@ -1,5 +1,4 @@
-"""Which OpenSpiel positions are one state: the key of a position, chosen and
-tested at make.
+"""Which OpenSpiel positions are one state: their key, chosen and tested.
 
 A key is right if positions that share it have the same mover, legal moves, end
 and future. What a game prints is often too little: it may hide a die, a pass, a
@@ -120,18 +119,18 @@ def chosen(game: Any, merge: Merge, discount: float, horizon: int | None) -> Spi
         raise InvalidInput(f"merge must be {names}, got {merge!r}.")
     name = game.get_type().short_name
     known = _verdict(game)
-    asked: Merge = (known or "numbered") if merge == "auto" else merge
-    if known is not None and MERGES.index(asked) < MERGES.index(known):
+    wanted: Merge = (known or "numbered") if merge == "auto" else merge
+    if known is not None and MERGES.index(wanted) < MERGES.index(known):
         remedy = f"it needs merge={known!r}; give that, or leave merge= out"
         raise InvalidInput(f"merge={merge!r} cannot be trusted for {name}: {remedy}.")
-    if asked == "history":
+    if wanted == "history":
         return SpielKey("history")
     first = (
         _first(game, discount, horizon)
-        if asked == "numbered" and name in LIMITED
+        if wanted == "numbered" and name in LIMITED
         else 0
     )
-    pairs, fault = compared(game, SpielKey(asked))
+    pairs, fault = compared(game, SpielKey(wanted))
     if merge != "auto" and fault is not None:
         raise InvalidInput(
             f"merge={merge!r} takes the positions of {name} after moves {fault[0]} and "
@@ -139,7 +138,7 @@ def chosen(game: Any, merge: Merge, discount: float, horizon: int | None) -> Spi
         )
     if fault is not None or (merge == "auto" and known is None and pairs < ENOUGH):
         return SpielKey("history")
-    return SpielKey(asked, first, pairs)
+    return SpielKey(wanted, first, pairs)
 
 
 def _verdict(game: Any) -> Merge | None:
@@ -185,8 +184,8 @@ def compared(
         known: Any = met.setdefault(key.of(position, moves), position)
         if known is position or left <= 0 or known.history() == position.history():
             continue
-        same, made = _same_future(known, position, rng, compared // 10)
-        left -= made
+        same, moved = _same_future(known, position, rng, compared // 10)
+        left -= moved
         if not same:
             return pairs, (list(known.history()), list(position.history()))
         pairs += 1
@@ -197,11 +196,11 @@ def _same_future(one: Any, two: Any, rng: random.Random, most: int) -> tuple[boo
     """Whether two positions agree along one random continuation, and the moves made."""
     a, b = one.clone(), two.clone()
     before = [_paid(a), _paid(b)]
-    for made in range(1, most + 1):
+    for moves in range(1, most + 1):
         if _seen(a, before[0]) != _seen(b, before[1]):
-            return False, made
+            return False, moves
         if a.is_terminal():
-            return True, made
+            return True, moves
         move = rng.choice(a.legal_actions())
         a.apply_action(move)
         b.apply_action(move)

@@ -1,24 +1,26 @@
-"""Oracles over arrays: one call steps many states at once. ``batched(step)`` marks such a
-step; everything else follows from the mark.
+"""Oracles over arrays: one call steps many states at once.
+
+``batched(step)`` marks such a step; everything else follows from the mark.
 
     step(states, actions, rng) -> (rewards, next_states)
                                or (rewards, next_states, terminated)
 
-  states    one row per state: an array (n, ...), a structured array (n,), or a (nested)
-            tuple of arrays with n rows each
+  states    one row per state: an array (n, ...), a structured array (n,), or a
+            (nested) tuple of arrays with n rows each
   actions   (n,) whole numbers
   rng       a ``numpy.random.Generator``; a key for JAX
   rewards   (n,), terminated (n,) of booleans
 
-``legal(states, actions)``, ``terminal(states)`` and ``player(states)`` of a problem with
-a batched step are batched too: arrays in, an array of n out. The executor ``batched``
-runs whole levels of a schedule with them. Every other part of the library (certified
-search, exact, the requested state) sees the same functions one state at a time, as a
-batch of one row.
+``legal(states, actions)``, ``terminal(states)`` and ``player(states)`` of a
+problem with a batched step are batched too: arrays in, an array of n out. The
+executor ``batched`` runs whole levels of a schedule with them. Every other part
+of the library (certified search, exact, the requested state) sees the same
+functions one state at a time, as a batch of one row.
 
-With ``backend="jax"`` states are JAX arrays, functions are compiled by ``jax.jit`` and
-run wherever JAX runs. ``each=True`` says that they are written for one state
-(``step(state, action, key)``) and are to be mapped over rows by ``jax.vmap``.
+With ``backend="jax"`` states are JAX arrays, functions are compiled by
+``jax.jit`` and run wherever JAX runs. ``each=True`` says that they are written
+for one state (``step(state, action, key)``) and are to be mapped over rows by
+``jax.vmap``.
 
 What this file decides: what a row is. It leaves out how levels are run
 (``engines.batched``).

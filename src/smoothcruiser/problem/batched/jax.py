@@ -1,17 +1,20 @@
-"""Rows in JAX arrays: the simulator is compiled by ``jax.jit`` and runs wherever JAX
-runs; only rewards and flags come back.
+"""Batches of states in JAX arrays.
 
-  key      one key per batch, folded from the shard's key and the batch's number; one key
-           per row (``split``) for a function of one state
+The simulator is compiled by ``jax.jit`` and runs wherever JAX runs; only
+rewards and flags come back.
+
+  key      one key per batch, folded from the shard's key and the batch's
+           number; one key per row (``split``) for a function of one state
   shapes   A batch is padded, by repeating its first row, to one of three sizes
-           (max_batch, and 16 and 256 times less). So a function is compiled three times,
-           not once per size. What the padding returns is dropped before anything is
-           counted. Full batches make nearly all calls, so what padding wastes on the
-           others does not show.
-  floats   float64 is switched on inside every call and nowhere else: rewards are summed
-           over millions of samples
+           (max_batch, and 16 and 256 times less). So a function is compiled
+           three times, not once per size. What the padding returns is dropped
+           before anything is counted. Full batches make nearly all calls, so
+           what padding wastes on the others does not show.
+  floats   float64 is switched on inside every call and nowhere else: rewards
+           are summed over millions of samples
 
-What this file decides: padding, keys, what is compiled. Only this module imports JAX.
+What this file decides: padding, keys, what is compiled. Only this module
+imports JAX.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Built-in problems, all seeded: the paper's chain and gridworld, Garnet MDPs, random
-games.
+"""Built-in problems: the paper's chain and gridworld, Garnet MDPs, random games.
 
-``chain`` and ``gridworld`` are exactly those of the paper's consistency table (theory,
-section 2, item 7). Garnet (Archibald et al.): every (s, a) has ``branching`` distinct
-successors, probabilities from uniform cuts of [0, 1], rewards uniform on [0, 1].
+``chain`` and ``gridworld`` are exactly those of the paper's consistency table
+(theory, section 2, item 7). Garnet (Archibald et al.): every (s, a) has
+``branching`` distinct successors, probabilities from uniform cuts of [0, 1],
+rewards uniform on [0, 1].
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _whole(name: str, value: Any, low: int) -> int:
 
 
 def chain(*, n: int = 5, **rest: Any) -> Problem:
-    """Chain(n): left or right; reward 1 on the step n-2 -> n-1; the last state loops."""
+    """Chain(n): left or right; reward 1 on the step n-2 -> n-1; the end loops."""
     n = _whole("n", n, 2)
     P, R = np.zeros((n, 2, n)), np.zeros((n, 2))
     for s in range(n - 1):

@@ -1,23 +1,26 @@
-"""The problems on which tree searches are compared in the literature, with the published
-parameters; discount 1 and a horizon.
+"""The problems on which tree searches are compared in the literature.
 
-  d-chain         Coquelin and Munos 2007, as in Painter et al. 2023: right or down; down
-                  at i pays (D-1-i)/D and ends, the last right pays R_f. Small rewards
-                  come first, so a search has to see past them.
-  frozen-lake     Painter et al. 2023: deterministic 8 x 8 lake, holes end, the goal pays
-                  0.99^t at time t; time is part of the state.
-  sailing         Peret and Garcia 2004, as in Painter et al.: 6 x 6, eight directions,
-                  never against the wind; a move costs 1 + tack (45-degree turns from the
-                  wind); the wind then changes at random; start in a corner with the wind
-                  south-east.
-  synthetic-tree  Xiao et al. 2019, Dam et al. 2021: a k-ary tree of depth d, edge
-                  weights uniform on (0, 1); a leaf's mean is the sum of the weights on
-                  its path, scaled to [0, 1] over all leaves. They add Gaussian noise of
-                  deviation 0.05 to a leaf. Rewards here are bounded by contract, so the
-                  noise is +-0.05 with equal chances: the same mean and deviation.
+They have the published parameters, discount 1 and a horizon.
 
-All are tabular, so that ``exact`` solves them and one compiled step runs them. Rows are
-written sparsely (``CompressedRows``).
+  d-chain         Coquelin and Munos 2007, as in Painter et al. 2023: right or
+                  down; down at i pays (D-1-i)/D and ends, the last right pays
+                  R_f. Small rewards come first, so a search has to see past
+                  them.
+  frozen-lake     Painter et al. 2023: deterministic 8 x 8 lake, holes end, the
+                  goal pays 0.99^t at time t; time is part of the state.
+  sailing         Peret and Garcia 2004, as in Painter et al.: 6 x 6, eight
+                  directions, never against the wind; a move costs 1 + tack
+                  (45-degree turns from the wind); the wind then changes at
+                  random; start in a corner with the wind south-east.
+  synthetic-tree  Xiao et al. 2019, Dam et al. 2021: a k-ary tree of depth d,
+                  edge weights uniform on (0, 1); a leaf's mean is the sum of
+                  the weights on its path, scaled to [0, 1] over all leaves.
+                  They add Gaussian noise of deviation 0.05 to a leaf. Rewards
+                  here are bounded by contract, so the noise is +-0.05 with
+                  equal chances: the same mean and deviation.
+
+All are tabular, so that ``exact`` solves them and one compiled step runs them.
+Rows are written sparsely (``CompressedRows``).
 """
 
 from __future__ import annotations
