@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from smoothcruiser.exact.policy_value import policy_value
 from smoothcruiser.exact.reachable import explore, known_model
-from smoothcruiser.exact.solver import METHODS, Solution, solve
+from smoothcruiser.exact.solution import Solution
+from smoothcruiser.exact.solver import METHODS, solve
 
 __all__ = ["METHODS", "Solution", "explore", "known_model", "policy_value", "solve"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from smoothcruiser.estimate import Certificate, Estimate, best_action
-from smoothcruiser.exact.solver import Solution
+from smoothcruiser.exact.solution import Solution
 from smoothcruiser.problem.problem import Problem
 
 
