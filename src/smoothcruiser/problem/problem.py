@@ -29,7 +29,7 @@ from smoothcruiser.problem.states import identical, is_fixed, state_key
 if TYPE_CHECKING:
     from smoothcruiser.problem.tabular import Tables
 
-# pairs that ``engines.inspection`` inspects: of the requested state, of a walk
+# most pairs that ``engines.inspection`` inspects: at the requested state, on a walk
 LOOKED_ACTIONS, LOOKED_STEPS = 16, 8
 CALLS_PER_LOOK = 3  # two before a run, one after it
 MOST_STAGES = 10_000  # of a horizon at which declared bounds are checked
@@ -61,15 +61,16 @@ class Problem:
     # fewest legal actions of any state; by default 1 with ``legal``
     min_actions: int | None = None
     name: str = "problem"
-    # how ``make`` built it, for run stores
+    # how ``make`` built it (``problem.spec``), for stores and worker processes
     spec: dict[str, Any] | None = field(default=None, repr=False)
-    tables: Tables | None = field(default=None, repr=False)  # only ``exact`` reads them
+    # the model of a tabular problem, which is solved and sampled without the oracle
+    tables: Tables | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("num_actions", "horizon", "min_actions", "discount"):
             object.__setattr__(self, name, _plain_number(getattr(self, name)))
         _check(self)
-        # its companions are functions of arrays too
+        # legal, terminal and player of a batched step are functions of arrays too
         if isinstance(self.oracle, Batched):
             for name in ("legal", "terminal", "player"):
                 if hasattr(self, name):

@@ -248,9 +248,7 @@ class Guard:
     """
 
     def __init__(self, always: bool = False) -> None:
-        self.always = (
-            always  # at every call, to find the call that is known to be wrong
-        )
+        self.always = always  # inspect every call: one is known to be wrong
         self.looks = 0  # inspections that could compare something
         # whether states were seen to fill in attributes: caches, or not
         self.filled = False
