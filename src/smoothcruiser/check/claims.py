@@ -215,7 +215,7 @@ def ends(probe: Probe) -> Finding:
                 )[0]
             )
         except Exception:
-            continue  # nothing can be done there, as it should be
+            continue  # no action is legal there, as it should be
         probe.calls += 1
         if reward != 0.0:
             return Finding(

@@ -88,7 +88,7 @@ def deterministic_stream(probe: Probe) -> Finding:
         first = probe.sample(state, action, rng)
         taken = rng.words.tolist()
         moved = taken != begun.tolist()
-        # the same object: caches may go by it
+        # in the same object, since a cache may depend on its identity
         rng.words[:] = begun if moved else probe.stream(10, i).words
         second = probe.sample(state, action, rng)
         if not probe.alike(first, second, 2, i):

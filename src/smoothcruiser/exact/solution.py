@@ -38,7 +38,7 @@ class Solution:
     stages: Floats | None = None
     # what row i stands for, where the states were explored from ``outcomes``
     states: tuple[Any, ...] | None = None
-    # tells states apart
+    # what distinguishes states
     key_of: Callable[[Any], Hashable] = field(default=state_key, repr=False)
     note: str = ""  # why residual_bound is larger than the default aim, if it is
 

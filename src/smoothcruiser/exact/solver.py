@@ -68,8 +68,8 @@ UNIT = 2.0**-53  # unit roundoff of float64
 # steps without a smaller width: in exact arithmetic every step shrinks it, so ten
 # in a row are rounding
 PATIENCE = 10
-# of the first modified evaluation; a step that uses them up doubles it, a refused
-# one halves it
+# sweeps of the first modified evaluation; a step that uses them up doubles their
+# number, a refused one halves it
 FIRST_SWEEPS = 16
 # an evaluation stops at this share of the step's width: more would polish a policy
 # that is about to change
@@ -452,6 +452,6 @@ def _backward_induction(
             f"{horizon} stages allows {bound:.3g}; ask for that."
         )
     for h in range(1, horizon + 1):
-        # after the last sweep: what is known was never computed from it
+        # only after the last sweep, since known values never depend on unknown ones
         stages[h, known.unknown(horizon, h)] = np.nan
     return _Found(stages[horizon].copy(), bound, "backward-induction", stages=stages)

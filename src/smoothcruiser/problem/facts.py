@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from smoothcruiser.operators.base import KL, CustomOperator, Operator
 
-BOUNDS_ROUNDING = 1e-12  # relative: what sums of discounted rewards may be off by
+BOUNDS_ROUNDING = 1e-12  # relative error of sums of discounted rewards
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from typing import Any
 from smoothcruiser.problem.answers import Answer
 from smoothcruiser.problem.problem import Problem
 
-FUTURE = 6  # steps that two next states are followed for where they cannot be compared
+# steps for which two states are followed where their values cannot be compared
+FUTURE = 6
 
 
 def same_future(

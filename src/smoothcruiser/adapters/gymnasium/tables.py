@@ -30,7 +30,7 @@ class GymTables(TabularOracle):
 
     start: tuple[float, ...]
     actions: tuple[Any, ...]
-    digest: str  # of the tables: another map has other ones
+    digest: str  # of the tables, which differ from map to map
 
     def reset(self, rng: Any) -> int:
         """An initial state, sampled from ``rng``."""

@@ -49,9 +49,8 @@ except ImportError as error:
 
 # games that may last for ever, whatever ``max_game_length`` says
 ENDLESS = frozenset({"maedn"})
-_TWIXT_SIZES: set[int] = (
-    set()
-)  # in this process, since all boards share one table of links
+# board sizes of twixt in this process: all boards share one table of links
+_TWIXT_SIZES: set[int] = set()
 
 
 class SpielState:
@@ -62,7 +61,7 @@ class SpielState:
 
     def __init__(self, state: Any, moves: int) -> None:
         self.state = state  # never changed: steps clone it
-        self.moves = moves  # those of the players, chance left out
+        self.moves = moves  # made by the players; chance does not count
         self._history: tuple[int, ...] | None = None
         self._actions: frozenset[int] | None = None
 

@@ -38,23 +38,26 @@ MERGES = ("observation", "numbered", "history")  # from the key that merges most
 
 # of the span of values: far below the tolerance of an exact solution
 NEGLIGIBLE = 1e-12
-# moves made to collect positions; with COMPARED a tenth of a second in most games
+# moves for collecting positions; with COMPARED a tenth of a second in most games
 PLAYED = 2000
-# moves made to compare futures, a tenth of them for one pair at the most
+# moves for comparing futures, at most a tenth of them for one pair
 COMPARED = 2000
 # pairs with equal keys and futures before the key of an unknown game is trusted
 ENOUGH = 10
 
 # Grounds, game by game. "Read" means the source on GitHub, at some commit near the
 # release and not the release itself (OpenSpiel 2.0.2), whose printed positions and
-# ends were compared with it. observation: einstein_wurfelt_nicht (its die shows in
-# the legal moves), maedn, mancala, ultimate_tic_tac_toe and yacht were read: no
-# rule needs more. nim was not read: its piles and mover are printed, and over a
-# thousand pairs agreed. numbered: pig and quoridor were read: a limit on the
-# players' moves is all that is not printed. history: caution. twixt was read (links
-# depend on the order of moves, and their print is ambiguous). The others were not:
-# they are known for repetition rules, counters of moves without progress or passes,
-# which playouts rarely meet, or print their history anyway (hive).
+# ends were compared with it.
+#
+# observation: einstein_wurfelt_nicht (its die shows in the legal moves), maedn,
+#   mancala, ultimate_tic_tac_toe and yacht were read: no rule needs more. nim was not
+#   read: its piles and mover are printed, and over a thousand pairs agreed.
+# numbered: pig and quoridor were read: a limit on the players' moves is all that is
+#   not printed.
+# history: caution. twixt was read: links depend on the order of moves, and their print
+#   is ambiguous. The others were not: they are known for repetition rules, counters of
+#   moves without progress or passes, which playouts rarely meet, or print their
+#   history anyway (hive).
 _NEEDED: dict[Merge, str] = {
     "observation": "einstein_wurfelt_nicht maedn mancala nim ultimate_tic_tac_toe yacht",
     "numbered": "pig quoridor",
@@ -64,7 +67,7 @@ _NEEDED: dict[Merge, str] = {
 VERDICTS: dict[str, Merge] = {
     name: merge for merge in _NEEDED for name in _NEEDED[merge].split()
 }
-# end for nothing after ``max_game_length`` moves
+# games that end with nothing paid after ``max_game_length`` moves
 LIMITED = frozenset({"pig", "quoridor"})
 
 # an OpenSpiel state and the number of moves that players made
@@ -79,7 +82,7 @@ class SpielKey:
     holds_profile: ClassVar[bool] = True
 
     merge: Merge
-    first: int = 0  # moves of the players from which on their number counts
+    first: int = 0  # the number of moves counts from this one on
     checked: int = 0  # pairs of positions with equal keys whose futures agreed at make
 
     def __call__(self, state: Any) -> Hashable:

@@ -37,16 +37,14 @@ from smoothcruiser.problem.batched import (
 try:
     import jax
     import jax.numpy as jnp
-except (
-    ImportError
-) as error:  # pragma: no cover - the extra is installed where this is tested
+except ImportError as error:
     raise MissingExtra(
         "A batched step with backend='jax' needs JAX: pip install 'smoothcruiser[jax]'."
     ) from error
 
 # smaller batches are padded to this: a call costs 10-50 µs whatever its size
 LEAST_ROWS = 64
-STEP = 16  # between one size and the next
+STEP = 16  # factor between one size and the next
 
 
 def precise() -> Any:

@@ -63,7 +63,8 @@ WIND = (
 MOVES = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
 SOUTH_EAST = 3
 
-# leaves; 16-ary of depth 5, the largest published, has a million
+# most leaves of a synthetic tree; the largest published (16-ary, depth 5) has a
+# million
 LARGEST_TREE = 4_000_000
 NOISE = 0.05
 
