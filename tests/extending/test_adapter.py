@@ -94,6 +94,42 @@ def test_an_installed_adapter_is_found_everywhere(installed):
     assert "weather" in ADAPTERS
 
 
+def test_an_agent_acts_in_a_running_simulator_of_its_adapter(tmp_path):
+    class Station:
+        """A running simulator: it rains."""
+
+        wet = True
+
+    with recipes.written(HEADING, tmp_path) as module:
+
+        class LiveUmbrella(module.Umbrella):
+            actions = ("walk", "carry")
+
+            def read(self, station):
+                return int(station.wet)
+
+        class LiveWeather(module.Weather):
+            name = "live-weather"
+            options = ("discount", "operator")
+
+            def accepts(self, simulator):
+                return isinstance(simulator, Station)
+
+            def problem(self, simulator, **options):
+                oracle = LiveUmbrella(0.7)
+                return sc.MDP(oracle, num_actions=2, initial_state=0, **options)
+
+        register(LiveWeather())
+        options = {"discount": 0.5, "operator": sc.Entropy(1.0)}
+        agent = sc.Agent(Station(), "uct", budget=200, **options)
+        assert agent.act() == "carry"
+        assert agent.estimate.state == 1
+        with pytest.raises(sc.InvalidInput, match="needs discount= and operator="):
+            sc.Agent(Station(), "uct", budget=200)
+    with pytest.raises(sc.InvalidInput, match="An Agent acts in a Problem or"):
+        sc.Agent(Path("weather"), "uct", budget=200)
+
+
 def test_listing_loads_an_installed_adapter(installed):
     installed(f"{MODULE}:ADAPTER")
     assert "weather:bergen,rain=0.7" in " ".join(command("problems").split())

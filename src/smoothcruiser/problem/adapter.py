@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from smoothcruiser.operators.base import Operator
     from smoothcruiser.problem.problem import Problem
 
@@ -121,7 +122,14 @@ def find_adapter(prefix: str) -> Adapter | None:
 
 def live_adapter(simulator: Any) -> LiveAdapter | None:
     """The adapter that accepts a running simulator; None if none does."""
-    _load_all()
+    found = _accepting(simulator)
+    if found is None:
+        _load_all()
+        found = _accepting(simulator)
+    return found
+
+
+def _accepting(simulator: Any) -> LiveAdapter | None:
     for adapter in ADAPTERS.values():
         if isinstance(adapter, LiveAdapter) and adapter.accepts(simulator):
             return adapter
@@ -153,6 +161,8 @@ def _described(adapter: Adapter) -> str:
 
 def _entry_points() -> Iterator[EntryPoint]:
     """Installed adapters that are not in the table."""
+    from importlib.metadata import entry_points  # slow, and most runs need none
+
     return (point for point in entry_points(group=GROUP) if point.name not in ADAPTERS)
 
 

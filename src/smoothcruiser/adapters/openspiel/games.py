@@ -54,7 +54,7 @@ _TWIXT_SIZES: set[int] = set()
 
 
 class SpielState:
-    """A position where a player moves, or a finished game; equal if the histories are."""
+    """A position where a player moves, or a final one; equal if the histories are."""
 
     __slots__ = ("_actions", "_history", "moves", "state")
     adapter_state = True  # steps clone it
