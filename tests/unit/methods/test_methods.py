@@ -13,10 +13,7 @@ from smoothcruiser.methods import METHODS, resolve
 from smoothcruiser.methods.base import Forecast, prepared
 from smoothcruiser.query import DEFAULTS, KEYWORDS, Query
 
-NAMES = (
-    "auto smoothcruiser paper sparse-sampling certified exact "
-    "uct ments rents tents bts dents"
-).split()
+NAMES = ["auto", "smoothcruiser", "paper", "sparse-sampling", "certified", "exact", "uct", "ments", "rents", "tents", "bts", "dents"]
 
 # a value of every keyword that differs from its default and is valid
 SET = {
