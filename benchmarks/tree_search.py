@@ -68,7 +68,7 @@ def spiel_bot(game, simulations, seed, memory_mb=1000):
 
 
 def speed(quick):
-    """Simulations a second from the empty board."""
+    """Simulations per second from the empty board."""
     sims = 5_000 if quick else 50_000
     rounds = 2 if quick else 5
     found = {}
