@@ -236,21 +236,15 @@ def _same_problem(stored: Any, number: int, given: Problem | None) -> Problem:
     Its fingerprint must be the stored one.
     """
     from smoothcruiser.engines.store import fingerprint
-    from smoothcruiser.problem.make import make
+    from smoothcruiser.problem.spec import from_spec
 
     if given is None:
-        spec = stored.spec
-        if spec is None:
+        if stored.spec is None:
             raise InvalidInput(
                 f"Run {number} is of a problem made in Python ({stored.problem}); pass "
                 "the same problem to resume()."
             )
-        given = make(
-            spec["problem"],
-            discount=spec["discount"],
-            temperature=spec["temperature"],
-            operator=spec["operator"],
-        )
+        given = from_spec(stored.spec)
     found = fingerprint(given)
     if found != stored.fingerprint:
         raise InvalidInput(
