@@ -23,7 +23,7 @@ from smoothcruiser.certified.price import price_bound
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import OracleError
 from smoothcruiser.exact import solve
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     Entropy,
     Max,

@@ -22,7 +22,7 @@ from smoothcruiser.errors import (
 )
 from smoothcruiser.estimate import Certificate, Estimate
 from smoothcruiser.methods.scheduled import resume, run
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     CustomOperator,
     Entropy,
@@ -30,8 +30,8 @@ from smoothcruiser.operators.base import (
     Operator,
     Sparsemax,
     SquareRoot,
+    check_operator,
 )
-from smoothcruiser.operators.check import check_operator
 from smoothcruiser.play.agent import Agent, play
 from smoothcruiser.problem.batched import batched
 from smoothcruiser.problem.make import make

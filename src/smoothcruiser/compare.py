@@ -30,8 +30,6 @@ from typing import Any
 from smoothcruiser import api
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate
-from smoothcruiser.operators.base import has_prior
-from smoothcruiser.operators.functions import CUSTOM
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.searches import (
@@ -90,7 +88,7 @@ class Truth:
         """What the action loses, by the mover's lights; None where a prior has
         its say beside the values.
         """
-        if has_prior(self.problem.operator):
+        if self.problem.operator.has_prior:
             return None
         sign = 1.0 if self.player == 1 else -1.0
         return (
@@ -99,10 +97,8 @@ class Truth:
 
     def policy_regret(self, policy: Sequence[float]) -> float | None:
         """What one step of the policy loses; None for operators without Omega."""
-        from smoothcruiser.evaluation.kernel import omega
-
         operator = self.problem.operator
-        if operator.code == CUSTOM:
+        if not operator.has_omega:
             return None
         sign = 1.0 if self.player == 1 else -1.0
         actions = sorted(self.q_values)
@@ -111,9 +107,7 @@ class Truth:
         worth = sum(
             share * sign * self.q_values[a] for share, a in zip(p, actions, strict=True)
         )
-        return sign * self.value - (
-            worth - omega(operator.code, p, w, len(p), operator.strength)
-        )
+        return sign * self.value - (worth - operator.omega(p, w))
 
 
 def truth_of(problem: Problem, state: Any) -> Truth | None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.base import KL, CustomOperator, Entropy, Max, Sparsemax
+from smoothcruiser.operators import KL, CustomOperator, Entropy, Max, Sparsemax
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import MDP, Game
 

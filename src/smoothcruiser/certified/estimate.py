@@ -20,7 +20,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.estimate import Certificate, Estimate, Interval, best_action
-from smoothcruiser.operators.base import CustomOperator, Operator
+from smoothcruiser.operators import Operator
 from smoothcruiser.problem.assumptions import assumptions as assumed
 from smoothcruiser.problem.problem import Problem
 
@@ -190,7 +190,7 @@ def policy_loss(
         else 0.0
     )
     # a user's F is not known to be convex
-    if len(boxes) > CORNERS or isinstance(operator, CustomOperator):
+    if len(boxes) > CORNERS or not operator.convex:
         return bound
     sign = 1.0 if player == 1 else -1.0
     at_middle = operator.value(middles, player=player, weights=weights)

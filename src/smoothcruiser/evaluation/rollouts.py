@@ -21,6 +21,8 @@ from smoothcruiser.evaluation import kernel as evaluate_kernel
 from smoothcruiser.evaluation.confidence import take
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.jit.streams import stream
+from smoothcruiser.operators import Operator
+from smoothcruiser.operators.parts import parts_of
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, copied
@@ -40,6 +42,13 @@ _rollouts: dict[Any, Any] = {}
 def _no_row(state: Any) -> int:
     """States that are no rows of a table."""
     return 0
+
+
+def _operator_parts(operator: Operator) -> dict[str, Any]:
+    own = parts_of(operator)
+    if own is None:
+        return {}
+    return {"GRADIENT": own.gradient, "OMEGA": own.omega, "UNINFORMED": own.blind}
 
 
 class CompiledRollouts:
@@ -87,11 +96,12 @@ class CompiledRollouts:
             if machine is None or not machine.parts
             else machine.parts | {"ROW": compiled(_no_row)}
         )
-        key = id(machine) if parts else 0
+        own = _operator_parts(problem.operator)
+        key = (id(machine) if parts else 0, *own.values())
         if key not in _rollouts:
             used = {name: part for name, part in parts.items() if name != "ALLOCATE"}
             _rollouts[key] = (
-                compiled(evaluate_kernel.policy_rollouts, nogil=True, **used),
+                compiled(evaluate_kernel.policy_rollouts, nogil=True, **used, **own),
                 machine,
             )
         self.kernel = _rollouts[key][0]
@@ -128,7 +138,8 @@ class CompiledRollouts:
         table = np.empty((count, K))
         operator = problem.operator
         rule: Rule = tree.rule
-        compiled(evaluate_kernel.node_policies)(
+        own = _operator_parts(operator)
+        compiled(evaluate_kernel.node_policies, **own)(
             rule,
             inner.nodes.ints,
             inner.nodes.floats,
@@ -340,11 +351,7 @@ class PlainRollouts:
             reward, state, over = answered(
                 problem, state, action, self.rng, low, high, ends, self.guard
             )
-            total += weight * (
-                reward
-                - sign
-                * evaluate_kernel.omega(operator.code, p, w, len(p), operator.strength)
-            )
+            total += weight * (reward - sign * operator.omega(p, w))
             if over or (self.setting.ends and problem.is_terminal(state)):
                 return total
             weight *= self.setting.discount
@@ -355,16 +362,7 @@ class PlainRollouts:
     ) -> list[float]:
         """Checked probabilities of the legal actions; None is the blind policy."""
         if given is None:
-            p = [0.0] * len(actions)
-            evaluate_kernel.blind(
-                self.problem.operator.code,
-                w,
-                len(actions),
-                self.problem.operator.strength,
-                [0.0] * len(actions),
-                p,
-            )
-            return p
+            return self.problem.operator.blind(w)
         K = self.problem.num_actions
         try:
             values = [float(share) for share in given]

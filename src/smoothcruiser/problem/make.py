@@ -16,7 +16,7 @@ import json
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.base import Operator, make_operator
+from smoothcruiser.operators import Operator, make_operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import ZOO, build
 
