@@ -16,7 +16,7 @@ from numba import njit
 from smoothcruiser.engines.compiled import kernel
 from smoothcruiser.jit import build as jit
 from smoothcruiser.jit.build import compiled, is_compiled, source_fingerprint
-from smoothcruiser.operators import functions as operators
+from smoothcruiser.operators import dispatch as operators
 
 
 def test_is_compiled_tells_dispatchers_from_functions():
