@@ -1,11 +1,10 @@
-"""Rollouts of a given policy in compiled code: a table over states, or the
-policy of a search tree.
+"""Rollouts of a policy in compiled code, from a table over states or a search tree.
 
 One rollout is X = sum over t < H of gamma^t (r_t - sign Omega(pi(.|s_t))), plus
-gamma^H times a constant where it was cut at H: its mean is the regularized
-value of the policy, up to the cut. Omega is what ``exact.policy_value``
-subtracts. A tree's policy is followed from its root for as long as the tree
-knows the state; then it is blind, grad F(0).
+gamma^H times a constant where it was truncated at H. Its mean is the
+regularized value of the policy, up to the truncation. Omega is what
+``exact.policy_value`` subtracts. A tree's policy is followed from its root for as
+long as the tree knows the state. From there on the policy is blind: grad F(0).
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from smoothcruiser.tree.kernel import (
     sign_of,
     state_hash,
 )
-from smoothcruiser.tree.searches import Rule
+from smoothcruiser.tree.searches import TreeRule
 from smoothcruiser.tree.selection import drawn, recommended
 
 
@@ -67,7 +66,7 @@ LOAD, STORE, KEEP, HASH, SAME = load, store, keep, state_hash, same
 
 
 def node_policies(
-    rule: Rule,
+    rule: TreeRule,
     ints: Ints,
     floats: Floats,
     count: int,
@@ -101,22 +100,24 @@ def node_policies(
 
 
 def policy_rollouts(
-    setting: Setting, code: int, t: float, weights: Floats, data: Any, table: Floats, follows: bool, ints: Ints, hashes: Ints,
-    states: Any, scratch: Any, root_state: Any, meta: Ints, fault: Floats, count: int, most_calls: int, low: float, spread: float,
+    setting: Setting, code: int, t: float, weights: Floats, data: Any,
+    table: Floats, follows: bool, ints: Ints, hashes: Ints, states: Any,
+    scratch: Any, root_state: Any, meta: Ints, fault: Floats,
+    count: int, most_calls: int, low: float, spread: float,
     sequence: Floats, lots: Floats, rng: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """(how it ended, rollouts made); each takes (X - low)/spread into
-    ``sequence``. One that the budget cuts is not counted.
+    """(how it ended, the number of rollouts finished).
 
-    ``lots[0]`` becomes 1 where the policy left something to chance; ``lots[1]``
-    is the last X.
+    Each takes (X - low)/spread into ``sequence``. A rollout that the budget
+    interrupts is not counted. ``lots[0]`` becomes 1 where the policy left
+    something to chance; ``lots[1]`` is the last X.
     """
     K = setting.num_actions
     acts = np.empty(K, np.int64)
     p: Any = np.empty(K)
     w: Any = np.empty(K)
     zeros: Any = np.zeros(K)
-    for made in range(count):
+    for finished in range(count):
         STORE(scratch, 0, root_state)
         state = LOAD(scratch, 0)
         cursor = 0 if follows else -1
@@ -125,7 +126,7 @@ def policy_rollouts(
         depth = 0
         while depth < setting.limit:
             if meta[CALLS] >= most_calls:
-                return CUT, made
+                return CUT, finished
             size = 0
             for a in range(K):
                 if not setting.varies or LEGAL(data, state, a):
@@ -134,7 +135,7 @@ def policy_rollouts(
                     size += 1
             if size < setting.fewest:
                 STORE(scratch, 1, state)
-                return FEW_ACTIONS, made
+                return FEW_ACTIONS, finished
             if follows and cursor < 0:
                 UNINFORMED(code, zeros[:size], w[:size], t, p[:size])
             else:
@@ -147,7 +148,7 @@ def policy_rollouts(
             sign = sign_of(setting, data, state)
             if sign == 0.0:
                 STORE(scratch, 1, state)
-                return BAD_PLAYER, made
+                return BAD_PLAYER, finished
             meta[CALLS] += 1
             reward, after, over = STEP(data, state, acts[j], rng)
             if not (setting.low <= reward <= setting.high) or (
@@ -160,7 +161,7 @@ def policy_rollouts(
                     UNDECLARED_END
                     if setting.low <= reward <= setting.high
                     else BAD_REWARD
-                ), made
+                ), finished
             total += weight * (reward - sign * OMEGA(code, p[:size], w[:size], t))
             depth += 1
             weight *= setting.discount
@@ -182,8 +183,9 @@ def policy_rollouts(
 
 
 def tried(ints: Ints, node: int, K: int) -> bool:
-    """Whether the tree knows anything of a node's actions; a leaf that was only
-    rolled out from does not.
+    """Whether the tree knows anything of a node's actions.
+
+    It knows nothing of a leaf that only started a rollout.
     """
     known = 0
     for a in range(K):
