@@ -27,7 +27,7 @@ from pathlib import Path
 import pyspiel
 
 import smoothcruiser as sc
-from smoothcruiser.adapters import openspiel
+from smoothcruiser.adapters.openspiel import games as openspiel
 from smoothcruiser.adapters.openspiel.keys import SpielKey, compared
 from smoothcruiser.jit.streams import stream
 

@@ -1,5 +1,4 @@
-"""The solver's view of a problem: its flat model, and the loops compiled for
-its operator.
+"""The solver's view of a problem: a flat model, and loops for its operator.
 
 Tables do not change, so what they alone determine (expected rewards, narrow
 indices, whether they are dense) is worked out once and kept as long as they
@@ -52,8 +51,9 @@ class Kernels:
 
 @dataclass(frozen=True, eq=False)
 class Evaluator:
-    """T_pi X = income + matrix X for the policy at a point: as packed rows, or
-    as a dense matrix where the tables are dense.
+    """T_pi X = income + matrix X for the policy at a point.
+
+    It is kept as packed rows, or as a dense matrix where the tables are dense.
     """
 
     kernels: Kernels
@@ -63,8 +63,9 @@ class Evaluator:
     reads: int  # numbers that one sweep reads
 
     def sweep(self, x: Floats, most: int, enough: float) -> int:
-        """The number of sweeps done on ``x`` in place: ``most``, or fewer once
-        a sweep's width is at most ``enough``.
+        """The number of sweeps made on ``x`` in place.
+
+        It is ``most``, or fewer once a sweep's width is at most ``enough``.
         """
         if self.packed is not None:
             return self.kernels.evaluate(self.packed, x, np.empty(len(x)), most, enough)
@@ -90,8 +91,9 @@ class Evaluator:
 
 
 def room_for_policy(m: Model) -> Packed:
-    """Memory for one policy's rows, used by every step of a search: what a
-    sparse policy leaves untouched costs nothing.
+    """Memory for one policy's rows, which every step of a search uses again.
+
+    What a sparse policy leaves untouched costs nothing.
     """
     size, room = len(m.sign), 0 if m.full else len(m.prob)
     return Packed(
@@ -103,8 +105,9 @@ def room_for_policy(m: Model) -> Packed:
 
 
 def evaluator(kernels: Kernels, m: Model, value: Floats, packed: Packed) -> Evaluator:
-    """T_pi for pi = grad F at the model's current action values, of which
-    ``value`` is F; ``packed`` is overwritten.
+    """T_pi for pi = grad F at the model's current action values.
+
+    ``value`` is F of them; ``packed`` is overwritten.
     """
     policy = np.empty(m.live.shape)
     kernels.policy(m, policy)
@@ -123,8 +126,10 @@ def evaluator(kernels: Kernels, m: Model, value: Floats, packed: Packed) -> Eval
 
 
 def kernels_for(operator: Operator) -> Kernels:
-    """The loops for ``operator``: all built-in ones share one compiled set, other
-    operators get their own.
+    """The loops for ``operator``.
+
+    All built-in operators share one compiled set; others get their own, as a
+    user's compiled functions do.
     """
     own = parts_of(operator)
     if own is None:
@@ -147,10 +152,25 @@ def _kernels(value: Any, gradient: Any) -> Kernels:
     )
 
 
+def _value_adapter(function: Any) -> Any:
+    import numba
+
+    return numba.njit(lambda code, q, w, t: function(q))
+
+
+def _gradient_adapter(function: Any) -> Any:
+    import numba
+
+    def fill(code: int, q: Any, w: Any, t: float, out: Any) -> None:
+        found = function(q)
+        for a in range(len(q)):
+            out[a] = found[a]
+
+    return numba.njit(fill)
+
+
 def _interpreted(operator: Operator) -> Kernels:
-    """The loops for an operator in plain Python: one call of the user's
-    function a state.
-    """
+    """The loops for an operator in plain Python: one call of it per state."""
 
     def state_values(m: Model, s: int) -> tuple[Bools, list[float], int]:
         live = m.live[s]
@@ -218,9 +238,7 @@ def _digest(tables: Tables) -> _Digest:
 
 
 def prepare(problem: Problem, tables: Tables) -> tuple[Model, Kernels, float]:
-    """The model, the loops, and the seconds that compiling took (0 once done in
-    this process).
-    """
+    """The model, the loops, and the seconds spent compiling (0 after the first)."""
     kernels = kernels_for(problem.operator)
     seconds = _warm(kernels, problem.operator, tables.num_actions)
     known = _digest(tables)
@@ -248,8 +266,10 @@ _warmed: set[int] = set()  # ids of compiled loops, which ``_kernels`` keeps ali
 
 
 def _warm(kernels: Kernels, operator: Operator, num_actions: int) -> float:
-    """Seconds spent on compiling: every compiled loop runs once on a single
-    state that loops, whose types are those of every model.
+    """The seconds spent on compiling.
+
+    Every compiled loop runs once on a single state that leads to itself, whose
+    types are those of every model.
     """
     if not is_compiled(kernels.values):
         kernels, operator = _kernels(None, None), Max()

@@ -6,27 +6,15 @@ from typing import Any
 
 from rich.console import Console
 
+from smoothcruiser.problem.adapter import descriptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import ZOO
 from smoothcruiser.report.console import fields, put, title
 from smoothcruiser.schedule.text import describe_facts
 
-OTHERS = (
-    (
-        "gym:…",
-        "an environment of Gymnasium: gym:FrozenLake-v1,map_name=8x8 "
-        "(pip install 'smoothcruiser[gymnasium]')",
-    ),
-    (
-        "openspiel:…",
-        "a game of OpenSpiel: openspiel:tic_tac_toe "
-        "(pip install 'smoothcruiser[openspiel]')",
-    ),
-    (
-        "your own",
-        "module:attribute: a Problem, or a function that "
-        "returns one, in a module of the current folder",
-    ),
+OWN = (
+    "module:attribute: a Problem, or a function that returns one, in a module of the "
+    "current folder"
 )
 TRY = (
     "Try  smoothcruiser explain chain:n=5 --discount "
@@ -41,7 +29,8 @@ def show_problems(out: Console) -> None:
         (name, f"{entry.summary}\n{_defaults(entry.defaults)}".rstrip())
         for name, entry in ZOO.items()
     ]
-    put(out, fields([*rows, *OTHERS]))
+    adapted = [(f"{name}:…", text) for name, text in descriptions().items()]
+    put(out, fields([*rows, *adapted, ("your own", OWN)]))
     out.print("\nParameters follow the name: gridworld:n=10, garnet:states=50,seed=7")
     out.print(TRY, soft_wrap=True)
 
