@@ -152,23 +152,6 @@ def _kernels(value: Any, gradient: Any) -> Kernels:
     )
 
 
-def _value_adapter(function: Any) -> Any:
-    import numba
-
-    return numba.njit(lambda code, q, w, t: function(q))
-
-
-def _gradient_adapter(function: Any) -> Any:
-    import numba
-
-    def fill(code: int, q: Any, w: Any, t: float, out: Any) -> None:
-        found = function(q)
-        for a in range(len(q)):
-            out[a] = found[a]
-
-    return numba.njit(fill)
-
-
 def _interpreted(operator: Operator) -> Kernels:
     """The loops for an operator in plain Python: one call of it per state."""
 
