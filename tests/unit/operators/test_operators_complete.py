@@ -238,7 +238,7 @@ def test_theorys_noise_numbers_bound_the_noise(operator, k):
     coins per action, beside an action value of its own.
     """
     w = operator.weights(k)
-    rule = noise.Rule.of(operator, k)
+    rule = noise.OperatorRule.of(operator, k)
     q = [0.3 * a for a in range(k)]
     for n in (1, 2):
         counts = [(c, math.comb(n, c) / 2**n) for c in range(n + 1)]
