@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.engines.compiled.kernel import Plan
-from smoothcruiser.operators.functions import MAX
+from smoothcruiser.operators import Max
 
 HERE = Path(__file__).parent
 FLAGS = ["-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC"]
@@ -91,7 +91,7 @@ class CKernel:
         ):
             setattr(self.plan, name, getattr(plan, name))
         self.plan.clips = int(plan.clips)
-        self.plan.maximum = int(plan.operator == MAX)
+        self.plan.maximum = int(plan.operator == Max.code)
         if tables is not None:
             accept, alias = tables.alias_form
             for name in ("start", "next_state", "reward"):

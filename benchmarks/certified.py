@@ -36,7 +36,7 @@ from smoothcruiser.certified.price import price_bound
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import OracleError
 from smoothcruiser.exact import solve
-from smoothcruiser.operators.base import Entropy
+from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.problem import Problem
 
 # --- Frozen Lake --------------------------------------------------------------

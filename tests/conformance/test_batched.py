@@ -16,7 +16,6 @@ from test_engines import FAMILIES, OPERATORS, build
 
 import smoothcruiser as sc
 from smoothcruiser.engines.batched import BatchedEngine
-from smoothcruiser.engines.batched_operators import both, drawn
 from smoothcruiser.engines.compiled.engine import CompiledEngine
 from smoothcruiser.engines.pools.processes import ProcessWorkers
 from smoothcruiser.engines.pools.threads import LocalWorkers
@@ -24,6 +23,7 @@ from smoothcruiser.engines.python import PythonEngine
 from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.run import run
 from smoothcruiser.engines.shards import Shard, cut
+from smoothcruiser.operators.sampling import sampled_columns
 
 Z = 4.5
 DRAWS = 1500
@@ -266,7 +266,7 @@ def test_operators_over_columns_are_the_scalar_ones(name):
     q[rng.random((K, 50)) < 0.3] = -np.inf
     q[2] = rng.normal(size=50)
     weights = np.array(operator.weights(K))
-    value, gradient = both(operator, q, weights)
+    value, gradient = operator.batch(q, weights)
     for i in range(50):
         legal = np.flatnonzero(q[:, i] > -np.inf)
         assert value[i] == pytest.approx(
@@ -280,7 +280,7 @@ def test_operators_over_columns_are_the_scalar_ones(name):
 
 def test_actions_are_drawn_in_proportion_and_never_with_weight_zero():
     g = np.array([[0.0], [0.25], [0.0], [0.75], [0.0]]).repeat(40_000, axis=1)
-    action, norm = drawn(g, np.random.default_rng(0))
+    action, norm = sampled_columns(g, np.random.default_rng(0))
     counts = np.bincount(action, minlength=5)
     assert counts[[0, 2, 4]].sum() == 0
     assert np.all(norm == 1.0)

@@ -26,7 +26,7 @@ from smoothcruiser.estimate import (
     best_action,
     not_excluded,
 )
-from smoothcruiser.operators.base import CustomOperator, Operator
+from smoothcruiser.operators import Operator
 from smoothcruiser.problem.assumptions import assumptions as assumed
 from smoothcruiser.problem.problem import Problem
 
@@ -153,7 +153,7 @@ def policy_loss(
         else 0.0
     )
     # a user's F is not known to be convex
-    if len(boxes) > CORNERS or isinstance(operator, CustomOperator):
+    if len(boxes) > CORNERS or not operator.convex:
         return bound
     sign = 1.0 if player == 1 else -1.0
     at_middle = operator.value(middles, player=player, weights=weights)

@@ -1,10 +1,10 @@
 """The loops of certified search in the form that a problem's operator allows:
 compiled, or plain Python for a plain Python operator.
 
-Built-in operators share one compiled set, cached on disk. A ``CustomOperator``
-of numba.njit functions is compiled into a set of its own; one of plain
-functions runs the same loops uncompiled, with the operator put in by rebinding
-globals (one definition for all).
+Built-in operators share one compiled set, cached on disk. Another operator is
+compiled into a set of its own; a ``CustomOperator`` of plain functions runs the
+same loops uncompiled, with the operator put in by rebinding globals (one
+definition for all).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 
 from smoothcruiser.certified import memory as certified_memory
 from smoothcruiser.certified import sweeps as certified_sweeps
-from smoothcruiser.jit.build import compiled, is_compiled
-from smoothcruiser.operators.base import CustomOperator, Operator
-from smoothcruiser.operators.functions import CUSTOM
+from smoothcruiser.jit.build import compiled
+from smoothcruiser.operators import Operator
+from smoothcruiser.operators.parts import parts_of
 
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
 
@@ -41,59 +41,20 @@ def make_kernels(operator: Operator) -> Kernels:
     """The loops for ``operator``; the compiled ones are shared by all problems
     with built-in operators.
     """
-    if operator.code != CUSTOM:
-        return _builtin()
-    assert isinstance(operator, CustomOperator)
+    own = parts_of(operator)
     base = _builtin()
-    if is_compiled(operator.value_function) and is_compiled(operator.gradient_function):
-        own = {
-            "builtin_value": compiled(
-                compiled_value, CUSTOM_VALUE=operator.value_function
-            ),
-            "builtin_gradient": compiled(
-                compiled_gradient, CUSTOM_GRADIENT=operator.gradient_function
-            ),
-        }
+    if own is None:
+        return base
+    put = {"builtin_value": own.value, "builtin_gradient": own.gradient}
+    if own.compiled:
         return base._replace(
-            sweep=compiled(certified_sweeps.sweep, **own),
-            spread=compiled(certified_sweeps.spread, **own),
+            sweep=compiled(certified_sweeps.sweep, **put),
+            spread=compiled(certified_sweeps.spread, **put),
         )
-
-    def value(code: int, q: Any, w: Any, t: float) -> float:
-        return operator.value(q)
-
-    def gradient(code: int, q: Any, w: Any, t: float, out: Any) -> None:
-        out[:] = operator.gradient(q)
-
-    plain = {"builtin_value": value, "builtin_gradient": gradient}
     return base._replace(
-        sweep=rebound(certified_sweeps.sweep, plain),
-        spread=rebound(certified_sweeps.spread, plain),
+        sweep=rebound(certified_sweeps.sweep, put),
+        spread=rebound(certified_sweeps.spread, put),
     )
-
-
-def CUSTOM_VALUE(q: Any) -> float:
-    """Replaced by the user's value function."""
-    raise NotImplementedError
-
-
-def CUSTOM_GRADIENT(q: Any) -> Any:
-    """Replaced by the user's gradient function."""
-    raise NotImplementedError
-
-
-def compiled_value(code: int, q: Any, w: Any, t: float) -> float:
-    """A user's F with the argument list of the built-in ones; a copy, so that
-    the user may write to it.
-    """
-    return CUSTOM_VALUE(q.copy())
-
-
-def compiled_gradient(code: int, q: Any, w: Any, t: float, out: Any) -> None:
-    """A user's gradient with the argument list of the built-in ones."""
-    found = CUSTOM_GRADIENT(q.copy())
-    for a in range(len(q)):
-        out[a] = found[a]
 
 
 @cache

@@ -44,7 +44,7 @@ from smoothcruiser.certified.bounds.betting import (
     value_rounding,
 )
 from smoothcruiser.certified.memory import Graph
-from smoothcruiser.operators.functions import builtin_gradient, builtin_value
+from smoothcruiser.operators.dispatch import builtin_gradient, builtin_value
 from smoothcruiser.problem.tabular import Floats, Ints
 
 # draws of a new pair: with costs near 15 fewer say almost nothing, and more would

@@ -7,8 +7,7 @@ from typing import Any
 
 from smoothcruiser.check.probe import SAMPLES, Finding, Probe
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.operators.base import CustomOperator
-from smoothcruiser.operators.check import check_operator
+from smoothcruiser.operators import check_operator
 from smoothcruiser.problem.answers import two_in_one
 from smoothcruiser.problem.states import check_recognizable, identical, same_state
 
@@ -232,7 +231,7 @@ def ends(probe: Probe) -> Finding:
 def operator(probe: Probe) -> Finding:
     """A user's own operator keeps the conditions of the promises."""
     mine = probe.problem.operator
-    if not isinstance(mine, CustomOperator):
+    if mine.built_in:
         return Finding("operator", "ok", f"{mine.label} is built in.")
     report = check_operator(mine, probe.problem.num_actions)
     for condition in report.conditions:

@@ -30,8 +30,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.engines.batched_operators import both, drawn
-from smoothcruiser.engines.reference import UNIFORM_AT_ZERO
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import (
     Interrupted,
@@ -39,6 +37,7 @@ from smoothcruiser.errors import (
     OracleError,
     SmoothcruiserError,
 )
+from smoothcruiser.operators.sampling import sampled_columns
 from smoothcruiser.problem.answers import (
     at,
     outside,
@@ -355,7 +354,7 @@ class BatchedEngine:
                 q = self.estimate_q(states, n, legal, row)
                 if isinstance(sign, np.ndarray):
                     q = np.where(q > -np.inf, sign * q, -np.inf)
-                value, g = both(self.problem.operator, q, self.weights)
+                value, g = self.problem.operator.batch(q, self.weights)
                 if level.kind == Kind.PLUGIN:
                     return _added(out, where, weight * (sign * (value + level.shift)))
                 head = value - np.where(
@@ -363,7 +362,7 @@ class BatchedEngine:
                     q * g if legal is None else np.where(legal, q, 0.0) * g,
                     0.0,
                 ).sum(axis=0)
-                action, norm = drawn(g, self.own)
+                action, norm = sampled_columns(g, self.own)
             rewards, states, alive = self.step(states, action)
             scale = 1.0 if self.unit else norm
             out = _added(
@@ -381,15 +380,15 @@ class BatchedEngine:
     def _blind(self, n: int, legal: Bools | None) -> tuple[Any, Ints, Any]:
         """A ~ grad F(0) for n states: (F(0), actions, |g|_1)."""
         K, operator = self.problem.num_actions, self.problem.operator
-        if legal is None and operator.code in UNIFORM_AT_ZERO:
+        if legal is None and operator.uniform_at_zero:
             return self.offsets[K], self.own.integers(K, size=n), 1.0
         g = np.ones((K, n)) if legal is None else legal.astype(np.float64)
         head = (
             self.offsets[K] if legal is None else self.offsets.take(legal.sum(axis=0))
         )
-        if operator.code not in UNIFORM_AT_ZERO:
-            _, g = both(operator, np.where(g > 0.0, 0.0, -np.inf), self.weights)
-        action, norm = drawn(g, self.own)
+        if not operator.uniform_at_zero:
+            _, g = operator.batch(np.where(g > 0.0, 0.0, -np.inf), self.weights)
+        action, norm = sampled_columns(g, self.own)
         return head, action, norm
 
     def _legal(self, states: Any, n: int) -> Bools | None:

@@ -27,16 +27,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from smoothcruiser.engines.reference import UNIFORM_AT_ZERO
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
 from smoothcruiser.jit.streams import Stream, stream
-from smoothcruiser.operators.functions import (
-    CUSTOM,
-    builtin_both,
-    builtin_value,
-    proportional,
-)
+from smoothcruiser.operators.sampling import proportional
 from smoothcruiser.problem.answers import (
     at,
     companion_hung,
@@ -310,7 +304,7 @@ class PythonEngine:
     def _plugin(self, row: int, level: Level) -> Draw:
         query, operator, shift = self._query(row), self.problem.operator, level.shift
         game, weights, every = self.problem.is_game, self.weights, self.all_actions
-        code, strength = operator.code, operator.strength
+        value_of, strength = operator.scalar.value, operator.strength
 
         def plugin(state: Any) -> float:
             actions = self._actions(state)
@@ -319,11 +313,7 @@ class PythonEngine:
             if game:
                 q = [sign * x for x in q]
             w = weights if actions is every else [weights[a] for a in actions]
-            value = (
-                operator.value(q, weights=w)
-                if code == CUSTOM
-                else builtin_value(code, q, w, strength)
-            )
+            value = value_of(q, w, strength)
             return 0.0 + 1.0 * (sign * value + sign * shift)
 
         return plugin
@@ -364,7 +354,7 @@ class PythonEngine:
             operator.value([0.0] * k, weights=[1.0] * k)
             for k in range(1, self.problem.num_actions + 1)
         ]
-        uniform, game = operator.code in UNIFORM_AT_ZERO, self.problem.is_game
+        uniform, game = operator.uniform_at_zero, self.problem.is_game
 
         def blind_head(state: Any) -> tuple[float, int, float]:
             actions = self._actions(state)
@@ -385,7 +375,7 @@ class PythonEngine:
         """A ~ grad F(Q-hat): (what is added, the action, |g|_1)."""
         query, operator, shift = self._query(row), self.problem.operator, level.shift
         game, weights, every = self.problem.is_game, self.weights, self.all_actions
-        code, strength = operator.code, operator.strength
+        both = operator.both
 
         def sampled_head(state: Any) -> tuple[float, int, float]:
             actions = self._actions(state)
@@ -394,14 +384,7 @@ class PythonEngine:
             if game:
                 q = [sign * x for x in q]
             w = weights if actions is every else [weights[a] for a in actions]
-            if code == CUSTOM:
-                value, gradient = (
-                    operator.value(q, weights=w),
-                    operator.gradient(q, weights=w),
-                )
-            else:
-                gradient = [0.0] * len(q)
-                value = builtin_both(code, q, w, strength, gradient)
+            value, gradient = both(q, w)
             inner = 0.0
             for x, g in zip(q, gradient, strict=True):
                 inner += x * g

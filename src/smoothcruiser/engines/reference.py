@@ -18,14 +18,10 @@ from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.jit.streams import Stream, stream
-from smoothcruiser.operators.functions import ENTROPY, MAX, SPARSEMAX, SQUARE_ROOT
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, copied
 from smoothcruiser.schedule.schedule import Kind, Schedule
-
-# operators with the uniform policy at Q = 0 (for Max: among its subgradients)
-UNIFORM_AT_ZERO = (ENTROPY, SPARSEMAX, SQUARE_ROOT, MAX)
 
 
 class ReferenceEngine:
@@ -173,7 +169,7 @@ class ReferenceEngine:
 
     def blind_action(self, actions: list[int]) -> tuple[int, float]:
         """A ~ grad F(0), and its norm."""
-        if self.problem.operator.code in UNIFORM_AT_ZERO:
+        if self.problem.operator.uniform_at_zero:
             return actions[self.rng.integers(len(actions))], 1.0
         gradient = self.problem.operator.gradient(
             [0.0] * len(actions), weights=[self.weights[a] for a in actions]

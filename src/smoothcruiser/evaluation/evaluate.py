@@ -34,14 +34,6 @@ from smoothcruiser.estimate import Certificate, Estimate, Interval, terminal_est
 from smoothcruiser.evaluation.confidence import HIGH, LOW, TOTAL, begin
 from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
-from smoothcruiser.operators.base import Operator
-from smoothcruiser.operators.functions import (
-    ENTROPY,
-    KL_PRIOR,
-    MAX,
-    SPARSEMAX,
-    SQUARE_ROOT,
-)
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.problem import Problem
@@ -331,28 +323,16 @@ def _notes(
 # --- bounds -------------------------------------------------------------------
 
 
-def bonus_range(operator: Operator, num_actions: int) -> Interval:
-    """The smallest and largest -Omega(pi) over policies of at most
-    ``num_actions`` actions.
-    """
-    if operator.code == KL_PRIOR:
-        weights = operator.weights(num_actions)
-        return operator.strength * math.log(min(weights) / sum(weights)), 0.0
-    if operator.code == SQUARE_ROOT:
-        return operator.strength, operator.strength * math.sqrt(num_actions)
-    if operator.code in (ENTROPY, SPARSEMAX):
-        return 0.0, operator.offset(num_actions)
-    if operator.code == MAX:
-        return 0.0, 0.0
-    raise InvalidInput(
-        f"The operator {operator.name!r} gives no regularizer "
-        "Omega; evaluate needs a built-in operator."
-    )
-
-
 def _income(problem: Problem) -> Interval:
     """What one step may pay, the regularizer included."""
-    low, high = bonus_range(problem.operator, problem.num_actions)
+    operator = problem.operator
+    if not operator.has_omega:
+        raise InvalidInput(
+            f"The operator {operator.name!r} gives no regularizer "
+            "Omega; evaluate needs a built-in operator."
+        )
+    omega = operator.omega_range(problem.num_actions)
+    low, high = 0.0 - omega[1], 0.0 - omega[0]
     if problem.is_game:
         low, high = min(low, -high), max(high, -low)
     return problem.reward_range[0] + low, problem.reward_range[1] + high

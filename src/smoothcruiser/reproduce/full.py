@@ -46,7 +46,7 @@ from smoothcruiser.engines.run import Engine, Tally
 from smoothcruiser.engines.shards import Shard, cut
 from smoothcruiser.engines.stopping import Rule, stopping_rule
 from smoothcruiser.exact import solve
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     Entropy,
     Max,

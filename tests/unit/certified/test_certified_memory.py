@@ -20,7 +20,7 @@ from smoothcruiser.certified.memory import (
 )
 from smoothcruiser.certified.sampling import first_words
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.operators.base import Entropy
+from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.problem import MDP, Game
 
 

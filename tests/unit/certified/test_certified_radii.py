@@ -23,7 +23,7 @@ from smoothcruiser.certified.price import (
     worst_radius,
 )
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.base import Entropy, Max
+from smoothcruiser.operators import Entropy, Max
 from smoothcruiser.problem.facts import Facts
 
 

@@ -20,7 +20,7 @@ from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.sweeps import SCAN
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact import solve
-from smoothcruiser.operators.base import CustomOperator, Entropy, Max
+from smoothcruiser.operators import CustomOperator, Entropy, Max
 from smoothcruiser.problem.problem import MDP
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo import chain, garnet, random_game

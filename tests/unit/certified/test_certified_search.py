@@ -17,7 +17,7 @@ from smoothcruiser.certified.model import known_model
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.exact import solve
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     CustomOperator,
     Entropy,

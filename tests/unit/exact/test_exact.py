@@ -18,7 +18,7 @@ from quantecon.markov import DiscreteDP
 from smoothcruiser.api import evaluate, plan
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.exact import METHODS, policy_value, reachable, solve
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     CustomOperator,
     Entropy,

@@ -18,7 +18,7 @@ from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.jit.streams import stream
-from smoothcruiser.operators.functions import square_root_level
+from smoothcruiser.operators.square_root import square_root_level
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.reproduce import published
 from smoothcruiser.reproduce.table1 import ENVIRONMENTS, EPSILON, GAMMA, TEMPERATURE

@@ -26,9 +26,10 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
 )
 from smoothcruiser.jit import streams
-from smoothcruiser.jit.build import compiled, is_compiled
+from smoothcruiser.jit.build import compiled
 from smoothcruiser.jit.streams import STREAM, Stream, from_words, missing_method, stream
-from smoothcruiser.operators.base import CustomOperator
+from smoothcruiser.operators import Operator
+from smoothcruiser.operators.parts import parts_of
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import Guard, is_fixed
 from smoothcruiser.schedule.schedule import Schedule
@@ -207,6 +208,8 @@ def plan_of(
         clip_low=clip[0],
         clip_high=clip[1],
         operator=operator.code,
+        weighted=operator.weighted,
+        uniform_at_zero=operator.uniform_at_zero,
         temperature=operator.strength,
         unit=operator.shift_invariant,
         varies=problem.legal is not None,
@@ -220,8 +223,7 @@ def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
     """(machine, its data argument, the root state in its form, its words); one
     machine for all tabular problems, one a user oracle.
     """
-    custom = problem.operator if isinstance(problem.operator, CustomOperator) else None
-    parts = _operator_parts(custom)
+    parts = _operator_parts(problem.operator)
     if problem.tables is not None:
         return (
             compiled(kernel.run_shard, nogil=True, **parts),
@@ -235,7 +237,8 @@ def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
     player = problem.player if isinstance(problem, Game) else None
     terminal = problem.terminal if callable(problem.terminal) else None
     shape = np.shape(state) if isinstance(kind, numba.types.Array) else None
-    key = (problem.oracle, problem.legal, terminal, player, custom, kind, shape)
+    own = tuple(parts.values())
+    key = (problem.oracle, problem.legal, terminal, player, own, kind, shape)
     if key not in _machines:
         from smoothcruiser.jit.state_words import words
 
@@ -359,36 +362,16 @@ def _returned_type(oracle: Any, signature: tuple[Any, ...]) -> Any:
     )
 
 
-def _operator_parts(custom: CustomOperator | None) -> dict[str, Any]:
-    if custom is None:
+def _operator_parts(operator: Operator) -> dict[str, Any]:
+    own = parts_of(operator)
+    if own is None:
         return {}
-    from numba import njit
-
-    for function in (custom.value_function, custom.gradient_function):
-        if not is_compiled(function):
-            raise InvalidInput(
-                "The compiled executor needs the custom operator's value and gradient "
-                "as numba.njit functions; decorate them, or use executor='reference'."
-            )
-    if custom not in _machines:
-        value_function, gradient_function = (
-            custom.value_function,
-            custom.gradient_function,
+    if not own.compiled:
+        raise InvalidInput(
+            "The compiled executor needs the custom operator's value and gradient "
+            "as numba.njit functions; decorate them, or use executor='reference'."
         )
-
-        @njit
-        def value(code: int, q: Any, w: Any, t: float) -> Any:
-            return float(value_function(q))
-
-        @njit
-        def both(code: int, q: Any, w: Any, t: float, out: Any) -> Any:
-            slopes = gradient_function(q)
-            for a in range(len(q)):
-                out[a] = slopes[a]
-            return float(value_function(q))
-
-        _machines[custom] = {"VALUE": value, "BOTH": both}
-    return dict(_machines[custom])
+    return {"VALUE": own.value, "BOTH": own.both}
 
 
 def _constant(result: Any) -> Any:

@@ -43,16 +43,12 @@ from smoothcruiser.jit.memory import (
     put_float,
     put_int,
 )
-from smoothcruiser.operators.functions import (
-    ENTROPY,
-    KL_PRIOR,
-    MAX,
-    SPARSEMAX,
-    SQUARE_ROOT,
+from smoothcruiser.operators.dispatch import (
     builtin_both,
     builtin_value,
-    entropy_both,
-    entropy_value,
+    inlined_both,
+    inlined_value,
+    is_inlined,
 )
 from smoothcruiser.problem.tabular_kernel import (
     tabular_legal,
@@ -99,6 +95,8 @@ class Plan(NamedTuple):
     clip_low: float
     clip_high: float
     operator: int
+    weighted: bool  # the operator reads the prior weights
+    uniform_at_zero: bool  # its blind policy is uniform
     temperature: float
     unit: bool  # gradients sum to one
     varies: bool  # legal actions vary
@@ -197,8 +195,8 @@ def pick(g: Any, size: int, rng: Any) -> tuple[int, float]:
 # Called once a node, with vectors that a call would spell out in seven words each:
 # the compiler has to be told to inline them.
 PICK = njit(pick, forceinline=True, error_model="numpy")
-SOFT = njit(entropy_value, forceinline=True, error_model="numpy")
-SOFT_BOTH = njit(entropy_both, forceinline=True, error_model="numpy")
+SOFT = njit(inlined_value, forceinline=True, error_model="numpy")
+SOFT_BOTH = njit(inlined_both, forceinline=True, error_model="numpy")
 
 
 def leaf_total(
@@ -313,7 +311,8 @@ def run_shard(
     operator, temperature, root_row = plan.operator, plan.temperature, plan.root_row
     varies, ends, game, words = plan.varies, plan.ends, plan.game, plan.state_words
     mark = 0  # of a node's state, where a step could write into it
-    uniform_at_zero = operator in (ENTROPY, SPARSEMAX, SQUARE_ROOT, MAX)
+    inlined, weighted = is_inlined(operator), plan.weighted
+    uniform_at_zero = plan.uniform_at_zero
 
     x_at, g_at, w_at = scratch, scratch + K * WORD, scratch + 2 * K * WORD
     bottom = scratch + 3 * K * WORD
@@ -526,14 +525,14 @@ def run_shard(
             # Read anew: with a size that it can follow, the compiler moves the
             # set-up of every loop over it into each turn of this machine.
             size = flag_at(frame + SIZE * WORD)
-            if varies and operator == KL_PRIOR:
+            if varies and weighted:
                 for j in range(size):
                     put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
             x, w = floats_at(x_at, (size,)), floats_at(w_at, (size,))
             if kind == PLUGIN:
                 value = (
                     SOFT(x, w, temperature)
-                    if operator == ENTROPY
+                    if inlined
                     else VALUE(operator, x, w, temperature)
                 )
                 v = total + weight * (sign * value + sign * float_at(shifts, row))
@@ -542,7 +541,7 @@ def run_shard(
             g = floats_at(g_at, (size,))
             value = (
                 SOFT_BOTH(x, w, temperature, g)
-                if operator == ENTROPY
+                if inlined
                 else BOTH(operator, x, w, temperature, g)
             )
             inner = 0.0
