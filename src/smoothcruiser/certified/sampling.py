@@ -134,11 +134,12 @@ class CompiledSampler(Sampler):
             self.kernel = compiled(draws.draw_jobs, nogil=True)
         else:
             self.data = ()
-            adapter = (
-                draws.step_three
-                if _values_returned(problem.oracle) == 3
-                else draws.step_two
-            )
+            from numba import types
+
+            from smoothcruiser.jit.oracle import returned_type
+
+            returned = returned_type(problem.oracle, types.int64)
+            adapter = draws.step_three if len(returned) == 3 else draws.step_two
             self.kernel = compiled(
                 draws.draw_jobs,
                 nogil=True,
@@ -394,43 +395,11 @@ def make_sampler(
     return PythonSampler(problem, memory, seed)
 
 
-def _signature(oracle: Any) -> Any:
-    """What Numba infers that the step returns for a whole-number state."""
-    import numba
-
-    from smoothcruiser.engines.compiled.engine import _first_line
-    from smoothcruiser.jit.streams import STREAM
-
-    types = (numba.types.int64, numba.types.int64, STREAM)
-    try:
-        oracle.compile(types)
-    except Exception as error:
-        told = (
-            "The oracle could not be compiled for whole-number states: "
-            + _first_line(error)
-        )
-        raise InvalidInput(told) from error
-    return oracle.overloads[types].signature.return_type
-
-
-def _values_returned(oracle: Any) -> int:
-    count = len(_signature(oracle))
-    if count not in (2, 3):
-        raise InvalidInput(
-            "The oracle must return (reward, next_state) or (reward, next_state, "
-            f"terminated), got {count} values."
-        )
-    return count
-
-
 def _whole_states(oracle: Any) -> bool:
     """Whether the step maps whole numbers to whole numbers."""
-    import numba
+    from numba import types
 
-    returned = _signature(oracle)
-    return (
-        isinstance(returned, numba.types.BaseTuple)
-        and len(returned) > 1
-        and isinstance(returned[1], numba.types.Integer)
-        and returned[1].signed
-    )
+    from smoothcruiser.jit.oracle import next_state_type
+
+    after = next_state_type(oracle, types.int64)
+    return isinstance(after, types.Integer) and after.signed

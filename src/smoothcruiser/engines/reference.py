@@ -205,7 +205,7 @@ def retyped_by(problem: Problem, state: Any) -> Callable[[Any], Any] | None:
     """
     if not is_compiled(problem.oracle):
         return None
-    from smoothcruiser.engines.compiled.engine import next_state_type, state_type
+    from smoothcruiser.jit.oracle import next_state_type, state_type
     from smoothcruiser.jit.state_words import retyped
 
     return retyped(next_state_type(problem.oracle, state_type(state)))
