@@ -26,6 +26,7 @@ import numpy as np
 from smoothcruiser.certified.memory import END, Memory, mixed
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.jit.build import compiled, is_compiled
+from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.answers import at, outside, raised, undeclared_end, unpacked
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
@@ -39,12 +40,11 @@ ALWAYS_COMPARED, COMPARED_EVERY = 8, 64
 GOLDEN = 0x9E3779B97F4A7C15  # the odd step of SplitMix64
 # draws of a round below which handing it to threads costs more than it saves
 LEAST_SHARED = 20_000
-STREAM_KEY = 6  # spawn key of certified search's streams under the user's seed
 
 
 def first_words(seed: int, pairs: Ints) -> Any:
     """The streams of pairs nothing was drawn from, as rows of four words."""
-    base = np.random.SeedSequence(seed, spawn_key=(STREAM_KEY,)).generate_state(
+    base = np.random.SeedSequence(seed, spawn_key=(Key.CERTIFIED,)).generate_state(
         1, np.uint64
     )[0]
     places = (

@@ -58,11 +58,12 @@ from smoothcruiser.certified.limits import (
 )
 from smoothcruiser.certified.memory import END, Memory
 from smoothcruiser.certified.price import SWEPT, EqualDraws, largest_value
-from smoothcruiser.certified.sampling import STREAM_KEY, Help, Sampler, make_sampler
+from smoothcruiser.certified.sampling import Help, Sampler, make_sampler
 from smoothcruiser.certified.sweeps import FIRST_BATCH, KEEP, SCAN, WALK, Rules
 from smoothcruiser.engines.inspection import Looks, seen
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.jit.keys import SALT, Key
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import copied
@@ -137,7 +138,7 @@ class Certified:
         self._drawn_pairs = 0  # k: pairs that have been given a share of delta
         self._fault: str | None = None
         self._salt = np.random.SeedSequence(
-            seed, spawn_key=(STREAM_KEY, 1)
+            seed, spawn_key=(Key.CERTIFIED, SALT)
         ).generate_state(1, np.uint64)[0]
         self._rules = _rules(problem, radius_scale)
         self._kernels: Kernels | None = None

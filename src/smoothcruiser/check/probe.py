@@ -7,9 +7,10 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from smoothcruiser.errors import Hung, SmoothcruiserError
+from smoothcruiser.jit.keys import CheckKey, Key
 from smoothcruiser.problem.answers import (
     Answer,
     at,
@@ -27,7 +28,6 @@ from smoothcruiser.problem.states import same_state
 # slow oracles
 WALKS, STEPS, DRAWS = 8, 10, 16
 ENOUGH_SECONDS = 5.0  # after which no further state is looked at
-CHECK = 104  # spawn key of the streams used here
 
 Verdict = Literal["ok", "warning", "wrong"]
 
@@ -45,7 +45,6 @@ class Finding:
 class Probe:
     """Draws with named faults, and what was seen."""
 
-    KEY: ClassVar[int] = CHECK
     problem: Problem
     seed: int
     call_seconds: float
@@ -59,11 +58,11 @@ class Probe:
     over: list[Any] = field(default_factory=list)  # states where an episode ended
     spent: float = 0.0
 
-    def stream(self, *key: int) -> Any:
+    def stream(self, use: CheckKey, *key: int) -> Any:
         """A stream of its own for every use."""
         from smoothcruiser.jit.streams import stream
 
-        return stream(self.seed, self.KEY, *key)
+        return stream(self.seed, Key.CHECK, use, *key)
 
     def draw(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
         """One checked call."""
@@ -93,7 +92,7 @@ class Probe:
             self.over.append(after)
         return reward, after, ended
 
-    def alike(self, one: Answer, other: Answer, *key: int) -> bool:
+    def alike(self, one: Answer, other: Answer, use: CheckKey, *key: int) -> bool:
         """Whether two answers are one: equal reward and end, and next states of
         equal value or equal future.
         """
@@ -102,16 +101,18 @@ class Probe:
         return (
             one[2]
             or same_state(one[1], other[1]) is True
-            or self.same_future(one[1], other[1], *key)
+            or self.same_future(one[1], other[1], use, *key)
         )
 
-    def same_future(self, x: Any, y: Any, *key: int) -> bool:
+    def same_future(self, x: Any, y: Any, use: CheckKey, *key: int) -> bool:
         """Whether two states pay the same under equal streams."""
         return same_future(
             self.problem,
             x,
             y,
-            lambda state, action, i: self.draw(state, action, self.stream(*key, i)),
+            lambda state, action, i: self.draw(
+                state, action, self.stream(use, *key, i)
+            ),
         )
 
     def met(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:

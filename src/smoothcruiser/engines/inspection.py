@@ -34,6 +34,7 @@ import numpy as np
 from smoothcruiser.engines.python import watched
 from smoothcruiser.engines.reference import retyped_by
 from smoothcruiser.errors import Hung, OracleError
+from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import Stream, stream
 from smoothcruiser.problem.answers import (
     Answer,
@@ -58,8 +59,6 @@ from smoothcruiser.problem.states import copied, same_state, unchanged, written_
 # after which no further pair is looked at: some simulators take seconds a call
 LOOK_SECONDS = 2.0
 OTHER = 2**20  # added to the place of a stream for another one
-# of the streams used here: above every action, so that no shard shares one
-STREAM_KEY = 2**31
 
 
 class Asked(Enum):
@@ -142,7 +141,7 @@ class _Inspector:
         for i in range(min(shown, most)):
             if self._in_time() and self.last <= self.room:
                 self._pair(start, actions[i * len(actions) // shown])
-        state, steps, walk = start, 0, stream(self.seed, STREAM_KEY, 0)
+        state, steps, walk = start, 0, stream(self.seed, Key.INSPECTION, 0)
         while len(self.looked) < most and self._in_time() and self.last <= self.room:
             actions = problem.legal_actions(state)
             _, after, ended = self._pair(
@@ -161,7 +160,7 @@ class _Inspector:
     def _rows(self, oracle: Batched, state: Any, action: int) -> None:
         """Rows of one batch are drawn apart."""
         seeds = [
-            np.random.SeedSequence(self.seed, spawn_key=(STREAM_KEY, 0, k))
+            np.random.SeedSequence(self.seed, spawn_key=(Key.INSPECTION, 0, k))
             for k in range(LOOKED_BATCHES)
         ]
         try:
@@ -233,7 +232,7 @@ class _Inspector:
             raise written_into(before, state, action)
 
     def _stream(self, place: int) -> Stream:
-        return stream(self.seed, STREAM_KEY, place)
+        return stream(self.seed, Key.INSPECTION, place)
 
     def _call(self, state: Any, action: int, rng: Stream) -> Answer:
         self.calls += 1
@@ -288,7 +287,7 @@ class _Inspector:
             x,
             y,
             lambda state, action, i: self._call(
-                state, action, stream(self.seed, STREAM_KEY, place, i)
+                state, action, stream(self.seed, Key.INSPECTION, place, i)
             ),
         )
 
@@ -337,7 +336,7 @@ def look_once(problem: Problem, state: Any, seed: int) -> int:
         problem,
         given,
         action,
-        stream(seed, STREAM_KEY, 0),
+        stream(seed, Key.INSPECTION, 0),
         *facts.reward_range,
         facts.terminals,
     )

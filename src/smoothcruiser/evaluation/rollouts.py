@@ -20,6 +20,7 @@ from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.evaluation import kernel as evaluate_kernel
 from smoothcruiser.evaluation.confidence import take
 from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.problem import Problem
@@ -30,7 +31,6 @@ from smoothcruiser.tree.searches import Rule
 from smoothcruiser.tree.selection import drawn
 from smoothcruiser.tree.tree import Tree
 
-STREAM_KEY = 10  # apart from the trees' 9 and from the shards' (action, shard)
 # how far probabilities may be from summing to 1, as printed decimals are
 SUM_TOLERANCE = 1e-6
 
@@ -79,7 +79,7 @@ class CompiledRollouts:
             machine.allocate(2) if machine is not None else compiled(allocate)(2)
         )
         self.machine = machine
-        self.rng = stream(seed, STREAM_KEY)
+        self.rng = stream(seed, Key.ROLLOUTS)
         self.lots = np.zeros(2)  # whether the policy ever drew lots, and the last X
         begin = time.perf_counter()
         parts = (
@@ -275,7 +275,7 @@ class PlainRollouts:
             setting,
         )
         self.weights = problem.operator.weights(problem.num_actions)
-        self.rng = stream(seed, STREAM_KEY)
+        self.rng = stream(seed, Key.ROLLOUTS)
         self.random, self.last = False, 0.0
         self.calls = 0
         self.guard = Guard()

@@ -9,8 +9,9 @@ its delta; a tree is kept below the moves made.
 Three families of random streams, all under one seed and none derived from
 another, so that an agent cannot foresee its world:
 
-  (WORLD, episode)      what the environment draws          (OTHER, episode)   what the other player draws
-  (PLANS, decision)     the seed of the agent's planning
+  (WORLD, episode)          what the environment samples
+  (OTHER_PLAYER, episode)   what the other player samples
+  (PLANS, decision)         the seed of the agent's planning
 
 ``play`` reports the return of the agent's side: discounted as in the problem,
 and plain. Intervals are 95%: normal for means (so they are approximate, and say
@@ -41,14 +42,12 @@ from smoothcruiser.api import (
 )
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, plain
+from smoothcruiser.jit.keys import LOTS, Key
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.arguments import check_seconds, check_seed
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.searches import is_tree_search, tree_search
 
-# spawn keys of the three families; shards use (action, shard) and certified search
-# 6
-WORLD, OTHER, PLANS = 101, 102, 103
 NORMAL_95 = 1.959964  # the 97.5% quantile of the normal distribution
 MOST_STEPS = 1000  # of an episode that only a terminal state ends
 # of plan's parameters: the agent gives them itself
@@ -137,7 +136,7 @@ class Agent:
         if self.sample:
             weights = np.array(self.estimate.policy)
             action = int(
-                _stream(self.seed, PLANS, self.decisions, 1).categorical(weights)
+                _stream(self.seed, Key.PLANS, self.decisions, LOTS).categorical(weights)
             )
         elif self.estimate.action is None:
             raise InvalidInput(
@@ -197,7 +196,7 @@ class Agent:
                 return found
         seed = int(
             np.random.SeedSequence(
-                self.seed, spawn_key=(PLANS, self.decisions)
+                self.seed, spawn_key=(Key.PLANS, self.decisions)
             ).generate_state(1)[0]
         )
         if (is_tree_search(self.method)) and not self.options.get("certify"):
@@ -505,7 +504,8 @@ def _episode(
     agent: Agent, opponent: Player | Agent, mine: int, most: int, seed: int, number: int
 ) -> Episode:
     problem = agent.problem
-    world, other = _stream(seed, WORLD, number), _stream(seed, OTHER, number)
+    world = _stream(seed, Key.WORLD, number)
+    other = _stream(seed, Key.OTHER_PLAYER, number)
     # an adapter's own distribution of beginnings
     reset = getattr(problem.oracle, "reset", None)
     state = problem.start() if reset is None else reset(world)
