@@ -61,7 +61,7 @@ LOOK_SECONDS = 2.0
 OTHER = 2**20  # added to the place of a stream for another one
 
 
-class Asked(Enum):
+class SecondCall(Enum):
     """How a pair was called for the second time; the value begins a sentence."""
 
     TWICE = "Two calls from equal"
@@ -178,7 +178,7 @@ class _Inspector:
                 return
             rng = self._stream(found.place)
             self._compare(
-                found, self._call(found.state, found.action, rng), Asked.AGAIN
+                found, self._call(found.state, found.action, rng), SecondCall.AGAIN
             )
             self._check_taken(found, rng)
 
@@ -203,7 +203,9 @@ class _Inspector:
         rng.words[:] = self._stream(OTHER + place).words if certain else begun
         second = self._call(given, action, rng)
         self._check_untouched(before, given, action)
-        self._compare(found, second, Asked.ELSEWHERE if certain else Asked.TWICE)
+        self._compare(
+            found, second, SecondCall.ELSEWHERE if certain else SecondCall.TWICE
+        )
         if not certain:
             self._check_taken(found, rng)
         # asked again, it takes one call less: states that show nothing take more
@@ -242,7 +244,7 @@ class _Inspector:
         )
         return reward, after if self.retype is None else self.retype(after), ended
 
-    def _compare(self, found: Look, other: Answer, asked: Asked) -> None:
+    def _compare(self, found: Look, other: Answer, asked: SecondCall) -> None:
         reward, after, ended = found.answer
         where = f"at state {found.state!r}, action {found.action}"
         if self.problem.profile(found.state) != found.profile:
@@ -263,13 +265,13 @@ class _Inspector:
                 f"{self._remedy(asked)}"
             )
 
-    def _remedy(self, asked: Asked) -> str:
-        if asked is Asked.ELSEWHERE and self.problem.deterministic:
+    def _remedy(self, asked: SecondCall) -> str:
+        if asked is SecondCall.ELSEWHERE and self.problem.deterministic:
             return (
                 "deterministic=True is declared, so one call should tell all; drop "
                 "deterministic=."
             )
-        if asked is Asked.ELSEWHERE:
+        if asked is SecondCall.ELSEWHERE:
             return (
                 "The oracle uses rng without moving it on (a copy of it?) or takes "
                 "randomness from elsewhere; draw every number from the rng that step "

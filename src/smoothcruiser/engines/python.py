@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.reference import UNIFORM_AT_ZERO
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
@@ -46,12 +47,11 @@ from smoothcruiser.problem.answers import (
     undeclared_end,
     unpacked,
 )
-from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, copied
-from smoothcruiser.schedule.schedule import Kind, Level, Schedule
+from smoothcruiser.schedule.schedule import Kind, Level
 
 Draw = Callable[[Any], float]
-Query = Callable[[Any, list[int]], list[float]]
+Means = Callable[[Any, list[int]], list[float]]
 # of ``call_seconds`` between two looks of the watching thread: an overlong call is
 # ended at most 25% late
 WATCH_SHARE = 0.25
@@ -63,17 +63,14 @@ class PythonEngine:
     """
 
     name = "python"
+    kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN, Kind.ROLLOUT, Kind.BLIND})
+    parallel = False
+    python = True
     compile_seconds = 0.0
 
-    def __init__(
-        self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0
-    ) -> None:
-        self.problem, self.schedule, self.state, self.center = (
-            problem,
-            schedule,
-            state,
-            center,
-        )
+    def __init__(self, job: Job) -> None:
+        self.job, self.state, self.center = job, job.state, job.center
+        problem, schedule = self.problem, self.schedule = job.problem, job.schedule
         self.calls = 0
         self.guard = Guard()
         self.rng: Stream = stream(0)
@@ -86,11 +83,6 @@ class PythonEngine:
         self.draws: list[Draw] = []
         for row, level in enumerate(schedule.levels):
             self.draws.append(self._drawer(row, level))
-
-    @property
-    def looks(self) -> int:
-        """How often it was looked whether the step leaves its state alone."""
-        return self.guard.looks
 
     def stop(self) -> None:
         """Ask a running shard to end."""
@@ -207,7 +199,7 @@ class PythonEngine:
 
         return backup
 
-    def _query(self, row: int) -> Query:
+    def _query(self, row: int) -> Means:
         """Alg. 3: the mean of N backups for each legal action, clipped in paper
         mode only.
         """

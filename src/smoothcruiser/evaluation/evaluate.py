@@ -30,6 +30,7 @@ import numpy as np
 
 from smoothcruiser.engines.answer import terminal_answer
 from smoothcruiser.engines.inspection import look, seen
+from smoothcruiser.engines.registry import machine_code
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.estimate import Certificate, Estimate, Interval
 from smoothcruiser.evaluation.confidence import HIGH, LOW, TOTAL, begin
@@ -48,6 +49,7 @@ from smoothcruiser.problem.arguments import check_seconds, check_seed, is_number
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Tables
+from smoothcruiser.tree.compiled import CompiledTree
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.tree import REACH, Tree
 
@@ -496,7 +498,8 @@ def _rollouts(
 ) -> Rollouts:
     # refuses operators without Omega
     bonus_range(problem.operator, problem.num_actions)
-    plain = executor == "reference"
+    compiled = machine_code(executor, "evaluate")
+    plain = compiled is False
     if isinstance(policy, Tree):
         if policy.problem is not problem:
             raise InvalidInput(
@@ -508,7 +511,7 @@ def _rollouts(
                 f"The tree is rooted at {policy.state!r}, but {state!r} was asked "
                 "for; advance the tree, or drop state=."
             )
-        if policy._backend.name == "compiled" and not plain:
+        if isinstance(policy._backend, CompiledTree) and not plain:
             return CompiledRollouts.of_tree(problem, policy, state, setting, seed)
         return PlainRollouts(problem, lambda: follow(policy), state, setting, seed)
     table = getattr(policy, "policy", policy)
@@ -535,7 +538,7 @@ def _rollouts(
             setting,
             seed,
         )
-    if callable(policy) and executor == "compiled":
+    if callable(policy) and compiled:
         raise InvalidInput(
             "A policy that is a function runs in Python; drop "
             "executor='compiled', or give an array (S, A) or a Tree."
@@ -665,10 +668,7 @@ def _check(
             "A problem (MDP, Game, tabular or make) was expected, got "
             f"{type(problem).__name__}."
         )
-    if executor not in (None, "compiled", "reference"):
-        raise InvalidInput(
-            f"evaluate runs on executor 'compiled' or 'reference', got {executor!r}."
-        )
+    machine_code(executor, "evaluate")
     if epsilon is not None and not (is_number(epsilon) and 0.0 < epsilon < math.inf):
         raise InvalidInput(
             f"epsilon must be a finite number above 0 or None, got {epsilon!r}."

@@ -176,8 +176,9 @@ def _run(
     keeper: tuple[Store, int] | None = None,
 ) -> Estimate:
     from smoothcruiser.engines.answer import assemble, interval_of
-    from smoothcruiser.engines.registry import make_workers
-    from smoothcruiser.engines.run import Listener
+    from smoothcruiser.engines.base import Job
+    from smoothcruiser.engines.registry import open_workers
+    from smoothcruiser.engines.run import Ledger, Listener
     from smoothcruiser.engines.run import run as run_shards
     from smoothcruiser.engines.shards import cut
     from smoothcruiser.engines.stopping import stopping_rule
@@ -190,26 +191,16 @@ def _run(
     known = None if keeper is None else keeper[0].parts(keeper[1])
     listener = Listener(how.progress, keep, interval_of(problem, state, rule))
     segments = cut(schedule, shards=how.shards)
-    pool = make_workers(
-        how.executor,
-        problem,
-        schedule,
-        state,
-        center=rule.center,
-        workers=how.workers,
-        scheduler=how.scheduler,
-    )
+    ledger = Ledger(segments, actions, rule.enough, known)
+    pool = open_workers(Job(problem, schedule, state, rule.center), how)
     try:
         pool.inspect(seed)
         outcome = run_shards(
             pool,
             schedule,
-            segments,
-            actions,
+            ledger,
             seed=seed,
-            enough=rule.enough,
             listener=listener,
-            known=known,
             seconds=how.seconds,
         )
         looked_calls, asked = pool.inspect(seed)

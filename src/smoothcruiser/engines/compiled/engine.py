@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled import kernel
 from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.shards import Partial, Shard
@@ -35,7 +36,7 @@ from smoothcruiser.jit.streams import Stream, from_words, stream
 from smoothcruiser.operators.base import CustomOperator
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import Guard, is_fixed
-from smoothcruiser.schedule.schedule import Schedule
+from smoothcruiser.schedule.schedule import Kind, Schedule
 
 # about half a second in plain Python; a single root draw that costs more is
 # replayed whole
@@ -50,27 +51,23 @@ class CompiledEngine:
     """Runs shards of one (problem, schedule, state) as machine code."""
 
     name = "compiled"
-    looks = 0  # machine code is not looked at while it runs
+    kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN, Kind.ROLLOUT, Kind.BLIND})
+    parallel = True
+    python = False
+    guard = None  # machine code is not watched while it runs
+    calls = 0  # several shards at once: their errors carry their own
 
-    def __init__(
-        self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0
-    ) -> None:
-        if not problem.is_compiled:
-            raise InvalidInput(
-                "The compiled executor needs a tabular problem, or step, legal, "
-                "terminal and player that are numba.njit functions; "
-                "decorate them, or use executor='reference'."
-            )
-        self.problem, self.schedule, self.center = problem, schedule, center
+    def __init__(self, job: Job) -> None:
+        self.job, self.center = job, job.center
+        problem, self.schedule, state = job.problem, job.schedule, job.state
         self.flag = np.zeros(1, np.int64)
         self._replaying: list[ReferenceEngine] = []
         begin = time.perf_counter()
         self.machine, self.data, self.state, state_words = _machine(problem, state)
-        self.plan, self.columns = plan_of(problem, schedule, state_words)
+        self.plan, self.columns = plan_of(problem, job.schedule, state_words)
         self.room = kernel.scratch_words(
-            problem.num_actions, state_words, schedule.depth
+            problem.num_actions, state_words, job.schedule.depth
         )
-        self.python_state = state
         self._warm_up()
         self.compile_seconds = time.perf_counter() - begin
 
@@ -144,9 +141,7 @@ class CompiledEngine:
         """Raise with the state and action at fault: find the failed draws at
         full speed, run only those in plain Python.
         """
-        reference = ReferenceEngine(
-            self.problem, self.schedule, self.python_state, center=self.center
-        )
+        reference = ReferenceEngine(self.job)
         reference.guard = Guard(always=True)
         rng = stream(seed, shard.action, shard.index)
         block = max(
@@ -182,7 +177,7 @@ COLUMNS: dict[str, Any] = {
 
 def plan_of(
     problem: Problem, schedule: Schedule, state_words: int
-) -> tuple[kernel.Plan, dict[str, Any]]:
+) -> tuple[kernel.ScheduleTable, dict[str, Any]]:
     """The schedule's table and the facts it needs in the machine's form, and
     the arrays that its addresses point to.
     """
@@ -198,7 +193,7 @@ def plan_of(
     columns["blind_head"] = np.array(
         [0.0] + [operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, K + 1)]
     )
-    plan = kernel.Plan(
+    plan = kernel.ScheduleTable(
         **{name: int(column.ctypes.data) for name, column in columns.items()},
         num_actions=K,
         fewest=facts.min_actions,

@@ -74,7 +74,7 @@ WORD = 8  # bytes
 POLL = 1 << 20
 
 
-class Plan(NamedTuple):
+class ScheduleTable(NamedTuple):
     """A schedule and the facts it needs: addresses of its columns, and numbers."""
 
     kind: int  # addresses of one number a level ...
@@ -276,7 +276,7 @@ def mark_of(address: int, size: int) -> int:
 
 
 def run_shard(
-    plan: Plan,
+    plan: ScheduleTable,
     data: Any,
     root_state: Any,
     action: int,
