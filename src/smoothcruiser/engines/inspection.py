@@ -58,6 +58,7 @@ from smoothcruiser.problem.states import copied, same_state, unchanged, written_
 
 # after which no further pair is looked at: some simulators take seconds a call
 LOOK_SECONDS = 2.0
+WALK = 0  # the place of streams that are not of one pair; pairs are counted from 1
 OTHER = 2**20  # added to the place of a stream for another one
 
 
@@ -141,7 +142,7 @@ class _Inspector:
         for i in range(min(shown, most)):
             if self._in_time() and self.last <= self.room:
                 self._pair(start, actions[i * len(actions) // shown])
-        state, steps, walk = start, 0, stream(self.seed, Key.INSPECTION, 0)
+        state, steps, walk = start, 0, stream(self.seed, Key.INSPECTION, WALK)
         while len(self.looked) < most and self._in_time() and self.last <= self.room:
             actions = problem.legal_actions(state)
             _, after, ended = self._pair(
@@ -160,7 +161,7 @@ class _Inspector:
     def _rows(self, oracle: Batched, state: Any, action: int) -> None:
         """Rows of one batch are drawn apart."""
         seeds = [
-            np.random.SeedSequence(self.seed, spawn_key=(Key.INSPECTION, 0, k))
+            np.random.SeedSequence(self.seed, spawn_key=(Key.INSPECTION, WALK, k))
             for k in range(LOOKED_BATCHES)
         ]
         try:
@@ -338,7 +339,7 @@ def look_once(problem: Problem, state: Any, seed: int) -> int:
         problem,
         given,
         action,
-        stream(seed, Key.INSPECTION, 0),
+        stream(seed, Key.INSPECTION, WALK),
         *facts.reward_range,
         facts.terminals,
     )
