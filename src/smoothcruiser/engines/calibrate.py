@@ -21,7 +21,7 @@ from smoothcruiser.engines.base import Engine, Job
 from smoothcruiser.engines.registry import default_executor, make_engine, named
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import Interrupted, SmoothcruiserError
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.streams import warm_up
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, smallest_epsilon
@@ -70,9 +70,7 @@ def _timed(name: str, job: Job, least: float) -> tuple[int, float]:
         job = replace(job, problem=replace(job.problem, oracle=clock))
     engine = make_engine(name, job)
     action = job.problem.legal_actions(job.state)[0]
-    warm = stream(0)
-    # their first use from Python compiles them
-    warm.random(), warm.integers(2), warm.normal()
+    warm_up()
     calls, begin = 0, time.perf_counter()
     clock.end = begin + SECONDS
     for index in range(1_000_000):

@@ -6,10 +6,12 @@ alone and hands out states that nobody changes later. Here each of these is put
 to the test at a few pairs (state, action): every action of the asked state,
 then pairs met by a random walk.
 
-  before the run   each pair is called twice from equal streams (from different ones if the first call took
-                   nothing from its stream, or ``deterministic`` is declared): the answers must agree, and
-                   neither the state nor an answer given earlier may have changed
-  after the run    each pair is called once more from the same stream and must answer as it did
+  before the run   each pair is called twice from equal streams (from different ones
+                   if the first call took nothing from its stream, or
+                   ``deterministic`` is declared): the answers must agree, and neither
+                   the state nor an answer given earlier may have changed
+  after the run    each pair is called once more from the same stream and must answer
+                   as it did
 
 Answers agree if reward and end are equal and the next states hold equal values.
 Where they do not, or show nothing to compare, their futures decide: both are
@@ -31,11 +33,11 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.engines.python import watched
 from smoothcruiser.engines.reference import retyped_by
+from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.errors import Hung, OracleError
 from smoothcruiser.jit.keys import Key
-from smoothcruiser.jit.streams import Stream, stream
+from smoothcruiser.jit.streams import Stream, stream, warm_up
 from smoothcruiser.problem.answers import (
     Answer,
     answered,
@@ -127,6 +129,7 @@ class _Inspector:
         self.room = CALLS_PER_LOOK * most
         self.last = CALLS_PER_LOOK  # what the last pair took of it
         self.looked: list[Look] = []
+        warm_up()  # the clock is for simulators, not for our own compiling
         self.began = time.perf_counter()
 
     def _in_time(self) -> bool:

@@ -7,29 +7,19 @@ checks can apply at all), and a query whose draws end in a constant is one tight
 loop around the user's step. Order of calls, order of sums and every check are
 those of ``reference``; a test holds the two to the same bits.
 
-An oracle that hangs: the problem's ``call_seconds`` limits one call. A watching
-thread sees that no call has been finished for that long and raises inside the
-call, so that the error names the state and action at hand. (In the main thread
-by a signal, which also ends a sleep or a blocking read; elsewhere by an
-exception set on the thread, which ends Python loops. Native code that neither
-returns nor releases the interpreter's lock can be ended by neither: run such a
-simulator with executor ``processes`` and ``seconds``.)
-
-What this file decides: nothing about values. It leaves out batches and processes.
+What this file decides: nothing about values. It leaves out batches, processes, and
+oracles that hang (``engines.watchdog``).
 """
 
 from __future__ import annotations
 
-import ctypes
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.reference import UNIFORM_AT_ZERO
 from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
 from smoothcruiser.jit.streams import Stream, stream
 from smoothcruiser.operators.functions import (
@@ -52,9 +42,6 @@ from smoothcruiser.schedule.schedule import Kind, Level
 
 Draw = Callable[[Any], float]
 Means = Callable[[Any, list[int]], list[float]]
-# of ``call_seconds`` between two looks of the watching thread: an overlong call is
-# ended at most 25% late
-WATCH_SHARE = 0.25
 
 
 class PythonEngine:
@@ -413,56 +400,3 @@ class PythonEngine:
             norm += g
         chosen = proportional(gradient, len(gradient), self.rng.random() * norm)
         return actions[chosen], 1.0 if self.problem.operator.shift_invariant else norm
-
-
-# --- oracles that hang --------------------------------------------------------
-
-
-class Counting(Protocol):
-    """What counts its oracle calls as it makes them."""
-
-    calls: int
-
-
-@contextmanager
-def watched(engine: Counting, call_seconds: float | None) -> Iterator[None]:
-    """Raise ``Hung`` in this thread if one oracle call lasts longer than
-    ``call_seconds``.
-    """
-    if call_seconds is None:
-        yield
-        return
-    over = threading.Event()
-    thread = threading.get_ident()
-    by_signal = threading.current_thread() is threading.main_thread() and hasattr(
-        signal, "pthread_kill"
-    )
-    before = signal.signal(signal.SIGALRM, _raise_hung) if by_signal else None
-
-    def watch() -> None:
-        seen, quiet = engine.calls, 0.0
-        while not over.wait(WATCH_SHARE * call_seconds):
-            quiet = quiet + WATCH_SHARE * call_seconds if engine.calls == seen else 0.0
-            seen = engine.calls
-            if quiet >= call_seconds:
-                if by_signal:
-                    signal.pthread_kill(thread, signal.SIGALRM)
-                else:
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                        ctypes.c_ulong(thread), ctypes.py_object(Hung)
-                    )
-                quiet = 0.0
-
-    watcher = threading.Thread(target=watch, daemon=True, name="smoothcruiser-watch")
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
-        if by_signal:
-            signal.signal(signal.SIGALRM, before)
-
-
-def _raise_hung(*_: Any) -> None:
-    raise Hung

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.engines.compiled.kernel import allocate
-from smoothcruiser.engines.python import watched
+from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.evaluation import kernel as evaluate_kernel
 from smoothcruiser.evaluation.confidence import take

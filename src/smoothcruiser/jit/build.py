@@ -103,7 +103,10 @@ def _build(
         function.__closure__,
     )
     fresh.__module__ = function.__module__
-    fresh.__qualname__ = f"{function.__qualname__}_{source_fingerprint(function)}{'' if salt is None else '_' + salt}"
+    salted = "" if salt is None else f"_{salt}"
+    fresh.__qualname__ = (
+        f"{function.__qualname__}_{source_fingerprint(function)}{salted}"
+    )
     return numba.njit(
         fresh, nogil=nogil, cache=not replace or salt is not None, error_model="numpy"
     )
