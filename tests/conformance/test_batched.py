@@ -8,7 +8,6 @@ errors: a false alarm in 100,000 tests).
 """
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,6 +24,7 @@ from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.registry import open_workers
 from smoothcruiser.engines.run import Ledger, run
 from smoothcruiser.engines.shards import Shard, cut
+from smoothcruiser.query import Compute
 
 Z = 4.5
 DRAWS = 1500
@@ -126,7 +126,7 @@ def test_processes_return_the_bits_of_reference():
         for workers in (
             open_workers(
                 Job(problem, schedule, 1, CENTER),
-                SimpleNamespace(executor=name, workers=2, scheduler=None),
+                Compute(executor=name, workers=2),
             )
             for name in ("reference", "processes")
         ):

@@ -16,7 +16,7 @@ import numpy as np
 
 from smoothcruiser.certified.memory import END, Memory
 from smoothcruiser.certified.sampling import Sampler
-from smoothcruiser.engines.base import Executor, Placement
+from smoothcruiser.engines.base import Executor
 from smoothcruiser.engines.inspection import Looks, look, sendable
 from smoothcruiser.engines.pools.base import Build, check_workers
 from smoothcruiser.errors import OracleError
@@ -25,6 +25,7 @@ from smoothcruiser.problem.answers import raised
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.problem.tabular import Floats, Ints
+from smoothcruiser.query import Compute
 
 PARTS_PER_WORKER = 4  # of a round: enough to even out samples that differ in length
 
@@ -107,7 +108,7 @@ class ParallelSampler(Sampler):
         memory: Memory,
         seed: int,
         executor: Executor,
-        compute: Placement,
+        compute: Compute,
     ) -> None:
         super().__init__(problem, memory, seed)
         assert executor.pool is not None

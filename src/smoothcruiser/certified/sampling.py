@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -32,6 +31,7 @@ from smoothcruiser.problem.answers import at, outside, raised, undeclared_end, u
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.problem.tabular import Floats, Ints
+from smoothcruiser.query import Compute
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.inspection import Looks
@@ -384,17 +384,8 @@ class PythonSampler(Sampler):
         return at + count
 
 
-@dataclass(frozen=True)
-class Help:
-    """Who draws: nothing here changes a bit of the result."""
-
-    executor: str | None = None  # one with workers, for plain Python oracles
-    workers: int | None = None
-    scheduler: str | None = None
-
-
 def make_sampler(
-    problem: Problem, memory: Memory, state: Any, seed: int, help: Help
+    problem: Problem, memory: Memory, state: Any, seed: int, compute: Compute
 ) -> Sampler:
     """The sampler that fits: compiled where the step is and states are whole
     numbers, Python elsewhere, on workers if asked for.
@@ -407,12 +398,12 @@ def make_sampler(
     if problem.tables is not None or (
         whole and is_compiled(problem.oracle) and _whole_states(problem.oracle)
     ):
-        return CompiledSampler(problem, memory, seed, workers=help.workers or 1)
-    executor = choose(problem, help)
+        return CompiledSampler(problem, memory, seed, workers=compute.workers or 1)
+    executor = choose(problem, compute)
     if executor.pool is not None:
         from smoothcruiser.certified.parallel import ParallelSampler
 
-        return ParallelSampler(problem, memory, seed, executor, help)
+        return ParallelSampler(problem, memory, seed, executor, compute)
     return PythonSampler(problem, memory, seed)
 
 

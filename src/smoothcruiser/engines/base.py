@@ -17,6 +17,7 @@ from smoothcruiser.engines.pools.base import Build, Pool
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
+from smoothcruiser.query import Compute
 from smoothcruiser.schedule.schedule import Kind, Schedule
 
 # called with every finished shard; True: nothing more is needed
@@ -31,22 +32,6 @@ class Job:
     schedule: Schedule
     state: Any
     center: float = 0.0  # sums are of distances to it
-
-
-class Placement(Protocol):
-    """Where to run, as far as executors ask: ``query.Compute`` has these fields."""
-
-    @property
-    def executor(self) -> str | None:
-        """The executor's name; None: the fastest that can."""
-
-    @property
-    def workers(self) -> int | None:
-        """How many threads or processes; None: one per core."""
-
-    @property
-    def scheduler(self) -> str | None:
-        """The address of a cluster."""
 
 
 class Engine(Protocol):
@@ -125,11 +110,11 @@ class Executor:
     name: str
     same_bits: bool  # those of ``reference``, where both run a problem
     engine: Callable[[Problem], type[Engine]]  # what runs a shard, wherever that is
-    open: Callable[[Job, Placement], Workers]
+    open: Callable[[Job, Compute], Workers]
     # why it cannot run a job, in one sentence that ends with a remedy; None: it can
     refuses: Callable[[Job], str | None] = nothing_refused
     # whether it runs a problem for which no executor was named; later rows win
     default_for: Callable[[Problem], bool] = never
     # workers for other tasks than shards; None: it has none outside this process
-    pool: Callable[[Build, Placement], Pool] | None = None
+    pool: Callable[[Build, Compute], Pool] | None = None
     scheduler: bool = False  # takes the address of a cluster

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from smoothcruiser.engines.base import Engine, Executor, Job, Placement, Workers
+from smoothcruiser.engines.base import Engine, Executor, Job, Workers
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.query import Compute
 
 # --- engines ------------------------------------------------------------------
 
@@ -52,10 +53,10 @@ def _default_engine(problem: Problem) -> type[Engine]:
 
 def _here(
     engine: Callable[[Problem], type[Engine]],
-) -> Callable[[Job, Placement], Workers]:
+) -> Callable[[Job, Compute], Workers]:
     """Workers in this process."""
 
-    def open_here(job: Job, compute: Placement) -> Workers:
+    def open_here(job: Job, compute: Compute) -> Workers:
         from smoothcruiser.engines.workers import local_workers
 
         return local_workers(engine(job.problem)(job), compute.workers)
@@ -63,7 +64,7 @@ def _here(
     return open_here
 
 
-def _in_processes(job: Job, compute: Placement) -> Workers:
+def _in_processes(job: Job, compute: Compute) -> Workers:
     from smoothcruiser.engines.pools.processes import Processes
     from smoothcruiser.engines.workers import ShardWorkers, engine_build
 
@@ -73,20 +74,20 @@ def _in_processes(job: Job, compute: Placement) -> Workers:
     )
 
 
-def _on_dask(job: Job, compute: Placement) -> Workers:
+def _on_dask(job: Job, compute: Compute) -> Workers:
     from smoothcruiser.engines.workers import ShardWorkers, engine_build
 
     build = engine_build(default_executor(job.problem), job)
     return ShardWorkers(DASK.name, _dask_pool(build, compute))
 
 
-def _process_pool(build: Build, compute: Placement) -> Pool:
+def _process_pool(build: Build, compute: Compute) -> Pool:
     from smoothcruiser.engines.pools.processes import Processes
 
     return Processes(check_workers(compute.workers), build, ahead=AHEAD)
 
 
-def _dask_pool(build: Build, compute: Placement) -> Pool:
+def _dask_pool(build: Build, compute: Compute) -> Pool:
     from smoothcruiser.engines.pools.dask import Dask
 
     return Dask(check_workers(compute.workers), compute.scheduler, build)
@@ -181,7 +182,7 @@ def default_executor(problem: Problem) -> str:
     return [row.name for row in EXECUTORS.values() if row.default_for(problem)][-1]
 
 
-def choose(problem: Problem, compute: Placement) -> Executor:
+def choose(problem: Problem, compute: Compute) -> Executor:
     """The executor that was named, the one of a cluster whose address was given, or
     the fastest that can.
     """
@@ -198,7 +199,7 @@ def choose(problem: Problem, compute: Placement) -> Executor:
     return chosen
 
 
-def open_workers(job: Job, compute: Placement) -> Workers:
+def open_workers(job: Job, compute: Compute) -> Workers:
     """Workers for a job, ready to run; close them after use."""
     chosen = choose(job.problem, compute)
     _check(chosen, job)

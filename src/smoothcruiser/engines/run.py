@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from smoothcruiser.engines.base import Workers
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
+from smoothcruiser.progress import Progress
 from smoothcruiser.schedule.schedule import Schedule
 
 Keep = Callable[[Shard, Partial], None]
@@ -39,17 +40,6 @@ class RootSums:
         self.draws += part.draws
         self.total += part.total
         self.square += part.square
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a progress callback sees after each shard."""
-
-    calls: int
-    price: int
-    seconds: float
-    # what the finished looks already certify
-    interval: tuple[float, float] | None = None
 
 
 @dataclass
@@ -181,10 +171,10 @@ def run(
             )
             listener.progress(
                 Progress(
-                    outcome.calls_spent,
-                    per_action * len(outcome.tallies),
-                    time.perf_counter() - begin,
-                    certified,
+                    calls=outcome.calls_spent,
+                    price=per_action * len(outcome.tallies),
+                    seconds=time.perf_counter() - begin,
+                    interval=certified,
                 )
             )
         return ledger.complete

@@ -8,7 +8,6 @@ import dataclasses
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +31,7 @@ from smoothcruiser.engines.registry import (
 )
 from smoothcruiser.engines.shards import cut
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.query import Compute
 from smoothcruiser.schedule.schedule import Kind
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,10 +43,8 @@ NOT_GOLDEN = {
 }
 
 
-def place(
-    executor: str | None = None, scheduler: str | None = None, workers: int | None = 1
-) -> SimpleNamespace:
-    return SimpleNamespace(executor=executor, scheduler=scheduler, workers=workers)
+def place(executor: str | None = None, scheduler: str | None = None) -> Compute:
+    return Compute(executor=executor, scheduler=scheduler, workers=1)
 
 
 def table() -> sc.Problem:
