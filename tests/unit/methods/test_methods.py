@@ -13,7 +13,10 @@ from smoothcruiser.methods import METHODS, resolve
 from smoothcruiser.methods.base import Forecast, prepared
 from smoothcruiser.query import DEFAULTS, KEYWORDS, Query
 
-NAMES = ["auto", "smoothcruiser", "paper", "sparse-sampling", "certified", "exact", "uct", "ments", "rents", "tents", "bts", "dents"]
+NAMES = (
+    "auto smoothcruiser paper sparse-sampling certified exact "
+    "uct ments rents tents bts dents"
+).split()
 
 # a value of every keyword that differs from its default and is valid
 SET = {
@@ -116,9 +119,7 @@ def test_every_option_that_a_method_does_not_take_is_refused_in_one_sentence(nam
         with pytest.raises(sc.InvalidInput) as caught:
             sc.plan(known(), method=name, **{keyword: SET[keyword]})
         sentence = str(caught.value)
-        assert (
-            f"{name} does not use {keyword} (--{keyword.replace('_', '-')})" in sentence
-        )
+        assert f"{name} does not use {keyword} (--{keyword.replace('_', '-')})" in sentence
         assert "drop it" in sentence
         assert "\n" not in sentence
 
@@ -150,10 +151,7 @@ CASES = {
         lambda: simulator(discount=0.9),
         {"epsilon": "9%", "delta": 0.1},
     ),
-    "horizon": (
-        lambda: simulator(discount=1.0, horizon=2),
-        {"epsilon": 0.4, "delta": 0.2},
-    ),
+    "horizon": (lambda: simulator(discount=1.0, horizon=2), {"epsilon": 0.4, "delta": 0.2}),
 }
 
 
@@ -221,9 +219,7 @@ def test_a_price_above_the_default_budget_is_explained_and_refused_to_run():
 
 
 def test_a_misspelled_keyword_is_named():
-    with pytest.raises(
-        sc.InvalidInput, match="plan has no option 'epsilom'; did you mean"
-    ):
+    with pytest.raises(sc.InvalidInput, match="plan has no option 'epsilom'; did you mean"):
         sc.plan(known(), epsilom=0.1)
     with pytest.raises(sc.InvalidInput, match="An Agent has no option 'bugdet'"):
         sc.Agent(known(), bugdet=3)
