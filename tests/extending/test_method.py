@@ -34,7 +34,9 @@ def test_a_new_method_is_known_by_its_name(flat):
 
 
 def test_what_it_does_not_take_is_refused_for_it_too(flat):
-    with pytest.raises(sc.InvalidInput, match=r"flat does not use epsilon .*random play"):
+    with pytest.raises(
+        sc.InvalidInput, match=r"flat does not use epsilon .*random play"
+    ):
         sc.plan(chain(), method="flat", epsilon=0.1)
     with pytest.raises(sc.InvalidInput, match="flat has no parameter 'deep'"):
         sc.plan(chain(), method="flat", options={"deep": 3})
@@ -58,7 +60,9 @@ def test_a_tree_search_is_one_class(flat):
 
     try:
         sc.methods.register(Greedy(exploration=0.01))
-        answer = sc.plan(chain(), method="greedy", budget=3_000, certify=True, delta=0.1)
+        answer = sc.plan(
+            chain(), method="greedy", budget=3_000, certify=True, delta=0.1
+        )
         assert answer.method == "greedy"
         assert answer.certificate is not None
         assert sc.Agent(chain(), "greedy", budget=500).act(0) in (0, 1)

@@ -13,10 +13,20 @@ from smoothcruiser.methods import METHODS, resolve
 from smoothcruiser.methods.base import Forecast, prepared
 from smoothcruiser.query import DEFAULTS, KEYWORDS, Query
 
-NAMES = (
-    "auto smoothcruiser paper sparse-sampling certified exact "
-    "uct ments rents tents bts dents"
-).split()
+NAMES = [
+    "auto",
+    "smoothcruiser",
+    "paper",
+    "sparse-sampling",
+    "certified",
+    "exact",
+    "uct",
+    "ments",
+    "rents",
+    "tents",
+    "bts",
+    "dents",
+]
 
 # a value of every keyword that differs from its default and is valid
 SET = {
@@ -119,7 +129,9 @@ def test_every_option_that_a_method_does_not_take_is_refused_in_one_sentence(nam
         with pytest.raises(sc.InvalidInput) as caught:
             sc.plan(known(), method=name, **{keyword: SET[keyword]})
         sentence = str(caught.value)
-        assert f"{name} does not use {keyword} (--{keyword.replace('_', '-')})" in sentence
+        assert (
+            f"{name} does not use {keyword} (--{keyword.replace('_', '-')})" in sentence
+        )
         assert "drop it" in sentence
         assert "\n" not in sentence
 
@@ -151,7 +163,10 @@ CASES = {
         lambda: simulator(discount=0.9),
         {"epsilon": "9%", "delta": 0.1},
     ),
-    "horizon": (lambda: simulator(discount=1.0, horizon=2), {"epsilon": 0.4, "delta": 0.2}),
+    "horizon": (
+        lambda: simulator(discount=1.0, horizon=2),
+        {"epsilon": 0.4, "delta": 0.2},
+    ),
 }
 
 
@@ -219,7 +234,9 @@ def test_a_price_above_the_default_budget_is_explained_and_refused_to_run():
 
 
 def test_a_misspelled_keyword_is_named():
-    with pytest.raises(sc.InvalidInput, match="plan has no option 'epsilom'; did you mean"):
+    with pytest.raises(
+        sc.InvalidInput, match="plan has no option 'epsilom'; did you mean"
+    ):
         sc.plan(known(), epsilom=0.1)
     with pytest.raises(sc.InvalidInput, match="An Agent has no option 'bugdet'"):
         sc.Agent(known(), bugdet=3)
@@ -228,7 +245,7 @@ def test_a_misspelled_keyword_is_named():
 def test_parameters_of_another_method_are_refused():
     with pytest.raises(sc.InvalidInput, match="belongs to method 'paper'"):
         sc.plan(known(), delta_prime=0.1)
-    with pytest.raises(sc.InvalidInput, match="certify= .* belongs to tree searches"):
+    with pytest.raises(sc.InvalidInput, match=r"certify= .* belongs to tree searches"):
         sc.plan(known(), certify=True, method="certified")
     with pytest.raises(sc.InvalidInput, match="exact has no parameter 'depth'"):
         sc.plan(known(), method="exact", options={"depth": 3})

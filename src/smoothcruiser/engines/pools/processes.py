@@ -39,8 +39,8 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
 )
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.make import make
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.spec import from_spec
 
 # a problem as it travels: its spec, its pickle, the facts it must come out with
 Recipe = tuple[dict[str, Any] | None, bytes | None, Facts]
@@ -226,12 +226,7 @@ def rebuilt(recipe: Recipe) -> Problem:
     why = "it has no spec"
     if spec is not None:
         try:
-            problem = make(
-                spec["problem"],
-                discount=spec["discount"],
-                temperature=spec["temperature"],
-                operator=spec["operator"],
-            )
+            problem = from_spec(spec)
             if problem.facts == facts:
                 return problem
             why = (
