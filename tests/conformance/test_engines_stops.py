@@ -130,7 +130,7 @@ def test_an_error_names_the_state_and_action_at_fault(monkeypatch):
     )
     monkeypatch.setattr(compiled_module, "REPLAYED_CALLS", 100)
     # it would find the faults first
-    monkeypatch.setattr("smoothcruiser.engines.pools.threads.look", lambda *_: (0, ()))
+    monkeypatch.setattr("smoothcruiser.engines.workers.look", lambda *_: (0, ()))
     for mood, (error, message) in FAULTS.items():
         problem = moody_problem(mood)
         for workers in (1, 2):
@@ -188,7 +188,8 @@ TABLES = {
 def test_a_stop_from_another_thread_ends_a_shard(name, engine_class):
     """Each of these shards would take days."""
     problem = chain()
-    engine = engine_class(problem, table(problem, samples=HUGE, levels=TABLES[name]), 0)
+    schedule = table(problem, samples=HUGE, levels=TABLES[name])
+    engine = engine_class(Job(problem, schedule, 0))
     timer = threading.Timer(0.2, engine.stop)
     timer.start()
     with pytest.raises(Interrupted):
