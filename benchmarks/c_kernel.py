@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.engines.compiled.kernel import Plan
+from smoothcruiser.engines.compiled.kernel import ScheduleTable
 from smoothcruiser.operators import Max
 
 HERE = Path(__file__).parent
@@ -72,7 +72,12 @@ class CKernel:
     """Runs one shard; the same bits as the engine."""
 
     def __init__(
-        self, plan: Plan, tables: Any, state: tuple[int, ...], *, walk: bool = False
+        self,
+        plan: ScheduleTable,
+        tables: Any,
+        state: tuple[int, ...],
+        *,
+        walk: bool = False,
     ) -> None:
         self.library = build(walk=walk)
         self.keep = [plan, tables]

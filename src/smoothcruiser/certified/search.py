@@ -56,16 +56,18 @@ from smoothcruiser.certified.limits import (
 )
 from smoothcruiser.certified.memory import END, Memory
 from smoothcruiser.certified.price import SWEPT, EqualDraws, largest_value
-from smoothcruiser.certified.sampling import STREAM_KEY, Help, Sampler, make_sampler
+from smoothcruiser.certified.sampling import Sampler, make_sampler
 from smoothcruiser.certified.sweeps import FIRST_BATCH, KEEP, SCAN, WALK, Rules
 from smoothcruiser.engines.inspection import Looks, seen
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.estimate import Estimate, terminal_estimate
+from smoothcruiser.jit.keys import SALT, Key
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.progress import Progress
+from smoothcruiser.query import Compute
 
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into looking at the step
 GROWTH = 0.25  # calls of a round, as a share of those the query's pairs have
@@ -119,7 +121,7 @@ class Certified:
         ``radius_scale`` and ``uniform`` are for tests and benchmarks: wrong
         radii, and the same number of draws for every pair.
         """
-        self._help = Help(executor, workers, scheduler)
+        self._compute = Compute(executor=executor, workers=workers, scheduler=scheduler)
         if (
             isinstance(delta, bool)
             or not isinstance(delta, int | float)
@@ -136,7 +138,7 @@ class Certified:
         self._drawn_pairs = 0  # k: pairs that have been given a share of delta
         self._fault: str | None = None
         self._salt = np.random.SeedSequence(
-            seed, spawn_key=(STREAM_KEY, 1)
+            seed, spawn_key=(Key.CERTIFIED, SALT)
         ).generate_state(1, np.uint64)[0]
         self._rules = _rules(problem, radius_scale)
         self._kernels: Kernels | None = None
@@ -216,7 +218,7 @@ class Certified:
         begin = time.perf_counter()
         self._kernels = make_kernels(self.problem.operator)
         self._sampler = make_sampler(
-            self.problem, self.memory, state, self.seed, self._help
+            self.problem, self.memory, state, self.seed, self._compute
         )
         warmed(self._kernels, self.memory.graph, self._rules)
         return time.perf_counter() - begin

@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from smoothcruiser.engines.inspection import look, seen
+from smoothcruiser.engines.registry import machine_code
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.estimate import Certificate, Estimate, Interval, terminal_estimate
 from smoothcruiser.evaluation.confidence import HIGH, LOW, TOTAL, begin
@@ -103,18 +104,15 @@ def evaluate(query: Query, policy: Any) -> Estimate:
         >>> bool(low <= solution.values[0] <= high)
         True
     """
-    problem, state, executor = query.problem, query.place, query.compute.executor
-    if executor not in (None, "compiled", "reference"):
-        raise InvalidInput(
-            f"evaluate runs on executor 'compiled' or 'reference', got {executor!r}."
-        )
+    problem, state = query.problem, query.place
+    compiled = machine_code(query.compute.executor, "evaluate")
     if problem.is_terminal(state):
         return terminal_estimate(problem, state, "evaluate", query.seed)
     steps = _steps(problem, policy, query.promise.epsilon)
     bounds = _bounds(problem, steps)
     setting = rollout_setting(problem, steps, bounds.middle)
     task = RolloutTask(problem, state, setting, query.seed)
-    rollouts = rollouts_of(task, policy, executor)
+    rollouts = rollouts_of(task, policy, compiled)
     most_calls = _most_calls(query)
     inspected = None if most_calls == NO_LIMIT else most_calls // INSPECTED_SHARE
     calls, pairs = look(problem, state, query.seed, most_calls=inspected)

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from smoothcruiser.engines.compiled.kernel import allocate
-from smoothcruiser.engines.python import watched
+from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.evaluation import kernel as evaluate_kernel
 from smoothcruiser.evaluation.confidence import take
 from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.parts import parts_of
@@ -34,7 +35,6 @@ from smoothcruiser.tree.searches import TreeRule
 from smoothcruiser.tree.selection import drawn
 from smoothcruiser.tree.tree import Tree
 
-STREAM_KEY = 10  # apart from the trees' 9 and from the shards' (action, shard)
 # how far probabilities may be from summing to 1, as printed decimals are
 SUM_TOLERANCE = 1e-6
 
@@ -134,7 +134,7 @@ class CompiledRollouts:
         self.meta, self.fault = np.zeros(5, np.int64), np.zeros(1)
         reserve = compiled(allocate) if machine is None else machine.allocate
         self.scratch = reserve(2)
-        self.rng = stream(task.seed, STREAM_KEY)
+        self.rng = stream(task.seed, Key.ROLLOUTS)
         self.lots = np.zeros(2)  # whether the policy ever drew lots, and the last X
         begin = time.perf_counter()
         self.kernel = _kernel(machine, operator)
@@ -284,7 +284,7 @@ class PlainRollouts:
         self.problem, self.state = task.problem, task.state
         self.setting, self.start_walk = task.setting, start_walk
         self.weights = task.problem.operator.weights(task.problem.num_actions)
-        self.rng = stream(task.seed, STREAM_KEY)
+        self.rng = stream(task.seed, Key.ROLLOUTS)
         self.random, self.last = False, 0.0
         self.calls = 0
         self.guard = Guard()

@@ -280,8 +280,9 @@ def _run(
     query: Query, schedule: Schedule, keeper: tuple[Store, int] | None
 ) -> Estimate:
     from smoothcruiser.engines.answer import assemble, interval_of
-    from smoothcruiser.engines.registry import make_workers
-    from smoothcruiser.engines.run import Listener
+    from smoothcruiser.engines.base import Job
+    from smoothcruiser.engines.registry import open_workers
+    from smoothcruiser.engines.run import Ledger, Listener
     from smoothcruiser.engines.run import run as run_shards
     from smoothcruiser.engines.shards import cut
     from smoothcruiser.engines.stopping import stopping_rule
@@ -298,26 +299,16 @@ def _run(
         store, number = keeper
         keep, known = partial(store.keep, number), store.parts(number)
         hint = f"Finished shards are kept: go on with --resume {number} --store {store.path}."
-    pool = make_workers(
-        compute.executor,
-        problem,
-        schedule,
-        state,
-        center=rule.center,
-        workers=compute.workers,
-        scheduler=compute.scheduler,
-    )
+    segments = cut(schedule, shards=compute.shards)
+    pool = open_workers(Job(problem, schedule, state, rule.center), compute)
     try:
         pool.inspect(query.seed)
         outcome = run_shards(
             pool,
             schedule,
-            cut(schedule, shards=compute.shards),
-            actions,
+            Ledger(segments, actions, rule.enough, known),
             seed=query.seed,
-            enough=rule.enough,
             listener=Listener(query.progress, keep, interval_of(problem, state, rule)),
-            known=known,
             seconds=query.limits.seconds,
         )
         looked_calls, repeated = pool.inspect(query.seed)

@@ -32,6 +32,7 @@ from typing import Any
 from smoothcruiser.engines.inspection import look_once
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, best_action
+from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.dispatch import is_greedy
@@ -50,7 +51,6 @@ MOST_NODES = 1_000_000
 MOST_BYTES = 2**30  # of nodes
 MOST_SHOWN = 10  # actions whose visits a note lists
 MOST_TRIED = 1000  # states after our move from which the other player's move is sought
-STREAM_KEY = 9  # spawn key of tree searches, apart from the shards' (action, shard)
 UNLIMITED = 2**62
 
 
@@ -125,7 +125,7 @@ class Tree:
             self.head,
             weights,
             self.state,
-            stream(self.seed, STREAM_KEY),
+            stream(self.seed, Key.TREE),
         )
         chosen = executor or ("compiled" if self.problem.is_compiled else "reference")
         if chosen not in ("compiled", "reference"):

@@ -1,7 +1,7 @@
 """The inner machine of the ``compiled`` executor: one shard of any schedule
 table, on an explicit stack.
 
-This file is plain Python that ``problem.jit.compiled`` turns into machine code.
+This file is plain Python that ``jit.build.compiled`` turns into machine code.
 The names STEP ... BOTH are the problem's parts: here the tabular ones, replaced
 by a user's functions when theirs are compiled. Nothing recurses: a frame of the
 stack is a node that is collecting its Q-hat (the bottom frame is the root); a
@@ -10,7 +10,8 @@ tight loop (``leaf_total``).
 
 The machine moves between five phases:
 
-  ENTER    a level is drawn at ``state``: constants and leaf nodes are finished on the spot, others open a frame
+  ENTER    a level is drawn at ``state``: constants and leaf nodes are finished on the
+           spot, others open a frame
   DRAW     the frame makes its next draw, which enters its child one frame higher
   FINISH   its Q-hat is complete: a plug-in returns F(Q-hat), a rollout draws an action
   ACT      that action is taken and the rollout goes on at the same depth
@@ -19,10 +20,13 @@ The machine moves between five phases:
 Frames and vectors are plain memory, read and written by address (``jit.memory``
 says why). A frame is a row of 8-byte words:
 
-  ROW, SIZE, SIGN                  level of the schedule, number of legal actions, +1 where max moves and -1 where min does
-  TOTAL, WEIGHT                    what the rollout through this node has collected, and gamma**t for what follows
-  SLOT, LEFT, REWARD, SUM          the legal action being drawn, its draws left, the reward of the draw that is out, the sum so far
-  K actions, K means, the state    legal actions in order; Q-hat of those that are complete
+  ROW, SIZE, SIGN                level of the schedule, number of legal actions, +1 where
+                                 max moves and -1 where min does
+  TOTAL, WEIGHT                  what the rollout through this node has collected, and
+                                 gamma**t for what follows
+  SLOT, LEFT, REWARD, SUM        the legal action being drawn, its draws left, the reward
+                                 of the draw that is out, the sum so far
+  K actions, K means, the state  legal actions in order; Q-hat of those that are complete
 
 Arithmetic is scalar and in the order of ``reference``: the two return the same bits.
 """
@@ -70,7 +74,7 @@ WORD = 8  # bytes
 POLL = 1 << 20
 
 
-class Plan(NamedTuple):
+class ScheduleTable(NamedTuple):
     """A schedule and the facts it needs: addresses of its columns, and numbers."""
 
     kind: int  # addresses of one number a level ...
@@ -200,7 +204,8 @@ SOFT_BOTH = njit(inlined_both, forceinline=True, error_model="numpy")
 
 
 def leaf_total(
-    data: Any, state: Any, action: int, count: int, tail: float, low: float, high: float, rng: Any, stop: int
+    data: Any, state: Any, action: int, count: int, tail: float, low: float, high: float,
+    rng: Any, stop: int,
 ) -> tuple[float, int]:  # fmt: skip
     """Sum of reward + ``tail`` over ``count`` backups, and how it ended: the
     loop that most calls are made in.
@@ -222,8 +227,9 @@ def leaf_total(
 
 
 def careful_leaf_total(
-    data: Any, state: Any, action: int, count: int, constant: float, shift: float, center: float, discount: float, low: float,
-    high: float, ends: bool, game: bool, rng: Any, stop: int,
+    data: Any, state: Any, action: int, count: int, constant: float, shift: float,
+    center: float, discount: float, low: float, high: float, ends: bool, game: bool,
+    rng: Any, stop: int,
 ) -> tuple[float, int]:  # fmt: skip
     """The same where the next state matters: it may be terminal, or its mover
     may set the sign of the shift.
@@ -274,7 +280,7 @@ def mark_of(address: int, size: int) -> int:
 
 
 def run_shard(
-    plan: Plan,
+    plan: ScheduleTable,
     data: Any,
     root_state: Any,
     action: int,
