@@ -21,6 +21,7 @@ import numpy as np
 from smoothcruiser.certified.bounds.betting import best_bound, pair_cost
 from smoothcruiser.certified.price import price_bound
 from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.steering import Steering
 from smoothcruiser.errors import OracleError
 from smoothcruiser.exact import solve
 from smoothcruiser.operators.base import (
@@ -450,8 +451,9 @@ class Wasteful(Certified):
     action: the price must not rely on them.
     """
 
-    def _jobs_steered(self, root: int, limits: Any, calls: int) -> Any:
-        return np.array([self.memory.graph.nodes["first"][root]]), np.array([calls])
+    class steering(Steering):
+        def steered(self, root: int, limits: Any, calls: int) -> Any:
+            return np.array([self.memory.graph.nodes["first"][root]]), np.array([calls])
 
 
 def one_certain(

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from smoothcruiser.certified.price import EqualDraws, rounding_floor
+from smoothcruiser.certified.bounds.base import Bound
+from smoothcruiser.certified.price import EqualSamples
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
 
@@ -30,13 +31,13 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Limits:
+class QueryLimits:
     """When a query ends."""
 
     epsilon: float | None
     goal: float | None  # epsilon, or what double precision can hold where that is more
-    # what equal draws would need for epsilon; None where nothing is estimated
-    equal: EqualDraws | None
+    # what equal numbers of samples need for epsilon; None where nothing is estimated
+    equal: EqualSamples | None
     budget: int
     deadline: float
     callback: Callable[[Progress], object] | None
@@ -50,7 +51,7 @@ def make_limits(
     callback: Callable[[Progress], object] | None,
     target: str,
     now: float,
-) -> Limits:
+) -> QueryLimits:
     """The limits of a query that begins at ``now``, where outcomes are exact."""
     for name, value in (("epsilon", epsilon), ("budget", budget), ("seconds", seconds)):
         number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -65,7 +66,7 @@ def make_limits(
         )
     if target not in ("q_values", "value"):
         raise InvalidInput(f"target must be 'q_values' or 'value', got {target!r}.")
-    return Limits(
+    return QueryLimits(
         epsilon=epsilon,
         goal=epsilon,
         equal=None,
@@ -76,11 +77,14 @@ def make_limits(
     )
 
 
-def estimated(limits: Limits, facts: Facts, delta: float) -> Limits:
-    """The limits where outcomes are estimated from draws: no goal below
+def estimated(
+    limits: QueryLimits, bound: Bound, facts: Facts, delta: float
+) -> QueryLimits:
+    """The limits where outcomes are estimated from samples: no goal below
     rounding, and a price at the most.
     """
     if limits.epsilon is None:
         return limits
-    goal = max(limits.epsilon, rounding_floor(facts))
-    return replace(limits, goal=goal, equal=EqualDraws(facts, limits.epsilon, delta))
+    goal = max(limits.epsilon, bound.floor(facts))
+    equal = EqualSamples(bound, facts, limits.epsilon, delta)
+    return replace(limits, goal=goal, equal=equal)

@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smoothcruiser.certified.memory import END, Memory, mixed
+from smoothcruiser.certified.graph import END
+from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.memory_kernel import mixed
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.jit.build import compiled, is_compiled
 from smoothcruiser.problem.answers import at, outside, raised, undeclared_end, unpacked
@@ -126,7 +128,7 @@ class CompiledSampler(Sampler):
         self.threads = ThreadPoolExecutor(workers) if workers > 1 else None
         self.parts = workers
         begin = time.perf_counter()
-        from smoothcruiser.certified import draws
+        from smoothcruiser.certified import draws_kernel as draws
 
         self.draws = draws
         if problem.tables is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from smoothcruiser.certified.memory import END_RAW
+from smoothcruiser.certified.graph import END_RAW
 from smoothcruiser.jit.streams import stream_at
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.problem.tabular_kernel import tabular_step
