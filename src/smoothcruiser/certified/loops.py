@@ -95,13 +95,16 @@ def compiled_gradient(code: int, q: Any, w: Any, t: float, out: Any) -> None:
 
 @cache
 def _builtin(bound: Bound) -> Loops:
+    # on disk only with a bound of this package: its sources are known
+    ours = bound.side.__module__.startswith(_PACKAGE)
+    mark = f"{bound.word}_{source_fingerprint(bound.side)}" if ours else None  # type: ignore[arg-type]
     return Loops(
         record=compiled(memory_kernel.record, nogil=True),
         rehash=compiled(memory_kernel.rehash),
         sweep=compiled(
             sweeps_kernel.sweep,
             nogil=True,
-            salt=f"{bound.word}_{source_fingerprint(bound.side)}",
+            salt=mark,
             BOUND=compiled(bound.side),
         ),
         spread=compiled(steering_kernel.spread, nogil=True),
