@@ -97,7 +97,7 @@ def compiled_gradient(code: int, q: Any, w: Any, t: float, out: Any) -> None:
 def _builtin(bound: Bound) -> Loops:
     # on disk only with a bound of this package: its sources are known
     ours = bound.side.__module__.startswith(_PACKAGE)
-    mark = f"{bound.word}_{source_fingerprint(bound.side)}" if ours else None  # type: ignore[arg-type]
+    mark = f"{bound.word}_{source_fingerprint(bound.side)}" if ours else None
     return Loops(
         record=compiled(memory_kernel.record, nogil=True),
         rehash=compiled(memory_kernel.rehash),

@@ -19,7 +19,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from smoothcruiser.certified.bounds.base import UNIT, sample_mean, value_rounding
+from smoothcruiser.certified.bounds.base import (
+    UNIT,
+    BoundRules,
+    Outcomes,
+    sample_mean,
+    value_rounding,
+)
 from smoothcruiser.certified.graph import Graph
 from smoothcruiser.operators.functions import builtin_value
 from smoothcruiser.problem.tabular import Ints
@@ -38,33 +44,42 @@ class SweepRules(NamedTuple):
     out: Any  # (K,)
 
 
-def BOUND(g: Graph, pair: Any, upper: bool, tune: int, rules: SweepRules) -> float:
+def BOUND(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> float:
     """Replaced by ``Bound.side`` of the search."""
     raise NotImplementedError
 
 
-def exact_side(g: Graph, pair: Any, upper: bool, rules: SweepRules) -> float:
+def exact_side(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float:
     """The bound of one side where one sample tells all: only the sum is rounded."""
     slack = (pair["length"] + 4) * UNIT * rules.scale
     mean = sample_mean(g, pair, upper, rules)
     return float(mean + slack if upper else mean - slack)
 
 
-def backup_side(g: Graph, i: int, upper: bool, tune: int, rules: SweepRules) -> float:
+def backup_side(
+    nodes: Any,
+    pairs: Any,
+    entries: Any,
+    i: int,
+    upper: bool,
+    tune: int,
+    rules: SweepRules,
+) -> float:
     """Bring the upper (or lower) bounds of node ``i`` up to date; by how much
     its value's bound closed.
     """
-    node = g.nodes[i]
+    seen, given = Outcomes(nodes, entries), BoundRules(rules.discount, rules.scale)
+    node = nodes[i]
     size, sign, first = node["size"], node["sign"], node["first"]
     for a in range(size):
-        pair = g.pairs[first + a]
+        pair = pairs[first + a]
         if pair["total"] > 0.0:
             if pair["cost"] == 0.0:
-                bound = exact_side(g, pair, upper, rules)
+                bound = exact_side(seen, pair, upper, given)
             else:
-                bound = BOUND(g, pair, upper, tune, rules)
+                bound = BOUND(seen, pair, upper, tune, given)
             if rules.shrink != 1.0:  # wrong on purpose, for tests
-                mean = sample_mean(g, pair, upper, rules)
+                mean = sample_mean(seen, pair, upper, given)
                 bound = mean + (bound - mean) * rules.shrink
             if upper and bound < pair["q_upper"]:
                 pair["q_upper"] = bound
@@ -95,13 +110,15 @@ def sweep(g: Graph, order: Ints, count: int, tune: int, rules: SweepRules) -> fl
     Where the bounds of a node or of one of its pairs exclude each other the
     pass ends with minus the node's number.
     """
-    nodes, pairs = g.nodes, g.pairs
+    nodes, pairs, entries = g.nodes, g.pairs, g.entries
     total = 0.0
     for i in range(count - 1, -1, -1):
         node = nodes[order[i]]
         closed = 0.0
         for side in range(2):
-            closed += backup_side(g, order[i], side == 0, tune, rules)
+            closed += backup_side(
+                nodes, pairs, entries, order[i], side == 0, tune, rules
+            )
         crossed = node["lower"] > node["upper"]
         for p in range(node["first"], node["first"] + node["size"]):
             crossed = crossed or pairs[p]["q_lower"] > pairs[p]["q_upper"]

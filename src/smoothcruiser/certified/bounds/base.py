@@ -37,8 +37,8 @@ class Bound(NamedTuple):
     word: str
     # what a pair remembers between sweeps, (name, NumPy type): appended to PAIR
     fields: tuple[tuple[str, str], ...]
-    # (g, pair, upper, tune, rules) -> the upper (or lower) bound on Q of a pair that
-    # has samples; compiled. It writes ``slope_up`` (``slope_down``) of the pair:
+    # (g: Outcomes, pair, upper, tune, rules: BoundRules) -> the upper (or lower) bound
+    # on Q of a pair that has samples; compiled. It writes ``slope_up`` (``slope_down``) of the pair:
     # minus the derivative of the radius by n, times n**2, which says where the next
     # samples pay. It holds with probability 1 - exp(-pair["cost"]) for all n.
     side: Callable[..., float]
@@ -50,6 +50,20 @@ class Bound(NamedTuple):
     price: Callable[[Facts, float, float, int], int]
     # facts -> a half-width that rounding cannot keep the search from reaching
     floor: Callable[[Facts], float]
+
+
+class Outcomes(NamedTuple):
+    """What a bound reads of the graph: no more, since it is passed for every pair."""
+
+    nodes: Any  # (N,) of NODE
+    entries: Any  # (E,) of ENTRY
+
+
+class BoundRules(NamedTuple):
+    """What does not change during a query, as far as bounds are concerned."""
+
+    discount: float
+    scale: float  # largest |value| in sight, for rounding
 
 
 def pair_cost(k: Any, delta: float) -> Any:
@@ -64,7 +78,7 @@ def pair_cost(k: Any, delta: float) -> Any:
     return math.log(2.0 / delta) + np.log(shifted) + 2.0 * np.log(np.log(shifted))
 
 
-def sample_mean(g: Any, pair: Any, upper: bool, rules: Any) -> float:
+def sample_mean(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float:
     """The mean of r + gamma U(z), or of r + gamma L(z), over a pair's samples."""
     total_value = 0.0
     for e in range(pair["start"], pair["start"] + pair["length"]):

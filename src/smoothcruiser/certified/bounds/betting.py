@@ -46,6 +46,8 @@ from smoothcruiser.certified.bounds.base import (
     UNIT,
     WALK,
     Bound,
+    BoundRules,
+    Outcomes,
     least_samples,
     pair_cost,
     sample_mean,
@@ -102,7 +104,7 @@ def pole_guard(pole: float, scale: float) -> float:
     return 4.0 * UNIT * (abs(pole) + scale)
 
 
-def bound_at(g: Any, pair: Any, upper: bool, at: int, rules: Any) -> float:
+def bound_at(g: Outcomes, pair: Any, upper: bool, at: int, rules: BoundRules) -> float:
     """The upper (or lower) bound on Q at pole ``at``.
 
     Rounding is on the safe side: ``guard`` is above the error of pole - Y, so
@@ -142,7 +144,7 @@ def bound_at(g: Any, pair: Any, upper: bool, at: int, rules: Any) -> float:
 
 
 def far_pole(
-    g: Any, pair: Any, upper: bool, tune: int, rules: Any
+    g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules
 ) -> tuple[int, float]:
     """The pole beyond the end of the range that bounds best, and its bound.
 
@@ -167,7 +169,7 @@ def far_pole(
     return best, bound
 
 
-def side(g: Any, pair: Any, upper: bool, tune: int, rules: Any) -> float:
+def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> float:
     """The bound of one side; WALK and SCAN look for the pole that bounds best,
     and note the slope there.
 
