@@ -38,9 +38,10 @@ class Bound(NamedTuple):
     # what a pair remembers between sweeps, (name, NumPy type): appended to PAIR
     fields: tuple[tuple[str, str], ...]
     # (g: Outcomes, pair, upper, tune, rules: BoundRules) -> the upper (or lower) bound
-    # on Q of a pair that has samples; compiled. It writes ``slope_up`` (``slope_down``) of the pair:
+    # on Q of a pair that has samples; compiled. It holds for all n with probability
+    # 1 - exp(-pair["cost"]). It also writes ``slope_up`` (``slope_down``) of the pair:
     # minus the derivative of the radius by n, times n**2, which says where the next
-    # samples pay. It holds with probability 1 - exp(-pair["cost"]) for all n.
+    # samples pay.
     side: Callable[..., float]
     # (k, delta) -> log(1/alpha) of either side of the k-th pair, k = 1, 2, ...: the
     # sum of 2 alpha over all k is at most delta. It may not fall with k.
