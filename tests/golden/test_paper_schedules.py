@@ -35,7 +35,7 @@ def mdp(gamma, temperature, num_actions=2, **more):
 
 
 def hand_facts():
-    """The hand example of tests/unit/test_paper_theory.py: gamma = 1/4, K = 2,
+    """The hand example of tests/unit/theory/test_paper_theory.py: gamma = 1/4, K = 2,
     L = 1/8, M = F(0) = 1.
     """
     operator = CustomOperator(

@@ -13,6 +13,7 @@ from smoothcruiser.certified.bounds.base import Bound
 from smoothcruiser.certified.price import EqualSamples
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.progress import Progress
 
 DEFAULT_BUDGET = 10**9
 
@@ -20,18 +21,7 @@ Target = Literal["q_values", "value"]
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What a callback is told after each round."""
-
-    num_calls: int
-    seconds: float
-    interval: tuple[float, float]
-    half_width: float  # what epsilon is compared with
-    num_states: int
-
-
-@dataclass(frozen=True)
-class QueryLimits:
+class Ends:
     """When a query ends."""
 
     epsilon: float | None
@@ -51,7 +41,7 @@ def make_limits(
     callback: Callable[[Progress], object] | None,
     target: str,
     now: float,
-) -> QueryLimits:
+) -> Ends:
     """The limits of a query that begins at ``now``, where outcomes are exact."""
     for name, value in (("epsilon", epsilon), ("budget", budget), ("seconds", seconds)):
         number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -66,7 +56,7 @@ def make_limits(
         )
     if target not in ("q_values", "value"):
         raise InvalidInput(f"target must be 'q_values' or 'value', got {target!r}.")
-    return QueryLimits(
+    return Ends(
         epsilon=epsilon,
         goal=epsilon,
         equal=None,
@@ -77,9 +67,7 @@ def make_limits(
     )
 
 
-def estimated(
-    limits: QueryLimits, bound: Bound, facts: Facts, delta: float
-) -> QueryLimits:
+def estimated(limits: Ends, bound: Bound, facts: Facts, delta: float) -> Ends:
     """The limits where outcomes are estimated from samples: no goal below
     rounding, and a price at the most.
     """

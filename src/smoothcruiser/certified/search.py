@@ -45,12 +45,10 @@ from smoothcruiser.certified.estimate import (
     answer,
     assumptions,
     one_outcome,
-    terminal_answer,
 )
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.limits import (
-    Progress,
-    QueryLimits,
+    Ends,
     Target,
     estimated,
     make_limits,
@@ -61,11 +59,12 @@ from smoothcruiser.certified.sampling import STREAM_KEY, Help, Sampler, make_sam
 from smoothcruiser.certified.steering import Jobs, Steering
 from smoothcruiser.engines.inspection import Looks, seen
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.estimate import Estimate
+from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.tabular import Ints
+from smoothcruiser.progress import Progress
 
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into looking at the step
 CHUNK = 1 << 20  # draws held in buffers at a time: 16 MB
@@ -173,13 +172,7 @@ class Certified:
         compile_seconds = self._prepare(state)
         root = self.memory.node_of(state, self.problem.horizon or 0)
         if root == END:
-            return terminal_answer(
-                self.problem,
-                state,
-                delta=self.delta,
-                seed=self.seed,
-                seconds=time.perf_counter() - begin,
-            )
+            return terminal_estimate(self.problem, state, "certified", self.seed)
         before = self.num_calls
         try:
             reason = self._search(root, limits, begin)
@@ -213,7 +206,7 @@ class Certified:
         self._prepared = True
         return time.perf_counter() - begin
 
-    def _search(self, root: int, limits: QueryLimits, begin: float) -> str:
+    def _search(self, root: int, limits: Ends, begin: float) -> str:
         """Rounds until the query may end; why it did."""
         self._region.start(root)
         self._steering.start()
@@ -225,14 +218,14 @@ class Certified:
             left = limits.budget - (self.num_calls - first_call)
             if limits.callback is not None:
                 node = self.memory.graph.nodes[root]
-                told = Progress(
-                    num_calls=self.num_calls - first_call,
+                report = Progress(
+                    calls=self.num_calls - first_call,
                     seconds=time.perf_counter() - begin,
                     interval=(float(node["lower"]), float(node["upper"])),
                     half_width=self.memory.half_width(root, limits.target),
-                    num_states=self.memory.num_nodes - 1,
+                    states=self.memory.num_nodes - 1,
                 )
-                if limits.callback(told) is False:
+                if limits.callback(report) is False:
                     return "callback"
             if time.perf_counter() > limits.deadline:
                 return "seconds"
@@ -279,13 +272,13 @@ class Certified:
         law = one_outcome(self._twice) if self.problem.deterministic else SAME_LAW
         return assumptions(self.problem, law, looked=looked)
 
-    def _narrow(self, root: int, limits: QueryLimits) -> bool:
+    def _narrow(self, root: int, limits: Ends) -> bool:
         return (
             limits.goal is not None
             and self.memory.half_width(root, limits.target) <= limits.goal
         )
 
-    def _reached(self, root: int, limits: QueryLimits) -> str:
+    def _reached(self, root: int, limits: Ends) -> str:
         assert limits.epsilon is not None
         return (
             "epsilon"
@@ -304,7 +297,7 @@ class Certified:
             )
         return closed
 
-    def _settle(self, root: int, limits: QueryLimits) -> None:
+    def _settle(self, root: int, limits: Ends) -> None:
         """Sweep until little moves, or the answer is narrow enough."""
         for i in range(MOST_SWEEPS):
             closed = self._sweep(WALK if i == 0 else KEEP)
@@ -316,7 +309,7 @@ class Certified:
             ):
                 return
 
-    def _finish(self, root: int, limits: QueryLimits) -> None:
+    def _finish(self, root: int, limits: Ends) -> None:
         """Sweep all nodes in reach until a scan moves none of them:
         sweeps are cheap, use what was bought.
 
@@ -342,7 +335,7 @@ class Certified:
                 return
             tune = SCAN if still else KEEP
 
-    def _round(self, root: int, limits: QueryLimits, left: int) -> str | None:
+    def _round(self, root: int, limits: Ends, left: int) -> str | None:
         """Choose pairs, draw and record; None, or why there was nothing to draw."""
         pairs, counts = (
             self._steering.uniform(left)
@@ -365,7 +358,7 @@ class Certified:
                 break
         return None
 
-    def _jobs(self, root: int, limits: QueryLimits, left: int) -> Jobs:
+    def _jobs(self, root: int, limits: Ends, left: int) -> Jobs:
         """Which pairs to draw from, and how often each."""
         choose = self._steering
         calls = min(left, choose.calls(root, limits, self._drawn_pairs))

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from smoothcruiser.certified.limits import QueryLimits
+from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.price import EqualSamples
 from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.steering_kernel import FIRST_BATCH
@@ -53,14 +53,14 @@ class Steering:
         """Begin a query."""
         self.num_steered = 0
 
-    def calls(self, root: int, limits: QueryLimits, drawn_pairs: int) -> int:
+    def calls(self, root: int, limits: Ends, drawn_pairs: int) -> int:
         """Calls of the next round."""
         if self.exact:
             return max(LEAST_NEW, int(GROWTH * drawn_pairs))
         growth = self._growth(root, limits)
         return max(LEAST_CALLS, int(growth * self.region.num_samples))
 
-    def allowed(self, limits: QueryLimits, calls: int) -> int:
+    def allowed(self, limits: Ends, calls: int) -> int:
         """As many of the calls as may be steered: with those before, no more
         than equal samples would certainly need.
         """
@@ -68,7 +68,7 @@ class Steering:
             return calls
         return limits.equal.steerable(self.num_steered, calls, self.memory.num_pairs)
 
-    def steered(self, root: int, limits: QueryLimits, calls: int) -> Jobs:
+    def steered(self, root: int, limits: Ends, calls: int) -> Jobs:
         """At most ``calls`` samples, where they narrow the answer most."""
         region, memory = self.region, self.memory
         width = 2.0 * memory.half_width(root, limits.target)
@@ -135,7 +135,7 @@ class Steering:
         g.nodes["mass"][1 : self.memory.num_nodes] = 1.0
         return pairs, np.full(len(pairs), min(each, left), dtype=np.int64)
 
-    def _growth(self, root: int, limits: QueryLimits) -> float:
+    def _growth(self, root: int, limits: Ends) -> float:
         """Calls of the next round, as a share of those so far."""
         node, goal = self.memory.graph.nodes[root], limits.goal
         half_width = self.memory.half_width(root, limits.target)
@@ -147,7 +147,7 @@ class Steering:
             else min(GROWTH, max(LEAST_GROWTH, half_width / goal - 1.0))
         )
 
-    def _source(self, root: int, limits: QueryLimits) -> Floats:
+    def _source(self, root: int, limits: Ends) -> Floats:
         """With which weights the asked state's actions matter: as F weighs
         them, or those whose intervals are too wide.
         """
