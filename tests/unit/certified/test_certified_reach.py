@@ -56,7 +56,7 @@ def test_the_walk_over_poles_ends_at_the_best():
     from pole to pole did not.
     """
     memory = Certified(coin(), delta=0.1, seed=1)
-    memory.query(budget=3_000, callback=lambda told: told.num_calls < 2_000)
+    memory.query(budget=3_000, callback=lambda told: told.calls < 2_000)
     memory._settle(1, make_limits(None, 1, None, None, "value", 0.0))
     before = memory.memory.graph.pairs[: memory.memory.num_pairs].copy()
     memory._sweep(SCAN)

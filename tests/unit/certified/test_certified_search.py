@@ -543,8 +543,8 @@ def test_actions_not_excluded():
     for min mirrored.
     """
     boxes = [(0.0, 1.0), (0.5, 2.0), (-1.0, 0.4)]
-    assert not_excluded(boxes, 1) == [0, 1]
-    assert not_excluded(boxes, 2) == [0, 2]
+    assert not_excluded(boxes, 1) == (0, 1)
+    assert not_excluded(boxes, 2) == (0, 2)
 
 
 def test_memory_is_linear_in_what_was_seen():
