@@ -42,9 +42,18 @@ STEP: Any = step_tabular
 
 
 def draw_jobs(
-    data: Any, states: Ints, actions: Ints, counts: Ints, streams: int, raws: Ints, rewards: Floats, low: float, high: float, ends: bool,
+    data: Any,
+    states: Ints,
+    actions: Ints,
+    counts: Ints,
+    streams: int,
+    raws: Ints,
+    rewards: Floats,
+    low: float,
+    high: float,
+    ends: bool,
     fault: Ints,
-) -> int:  # fmt: skip
+) -> int:
     """Fill the buffers with ``counts[i]`` draws of each job; FINE, or what was
     wrong with draw ``fault[1]``, of job ``fault[0]``.
 

@@ -82,6 +82,8 @@ class Certified:
     """
 
     steering = Steering  # who chooses what to sample; tests put in worse ones
+    # whether every pair is sampled equally often: what benchmarks compare with
+    uniform = False
 
     def __init__(
         self,
@@ -94,15 +96,13 @@ class Certified:
         workers: int | None = None,
         scheduler: str | None = None,
         radius_scale: float = 1.0,
-        uniform: bool = False,
     ) -> None:
         """``bound`` is a word of ``certified.bounds.BOUNDS``: how far a mean of
         samples can be from what it estimates; certificates name it.
         ``executor`` ("processes", "dask") and ``workers`` spread a round's
         samples and change no bit of the result.
 
-        ``radius_scale`` and ``uniform`` are for tests and benchmarks: wrong
-        radii, and the same number of samples for every pair.
+        ``radius_scale`` is for tests: wrong radii.
         """
         self._help = Help(executor, workers, scheduler)
         if (
@@ -118,7 +118,7 @@ class Certified:
         self.memory = Memory(problem, self.bound)
         self.num_calls = 0
         self.exact = problem.deterministic  # whether the first sample tells all
-        self._radius_scale, self._uniform = radius_scale, uniform
+        self._radius_scale = radius_scale
         self._drawn_pairs = 0  # k: pairs that have been given a share of delta
         self._fault: str | None = None
         self._salt = np.random.SeedSequence(
@@ -339,7 +339,7 @@ class Certified:
         """Choose pairs, draw and record; None, or why there was nothing to draw."""
         pairs, counts = (
             self._steering.uniform(left)
-            if self._uniform
+            if self.uniform
             else self._jobs(root, limits, left)
         )
         if len(pairs) == 0:
