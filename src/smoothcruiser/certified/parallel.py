@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.certified.memory import END, Memory
+from smoothcruiser.certified.graph import END
+from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.sampling import Sampler
 from smoothcruiser.engines.base import Executor
 from smoothcruiser.engines.inspection import Looks, look, sendable

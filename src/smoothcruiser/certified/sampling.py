@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.certified.memory import END, Memory, mixed
+from smoothcruiser.certified.graph import END
+from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.memory_kernel import mixed
 from smoothcruiser.engines.pools.threads import Threads
 from smoothcruiser.engines.registry import choose
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
@@ -126,7 +128,7 @@ class CompiledSampler(Sampler):
         super().__init__(problem, memory, seed)
         self.pool = Threads(workers, self, _nothing) if workers > 1 else None
         begin = time.perf_counter()
-        from smoothcruiser.certified import draws
+        from smoothcruiser.certified import draws_kernel as draws
 
         self.draws = draws
         if problem.tables is not None:
