@@ -328,8 +328,8 @@ def gather(
 
 def blind_rollout(
     setting: Setting, head: Floats, data: Any, state: Any, scratch: Any, depth: int, total: float,
-    weight: float, held: Ints, carry: Floats, meta: Ints, fault: Floats, most_calls: int, acts: Ints,
-    rng: Any,
+    weight: float, held: Ints, carry: Floats, meta: Ints, fault: Floats, most_calls: int,
+    acts: Ints, rng: Any,
 ) -> tuple[float, int]:  # fmt: skip
     """(return of the uniform policy with the regularizer's F(0) a step, how it
     ended), from a state that is not terminal.
