@@ -25,6 +25,7 @@ from smoothcruiser.cli.options import (
     tree_options,
 )
 from smoothcruiser.errors import Interrupted, SmoothcruiserError
+from smoothcruiser.methods import METHODS
 
 
 @click.command()
@@ -35,8 +36,7 @@ from smoothcruiser.errors import Interrupted, SmoothcruiserError
     default="auto",
     show_default=True,
     metavar="NAME",
-    help="smoothcruiser, sparse-sampling, paper, certified, exact, or a tree search: "
-    "uct, ments, rents, tents, bts, dents.",
+    help=f"One of {', '.join(METHODS)}.",
 )
 @state_option
 @run_options
