@@ -235,3 +235,25 @@ def test_compiled_tabular_and_batched_problems_are_checked_too():
 def test_what_is_not_a_problem_is_refused():
     with pytest.raises(sc.InvalidInput, match=r"A problem .* was expected"):
         sc.check(walk)
+
+
+@pytest.mark.parametrize("name", ["chain", "frozen-lake"])
+def test_check_survives_an_astronomic_price(name: str) -> None:
+    assert sc.check(sc.make(name, discount=0.99, operator="max"))
+
+
+def test_check_does_not_read_past_a_terminal_row() -> None:
+    """State 1 is an end with an empty row; a step from it reads the row of state 2."""
+    chances = np.zeros((3, 1, 3))
+    chances[0, 0, 1], chances[0, 0, 2], chances[2, 0, 2] = 0.5, 0.5, 1.0
+    rewards = np.array([[0.1], [0.0], [0.7]])
+    made = sc.tabular(
+        chances,
+        rewards,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        terminal=[False, True, False],
+    )
+    assert not [
+        f for f in sc.check(made).findings if f.name == "ends" and f.verdict != "ok"
+    ]

@@ -117,3 +117,46 @@ def test_bounds_given_for_one_operator_are_dropped_for_another() -> None:
             plain.facts, epsilon=0.2, delta=0.1, adaptive=False
         ).num_calls
     )
+
+
+def pays(state, action, rng):
+    return 0.9 if rng.random() < 0.5 else 0.8, state
+
+
+@pytest.mark.parametrize("method", ["smoothcruiser", "sparse-sampling", "certified"])
+@pytest.mark.parametrize("bounds", [(1.5, 3.0), (1.2, 3.0)])
+def test_bounds_that_a_stage_contradicts_are_refused(
+    method: str, bounds: tuple[float, float]
+) -> None:
+    """One step before the end V <= 1 < 1.2: no draw is needed to see it. The
+    truth is 2.55.
+    """
+    facts = {
+        "num_actions": 1,
+        "discount": 1.0,
+        "operator": sc.Max(),
+        "initial_state": 0,
+    }
+    try:
+        made = sc.MDP(pays, horizon=3, value_bounds=bounds, **facts)
+        low, high = sc.plan(made, epsilon=0.3, delta=0.1, method=method).interval
+    except sc.SmoothcruiserError as error:
+        assert "value_bounds" in str(error)  # noqa: PT017 - either a refusal or an answer is right
+    else:
+        assert low <= 2.55 <= high
+
+
+@pytest.mark.parametrize(("discount", "value"), [(0.7, 1.0), (0.99, 30.0)])
+def test_tight_bounds_survive_rounding(discount: float, value: float) -> None:
+    """0.3 / (1 - 0.7) = 1 is what the rewards allow, whichever way the last bit
+    falls.
+    """
+    sc.MDP(
+        lambda state, action, rng: (0.3, state),
+        num_actions=1,
+        discount=discount,
+        operator=sc.Max(),
+        initial_state=0,
+        reward_range=(0.1, 0.3),
+        value_bounds=(value, value),
+    )

@@ -12,7 +12,6 @@ import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.reproduce.full import repeat
-from smoothcruiser.reproduce.relaxing import moving_temperature, printed_scheme, studies
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.relaxation import relax, relaxed, step_band, value_band
 
@@ -179,21 +178,3 @@ def test_what_cannot_be_relaxed_is_refused():
 def test_one_action_has_nothing_to_relax():
     plan = relax(Facts(1, 1, 0.2, sc.Max(), (0.0, 1.0)), epsilon=0.3, delta=0.1)
     assert plan.temperature == 0.0
-
-
-def test_the_study_stays_below_the_bounds():
-    """0 <= V_lambda - V_0 <= bound and 0 <= policy loss <= bound on both
-    problems, at every temperature drawn.
-    """
-    rows = moving_temperature(points=2)
-    assert len(rows) == 2 * len(studies())
-    for row in rows:
-        assert -1e-9 <= row.distance <= row.bound + 1e-9
-        assert -1e-9 <= row.policy_loss <= row.bound + 1e-9
-
-
-def test_with_printed_constants_sparse_sampling_is_cheapest():
-    rows = printed_scheme((1e-1, 1e-3))
-    assert all(
-        row.best_share == 0.0 and row.best_log10 == row.plain_log10 for row in rows
-    )
