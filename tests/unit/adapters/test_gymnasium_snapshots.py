@@ -38,6 +38,7 @@ def snapshots(discount: float, operator: sc.Operator) -> sc.MDP:
     )
 
 
+@pytest.mark.compiles
 def test_certified_search_refuses_snapshots_without_a_key() -> None:
     with pytest.raises(sc.InvalidInput, match="key="):
         sc.plan(
@@ -56,6 +57,7 @@ def test_looks_at_snapshots_stay_within_the_budget() -> None:
     assert found.num_calls <= budget
 
 
+@pytest.mark.compiles
 def test_an_environment_that_was_not_reset_is_refused_in_a_sentence() -> None:
     made = sc.make("gym:FrozenLake-v1", discount=0.9, operator="max")
     with pytest.raises(sc.InvalidInput, match="reset"):

@@ -33,6 +33,7 @@ def ring(size=6, slip=0.2):
     return step
 
 
+@pytest.mark.compiles
 def test_a_lie_about_determinism_is_found():
     """Two outcomes of one pair raise, and name it."""
     problem = MDP(
@@ -64,6 +65,7 @@ def test_a_state_that_hides_something_is_found_out():
         Certified(problem, delta=0.01).query(epsilon=1e-4, budget=200_000)
 
 
+@pytest.mark.compiles
 def test_bad_oracles_are_named():
     """Rewards outside the range, NaN, exceptions, wrong tuples: the message has
     the state and the action; the memory is closed.

@@ -23,6 +23,8 @@ from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.operators.base import Entropy
 from smoothcruiser.problem.problem import MDP, Game
 
+pytestmark = pytest.mark.compiles
+
 
 def a_memory(**rest):
     problem = MDP(

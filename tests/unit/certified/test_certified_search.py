@@ -29,6 +29,8 @@ from smoothcruiser.problem.problem import MDP
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo import chain, garnet, random_game
 
+pytestmark = pytest.mark.compiles
+
 OPERATORS = [
     Entropy(0.2),
     KL(0.2, prior=(0.5, 0.3, 0.2)),

@@ -32,6 +32,7 @@ def fault_of(problem, **options):
     return wrong[0]
 
 
+@pytest.mark.compiles
 def test_a_sound_oracle_passes_with_speed_and_price():
     report = sc.check(sc.MDP(walk, **COMMON), epsilon="20%", delta=0.1)
     assert report.ok
@@ -165,15 +166,17 @@ def test_faults_of_a_single_answer(step, name, words):
 
 
 def test_an_oracle_that_hangs():
+    returned = []
+
     def step(state, action, rng):
         time.sleep(30)
+        returned.append(state)
 
-    begin = time.perf_counter()
     assert (
         "did not return within 0.3 s at state 0, action 0"
         in fault_of(sc.MDP(step, **COMMON), call_seconds=0.3).sentence
     )
-    assert time.perf_counter() - begin < 10
+    assert not returned
 
 
 def test_false_claims():
@@ -222,6 +225,7 @@ def test_warnings_say_what_would_be_cheaper():
     )
 
 
+@pytest.mark.compiles
 def test_compiled_tabular_and_batched_problems_are_checked_too():
     def rows(states, actions, rng):
         return rng.random(len(states)), (states + actions) % 5

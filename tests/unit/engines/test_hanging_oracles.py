@@ -23,9 +23,13 @@ def walk(state, action, rng):
     return rng.random(), (state + action) % 5
 
 
+RETURNED: list[int] = []  # calls that slept to their end
+
+
 def sleeps(state, action, rng):
     if state == 3:
         time.sleep(60)
+        RETURNED.append(state)
     return walk(state, action, rng)
 
 
@@ -37,7 +41,7 @@ def loops(state, action, rng):
 
 @pytest.mark.parametrize("step", [sleeps, loops])
 def test_an_oracle_that_hangs_is_ended_at_its_time_limit(step):
-    begin = time.perf_counter()
+    """The error comes before the call that sleeps has ended."""
     with pytest.raises(
         sc.OracleError,
         match=(
@@ -46,7 +50,7 @@ def test_an_oracle_that_hangs_is_ended_at_its_time_limit(step):
         ),
     ):
         sc.plan(sc.MDP(step, call_seconds=0.3, **COMMON), 2, **PROMISE)
-    assert time.perf_counter() - begin < 10
+    assert not RETURNED
 
 
 def test_a_companion_that_hangs_is_ended_too():

@@ -7,6 +7,8 @@ import pytest
 
 import smoothcruiser as sc
 
+pytestmark = pytest.mark.compiles
+
 COMMON = {
     "num_actions": 2,
     "discount": 0.5,

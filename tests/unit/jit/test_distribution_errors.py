@@ -12,6 +12,8 @@ import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.streams import METHODS, stream
 
+pytestmark = pytest.mark.compiles
+
 WRONG = [
     ("rng.integers(0)", "rng.integers(n) needs n from 1 to 2**63"),
     ("rng.integers(-5)", "rng.integers(n) needs n from 1 to 2**63"),

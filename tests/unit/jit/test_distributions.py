@@ -22,6 +22,8 @@ import smoothcruiser as sc
 from smoothcruiser.jit import distributions
 from smoothcruiser.jit.streams import METHODS, Stream, stream
 
+pytestmark = pytest.mark.compiles
+
 FALSE_ALARM = 1e-4
 SHAPES = (0.05, 0.5, 0.999, 1.0, 1.5, 10.0, 1e4, 1e9)
 PAIRS = ((0.2, 0.3), (0.5, 0.5), (1.0, 1.0), (2.0, 5.0), (50.0, 0.7), (1e3, 2e3))

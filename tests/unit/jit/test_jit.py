@@ -71,6 +71,7 @@ def eight(data, state, action, rng):
     return 8.0, state, False
 
 
+@pytest.mark.compiles
 def test_a_replacement_reaches_inner_calls_and_is_not_confused_with_another():
     """``leaf_total`` calls STEP: each replacement gets its own machine, and
     neither is cached on disk.
@@ -131,6 +132,7 @@ def test_every_compiled_module_the_kernel_reaches_is_in_its_fingerprint():
         assert root / name in covered
 
 
+@pytest.mark.compiles
 def test_importing_the_package_does_not_import_numba():
     code = (
         "import sys, smoothcruiser, smoothcruiser.schedule.compiler.optimizer, "

@@ -202,6 +202,7 @@ def test_what_one_player_cannot_be_asked():
     ]
 
 
+@pytest.mark.compiles
 def test_an_agent_keeps_its_tree_below_the_moves_made():
     """What was found about the next states is not forgotten: the second
     decision starts with visits.

@@ -41,6 +41,7 @@ FALSE = {
 PROMISE = {"epsilon": 1.0, "delta": 0.1, "method": "smoothcruiser"}
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("executor", ["reference", "python", "compiled"])
 def test_fewer_legal_actions_than_declared_are_refused_where_they_are_met(
     executor: str,
@@ -60,6 +61,7 @@ def test_fewer_legal_rows_than_declared_are_refused() -> None:
         sc.plan(problem, **PROMISE)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("compiled", [True, False])
 def test_searches_and_policies_meet_the_same_refusal(compiled: bool) -> None:
     functions = (step, legal) if compiled else (step.py_func, legal.py_func)

@@ -37,6 +37,7 @@ def problem(step) -> sc.Problem:
     )
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("step", [careless, careless.py_func])
 def test_a_step_that_writes_into_its_state_is_refused(step) -> None:
     """Its interval would be disjoint from the truth; the caller's own array
@@ -84,6 +85,7 @@ def unsigned(state, action, rng):
     return (1.0 if state > 10 else 0.0), np.uint64(0x8000000000000005)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     ("step", "start", "truth"), [(to_the_top_bit, 0, 1.0), (unsigned, 20, 2.0)]
 )
