@@ -10,7 +10,7 @@ True
 from typing import Any
 
 from smoothcruiser import adapters
-from smoothcruiser.api import calibrate, evaluate, explain, plan, solve
+from smoothcruiser.api import calibrate, evaluate, explain, plan, prepare, solve
 from smoothcruiser.check import check
 from smoothcruiser.errors import (
     BrokenPromise,
@@ -21,7 +21,16 @@ from smoothcruiser.errors import (
     Unpayable,
 )
 from smoothcruiser.estimate import Certificate, Estimate
-from smoothcruiser.methods.scheduled import resume, run
+from smoothcruiser.methods.auto import Auto
+from smoothcruiser.methods.certified import CertifiedSearch
+from smoothcruiser.methods.exact import Exact
+from smoothcruiser.methods.scheduled import (
+    Paper,
+    SmoothCruiser,
+    SparseSampling,
+    resume,
+    run,
+)
 from smoothcruiser.operators.base import (
     KL,
     CustomOperator,
@@ -32,11 +41,13 @@ from smoothcruiser.operators.base import (
     SquareRoot,
 )
 from smoothcruiser.operators.check import check_operator
-from smoothcruiser.play.agent import Agent, play
+from smoothcruiser.play.agent import Agent
+from smoothcruiser.play.episodes import play
 from smoothcruiser.problem.batched import batched
 from smoothcruiser.problem.make import make
 from smoothcruiser.problem.problem import MDP, Game, Problem
 from smoothcruiser.problem.tabular import tabular
+from smoothcruiser.progress import Progress
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 from smoothcruiser.tree.searches import BTS, DENTS, MENTS, RENTS, TENTS, UCT
 
@@ -52,11 +63,14 @@ __all__ = [
     "TENTS",
     "UCT",
     "Agent",
+    "Auto",
     "BrokenPromise",
     "Certificate",
+    "CertifiedSearch",
     "CustomOperator",
     "Entropy",
     "Estimate",
+    "Exact",
     "Game",
     "InvalidInput",
     "Kind",
@@ -65,10 +79,14 @@ __all__ = [
     "MissingExtra",
     "Operator",
     "OracleError",
+    "Paper",
     "Problem",
+    "Progress",
     "Root",
     "Schedule",
+    "SmoothCruiser",
     "SmoothcruiserError",
+    "SparseSampling",
     "Sparsemax",
     "SquareRoot",
     "Unpayable",
@@ -82,6 +100,7 @@ __all__ = [
     "make",
     "plan",
     "play",
+    "prepare",
     "resume",
     "run",
     "solve",

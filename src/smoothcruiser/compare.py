@@ -30,16 +30,13 @@ from typing import Any
 from smoothcruiser import api
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.methods import resolve
+from smoothcruiser.methods.tree import TreeSearch
 from smoothcruiser.operators.base import has_prior
 from smoothcruiser.operators.functions import CUSTOM
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.tree.searches import (
-    TREE_SEARCHES,
-    Search,
-    is_tree_search,
-    tree_search,
-)
+from smoothcruiser.tree.searches import TREE_SEARCHES, Search
 
 PLANNERS = ("smoothcruiser", "certified", *TREE_SEARCHES)
 DELTA = 0.1  # of the planners that promise
@@ -192,8 +189,9 @@ def objective(problem: Problem, method: str | Search) -> str:
     """The operator whose value a planner estimates: the problem's own, or a
     tree search's.
     """
-    if is_tree_search(method):
-        return tree_search(method).estimates(problem.operator)
+    found = resolve(method)
+    if isinstance(found, TreeSearch):
+        return found.search.estimates(problem.operator)
     return problem.operator.label
 
 

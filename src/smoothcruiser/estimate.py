@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import counted
 
 Interval = tuple[float, float]
+NOWHERE: Interval = (math.nan, math.nan)  # of an illegal action
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,73 @@ def best_action(policy: Sequence[float], q_values: Sequence[float], player: int)
     sign = 1.0 if player == 1 else -1.0
     usable = [a for a, q in enumerate(q_values) if not math.isnan(q)]
     return max(usable, key=lambda a: (policy[a], sign * q_values[a], -a))
+
+
+def not_excluded(q_intervals: Sequence[Interval], player: int) -> tuple[int, ...]:
+    """Actions whose best case reaches the surest worst case of every other."""
+    usable = [a for a, box in enumerate(q_intervals) if not math.isnan(box[0])]
+    if player == 1:
+        floor = max(q_intervals[a][0] for a in usable)
+        return tuple(a for a in usable if q_intervals[a][1] >= floor)
+    ceiling = min(q_intervals[a][1] for a in usable)
+    return tuple(a for a in usable if q_intervals[a][0] <= ceiling)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What is known of the legal actions, laid out over all K of them."""
+
+    q_values: tuple[float, ...]
+    q_intervals: tuple[Interval, ...]
+    policy: tuple[float, ...]
+
+    @classmethod
+    def over(
+        cls,
+        num_actions: int,
+        actions: Sequence[int],
+        values: Sequence[float],
+        boxes: Sequence[Interval],
+        gradient: Sequence[float],
+    ) -> Spread:
+        """Illegal actions get NaN and 0; the gradient is scaled to a policy."""
+        total = sum(gradient)
+        q_values = [math.nan] * num_actions
+        intervals, policy = [NOWHERE] * num_actions, [0.0] * num_actions
+        for a, q, box, share in zip(actions, values, boxes, gradient, strict=True):
+            q_values[a], intervals[a], policy[a] = q, box, share / total
+        return cls(tuple(q_values), tuple(intervals), tuple(policy))
+
+
+def terminal_estimate(
+    problem: Problem, state: Any, method: str, seed: int | None = None
+) -> Estimate:
+    """A terminal state is worth 0, exactly."""
+    certificate = Certificate(
+        kind="exact",
+        interval=(0.0, 0.0),
+        q_intervals=(NOWHERE,) * problem.num_actions,
+        confidence=1.0,
+        bound="terminal state",
+    )
+    return Estimate(
+        value=0.0,
+        interval=(0.0, 0.0),
+        q_values=(math.nan,) * problem.num_actions,
+        policy=(0.0,) * problem.num_actions,
+        action=None,
+        num_calls=0,
+        epsilon=0.0,
+        delta=0.0,
+        method=method,
+        certificate=certificate,
+        seconds=0.0,
+        compile_seconds=0.0,
+        problem=problem.name,
+        state=state,
+        seed=seed,
+        notes=("The state is terminal: its value is 0 by definition.",),
+    )
 
 
 def plain(value: Any) -> Any:

@@ -15,11 +15,17 @@ depends on.
 
 from __future__ import annotations
 
-import math
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.estimate import Certificate, Estimate, Interval, best_action
+from smoothcruiser.estimate import (
+    Certificate,
+    Estimate,
+    Interval,
+    Spread,
+    best_action,
+    not_excluded,
+)
 from smoothcruiser.operators.base import CustomOperator, Operator
 from smoothcruiser.problem.assumptions import assumptions as assumed
 from smoothcruiser.problem.problem import Problem
@@ -28,7 +34,6 @@ if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
 
 CORNERS = 10  # actions: 1,024 corners take a few milliseconds
-NOWHERE = (math.nan, math.nan)
 SAME_LAW = (
     "draws of the oracle are independent, and follow one law for each state and "
     "action: a state's hash tells all that matters"
@@ -104,70 +109,28 @@ def describe(
     interval = (float(node["lower"]), float(node["upper"]))
     middles = [0.5 * (low + high) for low, high in boxes]
     gradient = problem.operator.gradient(middles, player=player, weights=weights)
-    total = sum(gradient)
-    q_values, q_intervals, policy = (
-        [math.nan] * problem.num_actions,
-        [NOWHERE] * problem.num_actions,
-        [0.0] * problem.num_actions,
-    )
-    for a, middle, box, share in zip(actions, middles, boxes, gradient, strict=True):
-        q_values[a], q_intervals[a], policy[a] = middle, box, share / total
+    spread = Spread.over(problem.num_actions, actions, middles, boxes, gradient)
     certificate = Certificate(
         kind="search",
         interval=interval,
-        q_intervals=tuple(q_intervals),
+        q_intervals=spread.q_intervals,
         confidence=confidence,
         bound=bound,
         assumptions=assumptions,
         policy_loss=policy_loss(problem.operator, boxes, player, weights),
-        best_actions=tuple(sorted(actions[i] for i in not_excluded(boxes, player))),
+        best_actions=not_excluded(spread.q_intervals, player),
     )
     return Estimate(
         value=0.5 * (interval[0] + interval[1]),
         interval=interval,
-        q_values=tuple(q_values),
-        policy=tuple(policy),
-        action=best_action(policy, q_values, player),
+        q_values=spread.q_values,
+        policy=spread.policy,
+        action=best_action(spread.policy, spread.q_values, player),
         method="certified",
         certificate=certificate,
         problem=problem.name,
         state=state,
         **rest,
-    )
-
-
-def terminal_answer(
-    problem: Problem, state: Any, *, delta: float, seed: int, seconds: float
-) -> Estimate:
-    """The Estimate of a state where the episode is over: 0, for sure."""
-    nothing = tuple([math.nan] * problem.num_actions)
-    certificate = Certificate(
-        kind="search",
-        interval=(0.0, 0.0),
-        q_intervals=tuple([NOWHERE] * problem.num_actions),
-        confidence=1.0,
-        bound="terminal state",
-        assumptions=("the state is terminal, as declared",),
-        policy_loss=0.0,
-        best_actions=(),
-    )
-    return Estimate(
-        value=0.0,
-        interval=(0.0, 0.0),
-        q_values=nothing,
-        policy=tuple([0.0] * problem.num_actions),
-        action=None,
-        num_calls=0,
-        epsilon=0.0,
-        delta=delta,
-        method="certified",
-        certificate=certificate,
-        seconds=seconds,
-        compile_seconds=0.0,
-        problem=problem.name,
-        state=state,
-        seed=seed,
-        notes=("The state is terminal: its value is 0.",),
     )
 
 
@@ -212,17 +175,6 @@ def policy_loss(
     scale = max(abs(x) for box in boxes for x in box) + operator.strength
     # the allowance for rounding of three sums of that size
     return min(bound, worst + 64.0 * len(boxes) * 2.0**-52 * scale)
-
-
-def not_excluded(boxes: list[Interval], player: int) -> list[int]:
-    """Places of the actions whose best case reaches the surest worst case of
-    another.
-    """
-    if player == 1:
-        floor = max(low for low, _ in boxes)
-        return [i for i, (_, high) in enumerate(boxes) if high >= floor]
-    ceiling = min(high for _, high in boxes)
-    return [i for i, (low, _) in enumerate(boxes) if low <= ceiling]
 
 
 def one_outcome(twice: int) -> str:

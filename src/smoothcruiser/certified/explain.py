@@ -22,32 +22,41 @@ PAIRS = (10, 100, 1_000, 10_000, 100_000)
 
 
 @dataclass(frozen=True)
-class Outlook:
+class CertifiedForecast:
     """The promise of a certified search and what it can cost at the most;
     ``str()`` is a small table.
     """
 
     facts: Facts
-    epsilon: float
+    epsilon: float | None  # None: the search stops at its budget or its seconds
     delta: float
     looks: int = 0  # calls for a look at the step before and after the search
     method: str = "certified"
     num_calls: None = None  # not known before the run
     levels: tuple[()] = ()  # it follows no schedule
 
-    def most_calls(self, num_pairs: int) -> int:
-        """Calls that certainly suffice if the search meets ``num_pairs`` pairs
-        of state and action.
+    def most_calls(self, num_pairs: int) -> int | None:
+        """Calls that certainly suffice if ``num_pairs`` pairs are met.
+
+        None without an epsilon: the search then ends at its budget or its seconds.
         """
+        if self.epsilon is None:
+            return None
         return self.looks + price_bound(
             self.facts, epsilon=self.epsilon, delta=self.delta, num_pairs=num_pairs
         )
 
+    @property
+    def bounds(self) -> list[tuple[int, int]]:
+        """(pairs, calls that certainly suffice), empty without an epsilon."""
+        known = [(pairs, self.most_calls(pairs)) for pairs in PAIRS]
+        return [(pairs, calls) for pairs, calls in known if calls is not None]
+
     def to_dict(self) -> dict[str, Any]:
-        """The outlook as plain data."""
+        """The forecast as plain data."""
         bounds = [
-            {"pairs": pairs, **counted("most_calls", self.most_calls(pairs))}
-            for pairs in PAIRS
+            {"pairs": pairs, **counted("most_calls", calls)}
+            for pairs, calls in self.bounds
         ]
         return {
             "method": self.method,
@@ -58,12 +67,17 @@ class Outlook:
         }
 
     def to_json(self, **options: Any) -> str:
-        """The outlook as JSON text."""
+        """The forecast as JSON text."""
         return json.dumps(self.to_dict(), **options)
 
     def __str__(self) -> str:
+        if self.epsilon is None:
+            return (
+                "certified search: intervals that hold with probability "
+                f"{1 - self.delta:g}, as narrow as the budget or the seconds allow\n"
+            )
         rows = "\n".join(
-            f"  {pairs:>11,}  {self.most_calls(pairs):>22,}" for pairs in PAIRS
+            f"  {pairs:>11,}  {calls:>22,}" for pairs, calls in self.bounds
         )
         return (
             "certified search: the value and every action value within "

@@ -12,6 +12,7 @@ from typing import Literal
 from smoothcruiser.certified.price import EqualDraws, rounding_floor
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.progress import Progress
 
 DEFAULT_BUDGET = 10**9
 
@@ -19,18 +20,7 @@ Target = Literal["q_values", "value"]
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What a callback is told after each round."""
-
-    num_calls: int
-    seconds: float
-    interval: tuple[float, float]
-    half_width: float  # what epsilon is compared with
-    num_states: int
-
-
-@dataclass(frozen=True)
-class Limits:
+class Ends:
     """When a query ends."""
 
     epsilon: float | None
@@ -50,7 +40,7 @@ def make_limits(
     callback: Callable[[Progress], object] | None,
     target: str,
     now: float,
-) -> Limits:
+) -> Ends:
     """The limits of a query that begins at ``now``, where outcomes are exact."""
     for name, value in (("epsilon", epsilon), ("budget", budget), ("seconds", seconds)):
         number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -65,7 +55,7 @@ def make_limits(
         )
     if target not in ("q_values", "value"):
         raise InvalidInput(f"target must be 'q_values' or 'value', got {target!r}.")
-    return Limits(
+    return Ends(
         epsilon=epsilon,
         goal=epsilon,
         equal=None,
@@ -76,7 +66,7 @@ def make_limits(
     )
 
 
-def estimated(limits: Limits, facts: Facts, delta: float) -> Limits:
+def estimated(limits: Ends, facts: Facts, delta: float) -> Ends:
     """The limits where outcomes are estimated from draws: no goal below
     rounding, and a price at the most.
     """

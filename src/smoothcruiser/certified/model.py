@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.certified.limits import Limits, Target
+from smoothcruiser.certified.limits import Ends as Limits
+from smoothcruiser.certified.limits import Target
 from smoothcruiser.certified.memory import ENTRIES, ENTRY
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import InvalidInput

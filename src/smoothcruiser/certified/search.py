@@ -46,12 +46,10 @@ from smoothcruiser.certified.estimate import (
     answer,
     assumptions,
     one_outcome,
-    terminal_answer,
 )
 from smoothcruiser.certified.kernels import Kernels, make_kernels, warmed
 from smoothcruiser.certified.limits import (
-    Limits,
-    Progress,
+    Ends,
     Target,
     estimated,
     make_limits,
@@ -62,11 +60,12 @@ from smoothcruiser.certified.sampling import STREAM_KEY, Help, Sampler, make_sam
 from smoothcruiser.certified.sweeps import FIRST_BATCH, KEEP, SCAN, WALK, Rules
 from smoothcruiser.engines.inspection import Looks, seen
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.estimate import Estimate
+from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.tabular import Floats, Ints
+from smoothcruiser.progress import Progress
 
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into looking at the step
 GROWTH = 0.25  # calls of a round, as a share of those the query's pairs have
@@ -190,13 +189,7 @@ class Certified:
         compile_seconds = self._prepare(state)
         root = self.memory.node_of(state, self.problem.horizon or 0)
         if root == END:
-            return terminal_answer(
-                self.problem,
-                state,
-                delta=self.delta,
-                seed=self.seed,
-                seconds=time.perf_counter() - begin,
-            )
+            return terminal_estimate(self.problem, state, "certified", self.seed)
         before = self.num_calls
         try:
             reason = self._search(root, limits, begin)
@@ -228,7 +221,7 @@ class Certified:
         warmed(self._kernels, self.memory.graph, self._rules)
         return time.perf_counter() - begin
 
-    def _search(self, root: int, limits: Limits, begin: float) -> str:
+    def _search(self, root: int, limits: Ends, begin: float) -> str:
         """Rounds until the query may end; why it did."""
         self._start(root)
         first_call = self.num_calls
@@ -239,14 +232,14 @@ class Certified:
             left = limits.budget - (self.num_calls - first_call)
             if limits.callback is not None:
                 node = self.memory.graph.nodes[root]
-                told = Progress(
-                    num_calls=self.num_calls - first_call,
+                report = Progress(
+                    calls=self.num_calls - first_call,
                     seconds=time.perf_counter() - begin,
                     interval=(float(node["lower"]), float(node["upper"])),
                     half_width=self._half_width(root, limits.target),
-                    num_states=self.memory.num_nodes - 1,
+                    states=self.memory.num_nodes - 1,
                 )
-                if limits.callback(told) is False:
+                if limits.callback(report) is False:
                     return "callback"
             if time.perf_counter() > limits.deadline:
                 return "seconds"
@@ -300,13 +293,13 @@ class Certified:
             looked=looked,
         )
 
-    def _narrow(self, root: int, limits: Limits) -> bool:
+    def _narrow(self, root: int, limits: Ends) -> bool:
         return (
             limits.goal is not None
             and self._half_width(root, limits.target) <= limits.goal
         )
 
-    def _reached(self, root: int, limits: Limits) -> str:
+    def _reached(self, root: int, limits: Ends) -> str:
         assert limits.epsilon is not None
         return (
             "epsilon"
@@ -342,7 +335,7 @@ class Certified:
             )
         return closed
 
-    def _settle(self, root: int, limits: Limits) -> None:
+    def _settle(self, root: int, limits: Ends) -> None:
         """Sweep until little moves, or the answer is narrow enough."""
         for i in range(MOST_SWEEPS):
             closed = self._sweep(WALK if i == 0 else KEEP)
@@ -354,7 +347,7 @@ class Certified:
             ):
                 return
 
-    def _finish(self, root: int, limits: Limits) -> None:
+    def _finish(self, root: int, limits: Ends) -> None:
         """Sweep all nodes in reach until trying every pole moves none of them:
         sweeps are cheap, use what was bought.
 
@@ -398,7 +391,7 @@ class Certified:
             self._kernels.reach(self.memory.graph, self._order, self._count)
         )
 
-    def _round(self, root: int, limits: Limits, left: int) -> str | None:
+    def _round(self, root: int, limits: Ends, left: int) -> str | None:
         """Choose pairs, draw and record; None, or why there was nothing to draw."""
         pairs, counts = (
             self._jobs_uniform(left)
@@ -421,7 +414,7 @@ class Certified:
                 break
         return None
 
-    def _jobs(self, root: int, limits: Limits, left: int) -> tuple[Ints, Ints]:
+    def _jobs(self, root: int, limits: Ends, left: int) -> tuple[Ints, Ints]:
         """Which pairs to draw from, and how often each."""
         growth = self._growth(root, self._half_width(root, limits.target), limits.goal)
         new = max(LEAST_NEW, int(GROWTH * self._drawn_pairs))
@@ -447,7 +440,7 @@ class Certified:
             (pairs, self._with_checks(counts, left)) if self.exact else (pairs, counts)
         )
 
-    def _jobs_steered(self, root: int, limits: Limits, calls: int) -> tuple[Ints, Ints]:
+    def _jobs_steered(self, root: int, limits: Ends, calls: int) -> tuple[Ints, Ints]:
         """At most ``calls`` draws, where they narrow the answer most."""
         assert self._kernels is not None
         memory, g = self.memory, self.memory.graph
@@ -471,7 +464,7 @@ class Certified:
         )
         return pairs[:jobs], counts[:jobs]
 
-    def _allowed(self, limits: Limits, calls: int) -> int:
+    def _allowed(self, limits: Ends, calls: int) -> int:
         """As many of the calls as may be steered: with those before, no more
         than equal draws would certainly need.
         """
@@ -546,7 +539,7 @@ class Certified:
             ].sum()
         )
 
-    def _source(self, root: int, limits: Limits) -> Floats:
+    def _source(self, root: int, limits: Ends) -> Floats:
         """With which weights the asked state's actions matter: as F weighs
         them, or those whose intervals are too wide.
         """

@@ -167,7 +167,8 @@ def _price(problem: Problem, epsilon: float | str, delta: float) -> int | None:
     from smoothcruiser.api import explain
 
     try:
-        return explain(problem, epsilon=epsilon, delta=delta).num_calls
+        price: int = explain(problem, epsilon=epsilon, delta=delta).num_calls
+        return price
     except SmoothcruiserError:
         return None
 

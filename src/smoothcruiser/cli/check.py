@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 import click
 
 from smoothcruiser.cli.options import (
-    problem_of,
+    print_json,
     problem_options,
     state_of,
     state_option,
@@ -20,7 +19,6 @@ WRONG = 1
 
 
 @click.command()
-@click.argument("problem")
 @problem_options
 @state_option
 @click.option(
@@ -49,35 +47,16 @@ WRONG = 1
 @click.option(
     "--seed", type=int, default=0, show_default=True, help="Of the random numbers."
 )
-def check(
-    problem: str,
-    discount: float | None,
-    temperature: float | None,
-    operator: str | None,
-    as_json: bool,
-    state: Any,
-    epsilon: str,
-    delta: float,
-    call_seconds: float,
-    seed: int,
-) -> None:
+def check(problem: Any, state: Any, as_json: bool, **asked: Any) -> None:
     """Test a simulator: randomness, independence, rewards, states, claims, speed.
 
     Exit code 1 if something is wrong, with a sentence on what to mend.
     """
     from smoothcruiser.check import check as check_problem
 
-    made = problem_of(problem, discount, temperature, operator)
-    report = check_problem(
-        made,
-        state_of(made, state),
-        epsilon=epsilon,
-        delta=delta,
-        seed=seed,
-        call_seconds=call_seconds,
-    )
+    report = check_problem(problem, state_of(problem, state), **asked)
     if as_json:
-        click.echo(json.dumps(report.to_dict()))
+        print_json(report.to_dict())
     else:
         _show(report)
     if not report.ok:

@@ -13,7 +13,6 @@ import click
 
 from smoothcruiser.cli.options import (
     Calls,
-    problem_of,
     problem_options,
     state_of,
     state_option,
@@ -33,7 +32,6 @@ COLUMNS = (
 
 
 @click.command("compare")
-@click.argument("problem")
 @problem_options
 @state_option
 @click.option(
@@ -66,17 +64,14 @@ COLUMNS = (
     help="Draw error and regret against calls (svg, png or pdf).",
 )
 def compare(
-    problem: str,
-    discount: float | None,
-    temperature: float | None,
-    operator: str | None,
-    as_json: bool,
+    problem: Any,
     state: Any,
     budget: int,
     methods: str | None,
     repeats: int,
     points: int | None,
     plot: str | None,
+    as_json: bool,
 ) -> None:
     """Run every planner with the same budget of oracle calls, and measure the
     answers against the exact ones.
@@ -86,16 +81,15 @@ def compare(
     """
     from smoothcruiser import compare as comparing
 
-    made = problem_of(problem, discount, temperature, operator)
-    start = state_of(made, state)
+    start = state_of(problem, state)
     if plot is not None:
         _check_plot(plot)  # refuse before the work, not after it
     chosen = _chosen(methods, comparing.PLANNERS)
     budgets = comparing.ladder(budget, points or (6 if plot else 1))
-    truth = None if made.is_terminal(start) else comparing.truth_of(made, start)
+    truth = None if problem.is_terminal(start) else comparing.truth_of(problem, start)
     with _progress() as report:
         rows = comparing.compare(
-            made,
+            problem,
             start,
             budgets=budgets,
             methods=chosen,
@@ -104,12 +98,12 @@ def compare(
             progress=report,
         )
     if plot is not None:
-        draw(rows, made.name, plot, exact=truth is not None)
+        draw(rows, problem.name, plot, exact=truth is not None)
     if as_json:
         exact = None if truth is None else truth.value
         means = list(comparing.summaries(rows))
         data = {
-            "problem": made.name,
+            "problem": problem.name,
             "state": plain(start),
             "exact": exact,
             "exact_bound": None if truth is None else truth.bound,
@@ -121,7 +115,7 @@ def compare(
     shown = [
         s for s in comparing.summaries(rows) if points or s["budget"] == budgets[-1]
     ]
-    _show(made, start, truth, shown, repeats, plot)
+    _show(problem, start, truth, shown, repeats, plot)
 
 
 def _chosen(methods: str | None, known: tuple[str, ...]) -> list[str]:

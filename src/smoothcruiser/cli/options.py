@@ -13,6 +13,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import click
@@ -77,15 +78,20 @@ def _tuples(value: Any) -> Any:
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 
-def problem_options(function: Function) -> Function:
-    """What makes PROBLEM a problem: discount, temperature, operator; and --json."""
+def print_json(data: dict[str, Any]) -> None:
+    """Print the one JSON object of a command."""
+    click.echo(json.dumps(data))
+
+
+def json_option(function: Function) -> Function:
+    """The flag --json."""
+    text = "Print one JSON object and nothing else."
+    return click.option("--json", "as_json", is_flag=True, help=text)(function)
+
+
+def _problem_words(function: Function) -> Function:
     for option in (
-        click.option(
-            "--json",
-            "as_json",
-            is_flag=True,
-            help="Print one JSON object and nothing else.",
-        ),
+        json_option,
         click.option(
             "--operator",
             metavar="NAME",
@@ -106,8 +112,45 @@ def problem_options(function: Function) -> Function:
     return function
 
 
+def problem_options(function: Function) -> Function:
+    """PROBLEM and what it is made of; the command gets the Problem, and ``as_json``."""
+
+    @wraps(function)
+    def command(**asked: Any) -> Any:
+        return function(problem=made_from(asked), **asked)
+
+    return click.argument("problem")(_problem_words(command))
+
+
+def optional_problem_options(function: Function) -> Function:
+    """The same for a command that can do without a problem: it calls ``made_from``."""
+    return click.argument("problem", required=False)(_problem_words(function))
+
+
+def made_from(asked: dict[str, Any]) -> Any:
+    """The Problem that PROBLEM and its options describe, which are taken out; or None.
+
+    Modules are found in the current folder.
+    """
+    text = asked.pop("problem")
+    words = {name: asked.pop(name) for name in ("discount", "temperature", "operator")}
+    if text is None:
+        return None
+    from smoothcruiser.problem.make import make
+
+    find_modules_here()
+    try:
+        return make(text, **words)
+    except SmoothcruiserError:
+        raise
+    except Exception as error:
+        raise SmoothcruiserError(
+            f"The problem {text!r} could not be made: {type(error).__name__}: {error}."
+        ) from error
+
+
 def promise_options(function: Function) -> Function:
-    """The promise, the method that keeps it, and what may be paid."""
+    """The promise, and what may be paid."""
     for option in (
         click.option(
             "--budget",
@@ -123,16 +166,6 @@ def promise_options(function: Function) -> Function:
             type=float,
             metavar="D",
             help="The paper's per-node confidence, in place of --delta (method paper).",
-        ),
-        click.option(
-            "--method",
-            default="auto",
-            show_default=True,
-            metavar="NAME",
-            help=(
-                "smoothcruiser, sparse-sampling, paper, certified, exact, or a tree "
-                "search: uct, ments, rents, tents, bts, dents."
-            ),
         ),
         click.option(
             "--target",
@@ -267,25 +300,6 @@ def run_options(function: Function) -> Function:
     ):
         function = option(function)
     return function
-
-
-def problem_of(
-    text: str, discount: float | None, temperature: float | None, operator: str | None
-) -> Any:
-    """The Problem that the options describe; modules are found in the current
-    folder.
-    """
-    from smoothcruiser.problem.make import make
-
-    find_modules_here()
-    try:
-        return make(text, discount=discount, temperature=temperature, operator=operator)
-    except SmoothcruiserError:
-        raise
-    except Exception as error:
-        raise SmoothcruiserError(
-            f"The problem {text!r} could not be made: {type(error).__name__}: {error}."
-        ) from error
 
 
 def find_modules_here() -> None:

@@ -5,7 +5,6 @@ a summary.
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from typing import Any
 
@@ -14,7 +13,7 @@ import click
 from smoothcruiser.cli.options import (
     Calls,
     find_modules_here,
-    problem_of,
+    print_json,
     problem_options,
     tree_options,
 )
@@ -22,7 +21,6 @@ from smoothcruiser.errors import InvalidInput
 
 
 @click.command()
-@click.argument("problem")
 @problem_options
 @click.option(
     "--episodes",
@@ -80,23 +78,12 @@ from smoothcruiser.errors import InvalidInput
     "--seed", type=int, default=0, show_default=True, help="Of all random numbers."
 )
 def play(
-    problem: str,
-    discount: float | None,
-    temperature: float | None,
-    operator: str | None,
-    as_json: bool,
-    episodes: int,
-    steps: int | None,
+    problem: Any,
     method: str,
-    epsilon: str | None,
-    delta: float | None,
-    budget: int | None,
-    seconds: float | None,
-    simulations: int | None,
-    options: dict[str, Any] | None,
     opponent: str,
     side: str | None,
-    seed: int,
+    as_json: bool,
+    **asked: Any,
 ) -> None:
     """Let an agent act: it plans at every state it meets.
 
@@ -104,45 +91,36 @@ def play(
     decision costs in time and calls.
     """
     from smoothcruiser.play.agent import Agent
-    from smoothcruiser.play.agent import play as play_episodes
+    from smoothcruiser.play.episodes import play as play_episodes
 
-    made = problem_of(problem, discount, temperature, operator)
-    _check_promise(made, method, epsilon, delta)
-    how: dict[str, Any] = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "budget": budget,
-        "seconds": seconds,
-        "seed": seed,
-    }
-    if simulations is not None:
-        how["simulations"] = simulations
-    own: dict[str, Any] = {} if options is None else {"options": options}
-    agent = Agent(made, method, **how, **own)
-    other = _opponent(opponent, made, how)
-    show = None if as_json else _progress(episodes)
+    episodes, steps, options = (asked.pop(n) for n in ("episodes", "steps", "options"))
+    _check_promise(problem, method, asked)
+    agent = Agent(problem, method, options=options, **asked)
     summary = play_episodes(
         agent,
         episodes=episodes,
         steps=steps,
-        seed=seed,
-        opponent=other,
+        seed=asked["seed"],
+        opponent=_opponent(opponent, problem, asked),
         side=None if side is None else int(side),
-        progress=show,
+        progress=None if as_json else _progress(episodes),
     )
-    click.echo(json.dumps(summary.to_dict()) if as_json else str(summary))
+    if as_json:
+        print_json(summary.to_dict())
+    else:
+        click.echo(str(summary))
 
 
-def _check_promise(
-    problem: Any, method: str, epsilon: str | None, delta: float | None
-) -> None:
-    """Refuse a method that plans by a promise without one, naming one that
-    needs none.
-    """
-    from smoothcruiser.api import SCHEDULED
+def _check_promise(problem: Any, method: str, asked: dict[str, Any]) -> None:
+    """Refuse a method that plans by a promise where there is none."""
+    from smoothcruiser.methods import METHODS
+    from smoothcruiser.methods.scheduled import Scheduled
 
-    promises = method in SCHEDULED or (method == "auto" and problem.tables is None)
-    if promises and (epsilon is None or delta is None):
+    found = METHODS.get(method)
+    promises = isinstance(found, Scheduled) or (
+        method == "auto" and problem.tables is None
+    )
+    if promises and (asked["epsilon"] is None or asked["delta"] is None):
         raise InvalidInput(
             f"Method {method} plans every decision by a promise: give --epsilon 5% "
             "--delta 0.1, or take a planner without one: --method uct --budget 10000."
@@ -172,13 +150,14 @@ def _opponent(text: str, problem: Any, how: dict[str, Any]) -> Any:
     """
     import numpy as np
 
-    from smoothcruiser.api import METHODS
-    from smoothcruiser.play.agent import OTHER, Agent, random_player
+    from smoothcruiser.methods import METHODS
+    from smoothcruiser.play.agent import Agent
+    from smoothcruiser.play.episodes import OTHER, random_player
 
     if text == "random":
         return random_player
     if text in METHODS:
-        _check_promise(problem, text, how["epsilon"], how["delta"])
+        _check_promise(problem, text, how)
         seed = int(
             np.random.SeedSequence(how["seed"], spawn_key=(OTHER,)).generate_state(1)[0]
         )

@@ -15,13 +15,18 @@ from typing import Any
 
 from smoothcruiser.engines.run import Outcome, Tally, Workers
 from smoothcruiser.engines.stopping import Rule
-from smoothcruiser.estimate import Certificate, Estimate, Interval, best_action
+from smoothcruiser.estimate import (
+    Certificate,
+    Estimate,
+    Interval,
+    Spread,
+    best_action,
+    not_excluded,
+)
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Schedule
-
-NOWHERE = (math.nan, math.nan)
 
 
 def assemble(
@@ -57,7 +62,7 @@ def assemble(
         confidence=1.0 - schedule.delta,
         bound=rule.bound(outcome),
         assumptions=assumed,
-        best_actions=_not_excluded(q_intervals, mover) if q_intervals else None,
+        best_actions=not_excluded(q_intervals, mover) if q_intervals else None,
     )
     return Estimate(
         value=value,
@@ -131,15 +136,8 @@ def _from_q(
         operator.value([box[1] for box in boxes], player=mover, weights=w),
     )
     gradient = operator.gradient(clipped, player=mover, weights=w)
-    total = sum(gradient)
-    q_values, intervals, policy = (
-        [math.nan] * problem.num_actions,
-        [NOWHERE] * problem.num_actions,
-        [0.0] * problem.num_actions,
-    )
-    for i, a in enumerate(actions):
-        q_values[a], intervals[a], policy[a] = clipped[i], boxes[i], gradient[i] / total
-    return value, interval, tuple(q_values), tuple(intervals), tuple(policy)
+    spread = Spread.over(problem.num_actions, actions, clipped, boxes, gradient)
+    return value, interval, spread.q_values, spread.q_intervals, spread.policy
 
 
 def _from_draws_of_v(
@@ -150,16 +148,6 @@ def _from_draws_of_v(
     mean, width = rule.mean(tally), rule.half_width(tally)
     value = min(max(mean, low), high)
     return value, (max(mean - width, low), min(mean + width, high)), (), (), ()
-
-
-def _not_excluded(boxes: tuple[Interval, ...], mover: int) -> tuple[int, ...]:
-    """Actions whose best case reaches the surest worst case of another."""
-    usable = [a for a, box in enumerate(boxes) if not math.isnan(box[0])]
-    if mover == 1:
-        floor = max(boxes[a][0] for a in usable)
-        return tuple(a for a in usable if boxes[a][1] >= floor)
-    ceiling = min(boxes[a][1] for a in usable)
-    return tuple(a for a in usable if boxes[a][0] <= ceiling)
 
 
 def _notes(schedule: Schedule, outcome: Outcome) -> tuple[str, ...]:
@@ -183,32 +171,3 @@ def _notes(schedule: Schedule, outcome: Outcome) -> tuple[str, ...]:
             "part allows."
         )
     return tuple(notes)
-
-
-def terminal_answer(problem: Problem, state: Any, method: str) -> Estimate:
-    """A terminal state is worth 0, exactly."""
-    nothing = tuple([math.nan] * problem.num_actions)
-    certificate = Certificate(
-        "exact",
-        (0.0, 0.0),
-        tuple([NOWHERE] * problem.num_actions),
-        1.0,
-        "terminal state",
-    )
-    return Estimate(
-        value=0.0,
-        interval=(0.0, 0.0),
-        q_values=nothing,
-        policy=tuple([0.0] * problem.num_actions),
-        action=None,
-        num_calls=0,
-        epsilon=0.0,
-        delta=0.0,
-        method=method,
-        certificate=certificate,
-        seconds=0.0,
-        compile_seconds=0.0,
-        problem=problem.name,
-        state=state,
-        notes=("The state is terminal: its value is 0 by definition.",),
-    )

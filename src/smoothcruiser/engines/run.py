@@ -20,6 +20,7 @@ from typing import Protocol
 
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
+from smoothcruiser.progress import Progress
 from smoothcruiser.schedule.schedule import Schedule
 
 # told of a finished shard; True: nothing more is needed
@@ -103,17 +104,6 @@ class Tally:
         self.draws += part.draws
         self.total += part.total
         self.square += part.square
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a progress callback sees after each shard."""
-
-    calls: int
-    price: int
-    seconds: float
-    # what the finished looks already certify
-    interval: tuple[float, float] | None = None
 
 
 @dataclass
@@ -249,10 +239,10 @@ def run(
             )
             listener.progress(
                 Progress(
-                    outcome.calls_spent,
-                    per_action * len(actions),
-                    time.perf_counter() - begin,
-                    certified,
+                    calls=outcome.calls_spent,
+                    price=per_action * len(actions),
+                    seconds=time.perf_counter() - begin,
+                    interval=certified,
                 )
             )
         return ledger.complete

@@ -28,10 +28,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from smoothcruiser.engines.answer import terminal_answer
 from smoothcruiser.engines.inspection import look, seen
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
-from smoothcruiser.estimate import Certificate, Estimate, Interval
+from smoothcruiser.estimate import Certificate, Estimate, Interval, terminal_estimate
 from smoothcruiser.evaluation.confidence import HIGH, LOW, TOTAL, begin
 from smoothcruiser.evaluation.rollouts import CompiledRollouts, PlainRollouts, follow
 from smoothcruiser.exact.reachable import known_model
@@ -141,7 +140,7 @@ def evaluate(
         state = policy.state
     state = problem.start(state)
     if problem.is_terminal(state):
-        return replace(terminal_answer(problem, state, "evaluate"), seed=seed)
+        return terminal_estimate(problem, state, "evaluate", seed)
     delta = DEFAULT_DELTA if delta is None else float(delta)
     limit = _limit(problem, policy, epsilon)
     bounds = _bounds(problem, limit, horizon=problem.horizon is not None)

@@ -50,7 +50,7 @@ from smoothcruiser.tree.kernel import (
     sign_of,
     state_hash,
 )
-from smoothcruiser.tree.searches import Rule
+from smoothcruiser.tree.searches import TreeRule
 from smoothcruiser.tree.selection import drawn, recommended
 
 
@@ -100,7 +100,7 @@ def blind(code: int, w: Any, size: int, t: float, zeros: Any, p: Any) -> None:
 
 
 def node_policies(
-    rule: Rule,
+    rule: TreeRule,
     ints: Ints,
     floats: Floats,
     count: int,

@@ -26,7 +26,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, copied
 from smoothcruiser.tree import kernel
 from smoothcruiser.tree.kernel import Setting
-from smoothcruiser.tree.searches import Rule
+from smoothcruiser.tree.searches import TreeRule
 from smoothcruiser.tree.selection import drawn
 from smoothcruiser.tree.tree import Tree
 
@@ -127,7 +127,7 @@ class CompiledRollouts:
         count, K = tree.num_nodes, problem.num_actions
         table = np.empty((count, K))
         operator = problem.operator
-        rule: Rule = tree.rule
+        rule: TreeRule = tree.rule
         compiled(evaluate_kernel.node_policies)(
             rule,
             inner.nodes.ints,

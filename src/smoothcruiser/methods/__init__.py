@@ -1,1 +1,89 @@
-"""The planning methods by name."""
+"""The planning methods by name: ``METHODS`` is the one table, in the order of the help.
+
+``resolve`` turns what a caller wrote (a name, a method, a tree search, with options)
+into a method. To add one, see docs/extending.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.methods.auto import Auto
+from smoothcruiser.methods.base import Method
+from smoothcruiser.methods.certified import CertifiedSearch
+from smoothcruiser.methods.exact import Exact
+from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling
+from smoothcruiser.methods.tree import TreeSearch
+from smoothcruiser.tree.searches import TREE_SEARCHES, Search
+
+METHODS: dict[str, Method] = {}
+
+
+def register(method: Method | Search) -> None:
+    """Let ``method`` be planned with by its name."""
+    made = TreeSearch(search=method) if isinstance(method, Search) else method
+    if made.name in METHODS:
+        raise InvalidInput(
+            f"There is a method {made.name!r} already; choose another name."
+        )
+    METHODS[made.name] = made
+
+
+for _method in (
+    Auto(),
+    SmoothCruiser(),
+    Paper(),
+    SparseSampling(),
+    CertifiedSearch(),
+    Exact(),
+):
+    register(_method)
+for _search in TREE_SEARCHES.values():
+    register(_search())
+
+
+def resolve(
+    method: str | Method | Search,
+    options: dict[str, Any] | None = None,
+    *,
+    delta_prime: float | None = None,
+    certify: bool = False,
+) -> Method:
+    """The method that was asked for, with its parameters."""
+    found = _found(method)
+    if delta_prime is not None and "delta_prime" not in found.parameters:
+        raise InvalidInput(
+            "delta_prime (--delta-prime) belongs to method 'paper'; for others give "
+            "delta (--delta)."
+        )
+    if certify and "certify" not in found.parameters:
+        raise InvalidInput(
+            "certify= (--certify) belongs to tree searches (uct, ments, ...); the others "
+            "have promises of their own. evaluate(problem, policy) certifies any policy "
+            "from below."
+        )
+    own = dict(options or {})
+    own |= {} if delta_prime is None else {"delta_prime": delta_prime}
+    own |= {"certify": True} if certify else {}
+    return found.with_options(own) if own else found
+
+
+def _found(method: str | Method | Search) -> Method:
+    if isinstance(method, Method):
+        return method
+    if isinstance(method, Search):
+        return TreeSearch(search=method)
+    if isinstance(method, type) and issubclass(method, Method | Search):
+        raise InvalidInput(
+            "method is a class; give an object with its parameters, "
+            f"{method.__name__}(), or its name."
+        )
+    if isinstance(method, str) and method in METHODS:
+        return METHODS[method]
+    if isinstance(method, str) and method.lower().replace("_", "-") in METHODS:
+        near = method.lower().replace("_", "-")
+        raise InvalidInput(f"Unknown method {method!r}; did you mean {near!r}?")
+    raise InvalidInput(
+        f"Unknown method {method!r}; choose one of {', '.join(METHODS)}."
+    )

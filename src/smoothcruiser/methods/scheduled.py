@@ -1,88 +1,192 @@
-"""``run`` a schedule and ``resume`` a stored run: what happens between a plan
-and its estimate.
+"""Methods that follow a schedule: ``smoothcruiser``, ``sparse-sampling``, ``paper``;
+and ``run`` and ``resume``, which take a schedule or a stored run.
 
-A run is (problem, schedule, state, seed, cut): everything else (executor,
-workers, progress, store, time) changes how fast it is done and what is kept of
-it, never a bit of the result.
+A run is (problem, schedule, state, seed, shards): everything else (executor, workers,
+progress, store, time) changes how fast it is done and what is kept of it, never a bit
+of the result.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from smoothcruiser.errors import Interrupted, InvalidInput
+from smoothcruiser.errors import Interrupted, InvalidInput, Unpayable
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, prepared
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import shaped
+from smoothcruiser.query import Asked, Query, check_keywords
 from smoothcruiser.schedule.schedule import Schedule
+from smoothcruiser.schedule.text import short
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.store import Store
 
+# what running a schedule takes of the keywords of ``plan``, whatever its promise
+RESUMES = ("executor", "workers", "scheduler", "seconds", "progress")
+HOW = frozenset((*RESUMES, "seed", "shards", "store"))
 
-@dataclass(frozen=True)
-class How:
-    """How a run is done: nothing here changes its result, but for ``shards``
-    (which a store records).
+
+@dataclass(frozen=True, kw_only=True)
+class Scheduled(Method):
+    """What the methods that follow a schedule share."""
+
+    because = ": it runs the samples of a schedule"
+
+    @property
+    def takes(self) -> frozenset[str]:  # noqa: D102
+        return HOW | {"epsilon", "delta", "target", "budget"}
+
+    @abstractmethod
+    def schedule(self, query: Query) -> Schedule:
+        """The cheapest schedule of this kind that keeps the promise."""
+
+    def prepare(self, query: Query) -> Scheduling:
+        """The schedule; refused where a budget was set and is too small."""
+        found = Scheduling(method=self, query=query, explanation=self.schedule(query))
+        if query.limits.calls is not None:
+            found.check()
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothCruiser(Scheduled):
+    """The sharp schedule: the paper's algorithm with our constants, optimized."""
+
+    name = "smoothcruiser"
+
+    def schedule(self, query: Query) -> Schedule:  # noqa: D102
+        from smoothcruiser.schedule.compiler.optimizer import compile_schedule
+
+        return compile_schedule(query.problem.facts, **_promise(query))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparseSampling(Scheduled):
+    """Plug-ins alone, as Kearns et al. have it, with the sharp analysis."""
+
+    name = "sparse-sampling"
+
+    def schedule(self, query: Query) -> Schedule:  # noqa: D102
+        from smoothcruiser.schedule.compiler.optimizer import sparse_sampling
+
+        return sparse_sampling(query.problem.facts, **_promise(query))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paper(Scheduled):
+    """The printed algorithm with the printed constants.
+
+    ``delta_prime`` is the paper's confidence per node, in place of ``delta``.
     """
 
-    executor: str | None = None  # None: the fastest that can
-    workers: int | None = None  # None: all cores
-    seconds: float | None = None  # stop then, with what the finished looks certify
-    progress: Callable[[Any], object] | None = None
-    shards: int | None = None  # how many an action is cut into, for slow simulators
-    scheduler: str | None = None  # address of a Dask scheduler, for executor "dask"
+    delta_prime: float | None = None
+    name = "paper"
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """Every action value is always promised, so there is no target to choose."""
+        return super().takes - {"target"}
+
+    def schedule(self, query: Query) -> Schedule:  # noqa: D102
+        from smoothcruiser.schedule.paper import paper_schedule
+
+        delta = query.promise.delta
+        if (delta is None) == (self.delta_prime is None):
+            raise InvalidInput(
+                "paper mode needs delta (--delta) or delta_prime (--delta-prime), one "
+                "of the two."
+            )
+        return paper_schedule(
+            query.problem.facts,
+            epsilon=query.promise.half_width(),
+            delta=delta,
+            delta_prime=self.delta_prime,
+        )
+
+
+def _promise(query: Query) -> dict[str, Any]:
+    promise = query.promise
+    return {
+        "epsilon": promise.half_width(),
+        "delta": promise.failure(),
+        "target": promise.target,
+    }
+
+
+class Scheduling(Prepared):
+    """A schedule about to run."""
+
+    def check(self) -> None:
+        """Refuse a price above the budget, with what can be paid instead."""
+        problem, schedule = self.query.problem, self.explanation
+        budget, looks = (
+            self.query.limits.calls or DEFAULT_BUDGET,
+            problem.inspection_calls,
+        )
+        if schedule.num_calls + looks <= budget:
+            return
+        from smoothcruiser.schedule.alternatives import offers
+
+        choices = offers(problem.facts, schedule, max(1, budget - looks))
+        lines = "".join(f"\n  - {offer}" for offer in choices)
+        raise Unpayable(
+            f"This promise costs {short(schedule.num_calls + looks)} oracle calls, "
+            f"above the budget of {short(budget)} (--budget). What can be paid:{lines}"
+        )
+
+    def run(self) -> Estimate:
+        """The Estimate of one run; with a store its finished shards are kept."""
+        self.check()
+        return self.annotated(_started(self.query, self.explanation))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given(Scheduled):
+    """A schedule that the caller brings to ``run``, or that a store holds."""
+
+    given: Schedule
+    name = "run"
+
+    @property
+    def takes(self) -> frozenset[str]:  # noqa: D102
+        return HOW
+
+    def schedule(self, query: Query) -> Schedule:  # noqa: D102
+        return self.given
 
 
 def run(
-    problem: Problem,
-    schedule: Schedule,
-    state: Any = None,
-    *,
-    seed: int = 0,
-    executor: str | None = None,
-    workers: int | None = None,
-    seconds: float | None = None,
-    progress: Callable[[Any], object] | None = None,
-    shards: int | None = None,
-    scheduler: str | None = None,
-    store: str | Path | None = None,
-    notes: tuple[str, ...] = (),
+    problem: Problem, schedule: Schedule, state: Any = None, **asked: Unpack[Asked]
 ) -> Estimate:
-    """The Estimate of one run of a schedule that ``explain`` returned: what
-    ``plan`` does after choosing it.
+    """The Estimate of one run of a schedule that ``explain`` returned.
 
-    With ``store`` every finished shard is kept in that file, and ``resume``
-    goes on after a kill.
+    Args:
+        problem: the problem that the schedule was made for.
+        schedule: what to run; any price is paid.
+        state: where; by default the problem's initial state.
+        **asked: ``seed``, ``executor``, ``workers``, ``scheduler``, ``shards``,
+            ``seconds``, ``progress`` and ``store``, as in ``plan``. With ``store``
+            every finished shard is kept in that file, and ``resume`` takes the run up
+            after a kill.
     """
+    query = Query.of(problem, state, **asked)
     if schedule.facts != problem.facts:
         raise InvalidInput(
-            "The schedule was made for a problem with other facts (actions, "
-            "discount, operator, rewards); explain this one."
+            "The schedule was made for a problem with other facts (actions, discount, "
+            "operator, rewards); explain this one."
         )
-    state = problem.start(state)
-    how = How(executor, workers, seconds, progress, shards, scheduler)
-    if store is None:
-        return _run(problem, schedule, state, seed, how, notes=notes)
-    from smoothcruiser.engines.registry import default_executor
-    from smoothcruiser.engines.store import Store
-
-    with Store(store) as opened:
-        number = opened.begin(
-            problem,
-            schedule,
-            state,
-            seed,
-            shards,
-            executor or default_executor(problem),
-        )
-        return _run(
-            problem, schedule, state, seed, how, notes=notes, keeper=(opened, number)
-        )
+    ready = prepared(Given(given=schedule), query)
+    return (
+        _started(ready.query, schedule)
+        if isinstance(ready, Scheduling)
+        else ready.run()
+    )
 
 
 def resume(
@@ -91,63 +195,55 @@ def resume(
     problem: Problem | None = None,
     *,
     state: Any = None,
-    executor: str | None = None,
-    workers: int | None = None,
-    seconds: float | None = None,
-    progress: Callable[[Any], object] | None = None,
-    scheduler: str | None = None,
+    **asked: Any,
 ) -> Estimate:
-    """The Estimate of a stored run, its finished shards reused: the same bits
-    as if it had never been stopped.
+    """The Estimate of a stored run, its finished shards reused.
 
-    Problems that ``make`` built are built again from the store; for others pass
-    the same ``problem`` (and ``state``) again.
+    The bits are those of a run that was never stopped.
+
+    Args:
+        number: the run's number in the store (``smoothcruiser runs`` lists them).
+        store: the file that the run was started with.
+        problem: the same problem again, where ``make`` did not build it.
+        state: the same state again, where the store cannot hold it.
+        **asked: ``executor``, ``workers``, ``scheduler``, ``seconds`` and
+            ``progress``, as in ``plan``.
     """
     from smoothcruiser.engines.store import Store, schedule_from
 
+    check_keywords("resume", asked, RESUMES)
     if not Path(store).exists():
         raise InvalidInput(
-            f"The store {store} does not exist; give the file that the run was "
-            "started with."
+            f"The store {store} does not exist; give the file that the run was started "
+            "with."
         )
     with Store(store) as opened:
         stored = opened.get(number)
-        problem = _same_problem(
-            stored.spec, stored.fingerprint, stored.problem, number, problem
-        )
+        problem = _same_problem(stored, number, problem)
         schedule = schedule_from(stored.schedule, problem)
-        where = problem.start(
-            shaped(stored.state, problem.initial_state) if state is None else state
-        )
-        how = How(
-            executor or stored.executor,
-            workers,
-            seconds,
-            progress,
-            stored.shards,
-            scheduler,
-        )
-        return _run(problem, schedule, where, stored.seed, how, keeper=(opened, number))
+        where = shaped(stored.state, problem.initial_state) if state is None else state
+        if asked.get("executor") is None:
+            asked["executor"] = stored.executor
+        query = Query.of(problem, where, **asked)
+        compute = replace(query.compute, shards=stored.shards)
+        query = replace(query, seed=stored.seed, compute=compute)
+        return _run(query, schedule, (opened, number))
 
 
-def _same_problem(
-    spec: dict[str, Any] | None,
-    expected: str,
-    name: str,
-    number: int,
-    given: Problem | None,
-) -> Problem:
-    """The problem of a stored run: built from its spec or given again; its
-    fingerprint must be the stored one.
+def _same_problem(stored: Any, number: int, given: Problem | None) -> Problem:
+    """The problem of a stored run: built from its spec or given again.
+
+    Its fingerprint must be the stored one.
     """
     from smoothcruiser.engines.store import fingerprint
     from smoothcruiser.problem.make import make
 
     if given is None:
+        spec = stored.spec
         if spec is None:
             raise InvalidInput(
-                f"Run {number} is of a problem made in Python ({name}); pass the "
-                "same problem to resume()."
+                f"Run {number} is of a problem made in Python ({stored.problem}); pass "
+                "the same problem to resume()."
             )
         given = make(
             spec["problem"],
@@ -156,24 +252,38 @@ def _same_problem(
             operator=spec["operator"],
         )
     found = fingerprint(given)
-    if found != expected:
+    if found != stored.fingerprint:
         raise InvalidInput(
             f"Run {number} was made for another problem than this one (fingerprints "
-            f"{expected} and {found}); pass the problem it was started with, or start "
-            "a new run."
+            f"{stored.fingerprint} and {found}); pass the problem it was started with, "
+            "or start a new run."
         )
     return given
 
 
+def _started(query: Query, schedule: Schedule) -> Estimate:
+    """A run of its own, in a store if one was named."""
+    query = replace(query, state=query.place)
+    if query.compute.store is None:
+        return _run(query, schedule, None)
+    from smoothcruiser.engines.registry import default_executor
+    from smoothcruiser.engines.store import Store
+
+    problem, compute = query.problem, query.compute
+    with Store(query.compute.store) as opened:
+        number = opened.begin(
+            problem,
+            schedule,
+            query.state,
+            query.seed,
+            compute.shards,
+            compute.executor or default_executor(problem),
+        )
+        return _run(query, schedule, (opened, number))
+
+
 def _run(
-    problem: Problem,
-    schedule: Schedule,
-    state: Any,
-    seed: int,
-    how: How,
-    *,
-    notes: tuple[str, ...] = (),
-    keeper: tuple[Store, int] | None = None,
+    query: Query, schedule: Schedule, keeper: tuple[Store, int] | None
 ) -> Estimate:
     from smoothcruiser.engines.answer import assemble, interval_of
     from smoothcruiser.engines.registry import make_workers
@@ -182,54 +292,51 @@ def _run(
     from smoothcruiser.engines.shards import cut
     from smoothcruiser.engines.stopping import stopping_rule
 
+    problem, state, compute = query.problem, query.state, query.compute
     actions = (
         problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
     )
-    rule = stopping_rule(schedule, how.shards)
-    keep = None if keeper is None else partial(keeper[0].keep, keeper[1])
-    known = None if keeper is None else keeper[0].parts(keeper[1])
-    listener = Listener(how.progress, keep, interval_of(problem, state, rule))
-    segments = cut(schedule, shards=how.shards)
+    rule = stopping_rule(schedule, compute.shards)
+    keep: Callable[..., None] | None = None
+    known = None
+    hint = "Nothing is kept: --store FILE keeps finished shards."
+    if keeper is not None:
+        store, number = keeper
+        keep, known = partial(store.keep, number), store.parts(number)
+        hint = f"Finished shards are kept: go on with --resume {number} --store {store.path}."
     pool = make_workers(
-        how.executor,
+        compute.executor,
         problem,
         schedule,
         state,
         center=rule.center,
-        workers=how.workers,
-        scheduler=how.scheduler,
+        workers=compute.workers,
+        scheduler=compute.scheduler,
     )
     try:
-        pool.inspect(seed)
+        pool.inspect(query.seed)
         outcome = run_shards(
             pool,
             schedule,
-            segments,
+            cut(schedule, shards=compute.shards),
             actions,
-            seed=seed,
+            seed=query.seed,
             enough=rule.enough,
-            listener=listener,
+            listener=Listener(query.progress, keep, interval_of(problem, state, rule)),
             known=known,
-            seconds=how.seconds,
+            seconds=query.limits.seconds,
         )
-        looked_calls, asked = pool.inspect(seed)
+        looked_calls, repeated = pool.inspect(query.seed)
     except (Interrupted, KeyboardInterrupt) as error:
-        kept = "Nothing is kept: --store FILE keeps finished shards."
-        if keeper is not None:
-            kept = (
-                f"Finished shards are kept: go on with --resume {keeper[1]} --store "
-                f"{keeper[0].path}."
-            )
-        told = str(error) or "The run was stopped while the step was looked at."
-        raise Interrupted(f"{told} {kept}", calls=getattr(error, "calls", 0)) from error
+        what = str(error) or "The run was stopped while the step was looked at."
+        raise Interrupted(f"{what} {hint}", calls=getattr(error, "calls", 0)) from error
     finally:
         pool.close()
     estimate = assemble(
-        problem, state, rule, outcome, pool, seed=seed, looked=pool.seen(asked)
+        problem, state, rule, outcome, pool, seed=query.seed, looked=pool.seen(repeated)
     )
     estimate = replace(
         estimate,
-        notes=(*notes, *estimate.notes),
         run=None if keeper is None else keeper[1],
         num_calls=estimate.num_calls + looked_calls,
         calls_spent=(estimate.calls_spent or 0) + looked_calls,
@@ -238,9 +345,5 @@ def _run(
     if keeper is not None and outcome.finished:
         keeper[0].finish(keeper[1], estimate)
     elif keeper is not None:
-        hint = (
-            f"Finished shards are kept: go on with --resume {keeper[1]} --store "
-            f"{keeper[0].path}."
-        )
         estimate = replace(estimate, notes=(*estimate.notes, hint))
     return estimate

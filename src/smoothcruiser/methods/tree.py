@@ -1,136 +1,233 @@
-"""``plan`` for tree searches: grow a tree within a budget, answer, and on
-request certify its policy from below.
+"""Tree searches as methods: grow a tree within a budget, answer, and on request
+certify its policy from below.
 
-With ``certify`` half of the budget grows the tree and half rolls out its policy
-afresh (``evaluate``): for an MDP the lower end is a lower bound on V with
-probability 1 - delta; the upper end is what the rewards allow, so the interval
-is valid and one-sided.
+With ``certify`` half of the budget grows the tree and half rolls out its policy afresh
+(``evaluate``): for an MDP the lower end is a lower bound on V with probability
+1 - delta; the upper end is what the rewards allow, so the interval is valid and
+one-sided. What this file leaves out: the searches themselves (``tree.searches``).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Self
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
-from smoothcruiser.evaluation.evaluate import evaluate
-from smoothcruiser.problem.arguments import is_whole
-from smoothcruiser.problem.problem import Problem
-from smoothcruiser.tree.searches import Search
-from smoothcruiser.tree.tree import Tree
+from smoothcruiser.methods.base import Forecast, Method, Prepared, Session
+from smoothcruiser.progress import Progress
+from smoothcruiser.query import Limits, Query
+from smoothcruiser.tree.searches import UCT, Search
 
-DEFAULT_CALLS = 1_000_000  # where no budget is given: about a second compiled
+if TYPE_CHECKING:
+    from smoothcruiser.tree.tree import Tree
 
-
-@dataclass(frozen=True)
-class Growth:
-    """A report on a growing tree, in the words of the engines' reports."""
-
-    calls: int
-    price: int  # the calls allowed, or as many as the seconds will do for at this speed
-    seconds: float
-    simulations: int
-    value: float
+DEFAULT_CALLS = 1_000_000  # where no limit is given: about a second compiled
 
 
-def plan_tree(
-    problem: Problem,
-    state: Any,
-    method: Search,
-    *,
-    seed: int = 0,
-    executor: str | None = None,
-    budget: int | None = None,
-    seconds: float | None = None,
-    simulations: int | None = None,
-    certify: bool = False,
-    delta: float | None = None,
-    progress: Callable[[Any], object] | None = None,
-) -> Estimate:
-    """The Estimate of a tree search; its certificate is None, or that of its policy."""
-    if certify and problem.is_game:
-        raise InvalidInput(
-            "certify=True bounds the value of an MDP from below; in a game the "
-            "opponent's best reply is not known."
+@dataclass(frozen=True, kw_only=True)
+class TreeSearch(Method):
+    """One of the tree searches, and whether its policy is certified from below."""
+
+    search: Search = field(default_factory=UCT)
+    certify: bool = False
+    because = ": a tree search promises nothing and grows one tree on one thread"
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The search's own name."""
+        return self.search.name
+
+    @property
+    def takes(self) -> frozenset[str]:  # noqa: D102
+        limits = {"budget", "seconds", "simulations", "seed", "executor", "progress"}
+        return frozenset(limits | ({"delta"} if self.certify else set()))
+
+    @property
+    def parameters(self) -> tuple[str, ...]:  # noqa: D102
+        return (*(entry.name for entry in fields(self.search)), "certify")
+
+    def with_options(self, options: dict[str, Any]) -> Self:  # noqa: D102
+        own = dict(options)
+        certify = own.pop("certify", self.certify)
+        return replace(self, search=self.search.with_options(own), certify=certify)
+
+    def prepare(self, query: Query) -> Growing:  # noqa: D102
+        limits = query.limits
+        if self.certify and query.problem.is_game:
+            raise InvalidInput(
+                "certify=True bounds the value of an MDP from below; in a game the "
+                "opponent's best reply is not known."
+            )
+        if self.certify and limits.calls is not None and limits.calls < 2:
+            raise InvalidInput(
+                "certify=True needs a budget of at least 2 calls, one for the tree "
+                f"and one for its policy, got {limits.calls}."
+            )
+        if limits == Limits():
+            query = replace(query, limits=Limits(calls=DEFAULT_CALLS))
+        calls = query.limits.calls
+        spends = [
+            f"at most {calls:,} calls" if calls is not None else "",
+            f"{limits.seconds:g} s" if limits.seconds is not None else "",
+            f"{limits.simulations:,} simulations" if limits.simulations else "",
+        ]
+        promise = (
+            "a lower bound on the value, from rollouts of its policy"
+            if self.certify
+            else "no promise"
         )
-    if simulations is not None and (not is_whole(simulations) or simulations < 1):
-        raise InvalidInput(
-            f"simulations must be a whole number of at least 1, got {simulations!r}."
+        forecast = Forecast(
+            self.name,
+            calls,
+            f"{self.search}: spends {', '.join(filter(None, spends))}; {promise}.",
+            delta=query.promise.delta,
         )
-    if certify and budget is not None and budget < 2:
-        raise InvalidInput(
-            "certify=True needs a budget of at least 2 calls, one for the tree and "
-            f"one for its policy, got {budget}."
-        )
-    if budget is None and seconds is None and simulations is None:
-        budget = DEFAULT_CALLS
-    calls = budget if budget is None or not certify else budget // 2
-    begin = time.perf_counter()
-    tree = Tree(problem, state, method=method, seed=seed, executor=executor)
-    planted = time.perf_counter()
-    # compiling is part of what the user waits for
-    left = None if seconds is None else max(1e-3, seconds - (planted - begin))
-    if left is not None and certify:
-        left /= 2.0
+        return Growing(method=self, query=query, explanation=forecast)
 
-    def report(growing: Tree) -> None:
-        spent = time.perf_counter() - planted
+    def session(self, query: Query) -> Session:
+        """The tree below the moves made; a certified one is grown anew each time."""
+        return super().session(query) if self.certify else Keeping(self, query)
+
+    def __str__(self) -> str:
+        return str(self.search)
+
+
+class Growing(Prepared):
+    """A tree about to be grown."""
+
+    method: TreeSearch
+
+    def run(self) -> Estimate:
+        """The Estimate: without a certificate, or with that of the tree's policy."""
+        query, certify = self.query, self.method.certify
+        budget, simulations = query.limits.calls, query.limits.simulations
+        seconds = query.limits.seconds
+        calls = budget if budget is None or not certify else budget // 2
+        begin = time.perf_counter()
+        tree = _planted(self.method, query)
+        # compiling is part of what the user waits for
+        planted = time.perf_counter()
+        left = None if seconds is None else max(1e-3, seconds - (planted - begin))
+        if left is not None and certify:
+            left /= 2.0
+        limits = Limits(calls=calls, seconds=left, simulations=simulations)
+        try:
+            tree.grow(
+                simulations=simulations,
+                calls=calls,
+                seconds=left,
+                progress=_reporter(query.progress, limits, planted),
+            )
+        except KeyboardInterrupt:
+            if not any(tree.node(0).edge_visits):
+                raise
+            answer = self.annotated(tree.estimate())  # a tree answers at any time
+            note = (
+                f"Stopped by hand after {tree.num_calls:,} calls: the answer of what "
+                "was grown."
+            )
+            return replace(answer, notes=(*answer.notes, note))
+        answer = tree.estimate()
+        if certify:
+            paid = tree.num_calls if budget is None and seconds is None else None
+            paid = paid if budget is None else budget - tree.num_calls
+            answer = certified(
+                tree, answer, budget=paid, seconds=left, delta=query.promise.delta
+            )
+        return self.annotated(answer)
+
+
+def _planted(method: TreeSearch, query: Query) -> Tree:
+    from smoothcruiser.tree.tree import Tree
+
+    return Tree(
+        query.problem,
+        query.place,
+        method=method.search,
+        seed=query.seed,
+        executor=query.compute.executor,
+    )
+
+
+def _reporter(
+    progress: Callable[[Progress], object] | None, limits: Limits, begin: float
+) -> Callable[[Tree], object] | None:
+    """What turns a growing tree into reports, None where nobody listens."""
+    if progress is None:
+        return None
+
+    def report(tree: Tree) -> None:
+        spent = time.perf_counter() - begin
         share = max(
-            growing.simulations / simulations if simulations else 0.0,
-            spent / left if left else 0.0,
+            tree.simulations / limits.simulations if limits.simulations else 0.0,
+            spent / limits.seconds if limits.seconds else 0.0,
             1e-9,
         )
-        price = (
-            calls
-            if calls is not None
-            else max(growing.num_calls, round(growing.num_calls / min(1.0, share)))
-        )
-        if progress is not None:
-            progress(
-                Growth(
-                    growing.num_calls,
-                    price,
-                    spent,
-                    growing.simulations,
-                    growing.node(0).value,
-                )
+        # the calls allowed, or as many as the limit will do for at this speed
+        price = limits.calls
+        if price is None:
+            price = max(tree.num_calls, round(tree.num_calls / min(1.0, share)))
+        progress(
+            Progress(
+                calls=tree.num_calls,
+                price=price,
+                seconds=spent,
+                simulations=tree.simulations,
+                value=tree.node(0).value,
             )
+        )
 
-    try:
+    return report
+
+
+class Keeping(Session):
+    """A tree that is kept below the moves made since the last decision."""
+
+    _tree: Tree | None = None
+    _move: int | None = None  # the last action, which leads to the part that is kept
+
+    def moved(self, action: int) -> None:  # noqa: D102
+        self._move = action
+
+    def _decide(self, query: Query) -> Estimate:
+        begin = time.perf_counter()
+        tree, fresh = self._tree, False
+        horizon = query.problem.horizon
+        if (
+            tree is None
+            or self._move is None
+            or not tree.follow(self._move, query.state, horizon)
+        ):
+            tree, fresh = _planted(self.method, query), True
+            tree.warm()
+        self._tree, self._move = tree, None
+        before = 0 if fresh else tree.num_calls
+        spent = time.perf_counter() - begin
+        limits = query.limits
+        calls = DEFAULT_CALLS if limits == Limits() else limits.calls
+        seconds = limits.seconds
         tree.grow(
-            simulations=simulations,
+            simulations=limits.simulations,
             calls=calls,
-            seconds=left,
-            progress=None if progress is None else report,
+            seconds=None if seconds is None else max(1e-3, seconds - spent),
         )
-    except KeyboardInterrupt:
-        if not any(tree.node(0).edge_visits):
-            raise
-        answer = tree.estimate()  # a tree answers at any time
+        estimate = tree.estimate()
+        compiling = estimate.compile_seconds if fresh else 0.0
         return replace(
-            answer,
-            notes=(
-                *answer.notes,
-                (
-                    f"Stopped by hand after {tree.num_calls:,} calls: the answer of "
-                    "what was grown."
-                ),
-            ),
+            estimate,
+            num_calls=tree.num_calls - before,
+            seconds=time.perf_counter() - begin - compiling,
+            compile_seconds=compiling,
         )
-    answer = tree.estimate()
-    if not certify:
-        return answer
-    paid = (
-        tree.num_calls
-        if budget is None and seconds is None
-        else None
-        if budget is None
-        else budget - tree.num_calls
-    )
-    return certified(tree, answer, budget=paid, seconds=left, delta=delta)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {
+            "_tree": None,
+            "_move": None,
+        }  # a tree stays where it is
 
 
 def certified(
@@ -144,6 +241,8 @@ def certified(
     """``answer`` with the certificate of the tree's policy: a lower bound on
     V(state).
     """
+    from smoothcruiser.evaluation.evaluate import evaluate
+
     paid = None if budget is None else max(1, budget)
     below = evaluate(
         tree.problem,

@@ -1,8 +1,8 @@
 """A progress bar on standard error: calls made, calls a second, time left;
 nothing at all where that is no terminal.
 
-It is told of a run by ``plan``'s ``announce`` (the price) and ``progress``
-(calls so far) and keeps the last report, so that a run that is stopped can
+It hears of a run by ``announce`` (the price) and ``report`` (calls so far, as
+``plan``'s ``progress``) and keeps the last report, so that a run that is stopped can
 still say what is known. Scheduled runs have a price to fill up to; certified
 search shows how wide it still is.
 """
@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+from rich.progress import BarColumn, SpinnerColumn, TextColumn
+from rich.progress import Progress as RichProgress
 
+from smoothcruiser.progress import Progress
 from smoothcruiser.report.price import duration, rate
 from smoothcruiser.schedule.schedule import Schedule
 
@@ -25,14 +26,14 @@ class Bar:
     """Use as a context around a run; pass ``announce`` and ``report`` to ``plan``."""
 
     def __init__(self, out: Console) -> None:
-        self.last: Any = None  # the latest report
+        self.last: Progress | None = None  # the latest report
         # calls of earlier sessions of a resumed run, which took no time of this one
         self.before = 0
         self.shown = out.is_terminal
         columns = (SpinnerColumn(), BarColumn(24), TextColumn("{task.description}"))
         # Standard output must not be redirected: it may be a file while this bar is
         # on a terminal.
-        self._progress = Progress(
+        self._progress = RichProgress(
             *columns,
             console=out,
             transient=True,
@@ -67,32 +68,31 @@ class Bar:
             self._task, description="compiling the simulator into the engine"
         )
 
-    def report(self, news: Any) -> None:
+    def report(self, news: Progress) -> None:
         """Calls were made."""
         self.last = news
         if self.shown:
-            total = getattr(news, "price", None)
             self._progress.update(
                 self._task,
-                total=total,
-                completed=getattr(news, "calls", 0),
+                total=news.price,
+                completed=news.calls,
                 description=describe(news, self.before),
             )
 
 
-def describe(news: Any, before: int = 0) -> str:
+def describe(news: Progress, before: int = 0) -> str:
     """What a report says, in one short line; the speed is that of the calls
     after the first ``before``.
     """
-    calls = getattr(news, "calls", None)
-    if calls is None:  # certified search: no price, but an interval at any time
+    calls = news.calls
+    if news.price is None:  # certified search: no price, but an interval at any time
         return (
-            f"{amount(news.num_calls)} calls, {amount(news.num_states)} states, "
+            f"{amount(calls)} calls, {amount(news.states or 0)} states, "
             f"half-width {news.half_width:.3g}"
         )
     speed = (calls - before) / news.seconds if news.seconds > 0.0 else 0.0
     left = f", {duration((news.price - calls) / speed)} left" if speed > 0.0 else ""
-    known = getattr(news, "interval", None)  # what the finished looks certify
+    known = news.interval  # what the finished looks certify
     so_far = (
         (
             f", value {(known[0] + known[1]) / 2:.4g} ± "

@@ -174,12 +174,18 @@ def show_schedule(
         out.print(Text(line, style="dim"), soft_wrap=True)
 
 
-def show_outlook(out: Console, problem: Problem, outlook: Any) -> None:
-    """What is known of a certified search before it runs; sentences wrapped,
-    its table as it is.
+def show_forecast(
+    out: Console, problem: Problem, forecast: Any, notes: tuple[str, ...] = ()
+) -> None:
+    """What is known before the run of a method that follows no schedule.
+
+    Sentences are wrapped, a table is printed as it is.
     """
-    title(out, "smoothcruiser explain", problem.name, f"method {outlook.method}")
-    for part in str(outlook).strip("\n").split("\n\n"):
+    title(out, "smoothcruiser explain", problem.name, f"method {forecast.method}")
+    for note in notes:
+        put(out, Text(note))
+        out.print()
+    for part in str(forecast).strip("\n").split("\n\n"):
         if part.startswith(" "):
             out.print(Text(part), soft_wrap=True)
         else:

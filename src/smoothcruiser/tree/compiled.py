@@ -26,7 +26,7 @@ from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import is_fixed
 from smoothcruiser.tree import kernel
 from smoothcruiser.tree.node import Node
-from smoothcruiser.tree.searches import Rule
+from smoothcruiser.tree.searches import TreeRule
 
 FIRST_ROOM = 1024  # nodes; doubled as needed
 
@@ -147,7 +147,7 @@ class CompiledTree:
     def __init__(
         self,
         problem: Problem,
-        rule: Rule,
+        rule: TreeRule,
         setting: kernel.Setting,
         head: Any,
         weights: Any,

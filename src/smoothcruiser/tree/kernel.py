@@ -39,7 +39,7 @@ from smoothcruiser.problem.tabular_kernel import (
     tabular_player,
     tabular_terminal,
 )
-from smoothcruiser.tree.searches import MEAN, NO_PRIOR, PARENT_PRIOR, UPPER, Rule
+from smoothcruiser.tree.searches import MEAN, NO_PRIOR, PARENT_PRIOR, UPPER, TreeRule
 from smoothcruiser.tree.selection import (
     descent_policy,
     drawn,
@@ -99,7 +99,7 @@ class Desk(NamedTuple):
     carry: Floats  # the return of its rollout so far, and the weight of what follows
 
 
-def desk_for(rule: Rule, setting: Setting, weights: Floats) -> Desk:
+def desk_for(rule: TreeRule, setting: Setting, weights: Floats) -> Desk:
     """A desk for a tree of these limits."""
     K, rows = setting.num_actions, setting.limit + 1
     policies = np.empty((rows if rule.prior == PARENT_PRIOR else 1, K))
@@ -272,7 +272,7 @@ def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
 
 
 def gather(
-    rule: Rule,
+    rule: TreeRule,
     ints: Ints,
     floats: Floats,
     node: int,
@@ -369,7 +369,7 @@ def blind_rollout(
 
 
 def grow(
-    rule: Rule, setting: Setting, head: Floats, weights: Floats, data: Any, nodes: Nodes, desk: Desk, states: Any, scratch: Any,
+    rule: TreeRule, setting: Setting, head: Floats, weights: Floats, data: Any, nodes: Nodes, desk: Desk, states: Any, scratch: Any,
     meta: Ints, fault: Floats, most_simulations: int, most_calls: int, rng: Any,
 ) -> int:  # fmt: skip
     """Run simulations from node 0 until ``most_simulations`` or ``most_calls``
@@ -544,7 +544,7 @@ def first_estimate(ints: Ints, floats: Floats, child: int, leaf: float) -> None:
 
 
 def backup(
-    rule: Rule, setting: Setting, head: Floats, weights: Floats, ints: Ints, floats: Floats, path: Ints, rewards: Floats,
+    rule: TreeRule, setting: Setting, head: Floats, weights: Floats, ints: Ints, floats: Floats, path: Ints, rewards: Floats,
     policies: Floats, depth: int, leaf: float, acts: Ints, n: Ints, x: Floats, h: Floats, y: Floats, p: Floats, w: Floats,
 ) -> None:  # fmt: skip
     """Pass the end of a path of ``depth`` steps, worth ``leaf``, up to the root."""
@@ -600,7 +600,7 @@ def backup(
 
 
 def node_policy(
-    rule: Rule,
+    rule: TreeRule,
     x: Floats,
     w: Floats,
     h: Floats,
@@ -618,7 +618,9 @@ def node_policy(
     descent_policy(rule, x, w, h, visits, y, p)
 
 
-def node_value(rule: Rule, x: Floats, n: Ints, w: Floats, size: int, K: int) -> float:
+def node_value(
+    rule: TreeRule, x: Floats, n: Ints, w: Floats, size: int, K: int
+) -> float:
     """``passed_up`` over the first ``size`` entries."""
     if size < K:
         x, n, w = x[:size], n[:size], w[:size]
@@ -626,7 +628,7 @@ def node_value(rule: Rule, x: Floats, n: Ints, w: Floats, size: int, K: int) -> 
 
 
 def set_prior(
-    rule: Rule,
+    rule: TreeRule,
     weights: Floats,
     policies: Floats,
     depth: int,

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from smoothcruiser.tree.searches import Rule
+from smoothcruiser.tree.searches import TreeRule
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Node:
         """+1 where max moves, -1 where min does."""
         return 1.0 if self.player == 1 else -1.0
 
-    def q_values(self, rule: Rule, head: float) -> list[float]:
+    def q_values(self, rule: TreeRule, head: float) -> list[float]:
         """Q of each legal action, in the max player's terms; untried ones as
         the search sees them (``head`` is F(0)).
         """

@@ -21,7 +21,13 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
-from smoothcruiser.tree.searches import MEAN, PARENT_PRIOR, UPPER, VISITS_PRIOR, Rule
+from smoothcruiser.tree.searches import (
+    MEAN,
+    PARENT_PRIOR,
+    UPPER,
+    VISITS_PRIOR,
+    TreeRule,
+)
 from smoothcruiser.tree.selection import (
     descent_policy,
     drawn,
@@ -91,7 +97,7 @@ class PlainTree:
     def __init__(
         self,
         problem: Problem,
-        rule: Rule,
+        rule: TreeRule,
         setting: Setting,
         head: Any,
         weights: Any,

@@ -49,7 +49,7 @@ PRIORS = {"visits": VISITS_PRIOR, "parent": PARENT_PRIOR}
 DEFAULT_TEMPERATURE = 0.1
 
 
-class Rule(NamedTuple):
+class TreeRule(NamedTuple):
     """A method in the engine's numbers; one compiled engine runs them all."""
 
     descent: int  # UPPER or BOLTZMANN
@@ -96,7 +96,7 @@ class Search(ABC):
         return self.operator(problem_operator).label
 
     @abstractmethod
-    def rule(self, problem_operator: Operator) -> Rule:
+    def rule(self, problem_operator: Operator) -> TreeRule:
         """The numbers that the engine runs."""
 
     @property
@@ -166,9 +166,9 @@ class UCT(Search):
     def operator(self, problem_operator: Operator) -> Operator:  # noqa: D102
         return Max()
 
-    def rule(self, problem_operator: Operator) -> Rule:  # noqa: D102
+    def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
         c = math.nan if self.exploration is None else float(self.exploration)
-        return Rule(
+        return TreeRule(
             descent=UPPER,
             up=MEAN,
             code=MAX,
@@ -206,9 +206,9 @@ class _Regularized(Search):
 
     def _rule(
         self, problem_operator: Operator, code: int, prior: int = NO_PRIOR
-    ) -> Rule:
+    ) -> TreeRule:
         t = self._temperature(problem_operator)
-        return Rule(
+        return TreeRule(
             descent=BOLTZMANN,
             up=SMOOTH,
             code=code,
@@ -235,7 +235,7 @@ class MENTS(_Regularized):
     def operator(self, problem_operator: Operator) -> Operator:  # noqa: D102
         return Entropy(self._temperature(problem_operator))
 
-    def rule(self, problem_operator: Operator) -> Rule:  # noqa: D102
+    def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
         return self._rule(problem_operator, ENTROPY)
 
 
@@ -272,7 +272,7 @@ class RENTS(_Regularized):
             "max" if self.prior == "visits" else "its moving prior (no fixed operator)"
         )
 
-    def rule(self, problem_operator: Operator) -> Rule:  # noqa: D102
+    def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
         return self._rule(problem_operator, KL_PRIOR, PRIORS[self.prior])
 
 
@@ -285,7 +285,7 @@ class TENTS(_Regularized):
     def operator(self, problem_operator: Operator) -> Operator:  # noqa: D102
         return Sparsemax(self._temperature(problem_operator))
 
-    def rule(self, problem_operator: Operator) -> Rule:  # noqa: D102
+    def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
         return self._rule(problem_operator, SPARSEMAX)
 
 
@@ -320,8 +320,8 @@ class _Boltzmann(Search):
             return float(self.search_temperature)
         return problem_operator.strength or DEFAULT_TEMPERATURE
 
-    def _rule(self, problem_operator: Operator, entropy: float) -> Rule:
-        return Rule(
+    def _rule(self, problem_operator: Operator, entropy: float) -> TreeRule:
+        return TreeRule(
             descent=BOLTZMANN,
             up=MEAN if self.average_returns else BEST,
             code=ENTROPY,
@@ -343,7 +343,7 @@ class BTS(_Boltzmann):
 
     name: ClassVar[str] = "bts"
 
-    def rule(self, problem_operator: Operator) -> Rule:  # noqa: D102
+    def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
         return self._rule(problem_operator, entropy=0.0)
 
 
@@ -361,7 +361,7 @@ class DENTS(_Boltzmann):
         super().__post_init__()
         _finite(self, "entropy_temperature", optional=True, least=0.0)
 
-    def rule(self, problem_operator: Operator) -> Rule:  # noqa: D102
+    def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
         b = (
             self._search(problem_operator)
             if self.entropy_temperature is None
@@ -373,13 +373,6 @@ class DENTS(_Boltzmann):
 TREE_SEARCHES: dict[str, type[Search]] = {
     method.name: method for method in (UCT, MENTS, RENTS, TENTS, BTS, DENTS)
 }
-
-
-def is_tree_search(method: Any) -> bool:
-    """Whether a method, by name or as an object, is one of these."""
-    return isinstance(method, Search) or (
-        isinstance(method, str) and method in TREE_SEARCHES
-    )
 
 
 def tree_search(method: str | Search, options: dict[str, Any] | None = None) -> Search:

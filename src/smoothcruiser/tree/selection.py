@@ -25,14 +25,14 @@ from smoothcruiser.operators.functions import (
     builtin_value,
     proportional,
 )
-from smoothcruiser.tree.searches import SMOOTH, Rule
+from smoothcruiser.tree.searches import SMOOTH, TreeRule
 
 # adaptive exploration of a node whose values are all 0: a thousandth of a unit, so
 # that it still explores
 SMALLEST_SCALE = 1e-3
 
 
-def upper_pick(rule: Rule, x: Any, n: Any, size: int, visits: int, rng: Any) -> int:
+def upper_pick(rule: TreeRule, x: Any, n: Any, size: int, visits: int, rng: Any) -> int:
     """UCT: a random untried action, else argmax x + c sqrt(log N / n), the
     first of equals.
     """
@@ -64,7 +64,7 @@ def upper_pick(rule: Rule, x: Any, n: Any, size: int, visits: int, rng: Any) -> 
     return best
 
 
-def uniform_share(rule: Rule, size: int, visits: int) -> float:
+def uniform_share(rule: TreeRule, size: int, visits: int) -> float:
     """The l of E2W: min(1, e |A| / log(N + 1)), and of BTS and DENTS: min(1, e
     / log(N + exp 1)).
     """
@@ -75,13 +75,13 @@ def uniform_share(rule: Rule, size: int, visits: int) -> float:
     return 1.0 if growth <= strength else strength / growth
 
 
-def entropy_weight(rule: Rule, visits: int) -> float:
+def entropy_weight(rule: TreeRule, visits: int) -> float:
     """The b(N) of DENTS: b(0) / log(N + exp 1)."""
     return rule.entropy / math.log(visits + math.e)
 
 
 def descent_policy(
-    rule: Rule, x: Any, w: Any, h: Any, visits: int, y: Any, p: Any
+    rule: TreeRule, x: Any, w: Any, h: Any, visits: int, y: Any, p: Any
 ) -> None:
     """(1 - l) grad F(x + b h) + l / |A|, written to ``p``; ``y`` is room for as
     many numbers. All have one entry an action.
@@ -118,7 +118,7 @@ def drawn(p: Any, size: int, rng: Any) -> int:
     return proportional(p, size, rng.random() * total)
 
 
-def passed_up(rule: Rule, x: Any, n: Any, w: Any) -> float:
+def passed_up(rule: TreeRule, x: Any, n: Any, w: Any) -> float:
     """The signed value of the node: F(x), or the best of the tried (mean
     returns are kept by the backup itself).
     """
@@ -140,7 +140,7 @@ def entropy_below(p: Any, h: Any, size: int) -> float:
     return total
 
 
-def recommended(rule: Rule, x: Any, n: Any, size: int) -> int:
+def recommended(rule: TreeRule, x: Any, n: Any, size: int) -> int:
     """The action to take: the most visited or the best value, the other
     breaking ties; tried actions first.
     """

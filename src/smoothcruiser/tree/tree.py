@@ -216,6 +216,10 @@ class Tree:
 
     # --- growing --------------------------------------------------------------
 
+    def warm(self) -> None:
+        """Compile what growing needs, so that the first seconds are not spent on it."""
+        self._backend.warm()
+
     def grow(
         self,
         *,

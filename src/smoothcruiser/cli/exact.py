@@ -1,0 +1,37 @@
+"""The command ``exact``: the solution of a known model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from smoothcruiser.cli.options import (
+    print_json,
+    problem_options,
+    state_of,
+    state_option,
+)
+
+
+@click.command()
+@problem_options
+@state_option
+def exact(problem: Any, state: Any, as_json: bool) -> None:
+    """Solve a problem whose model is known: no sampling, no doubt.
+
+    PROBLEM is built in (chain:n=5), or your own with tables or outcomes
+    (module:attribute).
+    """
+    from smoothcruiser import api
+
+    start = state_of(problem, state)
+    estimate = api.plan(problem, start, method="exact")
+    if as_json:
+        print_json(estimate.to_dict())
+        return
+    from smoothcruiser.report.console import console, show_estimate, show_problem
+
+    out = console()
+    show_problem(out, "exact", problem, start)
+    show_estimate(out, estimate)

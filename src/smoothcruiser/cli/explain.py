@@ -1,0 +1,95 @@
+"""The command ``explain``: the plan that keeps a promise, and its price."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from smoothcruiser.cli.options import print_json, problem_options, promise_options
+from smoothcruiser.errors import Unpayable
+
+
+@click.command()
+@problem_options
+@promise_options
+@click.option(
+    "--method",
+    metavar="NAME",
+    help="As for plan; auto explains what plan would choose.  [default: smoothcruiser]",
+)
+@click.option(
+    "--calibrate",
+    is_flag=True,
+    help="Measure the simulator for about 0.3 s to estimate the time.",
+)
+def explain(
+    problem: Any, method: str | None, calibrate: bool, as_json: bool, **asked: Any
+) -> None:
+    """Show the cheapest plan that keeps a promise, and its price; nothing is run.
+
+    PROBLEM is built in (chain:n=5) or your own (module:attribute).
+    """
+    from smoothcruiser import api
+    from smoothcruiser.report import price
+    from smoothcruiser.schedule.schedule import Schedule
+
+    ready, chosen = _prepared(problem, method, asked)
+    found = ready.explanation
+    if not isinstance(found, Schedule):  # a forecast: no levels to show
+        from smoothcruiser.report.console import console, show_forecast
+
+        if as_json:
+            shown = {**found.to_dict(), "problem": problem.name}
+            print_json({**shown, "plan_method": chosen.method.name})
+        else:
+            show_forecast(console(), problem, found, ready.notes)
+        return
+    budget = asked["budget"] or price.OFFERS_ABOVE
+    speed = price.COMPILED_SPEED if problem.is_compiled else None
+    if calibrate:
+        speed = api.calibrate(problem)
+    if as_json:
+        shown = price.explain_dict(
+            found, problem=problem.name, speed=speed, measured=calibrate, budget=budget
+        )
+        print_json({**shown, "plan_method": chosen.method.name})
+        return
+    from smoothcruiser.report.console import (
+        console,
+        put,
+        show_offers,
+        show_rivals,
+        show_schedule,
+    )
+
+    out = console()
+    seconds = price.time_sentence(found.num_calls, speed, measured=calibrate)
+    show_schedule(out, problem, found, time=seconds)
+    show_rivals(out, found, price.rivals(found))
+    offers = price.offers_for(found, budget)
+    show_offers(out, offers, budget, chosen.method.name)
+    if chosen.method != ready.method and not offers:
+        out.print()
+        put(
+            out, f"plan runs another method unless --method names it: {chosen.notes[0]}"
+        )
+
+
+def _prepared(problem: Any, method: str | None, asked: dict[str, Any]) -> Any:
+    """What is explained, and what ``plan`` would run with the same options.
+
+    Without --method the two differ where ``auto`` would not follow the schedule: the
+    schedule is still what a reader of its price wants to see.
+    """
+    from smoothcruiser import api
+
+    if method is not None:
+        ready = api.prepare(problem, method=method, **asked)
+        return ready, ready
+    chosen = api.prepare(problem, method="auto", **asked)
+    try:
+        unlimited = {**asked, "budget": None}
+        return api.prepare(problem, method="smoothcruiser", **unlimited), chosen
+    except Unpayable:
+        return chosen, chosen

@@ -1,0 +1,290 @@
+"""The command ``plan``: the answer, as promised; and the taking up of stored runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import click
+
+from smoothcruiser.cli.exit import STOPPED, complain
+from smoothcruiser.cli.options import (
+    find_modules_here,
+    made_from,
+    optional_problem_options,
+    print_json,
+    promise_options,
+    run_options,
+    state_of,
+    state_option,
+    tree_options,
+)
+from smoothcruiser.errors import Interrupted, SmoothcruiserError
+
+
+@click.command()
+@optional_problem_options
+@promise_options
+@click.option(
+    "--method",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="smoothcruiser, sparse-sampling, paper, certified, exact, or a tree search: "
+    "uct, ments, rents, tents, bts, dents.",
+)
+@state_option
+@run_options
+@tree_options
+@click.option(
+    "--resume",
+    type=int,
+    metavar="RUN",
+    help="Go on with this run of --store; nothing else is needed.",
+)
+@click.option(
+    "--compare-exact",
+    is_flag=True,
+    help="Solve the problem exactly too, where its model is known, and show both.",
+)
+@click.option(
+    "--report",
+    "page",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write the answer as one HTML page too.",
+)
+def plan(
+    resume: int | None,
+    compare_exact: bool,
+    page: str | None,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Answer: the value of a state and of its actions, as promised.
+
+    PROBLEM is built in (chain:n=5) or your own (module:attribute). A plan above
+    --budget is refused before it starts.
+    """
+    from smoothcruiser.report.bar import Bar
+    from smoothcruiser.report.console import console, show_estimate
+
+    if page is not None:
+        from smoothcruiser.report.page import check_page
+
+        check_page(page)
+    bar = Bar(console(stderr=True))
+    head = Head(None if as_json else console(), bar)
+    truth = None
+    with _ctrl_c() as stopped:
+        try:
+            with bar:
+                if resume is not None:
+                    estimate = _resumed(resume, asked, head)
+                else:
+                    estimate, truth = _planned(asked, compare_exact, head)
+        except (Interrupted, KeyboardInterrupt) as error:
+            _stopped_early(error, bar, asked, by_hand=bool(stopped))
+    if as_json:
+        beside = {} if truth is None else {"exact": truth.to_dict()}
+        print_json(estimate.to_dict() | beside)
+    else:
+        head.show()
+        show_estimate(
+            console(), estimate, truth, before=head.before, store=asked["store"]
+        )
+    if page is not None:
+        from smoothcruiser.report.page import write_page
+
+        write_page(
+            page,
+            estimate,
+            problem=head.problem,
+            schedule=head.schedule,
+            exact=truth,
+            before=head.before,
+            store=asked["store"],
+        )
+    if stopped:
+        sys.exit(STOPPED)
+
+
+class Head:
+    """The lines above an answer.
+
+    They are printed with the price as soon as it is known, else with the answer.
+    """
+
+    def __init__(self, out: Any, bar: Any) -> None:
+        self.out, self.bar = out, bar
+        self.problem: Any = None
+        self.schedule: Any = None
+        self.before = 0  # calls of earlier sessions of a resumed run
+        self._waiting: tuple[Any, ...] = ()
+
+    def about(self, problem: Any, state: Any, *more: str) -> None:
+        """Name the problem and the state in question."""
+        self.problem, self._waiting = problem, (problem, state, *more)
+
+    def announce(self, explanation: Any) -> None:
+        """Show the promise and the price of a schedule that is about to run."""
+        from smoothcruiser.schedule.schedule import Schedule
+
+        if not isinstance(explanation, Schedule):
+            return
+        self.schedule = explanation
+        if self.out is not None:
+            from smoothcruiser.report.console import fields, promise_fields, put
+
+            with self.bar.hidden():
+                self.show()
+                put(self.out, fields(promise_fields(explanation)))
+        self.bar.announce(explanation)
+
+    def show(self) -> None:
+        """Print what was not printed so far."""
+        if self.out is not None and self._waiting:
+            from smoothcruiser.report.console import show_problem
+
+            show_problem(self.out, "plan", *self._waiting)
+        self._waiting = ()
+
+
+def _planned(asked: dict[str, Any], compare_exact: bool, head: Head) -> tuple[Any, Any]:
+    """The estimate, and the exact one beside it where it was wanted and can be had."""
+    from smoothcruiser import api
+
+    rest = dict(asked)
+    problem = made_from(rest)
+    if problem is None:
+        raise click.UsageError(
+            "Missing argument 'PROBLEM': chain:n=5, say, or your own as "
+            "module:attribute."
+        )
+    start = state_of(problem, rest.pop("state"))
+    truth, note = _truth(problem, start) if compare_exact else (None, ())
+    head.about(problem, start)
+    ready = api.prepare(problem, start, progress=head.bar.report, **rest)
+    ready.check()
+    head.announce(ready.explanation)
+    estimate = ready.run()
+    return replace(estimate, notes=(*estimate.notes, *note)), truth
+
+
+def _truth(problem: Any, state: Any) -> tuple[Any, tuple[str, ...]]:
+    """The exact answer, or None and a note: a comparison must not cost the plan."""
+    from smoothcruiser import api
+
+    if problem.tables is None and problem.outcomes is None:
+        note = (
+            "There is no model to compare with: the problem has neither tables nor "
+            "outcomes=."
+        )
+        return None, (note,)
+    try:
+        return api.plan(problem, state, method="exact"), ()
+    except SmoothcruiserError as error:
+        return None, (f"There is no exact answer to compare with: {error}",)
+
+
+def _resumed(run: int, asked: dict[str, Any], head: Head) -> Any:
+    """The estimate of a stored run that is taken up again."""
+    from smoothcruiser.engines.store import Store, fingerprint, schedule_from
+    from smoothcruiser.methods.scheduled import resume
+    from smoothcruiser.problem.make import make
+
+    store = asked["store"]
+    if store is None:
+        raise click.UsageError(
+            "--resume needs --store, the file that the run was started with."
+        )
+    if asked["problem"] is not None:
+        raise click.UsageError(
+            f"--resume {run} takes its problem from the store; drop "
+            f"{asked['problem']!r}."
+        )
+    find_modules_here()
+    problem, state = None, None
+    # resume() says what is wrong with a store or a run that is not there, or a
+    # problem that has changed
+    if os.path.exists(store):
+        with Store(store) as opened:
+            stored = opened.get(run)
+        if stored.spec is not None:
+            spec = stored.spec
+            problem = make(
+                spec["problem"],
+                discount=spec["discount"],
+                temperature=spec["temperature"],
+                operator=spec["operator"],
+            )
+            if fingerprint(problem) == stored.fingerprint:
+                # plain data in the store: a NamedTuple or an array again
+                state = state_of(problem, stored.state)
+                head.before = head.bar.before = stored.calls_done
+                head.about(problem, state, f"run {run}, resumed")
+                head.announce(schedule_from(stored.schedule, problem))
+    names = ("executor", "workers", "seconds", "scheduler")
+    return resume(
+        run,
+        store,
+        problem,
+        state=state,
+        progress=head.bar.report,
+        **{name: asked[name] for name in names},
+    )
+
+
+@contextlib.contextmanager
+def _ctrl_c() -> Iterator[list[int]]:
+    """A list that is not empty once Ctrl-C was pressed.
+
+    Also where the run could still answer from what it had.
+    """
+    pressed: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def handler(number: int, frame: Any) -> None:
+        pressed.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stopped_early(
+    error: BaseException, bar: Any, asked: dict[str, Any], *, by_hand: bool
+) -> NoReturn:
+    """Say what is known of a run that ended before it had an answer, and leave."""
+    from smoothcruiser.report.bar import describe
+
+    last = bar.last
+    known = "before it reported anything"
+    if last is not None:
+        known = f"at {describe(last, bar.before)}"
+    interval = None if last is None else last.interval
+    if interval is not None and asked["delta"] is not None:
+        known += (
+            f"; the value lies in [{interval[0]:.6g}, {interval[1]:.6g}] with "
+            f"probability {1.0 - asked['delta']:g}"
+        )
+    sentence = (
+        str(error)
+        if isinstance(error, Interrupted)
+        else f"The run was stopped {known}."
+    )
+    if by_hand or asked["seconds"] is None:
+        complain(f"Stopped by Ctrl-C. {sentence}")
+        sys.exit(STOPPED)
+    raise SmoothcruiserError(
+        f"--seconds {asked['seconds']:g} ended the run; give more seconds, or a larger "
+        f"--epsilon. {sentence}"
+    )

@@ -1,0 +1,58 @@
+"""One row of an exact solution as an Estimate: no calls, confidence 1, and the solver's
+proven bound as half the width of every interval.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from smoothcruiser.estimate import Certificate, Estimate, best_action
+from smoothcruiser.exact.solver import Solution
+from smoothcruiser.problem.problem import Problem
+
+
+def exact_estimate(
+    problem: Problem, solution: Solution, state: Any, notes: tuple[str, ...] = ()
+) -> Estimate:
+    """The Estimate of ``state`` that an exact solution holds.
+
+    Args:
+        problem: what was solved.
+        solution: what ``solve(problem)`` returned.
+        state: a state of the solution; another one is refused.
+        notes: sentences for the reader, such as why this method was chosen.
+    """
+    row = solution.index(state)
+    value, bound = float(solution.values[row]), float(solution.residual_bound)
+    q_values = tuple(float(q) for q in solution.q_values[row])
+    policy = tuple(float(p) for p in solution.policy[row])
+    certificate = Certificate(
+        kind="exact",
+        interval=(value - bound, value + bound),
+        q_intervals=tuple((q - bound, q + bound) for q in q_values),
+        confidence=1.0,
+        bound=f"residual of {solution.method}",
+        assumptions=(
+            "the tables are the model"
+            if problem.tables is not None
+            else "outcomes= is the model",
+        ),
+        best_actions=None,
+    )
+    return Estimate(
+        value=value,
+        interval=certificate.interval,
+        q_values=q_values,
+        policy=policy,
+        action=best_action(policy, q_values, problem.mover(state)),
+        num_calls=0,
+        epsilon=bound,
+        delta=0.0,
+        method="exact",
+        certificate=certificate,
+        seconds=0.0,
+        compile_seconds=0.0,
+        problem=problem.name,
+        state=state,
+        notes=notes,
+    )

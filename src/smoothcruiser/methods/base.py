@@ -1,0 +1,256 @@
+"""What a planning method is: a frozen object that prepares an answer, then runs.
+
+    Query  ->  method.prepare(query)  ->  Prepared: explanation, notes, run()  ->  Estimate
+
+``prepare`` makes no oracle call, and its explanation is what ``explain`` prints, so
+that an explanation and the run that follows it cannot disagree. ``takes`` names the
+keywords that a method uses; ``prepared`` refuses every other one, for all methods.
+A ``Session`` is what an ``Agent`` keeps between decisions.
+
+What this file leaves out: the methods themselves (one file per family beside it) and
+their table (``methods.METHODS``).
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.estimate import Estimate, terminal_estimate
+from smoothcruiser.query import KEYWORDS, Query
+from smoothcruiser.schedule.schedule import counted
+
+DEFAULT_BUDGET = 10**9  # calls; minutes at the speed of the compiled engine
+# Spawn key of the seeds of an agent's decisions, apart from a shard's (action, shard).
+PLANS = 103
+
+
+class Explanation(Protocol):
+    """What can be said of an answer before it is computed; ``str`` shows it."""
+
+    @property
+    def method(self) -> str:
+        """The name of the method that will run."""
+
+    @property
+    def num_calls(self) -> int | None:
+        """Oracle calls at the most; None where that is not known before the run."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The explanation as plain data."""
+
+    def to_json(self, **options: Any) -> str:
+        """The explanation as JSON text."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The explanation of a method that follows no schedule: a price and a sentence."""
+
+    method: str
+    num_calls: int | None
+    sentence: str
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The forecast as plain data."""
+        calls = (
+            {"num_calls": None, "log10_calls": None}
+            if self.num_calls is None
+            else counted("num_calls", self.num_calls)
+        )
+        promise = {"epsilon": self.epsilon, "delta": self.delta}
+        return {"method": self.method, **calls, **promise, "levels": []}
+
+    def to_json(self, **options: Any) -> str:
+        """The forecast as JSON text."""
+        return json.dumps(self.to_dict(), **options)
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared(ABC):
+    """An answer that was thought through and not yet computed.
+
+    ``explanation`` is what ``explain`` shows; ``notes`` say why ``auto`` chose the
+    method; ``run()`` computes the Estimate.
+    """
+
+    method: Method
+    query: Query
+    explanation: Any  # an Explanation; Any, so that a Schedule's own fields can be read
+    notes: tuple[str, ...] = ()
+
+    @abstractmethod
+    def run(self) -> Estimate:
+        """The Estimate."""
+
+    def check(self) -> None:  # noqa: B027 - most methods refuse nothing more
+        """Refuse now what ``run`` would refuse before its first oracle call."""
+
+    def with_notes(self, *notes: str) -> Self:
+        """The same with notes before those it has."""
+        return replace(self, notes=(*notes, *self.notes))
+
+    def annotated(self, estimate: Estimate) -> Estimate:
+        """The estimate with the notes of its preparation before its own."""
+        return replace(estimate, notes=(*self.notes, *estimate.notes))
+
+    def __str__(self) -> str:
+        return str(self.explanation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC):
+    """A way to plan, as frozen data: its fields are the method's own parameters."""
+
+    name: ClassVar[str]
+    # Why other options are of no use to it: ends the sentence that refuses them.
+    because: ClassVar[str] = ""
+
+    @property
+    @abstractmethod
+    def takes(self) -> frozenset[str]:
+        """The keywords of ``plan`` that it uses, of ``query.KEYWORDS``."""
+
+    @abstractmethod
+    def prepare(self, query: Query) -> Prepared:
+        """All that can be known before the first oracle call."""
+
+    def session(self, query: Query) -> Session:
+        """What is kept between decisions; by default nothing."""
+        return Session(self, query)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the method's own parameters."""
+        return tuple(entry.name for entry in fields(self))
+
+    def with_options(self, options: dict[str, Any]) -> Self:
+        """The same method with some parameters replaced."""
+        unknown = sorted(set(options) - set(self.parameters))
+        if unknown:
+            known = ", ".join(self.parameters)
+            has = f"it has {known}" if known else "it has none of its own"
+            raise InvalidInput(f"{self.name} has no parameter {unknown[0]!r}; {has}.")
+        return replace(self, **options)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+# --- sessions -----------------------------------------------------------------
+
+
+@dataclass
+class Session:
+    """What an agent keeps between decisions. This one plans every decision afresh.
+
+    ``query`` holds the problem, the limits and the agent's seed; a decision's own
+    seed comes from the stream (PLANS, decision).
+    """
+
+    method: Any  # a Method
+    query: Query
+    decisions: int = field(default=0, init=False)
+
+    def decide(self, state: Any, *, remaining: int | None = None) -> Estimate:
+        """The Estimate at ``state``, with ``remaining`` steps left of a horizon."""
+        seed = np.random.SeedSequence(
+            self.query.seed, spawn_key=(PLANS, self.decisions)
+        ).generate_state(1)[0]
+        estimate = self._decide(self._at(state, int(seed), remaining))
+        self.decisions += 1
+        return estimate
+
+    def fixed(self, state: Any) -> Estimate:
+        """The Estimate at ``state`` that depends on nothing that was decided before."""
+        return prepared(self.method, self._at(state, self.query.seed, None)).run()
+
+    def moved(self, action: int) -> None:
+        """Take notice of the action that was taken."""
+
+    def close(self) -> None:
+        """Release workers and memory."""
+
+    def _decide(self, query: Query) -> Estimate:
+        return prepared(self.method, query).run()
+
+    def _at(self, state: Any, seed: int, remaining: int | None) -> Query:
+        problem = self.query.problem
+        if remaining is not None and problem.horizon is not None:
+            problem = replace(problem, horizon=remaining)
+        return replace(self.query, problem=problem, state=state, seed=seed)
+
+
+# --- one place that refuses ---------------------------------------------------
+
+
+def prepared(method: Method, query: Query) -> Prepared:
+    """The prepared answer, or one sentence on an option that the method cannot use."""
+    if query.compute.executor is not None:
+        _check_executor(query.compute.executor)
+    refuse_unused(method.name, query, method.takes, method.because)
+    if query.state is not None and query.problem.is_terminal(query.state):
+        return Ended(
+            method=method,
+            query=query,
+            explanation=Forecast(
+                method.name,
+                0,
+                "0 calls: the state is terminal, and its value is 0 by definition.",
+                epsilon=0.0,
+                delta=0.0,
+            ),
+        )
+    return method.prepare(query)
+
+
+def _check_executor(name: str) -> None:
+    from smoothcruiser.engines.registry import EXECUTORS
+
+    if name not in EXECUTORS:
+        raise InvalidInput(
+            f"Unknown executor {name!r}; choose one of {', '.join(EXECUTORS)}."
+        )
+
+
+def refuse_unused(
+    verb: str, query: Query, takes: frozenset[str], because: str = ""
+) -> None:
+    """Refuse in one sentence the options that were given and are of no use here."""
+    idle = unused(query, takes)
+    if idle:
+        raise InvalidInput(
+            f"{verb} does not use {listed(idle)}{because}; drop "
+            f"{'it' if len(idle) == 1 else 'them'}. It takes "
+            f"{', '.join(name for name in KEYWORDS if name in takes)}."
+        )
+
+
+def unused(query: Query, takes: frozenset[str]) -> list[str]:
+    """The options that were given and that are not among those taken."""
+    return [name for name in KEYWORDS if name in query.given - takes]
+
+
+def listed(names: Iterable[str]) -> str:
+    """Options in words, as Python and the command line spell them."""
+    words = [f"{name} (--{name.replace('_', '-')})" for name in names]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+class Ended(Prepared):
+    """The answer at a terminal state."""
+
+    def run(self) -> Estimate:
+        """Zero, for sure."""
+        return terminal_estimate(self.query.problem, self.query.place, self.method.name)

@@ -1,0 +1,104 @@
+"""``exact``: the solution of a model that is known, by no sampling at all."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.estimate import Estimate
+from smoothcruiser.methods.base import Forecast, Method, Prepared, Session
+from smoothcruiser.query import Query
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact(Method):
+    """Solve the model: 0 calls, delta 0, a proven bound on what rounding leaves.
+
+    It keeps any promise and any limit of calls, so it takes those; it does not run
+    anywhere else, and it keeps no runs.
+    """
+
+    name = "exact"
+    because = ": it solves the model here, without sampling"
+
+    @property
+    def takes(self) -> frozenset[str]:  # noqa: D102
+        promise = {"epsilon", "delta", "target"}
+        return frozenset(promise | {"budget", "seconds", "seed", "progress"})
+
+    def prepare(self, query: Query) -> Solving:  # noqa: D102
+        problem = query.problem
+        if problem.tables is None and problem.outcomes is None:
+            raise InvalidInput(
+                f"{problem.name} has no model (tables or outcomes=), so exact cannot "
+                "solve it; choose another method (--method)."
+            )
+        known = (
+            "as tables"
+            if problem.tables is not None
+            else "by outcomes=, if its states can be listed"
+        )
+        sentence = (
+            f"0 calls: the model is known {known}; the answer has a proven bound and "
+            "no chance in it (delta 0)."
+        )
+        forecast = Forecast(self.name, 0, sentence, delta=0.0)
+        return Solving(method=self, query=query, explanation=forecast)
+
+    def session(self, query: Query) -> Session:
+        """One solution for all decisions."""
+        return Lookup(self, query)
+
+
+class Solving(Prepared):
+    """A model about to be solved."""
+
+    def run(self) -> Estimate:
+        """The row of the solution that belongs to the state."""
+        from smoothcruiser.exact import solve
+        from smoothcruiser.exact.estimate import exact_estimate
+
+        begin = time.perf_counter()
+        problem, state = self.query.problem, self.query.place
+        solution = solve(
+            problem
+            if problem.tables is not None
+            else replace(problem, initial_state=state)
+        )
+        notes = (*self.notes, solution.note) if solution.note else self.notes
+        answer = exact_estimate(problem, solution, state, notes)
+        compiling = solution.compile_seconds
+        seconds = time.perf_counter() - begin - compiling
+        return replace(answer, seconds=seconds, compile_seconds=compiling)
+
+
+class Lookup(Session):
+    """Decisions read from one solution, which is made when the first one is due.
+
+    Where a state is not among those that the solution reaches, or values depend on
+    the time (a horizon), the decision is planned afresh.
+    """
+
+    _solution: Any = None
+
+    def fixed(self, state: Any) -> Estimate:  # noqa: D102
+        return self._decide(self._at(state, self.query.seed, None))
+
+    def _decide(self, query: Query) -> Estimate:
+        found = self._found(query) if query.problem.horizon is None else None
+        return super()._decide(query) if found is None else found
+
+    def _found(self, query: Query) -> Estimate | None:
+        from smoothcruiser.exact import solve
+        from smoothcruiser.exact.estimate import exact_estimate
+
+        begin = time.perf_counter()
+        if self._solution is None:
+            self._solution = solve(query.problem)
+        try:
+            answer = exact_estimate(query.problem, self._solution, query.state)
+        except InvalidInput:
+            return None
+        return replace(answer, seconds=time.perf_counter() - begin)

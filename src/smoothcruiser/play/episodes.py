@@ -1,0 +1,306 @@
+"""Episodes: ``play`` lets an agent act in its problem, or against another player.
+
+``play`` reports the return of the agent's side: discounted as in the problem, and
+plain. Intervals are 95%: normal for means (so they are approximate, and say nothing for
+a handful of episodes), Wilson's for win rates. The world's randomness (WORLD, episode)
+and the other player's (OTHER, episode) come from streams apart from the agent's own.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.estimate import plain
+from smoothcruiser.play.agent import Agent
+from smoothcruiser.problem.answers import answered
+from smoothcruiser.problem.arguments import check_seed
+from smoothcruiser.problem.problem import Problem
+
+# spawn keys, apart from a shard's (action, shard) and from those of other modules
+WORLD, OTHER = 101, 102
+NORMAL_95 = 1.959964  # the 97.5% quantile of the normal distribution
+MOST_STEPS = 1000  # of an episode that only a terminal state ends
+# without terminal states an episode ends when later rewards weigh less than this share
+FORGOTTEN = 0.01
+
+Player = Callable[[Any, Problem, Any], int]  # (state, problem, rng) -> action
+
+
+def _stream(seed: int, *key: int) -> Any:
+    from smoothcruiser.jit.streams import stream
+
+    return stream(seed, *key)
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What happened in one episode, seen from the agent's side."""
+
+    plain_return: float
+    discounted_return: float
+    steps: int
+    decisions: int
+    calls: int
+    seconds: float  # spent on deciding, compiling not counted
+    ended: bool  # by a terminal state, not by the limit of steps
+    side: int  # 1 where the agent was the max player
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Many episodes in a few numbers. Intervals are 95%."""
+
+    problem: str
+    method: str
+    opponent: str | None
+    episodes: int
+    mean_return: float
+    return_interval: tuple[float, float]
+    mean_discounted_return: float
+    discounted_return_interval: tuple[float, float]
+    wins: int | None  # games only: episodes with a positive return of the agent's side
+    draws: int | None
+    losses: int | None
+    win_rate: float | None
+    win_rate_interval: tuple[float, float] | None
+    mean_steps: float
+    ended: int
+    decisions: int
+    seconds_per_decision: float
+    slowest_episode_seconds: float
+    calls_per_decision: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain data: NaN and infinity become None."""
+        found: dict[str, Any] = plain(self)
+        return found
+
+    def __str__(self) -> str:
+        rows = [
+            f"{self.problem}: {self.episodes} episodes, method {self.method}"
+            + (f" against {self.opponent}" if self.opponent else ""),
+            (
+                f"  return              {self.mean_return:.4g}  95% "
+                f"[{self.return_interval[0]:.4g}, {self.return_interval[1]:.4g}]"
+            ),
+            f"  discounted return   {self.mean_discounted_return:.4g}  "
+            f"95% [{self.discounted_return_interval[0]:.4g}, "
+            f"{self.discounted_return_interval[1]:.4g}]",
+        ]
+        if self.win_rate is not None and self.win_rate_interval is not None:
+            low, high = self.win_rate_interval
+            rows.append(
+                f"  won {self.wins}, drawn {self.draws}, lost {self.losses}: win "
+                f"rate {self.win_rate:.1%}  95% [{low:.1%}, {high:.1%}]"
+            )
+        rows += [
+            (
+                f"  steps an episode    {self.mean_steps:.1f} ({self.ended} of "
+                f"{self.episodes} reached an end)"
+            ),
+            f"  time a decision     {1e3 * self.seconds_per_decision:.3g} ms",
+            f"  calls a decision    {self.calls_per_decision:,.0f}",
+        ]
+        return "\n".join(rows)
+
+
+def random_player(state: Any, problem: Problem, rng: Any) -> int:
+    """A legal action, uniformly."""
+    actions = problem.legal_actions(state)
+    return actions[int(rng.integers(len(actions)))]
+
+
+def play(
+    agent: Agent,
+    *,
+    episodes: int,
+    steps: int | None = None,
+    seed: int = 0,
+    opponent: Player | Agent = random_player,
+    side: int | None = None,
+    progress: Callable[[int, Episode], object] | None = None,
+) -> Summary:
+    """The Summary of ``episodes`` episodes of the agent's problem.
+
+    In games the agent is the max player in even episodes and the min player in
+    odd ones, or always ``side``; ``opponent`` moves for the other one.
+    ``steps`` ends an episode that has no end of its own.
+    """
+    if not isinstance(agent, Agent):
+        raise InvalidInput(
+            f"play lets an Agent act, got {type(agent).__name__}; make one: "
+            "Agent(problem, 'uct', budget=10_000)."
+        )
+    check_seed(seed)
+    problem = agent.problem
+    for name, number in (
+        ("episodes", episodes),
+        ("steps", 1 if steps is None else steps),
+    ):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise InvalidInput(
+                f"{name} must be a whole number of at least 1, got {number!r}."
+            )
+    if not isinstance(opponent, Agent) and not callable(opponent):
+        raise InvalidInput(
+            "opponent must be an Agent or a function (state, problem, rng) -> "
+            f"action, got {opponent!r}."
+        )
+    if side is not None and not problem.is_game:
+        raise InvalidInput(
+            "side= says which player the agent is; this problem has one player: "
+            "drop it."
+        )
+    if side not in (None, 1, 2):
+        raise InvalidInput(
+            f"side must be 1 (max), 2 (min), or None for turns, got {side!r}."
+        )
+    if problem.initial_state is None and getattr(problem.oracle, "reset", None) is None:
+        raise InvalidInput(
+            "Episodes begin at the problem's initial_state and it has none; give "
+            "initial_state= where the problem is made."
+        )
+    most = _most_steps(problem) if steps is None else steps
+    played = []
+    for number in range(episodes):
+        mine = side or (1 + number % 2 if problem.is_game else 1)
+        episode = _episode(agent, opponent, mine, most, seed, number)
+        played.append(episode)
+        if progress is not None:
+            progress(number + 1, episode)
+    return summarized(agent, played, _name(opponent) if problem.is_game else None)
+
+
+def _most_steps(problem: Problem) -> int:
+    if problem.horizon is not None:
+        return problem.horizon
+    if problem.facts.terminals:
+        return MOST_STEPS
+    return (
+        max(1, math.ceil(math.log(FORGOTTEN) / math.log(problem.discount)))
+        if problem.discount > 0.0
+        else 1
+    )
+
+
+def _episode(
+    agent: Agent, opponent: Player | Agent, mine: int, most: int, seed: int, number: int
+) -> Episode:
+    problem = agent.problem
+    world, other = _stream(seed, WORLD, number), _stream(seed, OTHER, number)
+    # an adapter's own distribution of beginnings
+    reset = getattr(problem.oracle, "reset", None)
+    state = problem.start() if reset is None else reset(world)
+    sign = 1.0 if mine == 1 else -1.0
+    total, discounted, weight = 0.0, 0.0, 1.0
+    steps, decisions, calls, seconds, ended = 0, 0, 0, 0.0, problem.is_terminal(state)
+    while steps < most and not ended:
+        left = None if problem.horizon is None else problem.horizon - steps
+        if problem.mover(state) == mine:
+            begin = time.perf_counter()
+            action = agent.decide(state, remaining=left)
+            compiling = (
+                0.0 if agent.estimate is None else agent.estimate.compile_seconds
+            )
+            seconds += max(0.0, time.perf_counter() - begin - compiling)
+            decisions += 1
+            calls += 0 if agent.estimate is None else agent.estimate.num_calls
+        elif isinstance(opponent, Agent):
+            action = opponent.decide(state, remaining=left)
+        else:
+            action = _moved(opponent, state, problem, other)
+        reward, state, over = answered(
+            problem,
+            state,
+            action,
+            world,
+            *problem.reward_range,
+            problem.facts.terminals,
+        )
+        total += sign * reward
+        discounted += sign * weight * reward
+        weight *= problem.discount
+        steps += 1
+        ended = over or problem.is_terminal(state)
+    return Episode(total, discounted, steps, decisions, calls, seconds, ended, mine)
+
+
+def _moved(opponent: Player, state: Any, problem: Problem, rng: Any) -> int:
+    """The other player's action, which must be legal."""
+    action = opponent(state, problem, rng)
+    if action not in problem.legal_actions(state):
+        raise InvalidInput(
+            f"The opponent chose action {action!r} at state {state!r}, where "
+            f"{problem.legal_actions(state)} are legal."
+        )
+    return int(action)
+
+
+def _name(opponent: Player | Agent) -> str:
+    if isinstance(opponent, Agent):
+        return str(getattr(opponent.method, "name", opponent.method))
+    return (
+        "random"
+        if opponent is random_player
+        else getattr(opponent, "__name__", type(opponent).__name__)
+    )
+
+
+def summarized(agent: Agent, played: list[Episode], opponent: str | None) -> Summary:
+    """The Summary of played episodes."""
+    decisions = sum(e.decisions for e in played)
+    returns, discounted = (
+        [e.plain_return for e in played],
+        [e.discounted_return for e in played],
+    )
+    wins, draws = sum(x > 0 for x in returns), sum(x == 0 for x in returns)
+    game = agent.problem.is_game
+    return Summary(
+        problem=agent.problem.name,
+        method=str(getattr(agent.method, "name", agent.method)),
+        opponent=opponent,
+        episodes=len(played),
+        mean_return=_mean(returns),
+        return_interval=_normal(returns),
+        mean_discounted_return=_mean(discounted),
+        discounted_return_interval=_normal(discounted),
+        wins=wins if game else None,
+        draws=draws if game else None,
+        losses=len(played) - wins - draws if game else None,
+        win_rate=wins / len(played) if game else None,
+        win_rate_interval=wilson(wins, len(played)) if game else None,
+        mean_steps=_mean([float(e.steps) for e in played]),
+        ended=sum(e.ended for e in played),
+        decisions=decisions,
+        seconds_per_decision=sum(e.seconds for e in played) / max(1, decisions),
+        slowest_episode_seconds=max(e.seconds for e in played),
+        calls_per_decision=sum(e.calls for e in played) / max(1, decisions),
+    )
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _normal(values: list[float]) -> tuple[float, float]:
+    """Mean plus and minus 1.96 standard errors."""
+    mean, n = _mean(values), len(values)
+    if n < 2:
+        return -math.inf, math.inf
+    error = math.sqrt(math.fsum((x - mean) ** 2 for x in values) / (n - 1) / n)
+    return mean - NORMAL_95 * error, mean + NORMAL_95 * error
+
+
+def wilson(successes: int, n: int) -> tuple[float, float]:
+    """Wilson's 95% interval of a proportion: where |p-hat - p| <= z sqrt(p (1 -
+    p) / n).
+    """
+    p, z2 = successes / n, NORMAL_95 * NORMAL_95
+    middle = (p + z2 / (2 * n)) / (1 + z2 / n)
+    half = NORMAL_95 * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
+    return max(0.0, middle - half), min(1.0, middle + half)

@@ -1,0 +1,236 @@
+"""A request as one frozen object: what is asked, how sure, at what cost, on what.
+
+``Query.of(problem, state, **asked)`` is the only place that checks the arguments
+of ``plan``, ``explain``, ``Agent`` and the command line. Methods get a Query and
+can rely on it: epsilon is a number ("5%" was read here), counts are whole,
+seconds are above 0. ``given`` names what the caller set, so that an option that a
+method does not use can be refused (``methods.base``). What this file leaves out:
+whether a method needs what is missing, and the names of executors.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.arguments import (
+    check_seconds,
+    check_seed,
+    is_number,
+    is_whole,
+)
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.progress import Progress
+from smoothcruiser.schedule.schedule import Target
+
+
+class Asked(TypedDict, total=False):
+    """The keywords of ``plan``, ``explain``, ``Agent`` and the command line."""
+
+    epsilon: float | str | None
+    delta: float | None
+    target: Target
+    budget: float | None
+    seconds: float | None
+    simulations: int | None
+    seed: int
+    executor: str | None
+    workers: int | None
+    scheduler: str | None
+    shards: int | None
+    store: str | Path | None
+    progress: Callable[[Progress], object] | None
+
+
+KEYWORDS = tuple(Asked.__annotations__)
+# What a keyword is where it is not set; a keyword at its default was not given.
+DEFAULTS: dict[str, Any] = dict.fromkeys(KEYWORDS) | {"target": "q_values", "seed": 0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """How exact and how sure the answer has to be."""
+
+    epsilon: float | None = None  # half-width, in units of value
+    delta: float | None = None  # allowed probability of failure
+    target: Target = "q_values"
+
+    def half_width(self) -> float:
+        """Epsilon, for a method that cannot do without it."""
+        if self.epsilon is None:
+            raise InvalidInput(
+                "This method needs epsilon, the half-width of the promised interval "
+                "(--epsilon 0.1, or --epsilon 5%)."
+            )
+        return self.epsilon
+
+    def failure(self) -> float:
+        """Delta, for a method that cannot do without it."""
+        if self.delta is None:
+            raise InvalidInput(
+                "This method needs delta, the allowed probability of failure "
+                "(--delta 0.1)."
+            )
+        return self.delta
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What an answer may cost; None is no limit of the caller's."""
+
+    calls: int | None = None  # budget=
+    seconds: float | None = None
+    simulations: int | None = None  # of a tree search
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """Where a run is computed; nothing here changes its result but ``shards``."""
+
+    executor: str | None = None  # None: the fastest that can
+    workers: int | None = None  # None: all cores
+    scheduler: str | None = None  # address of a Dask cluster
+    shards: int | None = None  # parts per action; a store records it
+    store: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """A checked request. Make one with ``Query.of``."""
+
+    problem: Problem
+    state: Any = None  # None: the problem has no initial state and none was named
+    promise: Promise = Promise()
+    limits: Limits = Limits()
+    compute: Compute = Compute()
+    seed: int = 0
+    progress: Callable[[Progress], object] | None = None
+    given: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, problem: Problem, state: Any = None, **asked: Unpack[Asked]) -> Query:
+        """The request that the keywords describe, or one sentence on what is wrong."""
+        check_problem(problem)
+        check_keywords("plan", asked, KEYWORDS)
+        values: dict[str, Any] = {**DEFAULTS, **asked}
+        budget, store = values["budget"], values["store"]
+        if values["target"] not in ("q_values", "value"):
+            raise InvalidInput(
+                f"target must be 'q_values' or 'value', got {values['target']!r}."
+            )
+        check_seconds(values["seconds"])
+        counts = {name: _count(name, values[name]) for name in COUNTS}
+        query = cls(
+            problem=problem,
+            promise=Promise(
+                epsilon=read_epsilon(values["epsilon"], problem.facts),
+                delta=check_delta(values["delta"]),
+                target=values["target"],
+            ),
+            limits=Limits(
+                calls=None if budget is None else check_budget(budget),
+                seconds=values["seconds"],
+                simulations=counts["simulations"],
+            ),
+            compute=Compute(
+                executor=values["executor"],
+                workers=counts["workers"],
+                scheduler=values["scheduler"],
+                shards=counts["shards"],
+                store=None if store is None else Path(store),
+            ),
+            seed=check_seed(values["seed"]),
+            progress=values["progress"],
+            given=frozenset(k for k, v in asked.items() if v != DEFAULTS[k]),
+        )
+        if state is None and problem.initial_state is None:
+            return query
+        return replace(query, state=problem.start(state))
+
+    @property
+    def place(self) -> Any:
+        """The state in question; an error where none is known."""
+        return self.problem.start(None) if self.state is None else self.state
+
+    def at(self, state: Any, seed: int) -> Query:
+        """The same request about another state, with a seed of its own."""
+        return replace(self, state=state, seed=seed)
+
+
+COUNTS = ("simulations", "workers", "shards")
+
+
+def check_keywords(verb: str, given: Any, known: tuple[str, ...]) -> None:
+    """Refuse a keyword that does not exist, naming the one that was meant."""
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = (
+                f"did you mean {close[0]}=?" if close else f"it has {', '.join(known)}."
+            )
+            raise InvalidInput(f"{verb} has no option {name!r}; {hint}")
+
+
+def check_problem(problem: object) -> None:
+    """Refuse what is no problem."""
+    if not isinstance(problem, Problem):
+        raise InvalidInput(
+            "A problem (MDP, Game, tabular or make) was expected, got "
+            f"{type(problem).__name__}."
+        )
+
+
+def read_epsilon(epsilon: float | str | None, facts: Facts) -> float | None:
+    """Epsilon as a number; "5%" is five percent of the value span B."""
+    if epsilon is None:
+        return None
+    if isinstance(epsilon, str):
+        text = epsilon.strip()
+        try:
+            if text.endswith("%"):
+                epsilon = float(text[:-1]) / 100.0 * facts.value_span()
+            else:
+                epsilon = float(text)
+        except ValueError:
+            raise InvalidInput(
+                "epsilon must be a number above 0 or a percentage such as 5%, got "
+                f"{text!r}."
+            ) from None
+    if not is_number(epsilon) or not 0.0 < epsilon < math.inf:
+        raise InvalidInput(f"epsilon must be a finite number above 0, got {epsilon!r}.")
+    return float(epsilon)
+
+
+def check_delta(delta: float | None) -> float | None:
+    """Delta, if it is a probability strictly between 0 and 1 or not set."""
+    if delta is None:
+        return None
+    if not is_number(delta) or not 0.0 < delta < 1.0:
+        raise InvalidInput(
+            f"delta must be a probability strictly between 0 and 1, got {delta!r}."
+        )
+    return float(delta)
+
+
+def check_budget(budget: float) -> int:
+    """The budget as a whole number of oracle calls."""
+    if not is_number(budget) or not 1 <= budget < math.inf:
+        raise InvalidInput(
+            f"budget must be a number of oracle calls of at least 1, got {budget!r}."
+        )
+    return int(budget)
+
+
+def _count(name: str, value: Any) -> int | None:
+    """A whole number of at least 1, or None."""
+    if value is not None and (not is_whole(value) or value < 1):
+        raise InvalidInput(
+            f"{name} must be a whole number of at least 1, got {value!r}."
+        )
+    return None if value is None else int(value)
