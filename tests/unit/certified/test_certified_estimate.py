@@ -7,8 +7,10 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+import pytest
 
-from smoothcruiser.certified.estimate import not_excluded, policy_loss
+import smoothcruiser as sc
+from smoothcruiser.certified.estimate import policy_loss
 from smoothcruiser.operators.base import (
     KL,
     Entropy,
@@ -60,10 +62,27 @@ def test_policy_loss_bounds_every_point_of_the_box():
     assert policy_loss(Max(), [(0.0, 1.0)], 1, [1.0]) == 0.0
 
 
-def test_actions_not_excluded():
-    """By hand: for max an action whose top is below another's bottom is out;
-    for min mirrored.
+@pytest.mark.compiles
+@pytest.mark.parametrize(("player", "best"), [(1, (3, 4)), (2, (1,))])
+def test_actions_that_may_be_best_are_named_by_their_numbers(player, best):
+    """Action 0 is illegal, so places and numbers differ; rewards are sure, and
+    two actions tie for player 1.
     """
-    boxes = [(0.0, 1.0), (0.5, 2.0), (-1.0, 0.4)]
-    assert not_excluded(boxes, 1) == [0, 1]
-    assert not_excluded(boxes, 2) == [0, 2]
+    rewards = (9.0, 0.1, 0.5, 0.9, 0.9)
+    kind = sc.MDP if player == 1 else sc.Game
+    turn = {} if player == 1 else {"player": lambda state: 2}
+    problem = kind(
+        lambda state, action, rng: (rewards[action], state),
+        num_actions=5,
+        discount=0.5,
+        horizon=1,
+        operator=Max(),
+        initial_state=0,
+        deterministic=True,
+        legal=lambda state, action: action > 0,
+        **turn,
+    )
+    found = sc.plan(problem, method="certified", epsilon=0.05, delta=0.1)
+    assert found.certificate.best_actions == best
+    assert found.action == best[0]
+    assert found.q_values[1:] == pytest.approx(rewards[1:], abs=1e-9)

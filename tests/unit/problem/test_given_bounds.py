@@ -9,6 +9,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.alternatives import payable_temperature
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.paper import paper_schedule
 from smoothcruiser.schedule.relaxation import relax
 
@@ -109,14 +110,7 @@ def test_bounds_given_for_one_operator_are_dropped_for_another() -> None:
         terminal=True,
         initial_state=0,
     )
-    from smoothcruiser.schedule.compiler.optimizer import compile_schedule
-
-    assert (
-        calls
-        == compile_schedule(
-            plain.facts, epsilon=0.2, delta=0.1, adaptive=False
-        ).num_calls
-    )
+    assert calls == compile_schedule(plain.facts, epsilon=0.2, delta=0.1).num_calls
 
 
 def pays(state, action, rng):
