@@ -50,6 +50,7 @@ def test_a_lie_about_determinism_is_found():
         Certified(problem, delta=0.1, seed=2).query(epsilon=1e-6)
 
 
+@pytest.mark.compiles
 def test_a_state_that_hides_something_is_found_out():
     """A simulator whose hash leaves out what matters breaks assumption 1;
     bounds that cross say so.
@@ -122,6 +123,7 @@ def test_bad_oracles_are_named():
         ).query(epsilon=0.01)
 
 
+@pytest.mark.compiles
 def test_false_declarations_are_found():
     """Turns that do not alternate, and fewer legal actions than declared."""
 

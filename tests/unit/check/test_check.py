@@ -111,6 +111,7 @@ def test_a_state_that_is_shared_between_draws():
     )
 
 
+@pytest.mark.compiles
 def test_objects_without_equality_are_compared_by_what_they_hold():
     class Car:
         def __init__(self, place):
@@ -133,6 +134,7 @@ def test_objects_without_equality_are_compared_by_what_they_hold():
     )
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     "step, name, words",
     [
@@ -194,6 +196,7 @@ def coin(state, action, rng):
     return 0.5, int(rng.random() < 0.5)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     "model, words",
     [
@@ -212,6 +215,7 @@ def test_claims_of_a_model(model, words):
         assert words in fault_of(problem).sentence
 
 
+@pytest.mark.compiles
 def test_warnings_say_what_would_be_cheaper():
     wide = sc.check(sc.MDP(lambda s, a, rng: (0.01 * rng.random(), s), **COMMON))
     assert wide.ok
@@ -241,11 +245,13 @@ def test_what_is_not_a_problem_is_refused():
         sc.check(walk)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("name", ["chain", "frozen-lake"])
 def test_check_survives_an_astronomic_price(name: str) -> None:
     assert sc.check(sc.make(name, discount=0.99, operator="max"))
 
 
+@pytest.mark.compiles
 def test_check_does_not_read_past_a_terminal_row() -> None:
     """State 1 is an end with an empty row; a step from it reads the row of state 2."""
     chances = np.zeros((3, 1, 3))

@@ -11,6 +11,8 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.errors import OracleError
 
+pytestmark = pytest.mark.compiles
+
 # longer than the walk of the look, so that what happens at its end is met late
 RING = 12
 TRUTH = 0.8 / (1.0 - 0.9)

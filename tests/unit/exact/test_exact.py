@@ -28,6 +28,8 @@ from smoothcruiser.operators.base import (
 from smoothcruiser.problem.make import make
 from smoothcruiser.problem.tabular import tabular
 
+pytestmark = pytest.mark.compiles
+
 OPERATORS: list[Operator] = [
     Entropy(0.5),
     KL(0.5),
@@ -342,7 +344,6 @@ def half_gradient(q: np.ndarray) -> np.ndarray:
 fast_value, fast_gradient = numba.njit(half_value), numba.njit(half_gradient)
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("game", [False, True])
 def test_custom_operators_plain_and_compiled_whose_gradients_do_not_sum_to_one(
     game: bool,
@@ -476,7 +477,6 @@ def test_bad_parameters_are_refused(bad: dict[str, object]) -> None:
     assert repr(next(iter(bad.values()))) in str(caught.value)
 
 
-@pytest.mark.compiles
 def test_importing_the_solver_does_not_import_numba() -> None:
     code = (
         "import sys, smoothcruiser, smoothcruiser.exact, "

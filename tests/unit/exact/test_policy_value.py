@@ -22,6 +22,8 @@ from smoothcruiser.operators.base import (
 from smoothcruiser.problem.make import make
 from smoothcruiser.problem.tabular import tabular
 
+pytestmark = pytest.mark.compiles
+
 OPERATORS: list[Operator] = [
     Entropy(0.5),
     KL(0.5),

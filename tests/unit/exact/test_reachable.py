@@ -39,6 +39,7 @@ def _never(state: object, action: int, rng: object) -> tuple[float, object]:
     raise AssertionError("exact must not call the oracle")
 
 
+@pytest.mark.compiles
 def test_outcomes_are_explored_from_the_initial_state() -> None:
     """The same game as arrays: equal values for every state that can be
     reached, terminals included.
@@ -82,6 +83,7 @@ def test_outcomes_are_explored_from_the_initial_state() -> None:
         found.index((9, "a"))
 
 
+@pytest.mark.compiles
 def test_the_exact_method_solves_from_the_asked_state() -> None:
     """Two rings that never meet (two opening rolls, say): a state of the other
     ring has its own value, 1/(1 - gamma).
@@ -98,6 +100,7 @@ def test_the_exact_method_solves_from_the_asked_state() -> None:
     assert plan(apart, method="exact").value == 0.0
 
 
+@pytest.mark.compiles
 def test_exploration_ends_at_the_horizon() -> None:
     """A walk without end, one place up or down a step, that pays the place it
     arrives at if that is above 0.
@@ -139,6 +142,7 @@ def test_exploration_ends_at_the_horizon() -> None:
         evaluate(problem, found, 1, delta=0.1, budget=10)
 
 
+@pytest.mark.compiles
 def test_an_exploration_that_the_horizon_does_not_cut_knows_every_state() -> None:
     """Two states, one of them terminal; values of both, as without exploration."""
     problem = MDP(

@@ -18,6 +18,8 @@ from smoothcruiser.jit import build as jit
 from smoothcruiser.jit.build import compiled, is_compiled, source_fingerprint
 from smoothcruiser.operators import functions as operators
 
+pytestmark = pytest.mark.compiles
+
 
 def test_is_compiled_tells_dispatchers_from_functions():
     assert is_compiled(njit(lambda x: x))
@@ -71,7 +73,6 @@ def eight(data, state, action, rng):
     return 8.0, state, False
 
 
-@pytest.mark.compiles
 def test_a_replacement_reaches_inner_calls_and_is_not_confused_with_another():
     """``leaf_total`` calls STEP: each replacement gets its own machine, and
     neither is cached on disk.
@@ -132,7 +133,6 @@ def test_every_compiled_module_the_kernel_reaches_is_in_its_fingerprint():
         assert root / name in covered
 
 
-@pytest.mark.compiles
 def test_importing_the_package_does_not_import_numba():
     code = (
         "import sys, smoothcruiser, smoothcruiser.schedule.compiler.optimizer, "

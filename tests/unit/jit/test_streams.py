@@ -17,6 +17,8 @@ from scipy import stats
 
 from smoothcruiser.jit.streams import from_words, stream
 
+pytestmark = pytest.mark.compiles
+
 FALSE_ALARM = 1e-4
 
 
@@ -135,7 +137,6 @@ def test_large_integers_normals_and_exponentials_follow_their_definitions():
         assert rng.exponential() == -math.log(1.0 - uniform())
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("method", METHODS)
 def test_the_same_bits_from_python_and_compiled_code(method):
     inside, outside = stream(3, 0, 1), stream(3, 0, 1)

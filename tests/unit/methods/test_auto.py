@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 import smoothcruiser as sc
 
 
+@pytest.mark.compiles
 def test_explain_auto_explains_what_plan_auto_does() -> None:
     def step(state, action, rng):
         return (0.1, 0.7)[action], (state + action) % 3
