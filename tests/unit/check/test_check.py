@@ -7,15 +7,9 @@ import time
 
 import numpy as np
 import pytest
+from worlds import COMMON
 
 import smoothcruiser as sc
-
-COMMON = {
-    "num_actions": 2,
-    "discount": 0.5,
-    "operator": sc.Entropy(1.0),
-    "initial_state": 0,
-}
 
 
 def walk(state, action, rng):

@@ -5,23 +5,9 @@ import threading
 import time
 
 import pytest
+from worlds import COMMON, PROMISE, walk
 
 import smoothcruiser as sc
-
-COMMON = {
-    "num_actions": 2,
-    "discount": 0.5,
-    "operator": sc.Entropy(1.0),
-    "initial_state": 0,
-}
-
-
-PROMISE = {"epsilon": "15%", "delta": 0.1, "method": "smoothcruiser"}
-
-
-def walk(state, action, rng):
-    return rng.random(), (state + action) % 5
-
 
 RETURNED: list[int] = []  # calls that slept to their end
 

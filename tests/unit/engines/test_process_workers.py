@@ -4,24 +4,11 @@ import subprocess
 import sys
 
 import pytest
+from worlds import COMMON, PROMISE, walk
 
 import smoothcruiser as sc
 
 pytestmark = pytest.mark.compiles
-
-COMMON = {
-    "num_actions": 2,
-    "discount": 0.5,
-    "operator": sc.Entropy(1.0),
-    "initial_state": 0,
-}
-
-
-PROMISE = {"epsilon": "15%", "delta": 0.1, "method": "smoothcruiser"}
-
-
-def walk(state, action, rng):
-    return rng.random(), (state + action) % 5
 
 
 def late(state, action, rng):

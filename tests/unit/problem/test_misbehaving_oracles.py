@@ -7,22 +7,12 @@ Each test names the fault and the sentence it has to end in.
 import math
 
 import pytest
+from worlds import COMMON, PROMISE, walk
 
 import smoothcruiser as sc
 from smoothcruiser.errors import OracleError
 
-COMMON = {
-    "num_actions": 2,
-    "discount": 0.5,
-    "operator": sc.Entropy(1.0),
-    "initial_state": 0,
-}
-PROMISE = {"epsilon": "15%", "delta": 0.1, "method": "smoothcruiser"}
 PYTHON = ["reference", "python"]
-
-
-def walk(state, action, rng):
-    return rng.random(), (state + action) % 5
 
 
 def faulty(answer):
