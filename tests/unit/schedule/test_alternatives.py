@@ -67,18 +67,25 @@ def test_the_offered_epsilon_is_payable_as_it_is_printed(budget: int) -> None:
     assert accepted.num_calls + asked.inspection_calls <= budget
 
 
-def test_the_offered_temperature_is_payable_at_the_price_that_is_named() -> None:
+def test_the_offered_temperature_is_the_first_whose_price_fits() -> None:
+    """Temperatures 4, 16, ...: the price of 4 is enough for it, and one call less
+    takes 16.
+    """
     facts = problem(0.3, sc.Entropy(1.0)).facts
-    budget = compile_schedule(facts, epsilon=0.2, delta=0.1).num_calls - 1
-    found = payable_temperature(facts, 0.2, 0.1, "q_values", budget)
-    assert found is not None
-    temperature, calls, distance = found
-    warmer = facts.under(sc.Entropy(temperature))
-    assert compile_schedule(warmer, epsilon=0.2, delta=0.1).num_calls == calls
-    assert calls <= budget
-    # the first step that fits: a quarter of its temperature costs more
-    assert temperature == 4.0
-    assert distance == pytest.approx(4.0 * math.log(2.0) / (1.0 - 0.3))
+    prices = {
+        t: compile_schedule(
+            facts.under(sc.Entropy(t)), epsilon=0.2, delta=0.1
+        ).num_calls
+        for t in (4.0, 16.0)
+    }
+    assert prices[16.0] < prices[4.0]
+    for budget, step in ((prices[4.0], 4.0), (prices[4.0] - 1, 16.0)):
+        found = payable_temperature(facts, 0.2, 0.1, "q_values", budget)
+        assert found is not None
+        temperature, calls, distance = found
+        assert (temperature, calls) == (step, prices[step])
+        # |V_lambda - V_0| <= lambda log 2 / (1 - gamma)
+        assert distance == pytest.approx(step * math.log(2.0) / (1.0 - 0.3))
 
 
 def test_a_dearer_method_is_told_that_the_sharp_one_keeps_its_promise() -> None:
