@@ -1,5 +1,6 @@
-"""Unit tests that run compiled code or start processes carry the marker
-``compiles``; the others run first, and fail if they do either.
+"""Unit tests that run compiled code, start processes, or compute for seconds
+carry the marker ``compiles``; the others run first, and fail if they do one of the
+first two. ``pytest tests/unit -m "not compiles"`` answers in half a minute.
 
 Whether a function is compiled or its compiled form is loaded from Numba's cache
 on disk makes no difference here: both take the compiler's lock, which is what

@@ -12,6 +12,8 @@ import smoothcruiser as sc
 from smoothcruiser.exact import policy_value
 from smoothcruiser.play.episodes import _normal, random_player, wilson
 
+pytestmark = pytest.mark.compiles
+
 
 def chain():
     return sc.make("chain:n=5", discount=0.9, operator="max")
@@ -202,7 +204,6 @@ def test_what_one_player_cannot_be_asked():
     ]
 
 
-@pytest.mark.compiles
 def test_an_agent_keeps_its_tree_below_the_moves_made():
     """What was found about the next states is not forgotten: the second
     decision starts with visits.

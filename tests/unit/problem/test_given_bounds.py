@@ -36,6 +36,7 @@ FACTS = Facts(
 )
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("method", ["smoothcruiser", "sparse-sampling", "certified"])
 @pytest.mark.parametrize("seed", range(5))
 def test_an_end_is_inside_the_interval(method: str, seed: int) -> None:
@@ -93,6 +94,7 @@ def test_at_the_last_step_of_a_horizon_the_next_value_is_zero() -> None:
     assert low <= 0.9 <= high
 
 
+@pytest.mark.compiles
 def test_bounds_given_for_one_operator_are_dropped_for_another() -> None:
     """V of Entropy(0.1) may lie in [0.9, 2.1] and V of another operator outside."""
     assert FACTS.under(FACTS.operator).given_bounds == (0.9, 2.1)

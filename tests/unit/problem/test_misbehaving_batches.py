@@ -8,6 +8,8 @@ from worlds import COMMON, PROMISE, walk
 
 import smoothcruiser as sc
 
+pytestmark = pytest.mark.compiles
+
 
 def rows(states, actions, rng):
     return rng.random(len(states)), (states + actions) % 5

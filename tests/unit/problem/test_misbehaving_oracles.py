@@ -86,6 +86,7 @@ def test_a_bad_answer_is_named_with_its_state_and_action(fault, executor):
         sc.plan(problem, 2, executor=executor, **PROMISE)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("method", ["certified", "uct"])
 @pytest.mark.parametrize("fault", ["NaN", "too large", "an undeclared end"])
 def test_searches_name_it_too(fault, method):
@@ -142,6 +143,7 @@ def test_a_state_without_an_action_and_a_player_that_does_not_exist(executor):
         )
 
 
+@pytest.mark.compiles
 def test_states_that_cannot_be_hashed_are_refused_by_searches_and_accepted_by_schedules():
     problem = sc.MDP(
         lambda s, a, rng: (rng.random(), [s[0] + a]),

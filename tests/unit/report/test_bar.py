@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 import smoothcruiser as sc
 from smoothcruiser.report.bar import describe
 
 
+@pytest.mark.compiles
 def test_progress_shows_what_is_certified_so_far() -> None:
     """After the first look a report carries an interval, and the bar's line
     names it.

@@ -1,8 +1,11 @@
 """The study of regularization as a relaxation stays below its bounds."""
 
+import pytest
+
 from smoothcruiser.reproduce.relaxing import moving_temperature, printed_scheme, studies
 
 
+@pytest.mark.compiles
 def test_the_study_stays_below_the_bounds():
     """0 <= V_lambda - V_0 <= bound and 0 <= policy loss <= bound on both
     problems, at every temperature drawn.

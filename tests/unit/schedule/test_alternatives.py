@@ -39,6 +39,7 @@ def refusal(asked: sc.MDP, budget: int, **promise: object) -> str:
 PROMISE = {"epsilon": 0.01, "delta": 0.1, "method": "smoothcruiser"}
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("budget", [200, 3_000, 20_000])
 @pytest.mark.parametrize(
     ("discount", "operator"), [(0.3, sc.Entropy(1.0)), (0.2, sc.Max())], ids=str

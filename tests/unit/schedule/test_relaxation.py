@@ -49,6 +49,7 @@ def test_the_step_band_holds_and_is_attained(operator):
     assert [min(ends), max(ends)] == pytest.approx([low, high], abs=1e-6)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("text", PROBLEMS)
 @pytest.mark.parametrize("operator", OPERATORS, ids=repr)
 @pytest.mark.parametrize("horizon", [None, 3])
@@ -92,6 +93,7 @@ def test_an_early_end_stops_the_band():
     assert value_band(replace(facts, terminals=True))[0] == 0.0
 
 
+@pytest.mark.compiles
 def test_a_plan_for_v_0_through_lambda_keeps_its_promise():
     """Forced to relax with half of epsilon: 300 runs on two MDPs and a game
     miss V_0 by at most epsilon (delta = 0.1: at most 60 may).
@@ -115,6 +117,7 @@ def test_a_plan_for_v_0_through_lambda_keeps_its_promise():
         assert misses <= 60
 
 
+@pytest.mark.compiles
 def test_the_chosen_plan_is_the_cheapest_tried_and_keeps_its_promise():
     problem = sc.make(
         "garnet:states=8,actions=3,seed=5", discount=0.3, operator=sc.Max()
@@ -133,6 +136,7 @@ def test_the_chosen_plan_is_the_cheapest_tried_and_keeps_its_promise():
     )
 
 
+@pytest.mark.compiles
 def test_relaxing_never_beats_plain_max_by_more_than_the_compilers_slack():
     """A plan for V_lambda within e is a plan for V_0 within e plus half the
     band, so it cannot be cheaper than plain max there by much.

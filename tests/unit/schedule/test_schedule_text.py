@@ -5,6 +5,7 @@ once, moments are the verifier's, lines fit a terminal.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from smoothcruiser.schedule.text import (
 from smoothcruiser.schedule.verify.sharp import root_promise
 
 
+@cache
 def explained(
     name: str, discount: float, temperature: float, **promise: Any
 ) -> sc.Schedule:

@@ -17,6 +17,8 @@ import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.tree.tree import Tree
 
+pytestmark = pytest.mark.compiles
+
 GARNET = sc.make("garnet:states=20,actions=3,seed=1", discount=0.8, temperature=0.3)
 CHAIN = sc.make("d-chain", discount=1.0, operator="max")
 
@@ -45,7 +47,6 @@ def test_growth_in_pieces_is_growth_at_once():
     ) != whole.node(0)
 
 
-@pytest.mark.compiles
 def test_seconds_and_progress(monkeypatch):
     """A clock that moves by 1/8 s at each reading, read twice per slice: the
     fourth slice ends at 1 s, and the three before it are reported.
@@ -172,7 +173,6 @@ def test_illegal_actions_have_no_value():
         assert share == 0.0 or not math.isnan(q)
 
 
-@pytest.mark.compiles
 def test_certify_bounds_from_below():
     exact = sc.solve(GARNET).values[0]
     estimate = sc.plan(GARNET, method="ments", budget=200_000, certify=True, delta=0.01)
