@@ -5,6 +5,7 @@ hand, valid at all counts, narrow for steady draws.
 import math
 
 import numpy as np
+import pytest
 from scipy.stats import binom
 
 from smoothcruiser.evaluation.confidence import (
