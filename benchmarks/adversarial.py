@@ -1,5 +1,7 @@
-"""Problems made to break a promise: coins, hidden rewards, good against bad,
-all equal, games with negative values, terminals.
+"""Problems built to break a promise.
+
+Coins, hidden rewards, good against bad, all actions equal, games with negative
+values, terminals.
 
 Each is tabular, so that the exact value is known. Used by the coverage study
 and by the statistical tests.
@@ -13,8 +15,10 @@ import smoothcruiser as sc
 
 
 def coin(actions: int, *, discount: float, operator: sc.Operator) -> sc.Problem:
-    """Every action pays 0 or 1 by a fair coin: the largest variance, and
-    nothing to choose; the noise of a maximum is all bias.
+    """Every action pays 0 or 1 by a fair coin.
+
+    The variance is the largest possible and there is nothing to choose: the
+    noise of a maximum is all bias.
     """
     P = np.full((2, actions, 2), 0.5)
     R = np.zeros((2, actions, 2))
@@ -27,8 +31,9 @@ def coin(actions: int, *, discount: float, operator: sc.Operator) -> sc.Problem:
 def rare(
     actions: int, *, discount: float, operator: sc.Operator, chance: float = 0.02
 ) -> sc.Problem:
-    """One action pays 1 with a small chance, the others nothing: a skewed law
-    that a normal approximation gets wrong.
+    """One action pays 1 with a small chance, the others nothing.
+
+    A normal approximation gets this skewed law wrong.
     """
     P = np.zeros((2, actions, 2))
     P[:, :, 0] = 1.0
@@ -43,8 +48,9 @@ def rare(
 def hidden(
     actions: int, *, discount: float, operator: sc.Operator, length: int = 4
 ) -> sc.Problem:
-    """A chain whose only reward, paid forever, lies behind ``length`` right
-    moves; every other action returns to the start.
+    """A chain whose only reward, paid forever, lies behind ``length`` right moves.
+
+    Every other action returns to the start.
     """
     states = length + 1
     P, R = np.zeros((states, actions, states)), np.zeros((states, actions))
@@ -64,8 +70,9 @@ def hidden(
 
 
 def good_bad(actions: int, *, discount: float, operator: sc.Operator) -> sc.Problem:
-    """A coin decides for good between a state that always pays 1 and one that
-    never does: values as far apart as they can be.
+    """A coin decides for good between a state that always pays and one that never does.
+
+    Values are as far apart as they can be.
     """
     P, R = np.zeros((3, actions, 3)), np.zeros((3, actions))
     P[0, :, 1] = P[0, :, 2] = 0.5
@@ -113,8 +120,9 @@ def deterministic(
 def coin_game(
     actions: int, *, discount: float, operator: sc.Operator, alternating: bool
 ) -> sc.Problem:
-    """Coins for two players, strictly alternating or in random order; with low
-    rewards its values are negative for the min player.
+    """Coins for two players, strictly alternating or in random order.
+
+    With low rewards its values are negative for the min player.
     """
     players = np.array([1, 2, 1, 2])
     P, R = np.zeros((4, actions, 4)), np.zeros((4, actions, 4))
@@ -135,8 +143,9 @@ def coin_game(
 
 
 def silent_game(actions: int, *, discount: float, operator: sc.Operator) -> sc.Problem:
-    """No rewards, alternating turns, min to move: V = -F(0)/(1+gamma), which
-    the printed clipping cannot represent.
+    """No rewards, alternating turns, min to move: V = -F(0)/(1+gamma).
+
+    The printed clipping cannot represent this value.
     """
     P = np.zeros((2, actions, 2))
     P[0, :, 1] = P[1, :, 0] = 1.0
@@ -182,8 +191,10 @@ def operators(temperature: float) -> list[sc.Operator]:
 
 
 def cases() -> list[sc.Problem]:
-    """The study's problems: every family, operator and number of actions at
-    least once, gammas from 0 to 0.9, lambdas from 1e-3 to 1e3.
+    """The study's problems.
+
+    Every family, operator and number of actions appears at least once, with
+    gammas from 0 to 0.9 and lambdas from 1e-3 to 1e3.
     """
     found: list[sc.Problem] = []
     for K, discount, temperature in [

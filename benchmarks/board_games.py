@@ -1,5 +1,7 @@
-"""Tic-tac-toe and connect four as compiled oracles, for comparisons with
-OpenSpiel, and CartPole as published by Barto et al.
+"""Tic-tac-toe, connect four and CartPole as compiled oracles.
+
+The two games serve comparisons with OpenSpiel; CartPole is the one of Barto et
+al.
 
 A state of tic-tac-toe is a whole number (nine bits of X, nine of O, one for the
 turn), of connect four three of them: the stones of X and of O as bitboards
@@ -138,8 +140,9 @@ class Pole(NamedTuple):
 
 @njit
 def cart_pole_step(s, action, rng):
-    """CartPole (Barto, Sutton and Anderson 1983) as in Gymnasium: 1 a step
-    until the pole falls or the cart leaves.
+    """CartPole (Barto, Sutton and Anderson 1983) as in Gymnasium.
+
+    Each step pays 1 until the pole falls or the cart leaves.
     """
     force = 10.0 if action == 1 else -10.0
     cosine, sine = math.cos(s.theta), math.sin(s.theta)

@@ -1,5 +1,7 @@
-"""The C kernel as a Python function: compiled with the system's compiler,
-called through ctypes on the engine's own plan.
+"""The C kernel as a Python function.
+
+It is compiled with the system's compiler and called through ctypes on the
+engine's own plan.
 """
 
 from __future__ import annotations
@@ -104,8 +106,14 @@ class CKernel:
         out, sums = np.zeros(2, np.int64), np.zeros(2)
         pointer = ctypes.c_void_p
         self.library.run_shard(
-            ctypes.byref(self.plan), pointer(self.state.ctypes.data), ctypes.c_int64(action), ctypes.c_int64(count),
-            ctypes.c_double(center), pointer(words.ctypes.data), pointer(out.ctypes.data), pointer(sums.ctypes.data),
-        )  # fmt: skip
+            ctypes.byref(self.plan),
+            pointer(self.state.ctypes.data),
+            ctypes.c_int64(action),
+            ctypes.c_int64(count),
+            ctypes.c_double(center),
+            pointer(words.ctypes.data),
+            pointer(out.ctypes.data),
+            pointer(sums.ctypes.data),
+        )
         assert out[1] == 0, "the C kernel met a reward outside its range"
         return int(out[0]), float(sums[0]), float(sums[1])

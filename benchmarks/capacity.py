@@ -1,10 +1,12 @@
-"""What a laptop, a workstation and a cluster can pay: prices of promises
-against calls a second, and a simulation of 1,000 workers.
+"""What a laptop, a workstation and a cluster can pay.
+
+Prices of promises stand beside calls per second, and 1,000 workers are
+simulated.
 
   python benchmarks/capacity.py
 
 The simulation runs the real cut of a schedule (at most 4,096 shards, handed out
-in order, drawn ahead of looks) through a model of a cluster: shard times are
+in order, run ahead of checkpoints) through a model of a cluster: shard times are
 lognormal around their mean (sigma 0.3), one worker in fifty is three times as
 slow, the scheduler hands out 2,000 tasks a second (Dask's documentation: about
 half a millisecond a task), and a worker fails now and then and its shard starts
@@ -22,7 +24,7 @@ from pathlib import Path
 import smoothcruiser as sc
 from smoothcruiser.engines.shards import cut
 
-# calls a second of one core, the compiled engine on a tabular problem
+# calls per second of one core, the compiled engine on a tabular problem
 # (benchmarks/engine.py)
 SPEED = 50e6
 SCHEDULER_RATE = 2000.0
@@ -109,8 +111,8 @@ def main() -> None:
     options = parser.parse_args()
     lines = [
         (
-            "| γ, λ, K, ε | price (calls) | 2 cores | 32 cores | 1,000 workers | of "
-            "ideal | shards | run again |"
+            "| γ, λ, K, ε | price (calls) | 2 cores | 32 cores "
+            "| 1,000 workers | of ideal | shards | run again |"
         ),
         "|---|---|---|---|---|---|---|---|",
     ]

@@ -1,10 +1,15 @@
 """What certified search costs and whether it keeps its promise.
 
-python benchmarks/certified.py              Frozen Lake at three promises, beside uniform sampling
-python benchmarks/certified.py --coverage   2,000 runs on random problems: every bound of every state seen against exact values
-python benchmarks/certified.py --scaling    calls and seconds against states and 1/epsilon; memory against what was seen (--plot FILE)
-python benchmarks/certified.py --reach      Bernoulli rewards: whether every run reaches epsilon, and within the price that explain states
-python benchmarks/certified.py --radii      the radii beside Hoeffding's and Bernstein's at the same confidence
+python benchmarks/certified.py [OPTION]
+
+  (none)      Frozen Lake at three promises, beside uniform sampling
+  --coverage  2,000 runs on random problems: every bound of every state seen
+              against exact values
+  --scaling   calls and seconds against states and 1/epsilon; memory against
+              what was seen (--plot FILE)
+  --reach     Bernoulli rewards: whether every run reaches epsilon, and within
+              the price that explain states
+  --radii     the radii beside Hoeffding's and Bernstein's at the same confidence
 """
 
 from __future__ import annotations
@@ -50,8 +55,9 @@ LAKE_4 = ["SFFF", "FHFH", "FFFH", "HFFG"]
 
 
 def frozen_lake(lake: list[str], **rest: Any) -> Problem:
-    """Slippery Frozen Lake without terminals: holes and the goal absorb, reward
-    1 on entering the goal.
+    """Slippery Frozen Lake without terminals.
+
+    Holes and the goal absorb; entering the goal pays 1.
     """
     n = len(lake)
     moves = [(0, -1), (1, 0), (0, 1), (-1, 0)]
@@ -84,8 +90,10 @@ PROMISES = [
 
 
 def uniform_bernstein(problem: Problem, epsilon: float, delta: float) -> float:
-    """Calls of the baseline prototype: all pairs equally, empirical Bernstein
-    radii with 6 delta/(pi k)**2 and doubling epochs.
+    """Calls of the baseline prototype.
+
+    It samples all pairs equally, with empirical Bernstein radii at 6 delta/(pi
+    k)**2 and doubling epochs.
     """
     tables = problem.tables
     assert tables is not None
@@ -156,18 +164,17 @@ def show_lake() -> None:
         frozen_lake(LAKE_4, discount=0.5, operator=Entropy(1.0)), delta=0.1
     ).query(budget=1_000)
     print(
-        "Frozen Lake 8x8, slippery, no terminals; delta = 0.05; epsilon in "
-        "percent of B. Calls until the promise is kept."
+        "Frozen Lake 8x8, slippery, no terminals; delta = 0.05; "
+        "epsilon in percent of B. Calls until the promise is kept."
     )
     print(
-        f"{'promise':34}{'certified':>12}{'seconds':>9}{'uniform':>12}{'ratio':>7}{'Bernstein':>12}{'the bar':>10}  error / epsilon"
+        f"{'promise':34}{'certified':>12}{'seconds':>9}{'uniform':>12}{'ratio':>7}"
+        f"{'Bernstein':>12}{'the bar':>10}  error / epsilon"
     )
     for discount, temperature, share, bar in PROMISES:
         problem = frozen_lake(LAKE_8, discount=discount, operator=Entropy(temperature))
-        exact, epsilon = (
-            float(solve(problem).values[0]),
-            share * problem.facts.value_span(),
-        )
+        exact = float(solve(problem).values[0])
+        epsilon = share * problem.facts.value_span()
         for target in ("value", "q_values"):
             ours = Certified(problem, delta=0.05).query(epsilon=epsilon, target=target)  # type: ignore[arg-type]
             equal = Certified(problem, delta=0.05, uniform=True).query(
@@ -181,17 +188,18 @@ def show_lake() -> None:
             name = f"{discount:g}, {temperature:g}, {share:.0%}, {target}"
             ratio = ours.num_calls / equal.num_calls
             print(
-                f"{name:34}{ours.num_calls:12,}{ours.seconds:9.2f}{equal.num_calls:12,}{ratio:7.2f}{old}{bar:10.2g}"
-                f"  {(ours.value - exact) / epsilon:+.3f}",
+                f"{name:34}{ours.num_calls:12,}{ours.seconds:9.2f}"
+                f"{equal.num_calls:12,}{ratio:7.2f}{old}{bar:10.2g}  "
+                f"{(ours.value - exact) / epsilon:+.3f}",
                 flush=True,
             )
     print(
-        "uniform: the same radii, every seen pair equally often. Bernstein: every "
-        "pair equally often, Hoeffding or empirical Bernstein"
+        "uniform: the same radii, every seen pair equally often. Bernstein: "
+        "every pair equally often, Hoeffding or empirical Bernstein"
     )
     print(
-        "with 6 delta / (pi k)**2 a pair and a union over epochs (n grows by a "
-        "quarter an epoch): the prototype's recipe."
+        "with 6 delta / (pi k)**2 per pair and a union over epochs "
+        "(n grows by a quarter per epoch): the prototype's recipe."
     )
 
 
@@ -204,9 +212,7 @@ def some_operator(rng: np.random.Generator) -> Operator:
 
 
 def coin(rng: np.random.Generator, **rest: Any) -> Problem:
-    """Two states of fair and unfair coins: few pairs, so that radii have
-    nothing to hide behind.
-    """
+    """Two states of fair and unfair coins: few pairs, so that no radius has slack."""
     P = np.zeros((2, 2, 2))
     P[:, :, 1] = rng.uniform(0.05, 0.95, size=(2, 2))
     P[:, :, 0] = 1.0 - P[:, :, 1]
@@ -227,9 +233,7 @@ def nearly_deterministic(rng: np.random.Generator, **rest: Any) -> Problem:
 
 
 def with_ends(rng: np.random.Generator, **rest: Any) -> Problem:
-    """Terminal states, varying legal actions, rewards that depend on where one
-    arrives, and states that cannot be reached.
-    """
+    """Terminals, varying legal actions, rewards by next state, unreachable states."""
     n, reachable = 14, 9
     P = np.zeros((n, 3, n))
     for s in range(n):
@@ -287,8 +291,10 @@ FAMILIES: dict[str, Callable[..., Problem]] = {
 def one_run(
     number: int, *, most_calls: int, delta: float, radius_scale: float = 1.0
 ) -> tuple[str, bool, bool, int]:
-    """(family, whether any bound of any state seen missed its exact value,
-    whether intervals were nested over time, calls).
+    """(family, whether any bound missed, whether intervals were nested, calls).
+
+    The bounds are those of every state seen, against exact values; intervals
+    are to be nested over time.
     """
     rng = np.random.default_rng([6, number])
     family = list(FAMILIES)[number % len(FAMILIES)]
@@ -307,7 +313,7 @@ def one_run(
     budget = int(10.0 ** rng.uniform(2.5, math.log10(most_calls)))
     try:
         memory.query(
-            budget=budget, callback=lambda told: intervals.append(told.interval)
+            budget=budget, callback=lambda news: intervals.append(news.interval)
         )
     except OracleError:  # bounds that exclude each other: a miss
         return family, True, True, memory.num_calls
@@ -316,8 +322,9 @@ def one_run(
 
 
 def misses(memory: Certified, solution: Any, problem: Problem) -> bool:
-    """Whether any bound on V(s) or Q(s, a), over all states seen, excludes the
-    exact value (beyond the solver's own bound).
+    """Whether any bound on V(s) or Q(s, a) of a state seen excludes the exact value.
+
+    The solver's own error bound is allowed for.
     """
     g, slack = memory.memory.graph, float(solution.residual_bound)
     for i in range(1, memory.memory.num_nodes):
@@ -360,16 +367,16 @@ def show_coverage(runs: int, most_calls: int, delta: float) -> None:
         missed, calls = sum(r[1] for r in results), sum(r[3] for r in results)
         chance = float(binom.sf(missed - 1, runs, delta))
         print(
-            f"radii times {scale:g}: {missed} of {runs} runs with a miss in any "
-            f"bound of any state seen; delta = {delta:g}."
+            f"radii times {scale:g}: {missed} of {runs} runs with a "
+            f"miss in any bound of any state seen; delta = {delta:g}."
         )
         print(
-            "  Chance of that many or more if each run misses with probability "
-            f"delta: {chance:.3g}."
+            "  Chance of that many or more if each run "
+            f"misses with probability delta: {chance:.3g}."
         )
         print(
-            f"  Nested over time: {all(r[2] for r in results)}; {calls:,} calls, "
-            f"{time.perf_counter() - begin:.0f} s."
+            f"  Nested over time: {all(r[2] for r in results)}; "
+            f"{calls:,} calls, {time.perf_counter() - begin:.0f} s."
         )
         for family in FAMILIES:
             own = [r for r in results if r[0] == family]
@@ -380,13 +387,12 @@ def show_coverage(runs: int, most_calls: int, delta: float) -> None:
 
 REACH_DISCOUNTS = (0.5, 0.9, 0.95, 0.99)
 REACH_SHARE = {0.5: 0.02, 0.9: 0.02, 0.95: 0.03, 0.99: 0.05}  # epsilon as a share of B
-# the certain price rises like 1/(1 - discount)**4: beyond, it takes minutes to draw
+# the certain price rises like 1/(1 - discount)**4: beyond, it takes minutes to sample
 CERTAIN_DISCOUNTS = (0.0, 0.3, 0.6, 0.85)
 
 
 def bernoulli(rng: np.random.Generator, discount: float) -> Problem:
-    """A random MDP or game of 2 to 10 states and 2 to 4 actions whose rewards
-    are 0 or 1.
+    """A random MDP or game with 2 to 10 states, 2 to 4 actions and rewards 0 or 1.
 
     Half of them pay by where one arrives; in the others every state has a twin
     that pays, so that the reward is a coin of its own, in half of them nearly
@@ -416,8 +422,9 @@ def bernoulli(rng: np.random.Generator, discount: float) -> Problem:
 
 
 def one_reach(number: int, *, delta: float) -> tuple[float, bool, bool, int]:
-    """(discount, whether epsilon was reached, whether any bound missed, calls)
-    of a run without a budget.
+    """(discount, whether epsilon was reached, whether any bound missed, calls).
+
+    The run has no budget.
     """
     rng = np.random.default_rng([7, number])
     discount = REACH_DISCOUNTS[number % len(REACH_DISCOUNTS)]
@@ -438,16 +445,15 @@ def one_reach(number: int, *, delta: float) -> tuple[float, bool, bool, int]:
 
 
 def kept(found: Any, epsilon: float) -> bool:
-    """Whether the answer is as narrow as asked, and says so."""
-    return bool(
-        found.epsilon == epsilon
-        and 0.5 * (found.interval[1] - found.interval[0]) <= epsilon
-    )
+    """Whether the answer is as narrow as requested, and says so."""
+    half_width = 0.5 * (found.interval[1] - found.interval[0])
+    return bool(found.epsilon == epsilon and half_width <= epsilon)
 
 
 class Wasteful(Certified):
-    """Certified search whose steered draws all go to the asked state's first
-    action: the price must not rely on them.
+    """Certified search whose steered samples all go to the root's first action.
+
+    The price must not rely on them.
     """
 
     def _jobs_steered(self, root: int, limits: Any, calls: int) -> Any:
@@ -457,11 +463,10 @@ class Wasteful(Certified):
 def one_certain(
     number: int, *, delta: float, kind: type[Certified] = Certified
 ) -> tuple[float, bool, bool, int, float]:
-    """(discount, reached, missed, calls, calls / price) with a budget of
-    exactly the price that explain states.
+    """(discount, reached, missed, calls, calls / price).
 
-    The price depends on the pairs that are met, which a run without a budget
-    tells first.
+    The budget is exactly the price that ``explain`` states. The price depends
+    on the pairs that are met, so a run without a budget comes first.
     """
     rng = np.random.default_rng([8, number])
     discount = CERTAIN_DISCOUNTS[number % len(CERTAIN_DISCOUNTS)]
@@ -494,11 +499,12 @@ def show_reach(runs: int, delta: float) -> None:
     begin = time.perf_counter()
     results = [one_reach(i, delta=delta) for i in range(runs)]
     print(
-        f"Random MDPs and games with rewards 0 and 1, delta = {delta:g}, no "
-        "budget: runs that reached epsilon."
+        "Random MDPs and games with rewards 0 and 1, delta "
+        f"= {delta:g}, no budget: runs that reached epsilon."
     )
     print(
-        f"{'discount':>9}{'epsilon':>9}{'reached':>14}{'missed':>8}{'calls (median)':>16}{'(most)':>14}"
+        f"{'discount':>9}{'epsilon':>9}{'reached':>14}{'missed':>8}"
+        f"{'calls (median)':>16}{'(most)':>14}"
     )
     for discount in REACH_DISCOUNTS:
         own = [r for r in results if r[0] == discount]
@@ -506,22 +512,22 @@ def show_reach(runs: int, delta: float) -> None:
         reached = f"{sum(r[1] for r in own)} of {len(own)}"
         share = f"{REACH_SHARE[discount]:.0%}"
         print(
-            f"{discount:9}{share:>9}{reached:>14}{sum(r[2] for r in own):8}{calls[len(calls) // 2]:16,}{calls[-1]:14,}"
+            f"{discount:9}{share:>9}{reached:>14}{sum(r[2] for r in own):8}"
+            f"{calls[len(calls) // 2]:16,}{calls[-1]:14,}"
         )
     print(
-        (
-            "missed: any bound of any state seen excludes the exact value. "
-            f"{time.perf_counter() - begin:.0f} s."
-        ),
+        "missed: any bound of any state seen excludes the exact value. "
+        f"{time.perf_counter() - begin:.0f} s.",
         flush=True,
     )
     print()
     print(
-        "With a budget of exactly the calls that explain says suffice, for the "
-        "pairs that were met:"
+        "With a budget of exactly the calls that explain "
+        "says suffice, for the pairs that were met:"
     )
     print(
-        f"{'steering':>16}{'discount':>9}{'reached':>14}{'missed':>8}{'calls / price (median)':>24}{'(most)':>8}"
+        f"{'steering':>16}{'discount':>9}{'reached':>14}{'missed':>8}"
+        f"{'calls / price (median)':>24}{'(most)':>8}"
     )
     for name, kind in (("as it is", Certified), ("all to one pair", Wasteful)):
         begin = time.perf_counter()
@@ -532,7 +538,8 @@ def show_reach(runs: int, delta: float) -> None:
             reached = f"{sum(r[1] for r in mine)} of {len(mine)}"
             middle = shares[len(shares) // 2]
             print(
-                f"{name:>16}{discount:9}{reached:>14}{sum(r[2] for r in mine):8}{middle:24.3f}{shares[-1]:8.3f}"
+                f"{name:>16}{discount:9}{reached:>14}{sum(r[2] for r in mine):8}"
+                f"{middle:24.3f}{shares[-1]:8.3f}"
             )
         print(f"{time.perf_counter() - begin:.0f} s.", flush=True)
 
@@ -544,11 +551,12 @@ def show_radii() -> None:
     """Upper radii at confidence log(1/alpha) = 14 on [0, 1], mean over 200 samples."""
     cost, rng = 14.0, np.random.default_rng(0)
     print(
-        "Upper radius of a mean on [0, 1] at log(1/alpha) = 14 for all n at once "
-        "(ours), or for one n (the others)."
+        "Upper radius of a mean on [0, 1] at log(1/alpha) = 14 "
+        "for all n at once (ours), or for one n (the others)."
     )
     print(
-        f"{'law':24}{'n':>8}{'ours':>10}{'Hoeffding':>11}{'Bernstein':>11}{'known sigma':>12}"
+        f"{'law':24}{'n':>8}{'ours':>10}{'Hoeffding':>11}{'Bernstein':>11}"
+        f"{'known sigma':>12}"
     )
     laws = {
         "Bernoulli(0.5)": lambda n: (rng.random(n) < 0.5).astype(float),
@@ -570,7 +578,8 @@ def show_radii() -> None:
                 ideal.append(math.sqrt(2 * x.var() * cost / n))
             hoeffding = math.sqrt(cost / (2 * n))
             print(
-                f"{name:24}{n:8}{np.mean(ours):10.4f}{hoeffding:11.4f}{np.mean(bernstein):11.4f}{np.mean(ideal):12.4f}"
+                f"{name:24}{n:8}{np.mean(ours):10.4f}{hoeffding:11.4f}"
+                f"{np.mean(bernstein):11.4f}{np.mean(ideal):12.4f}"
             )
     prices = ", ".join(f"{k}: {pair_cost(k, 0.05):.1f}" for k in (1, 100, 10**4))
     print(f"Price of the k-th pair, log(2/(delta p_k)) at delta = 0.05: {prices}")
@@ -580,7 +589,7 @@ def show_radii() -> None:
 
 
 def sparse_garnet(states: int, seed: int, discount: float) -> Problem:
-    """A Garnet MDP too large for dense arrays: 2 actions, 3 successors a pair."""
+    """A Garnet MDP too large for dense arrays: 2 actions, 3 successors per pair."""
     from scipy.sparse import csr_matrix
 
     rng = np.random.default_rng(seed)
@@ -601,8 +610,8 @@ def show_scaling(plot: str | None) -> None:
     Certified(sparse_garnet(50, 0, 0.5), delta=0.1).query(budget=1_000)  # compile
     by_states, by_epsilon = [], []
     print(
-        "Sparse Garnet, 2 actions, 3 successors, discount 0.9, entropy 0.1, delta "
-        "= 0.1. Until epsilon = 10% of B:"
+        "Sparse Garnet, 2 actions, 3 successors, discount 0.9, "
+        "entropy 0.1, delta = 0.1. Until epsilon = 10% of B:"
     )
     print(
         f"{'states':>8}{'seen':>9}{'calls':>13}{'seconds':>9}{'MB':>7}{'bytes a state':>15}"
@@ -638,7 +647,8 @@ def show_scaling(plot: str | None) -> None:
 def _scaling_row(states: int, memory: Certified, found: Any) -> None:
     seen, size = memory.memory.num_nodes - 1, memory.memory.num_bytes
     print(
-        f"{states:8,}{seen:9,}{found.num_calls:13,}{found.seconds:9.2f}{size / 1e6:7.1f}{size / seen:15,.0f}",
+        f"{states:8,}{seen:9,}{found.num_calls:13,}{found.seconds:9.2f}"
+        f"{size / 1e6:7.1f}{size / seen:15,.0f}",
         flush=True,
     )
 

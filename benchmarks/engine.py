@@ -1,5 +1,6 @@
-"""The compiled engine against hand-written C, against its own reference, and
-what compiling costs.
+"""The compiled engine against hand-written C and against its own reference.
+
+What compiling costs is measured, too.
 
   python benchmarks/engine.py [--quick] [--json FILE]
 
@@ -78,8 +79,9 @@ def table(rows: list[Row], columns: dict[str, str]) -> str:
 
 
 def against_c(case: Case, calls: float) -> Row:
-    """One thread: million calls a second of both, and engine/C; the bits must
-    be equal.
+    """Million calls per second of the engine and of C in one thread, and their ratio.
+
+    The bits must be equal.
     """
     schedule = case.schedule
     ground = schedule.facts
@@ -112,9 +114,7 @@ def against_c(case: Case, calls: float) -> Row:
 
 
 def two_threads(case: Case, calls: float) -> Row:
-    """The wall clock of eight shards in one thread and in two, for the engine
-    and for C.
-    """
+    """Wall seconds of eight shards in one thread and in two, for the engine and C."""
     schedule = case.schedule
     ground = schedule.facts
     problem = ring(ground.num_actions, ground.discount, ground.operator)
@@ -150,8 +150,9 @@ def two_threads(case: Case, calls: float) -> Row:
 
 
 def user_oracles(calls: float) -> list[Row]:
-    """The walk in every form against its C twin, on three schedules: M calls/s,
-    and the ratio to C of the NamedTuple form.
+    """The walk in every form against its C twin, on three schedules.
+
+    Figures are M calls/s, and the ratio of the NamedTuple form to C.
     """
     rows = []
     for name, levels in (
@@ -197,9 +198,7 @@ def user_oracles(calls: float) -> list[Row]:
 
 
 def against_reference() -> Row:
-    """The same run in ``compiled`` and in ``reference``: calls a second, and
-    the ratio.
-    """
+    """Calls per second of one run in ``compiled`` and in ``reference``, and the ratio."""
     case = hand("mixture", facts(0.5, 1.0, 4), mixture())
     problem = ring(4, 0.5, case.schedule.facts.operator)
     rates = {}
@@ -208,12 +207,12 @@ def against_reference() -> Row:
         ("compiled", CompiledEngine(problem, case.schedule, 0), 3e6),
     ):
         shard = Shard(0, 0, 0, draws_for(case, calls))
-        made = engine.run_shard(shard, SEED).calls
+        spent = engine.run_shard(shard, SEED).calls
         seconds = best(
             {name: lambda e=engine, s=shard: e.run_shard(s, SEED)},
             clock=time.thread_time,
         )[name]
-        rates[name] = made / seconds
+        rates[name] = spent / seconds
     return {
         "compiled calls/s": rates["compiled"],
         "reference calls/s": rates["reference"],
@@ -222,8 +221,9 @@ def against_reference() -> Row:
 
 
 def paper_mode() -> Row:
-    """2,828,268 calls through ``plan``, one worker and two: wall seconds after
-    compilation.
+    """Wall seconds of 2,828,268 calls through ``plan`` with one worker and two.
+
+    Compilation is not counted.
     """
     problem = sc.make("garnet:states=20,actions=2", discount=0.2, temperature=1.0)
 
@@ -258,23 +258,25 @@ engine = CompiledEngine(problem, schedule, state)
 built, used = time.perf_counter() - ready, time.process_time() - spent
 sc.run(problem, schedule, state, workers=1)
 total, cpu = time.perf_counter() - begin, time.process_time()
-print(json.dumps({{"import numba": imported, "engine": built, "engine CPU": used, "total": total, "total CPU": cpu}}))
+figures = {{"import numba": imported, "engine": built, "engine CPU": used}}
+print(json.dumps(figures | {{"total": total, "total CPU": cpu}}))
 """
 TABULAR = (
     'problem = sc.make("garnet:states=20,actions=2", discount=0.2, '
     "temperature=1.0); state = 0"
 )
 NAMED = (
-    "from walk import *; problem = sc.MDP(walk, num_actions=4, discount=0.2, "
-    "operator=sc.Entropy(1.0)); state = Cell(0, 0)"
+    "from walk import *; problem = sc.MDP(walk, num_actions=4, "
+    "discount=0.2, operator=sc.Entropy(1.0)); state = Cell(0, 0)"
 )
 
 
 def compile_times(repeats: int) -> list[Row]:
-    """Seconds in fresh interpreters: with an empty cache, then from it (the
-    best of ``repeats``).
+    """Seconds in fresh interpreters: with an empty cache, then from it.
 
-    "engine" is from a schedule in hand to an engine that can draw; "total" is a
+    Each is the best of ``repeats``.
+
+    "engine" is from a schedule in hand to an engine that can sample; "total" is a
     whole process that imports, plans and runs.
     """
     rows = []
@@ -362,8 +364,8 @@ def main() -> int:
     )
 
     print(
-        "A user's oracle in four forms, and in C (NamedTuple, int and array states "
-        "return the bits of C):\n"
+        "A user's oracle in four forms, and in C (NamedTuple, "
+        "int and array states return the bits of C):\n"
     )
     result["user_oracles"] = user_oracles(calls)
     keys = list(result["user_oracles"][0])[1:]
@@ -392,8 +394,8 @@ def main() -> int:
 
     result["compile"] = compile_times(2 if options.quick else 5)
     print(
-        "Ready in a new process, seconds of the wall clock and of the CPU, load "
-        f"{load()}:\n"
+        "Ready in a new process, seconds of the wall "
+        f"clock and of the CPU, load {load()}:\n"
     )
     keys = list(result["compile"][0])[1:]
     print(table(result["compile"], {"what": ""} | dict.fromkeys(keys, ".2f")) + "\n")

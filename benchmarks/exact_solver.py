@@ -1,10 +1,11 @@
-"""The exact solver against QuantEcon's DiscreteDP: seconds and ratios on
-problems of 1,000 states and more, Max operator.
+"""The exact solver against QuantEcon's DiscreteDP.
+
+Seconds and ratios on problems of 1,000 states and more, with the Max operator.
 
 Both prove max |V - V*| <= 1e-8: QuantEcon's epsilon is twice that, because its
 bound is epsilon/2. Both are timed after compilation, best of five, interleaved
 in one run; building the problem is not timed. QuantEcon runs each of its
-iterative methods where it ends within the time given here, and the fastest
+iterative methods where it ends within the time set here, and the fastest
 counts ("best"). A ratio above 1 means that smoothcruiser is faster.
 
     python benchmarks/exact_solver.py            prints the table
@@ -48,8 +49,9 @@ CASES: list[tuple[str, int, int, int | None, float, bool]] = [
 def model(
     states: int, actions: int, successors: int | None, local: bool, seed: int = 0
 ) -> tuple[Any, Any]:
-    """P as CSR (S*A, S), or dense (S, A, S) without ``successors``; R (S, A).
-    ``local``: next states lie within 10 of the state.
+    """P as CSR (S*A, S), or dense (S, A, S) without ``successors``; and R (S, A).
+
+    With ``local`` next states lie within 10 of the state.
     """
     rng = np.random.default_rng(seed)
     rewards = rng.random((states, actions))
@@ -134,16 +136,17 @@ def compare(
     width = "all" if successors is None else str(successors)
     print(
         f"{name:18} S={states:<7} A={actions} successors={width:3} "
-        f"discount={discount:<5}  smoothcruiser {mine * 1e3:8.2f} ms"
-        f"  ratio {best[rival] / mine:6.2f}  (QuantEcon: {others}; values differ by "
+        f"discount={discount:<5}  smoothcruiser {mine * 1e3:8.2f} ms  ratio "
+        f"{best[rival] / mine:6.2f}  (QuantEcon: {others}; values differ by "
         f"{apart:.1e})",
         flush=True,
     )
 
 
 def entropy_case() -> None:
-    """The case that issue 2 names: 100,000 states, 4 actions, 5 successors,
-    discount 0.95, to 1e-8; here with entropy, too.
+    """The case that issue 2 names: 100,000 states, 4 actions, 5 successors.
+
+    Its discount is 0.95 and its accuracy 1e-8; it runs with entropy, too.
     """
     P, R = model(100_000, 4, 5, False)
     for operator in (Max(), Entropy(0.1)):
@@ -153,8 +156,8 @@ def entropy_case() -> None:
             key=lambda found: found.seconds,
         )
         print(
-            f"100,000 states, {operator}: {best.seconds:.2f} s, {best.sweeps} "
-            f"sweeps, proven to {best.residual_bound:.1e}"
+            f"100,000 states, {operator}: {best.seconds:.2f} s, "
+            f"{best.sweeps} sweeps, proven to {best.residual_bound:.1e}"
         )
 
 

@@ -1,7 +1,10 @@
-"""The published comparisons of tree searches, run again: curves over 10 repeats
-with intervals.
+"""The published comparisons of tree searches, run again.
 
-    python benchmarks/literature.py [d-chain] [frozen-lake] [sailing] [synthetic-tree] [--quick] [--out DIR]
+Curves are means over 10 repeats with intervals.
+
+    python benchmarks/literature.py [PART ...] [--quick] [--out DIR]
+
+The parts are d-chain, frozen-lake, sailing and synthetic-tree.
 
 Painter et al. 2023: return of the recommended policy against trials on the
 10-chain, the 8 x 8 lake and 6 x 6 sailing. As there, every trial's whole path
@@ -29,8 +32,8 @@ import numpy as np
 
 import smoothcruiser as sc
 from smoothcruiser.evaluation.confidence import TOTAL, begin
-from smoothcruiser.evaluation.evaluate import _setting
-from smoothcruiser.evaluation.rollouts import CompiledRollouts
+from smoothcruiser.evaluation.evaluate import rollout_setting
+from smoothcruiser.evaluation.rollouts import CompiledRollouts, RolloutTask
 from smoothcruiser.tree.tree import Tree
 
 matplotlib.use("Agg")
@@ -54,8 +57,9 @@ T95 = {3: 4.303, 4: 3.182, 10: 2.262, 25: 2.064}
 
 def mean_return(problem, tree, seed):
     """Mean of 250 rollouts of the tree's recommended policy."""
-    setting = _setting(problem, problem.horizon, 0.0)
-    rollouts = CompiledRollouts.of_tree(problem, tree, tree.state, setting, seed)
+    setting = rollout_setting(problem, problem.horizon, 0.0)
+    task = RolloutTask(problem, tree.state, setting, seed)
+    rollouts = CompiledRollouts.of_tree(task, tree)
     sequence = begin(0.5, 0.0)
     low, high = problem.facts.value_bounds()
     rollouts.run(ROLLOUTS, 2**62, low, high - low, sequence)
@@ -79,7 +83,7 @@ def checkpoints(trials, points=12, first=10):
 
 
 def curves(problem, methods, trials, repeats):
-    """{method: [(trials, mean return, half-width), ...]} and seconds a run."""
+    """{method: [(trials, mean return, half-width), ...]} and seconds per run."""
     marks = checkpoints(trials)
     found = {}
     for label, method in methods.items():
@@ -216,8 +220,9 @@ METRICS = ("error to its own value", "error to the maximum", "regret of the acti
 
 
 def synthetic_tree(quick):
-    """|V - V_Omega|, |V - max| and regret against simulations; 5 trees x 5
-    runs; temperature and e 0.1.
+    """|V - V_Omega|, |V - max| and regret against simulations.
+
+    5 trees with 5 runs each; temperature and e are 0.1.
     """
     sims, trees, runs = (1_000, 2, 2) if quick else (10_000, 5, 5)
     soft = {"temperature": 0.1, "exploration": 0.1}
@@ -291,8 +296,9 @@ def on_trees(k, d, method, sims, trees, runs):
 
 
 def informed_value(k, d, number, temperature=0.1):
-    """What RENTS converges to when its prior is told the answer: pi_0 in
-    proportion to the best leaf below each action (see the docs).
+    """What RENTS converges to when its prior knows the answer.
+
+    pi_0 is proportional to the best leaf below each action (see the docs).
     """
     problem = sc.make(
         f"synthetic-tree:k={k},d={d},seed={number}", discount=1.0, operator="max"
@@ -397,13 +403,13 @@ def main():
     parser.add_argument("parts", nargs="*", default=[])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", default="docs/evidence/literature")
-    asked = parser.parse_args()
-    out = Path(asked.out)
+    options = parser.parse_args()
+    out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    for part in asked.parts or PARTS:
+    for part in options.parts or PARTS:
         begin = time.perf_counter()
-        for name, data in PARTS[part](asked.quick).items():
-            quick = " --quick" if asked.quick else ""
+        for name, data in PARTS[part](options.quick).items():
+            quick = " --quick" if options.quick else ""
             data |= {
                 "command": f"python benchmarks/literature.py {part}{quick}",
                 "date": time.strftime("%Y-%m-%d"),

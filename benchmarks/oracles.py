@@ -1,5 +1,6 @@
-"""Throughput of every executor on the oracle it is for, and what plain Python
-costs above the oracle itself.
+"""Throughput of every executor on the oracle it is for.
+
+It also shows what plain Python costs above the oracle itself.
 
 Times are CPU seconds of this thread (other work on the machine does not count),
 best of five. What is timed is one shard of a sharp schedule of a few million
@@ -66,8 +67,8 @@ def spring_jax():
     return sc.MDP(sc.batched(step, backend="jax", each=True), **COMMON)
 
 
-def seconds_a_call(problem, state, executor, calls, epsilon="6%"):
-    """(seconds a call, calls of a shard), best of five."""
+def seconds_per_call(problem, state, executor, calls, epsilon="6%"):
+    """(seconds per call, calls of a shard), best of five."""
     schedule = sc.explain(problem, epsilon=epsilon, delta=0.1, method="smoothcruiser")
     engine = make_engine(executor, problem, schedule, state, center=0.0)
     count = max(1, calls // (1 + schedule.level_calls[schedule.root.child]))
@@ -77,12 +78,12 @@ def seconds_a_call(problem, state, executor, calls, epsilon="6%"):
         if executor == "batched" and getattr(problem.oracle, "kind", "") == "jax"
         else time.thread_time
     )
-    best, made = float("inf"), 0
+    best, calls_made = float("inf"), 0
     for repeat in range(REPEATS):
         begin = clock()
-        made = engine.run_shard(Shard(0, repeat, 0, count), 0).calls
-        best = min(best, (clock() - begin) / made)
-    return best, made
+        calls_made = engine.run_shard(Shard(0, repeat, 0, count), 0).calls
+        best = min(best, (clock() - begin) / calls_made)
+    return best, calls_made
 
 
 def own_seconds(step, state):
@@ -109,7 +110,7 @@ def main() -> None:
 
     def add(label, executor, problem, state, calls, own=None):
         try:
-            each, made = seconds_a_call(problem, state, executor, calls)
+            each, calls_made = seconds_per_call(problem, state, executor, calls)
         except sc.SmoothcruiserError as error:
             print(f"{label:34} {executor:10} {error}", file=out)
             return
@@ -118,8 +119,8 @@ def main() -> None:
             {
                 "oracle": label,
                 "executor": executor,
-                "calls": made,
-                "seconds_a_call": each,
+                "calls": calls_made,
+                "seconds_per_call": each,
                 "calls_a_second": 1 / each,
                 "overhead": over,
             }
@@ -131,8 +132,8 @@ def main() -> None:
         )
         print(
             (
-                f"{label:34} {executor:10} {1e-6 / each:10.3f} M calls/s  "
-                f"{1e9 * each:10.1f} ns a call{extra}"
+                f"{label:34} {executor:10} {1e-6 / each:10.3f} "
+                f"M calls/s  {1e9 * each:10.1f} ns a call{extra}"
             ),
             file=out,
             flush=True,

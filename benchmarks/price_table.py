@@ -1,5 +1,6 @@
-"""The price of a promise: oracle calls of the sharp schedule beside the bar and
-the paper's own price.
+"""The price of a promise: oracle calls of the sharp schedule.
+
+Beside it stand the target and the paper's own price.
 
 For delta = 0.1, rewards in [0, 1], epsilon as a share of the value span B =
 1/(1 - gamma), without looks (``adaptive=False``), for action values and for the
@@ -98,8 +99,9 @@ BAR: dict[tuple[float, float, int], tuple[Price, ...]] = {
 
 
 def paper_price(facts: Facts, epsilon: float, delta: float) -> float | None:
-    """Log10 of the paper's own price with the repaired union bound, None where
-    its table would be too long.
+    """Log10 of the paper's own price with the repaired union bound.
+
+    None where its table would be too long.
     """
     from smoothcruiser.schedule.paper import paper_schedule
 

@@ -85,8 +85,8 @@ def main() -> int:
             f"## {name}",
             "",
             (
-                f"{command}, load {before} before and {load()} after, "
-                f"{time.perf_counter() - begin:.0f} s"
+                f"{command}, load {before} before and {load()} "
+                f"after, {time.perf_counter() - begin:.0f} s"
             ),
             "",
             fenced,

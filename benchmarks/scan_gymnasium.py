@@ -1,8 +1,9 @@
-"""Gymnasium's environments through ``check``: which access each one gets, what
-is refused and why.
+"""Gymnasium's environments through ``check``.
+
+Which access does each one get, what is refused, and why?
 
 ``python benchmarks/scan_gymnasium.py --out docs/evidence/scan-gymnasium.md``.
-Each environment is reset, moved a few steps and given to the adapter, so that
+Each environment is reset, moved a few steps and passed to the adapter, so that
 the problem starts at a live state. Families that are not installed get one
 line. Where an environment is deterministic, the adapter's steps are compared
 with the steps of the environment itself, from wherever it is. ``--ale N`` scans
@@ -45,9 +46,7 @@ RANGES = {
 
 
 def names(family: str, games: int) -> list[tuple[str, dict[str, Any]]]:
-    """The newest version of every environment of a family, with the parameters
-    it is made with.
-    """
+    """The newest version of every environment of a family, with its parameters."""
     newest: dict[tuple[str | None, str], Any] = {}
     for spec in gym.registry.values():
         if f".{family}." in f".{spec.entry_point}".replace(":", ".") or (
@@ -81,7 +80,7 @@ def row(
         return (
             shown,
             "-",
-            "not made",
+            "not built",
             "-",
             f"{type(error).__name__}: {error}".split("\n")[0][:120],
         )
@@ -106,8 +105,9 @@ def row(
 
 
 def equal_steps(problem: sc.Problem, env: Any) -> int:
-    """How many steps of the environment pay and end as the adapter's do from
-    the same state.
+    """How many steps of the environment agree with the adapter's from the same state.
+
+    They agree if both pay and end alike.
     """
     equal, oracle = 0, problem.oracle
     for i in range(COMPARED):
@@ -176,31 +176,31 @@ def main() -> None:
     parser.add_argument(
         "--ale", type=int, default=8, help="number of ALE games, 0 for all"
     )
-    given = parser.parse_args()
-    lines = table(given.ale)
-    if given.out is not None:
+    options = parser.parse_args()
+    lines = table(options.ale)
+    if options.out is not None:
         load = os.getloadavg()[0]
         head = [
             "# Gymnasium's environments through `check`",
             "",
-            f"`python benchmarks/scan_gymnasium.py --ale {given.ale}`, "
+            f"`python benchmarks/scan_gymnasium.py --ale {options.ale}`, "
             f"{datetime.date.today()}, Gymnasium {gym.__version__}, load {load:.1f}",
             "",
             (
-                f"Each environment was moved {MOVED} steps from a reset; the problem "
-                "starts there. *Access* is how the planner"
+                f"Each environment was moved {MOVED} steps from a reset; "
+                "the problem starts there. *Access* is how the planner"
             ),
             (
-                "steps it from any state (docs/simulators.md). *Equal steps* are "
-                "those of the real environment whose reward and"
+                "steps it from any state (docs/simulators.md). *Equal "
+                "steps* are those of the real environment whose reward and"
             ),
             (
-                "end the adapter foretold, to nine digits, from the state it read; "
-                "`random` ones are left to `check`."
+                "end the adapter foretold, to nine digits, from the "
+                "state it read; `random` ones are left to `check`."
             ),
             "",
         ]
-        given.out.write_text("\n".join([*head, *lines, ""]))
+        options.out.write_text("\n".join([*head, *lines, ""]))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Every OpenSpiel game of the adapter's class: its key, and what random play
-and ``check`` say.
+"""Every OpenSpiel game of the adapter's class.
 
-For each game: the key that is chosen when the problem is made, and the time
+For each its key, and what random play and ``check`` say.
+
+For each game: the key that is chosen when the problem is built, and the time
 that takes; pairs of positions with equal keys whose futures were compared in
 more playouts than at make, for the chosen key and for the bare observation;
 whole playouts through the adapter, where every reward must lie in its range,
@@ -26,7 +27,7 @@ from pathlib import Path
 import pyspiel
 
 import smoothcruiser as sc
-from smoothcruiser.adapters import openspiel
+from smoothcruiser.adapters.openspiel import games as openspiel
 from smoothcruiser.adapters.openspiel.keys import SpielKey, compared
 from smoothcruiser.jit.streams import stream
 
@@ -49,9 +50,7 @@ class Play:
 
 
 def usable() -> list[str]:
-    """The names of the registered games that the adapter accepts with their
-    default parameters.
-    """
+    """The registered games that the adapter accepts with their default parameters."""
     found = []
     for kind in pyspiel.registered_games():
         perfect = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
@@ -73,7 +72,7 @@ def played(problem: sc.Game, game: pyspiel.Game) -> Play:
     while seen.games < 200 and (
         seen.games == 0 or time.perf_counter() - begin < PLAYOUT_SECONDS
     ):
-        state, total, moves, draws = problem.start(), 0.0, 0, stream(1, seen.games)
+        state, total, moves, oracle_rng = problem.start(), 0.0, 0, stream(1, seen.games)
         while not problem.is_terminal(state):
             assert state.state.current_player() in (0, 1), "a mover is neither 0 nor 1"
             assert state.actions, "a position has no legal move"
@@ -81,7 +80,7 @@ def played(problem: sc.Game, game: pyspiel.Game) -> Play:
                 "a move lies outside the action range"
             )
             reward, state = problem.oracle(
-                state, rng.choice(sorted(state.actions)), draws
+                state, rng.choice(sorted(state.actions)), oracle_rng
             )
             assert low <= reward <= high, (
                 f"reward {reward} lies outside [{low}, {high}]"
@@ -138,7 +137,7 @@ def row(name: str, moves: int) -> tuple[str, bool]:
 
 
 def main() -> int:
-    """Print the table, and write it where asked."""
+    """Print the table, and write it where requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("games", nargs="*")
     parser.add_argument(
@@ -148,17 +147,17 @@ def main() -> int:
         help="moves to collect positions, and to compare",
     )
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     lines, good = [HEAD], True
     print(HEAD)
-    for name in asked.games or usable():
-        line, fine = row(name, asked.moves)
+    for name in options.games or usable():
+        line, fine = row(name, options.moves)
         print(line, flush=True)
         lines.append(line)
         good = good and fine
     total = f"{len(lines) - 1} games, {'all well' if good else 'NOT ALL WELL'}."
     print(f"\n{total}")
-    if asked.out is not None:
+    if options.out is not None:
         import importlib.metadata
 
         version = importlib.metadata.version("open_spiel")
@@ -167,8 +166,8 @@ def main() -> int:
             "\n"
             f"{datetime.date.today()}, OpenSpiel {version}, load "
             f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores:\n"
-            f"`python benchmarks/scan_openspiel.py --moves {asked.moves} --out "
-            f"{asked.out}`. {total}\n"
+            f"`python benchmarks/scan_openspiel.py --moves {options.moves} --out "
+            f"{options.out}`. {total}\n"
             "\n"
             "Pairs are positions with equal keys and different histories, played on "
             "with the same moves\n"
@@ -178,7 +177,7 @@ def main() -> int:
             "needs it, and the\n"
             "grounds are in `openspiel_keys.py`. Rewards are the totals seen.\n"
         )
-        asked.out.write_text("\n".join([head, *lines, ""]))
+        options.out.write_text("\n".join([head, *lines, ""]))
     return 0 if good else 1
 
 

@@ -1,5 +1,6 @@
-"""The schedules that the engine and the C kernel are timed on: printed,
-hand-made and sharp; shallow, deep and wide; K = 2, 4, 10, 16.
+"""The schedules that the engine and the C kernel are timed on.
+
+Printed, hand-written and sharp ones; shallow, deep and wide; K = 2, 4, 10, 16.
 
 A leaf whose next state is unused lets a compiler drop the transition, so every
 list but the first is dominated by non-constant children or by rollouts, which
@@ -81,7 +82,7 @@ def mixture() -> list[Level]:
 
 
 def written_cases() -> list[Case]:
-    """Printed and hand-made schedules."""
+    """Printed and hand-written schedules."""
     printed = paper_schedule(facts(0.2, 1.0, 2), epsilon=0.9, delta_prime=0.1)
     deep = [CONSTANT, *(Level(Kind.BLIND, continuation=i) for i in range(40))]
     return [
@@ -140,8 +141,9 @@ def sharp_cases() -> list[Case]:
 
 
 def ring(num_actions: int, discount: float, operator: sc.Operator) -> sc.Problem:
-    """The problem they run on: 1024 states, three successors a pair (24 MB of
-    tables would only measure the memory).
+    """The problem they run on: 1024 states, three successors per pair.
+
+    With 24 MB of tables the memory alone would be measured.
     """
     rng = np.random.default_rng(1)
     from scipy import sparse

@@ -1,21 +1,25 @@
-"""Coverage: how often a promise fails, over adversarial problems, against exact
-values, for every method that promises.
+"""Coverage: how often a promise fails, for every method that promises.
+
+The problems are adversarial, and the answers are compared with exact values.
 
   python benchmarks/sharp_coverage.py [--runs 110] [--budget 20000] [--out FILE]
 
 A run fails if the value or any action value is off by more than epsilon, or if
 any printed interval misses the truth.
 
-  smoothcruiser    the smallest epsilon that the budget pays, at delta = 0.1 and 0.01, for the action values and for the value
-                   alone, with the adaptive stop and without
+  smoothcruiser    the smallest epsilon that the budget pays, at delta = 0.1 and
+                   0.01, for the action values and for the value alone, with
+                   the adaptive stop and without
   sparse-sampling  three times that epsilon
-  certified        a budget, spent on one memory: the intervals of value and action values
-  evaluate         the uniform policy, by a budget: its own exact value, and V from below in MDPs
+  certified        a budget, spent on one memory: the intervals of value and
+                   action values
+  evaluate         the uniform policy, by a budget: its own exact value, and V
+                   from below in MDPs
 
-Schedules drive the compiled engine directly, engine and schedule made once a
-case: the same sums, looks and intervals as ``plan``. Half of the worlds have
-bounds given by the user (the exact range of V, widened), which the clip at the
-root has to survive. Failures are tested against delta by the exact binomial
+Schedules drive the compiled engine directly, with engine and schedule built
+once per case: the same sums, checkpoints and intervals as ``plan``. Half of the
+worlds have ``value_bounds`` (the exact range of V, widened), which the clip at
+the root has to survive. Failures are tested against delta by the exact binomial
 tail; a false alarm at any of the cases has probability 1e-3 at most
 (Bonferroni).
 """
@@ -44,7 +48,7 @@ from smoothcruiser.engines.registry import make_engine
 from smoothcruiser.engines.shards import cut
 from smoothcruiser.engines.stopping import stopping_rule
 from smoothcruiser.exact.policy_value import policy_value
-from smoothcruiser.reproduce.full import draws_of
+from smoothcruiser.reproduce.full import root_samples
 from smoothcruiser.schedule.compiler.optimizer import (
     compile_schedule,
     smallest_epsilon,
@@ -116,7 +120,7 @@ def scheduled(problem: sc.Problem, schedule: Schedule) -> Callable[[int], Answer
     def run(seed: int) -> Answer:
         tallies, calls = {}, 0
         for action in actions:
-            tallies[action], spent = draws_of(engine, rule, segments, action, seed)
+            tallies[action], spent = root_samples(engine, rule, segments, action, seed)
             calls += spent
         value, interval, q_values, boxes, _ = pieces(problem, state, rule, tallies)
         return value, interval, q_values, boxes, calls
@@ -157,7 +161,7 @@ def study(
         schedule = sparse_sampling(
             problem.facts, epsilon=epsilon, delta=delta, target=target
         )
-        if schedule.num_calls > 20 * budget:  # seconds a run
+        if schedule.num_calls > 20 * budget:  # seconds per run
             schedule = compile_schedule(
                 problem.facts, epsilon=epsilon, delta=delta, target=target
             )
@@ -230,9 +234,7 @@ def evaluated(
 
 
 def with_bounds(problem: sc.Problem) -> sc.Problem:
-    """The same world with the range of its own values, a tenth wider, given as
-    bounds.
-    """
+    """The same world with ``value_bounds``: the range of its values, a tenth wider."""
     exact = sc.solve(problem)
     alive = exact.values[~problem.tables.terminal]
     low, high = float(alive.min()), float(alive.max())
@@ -262,9 +264,9 @@ def main() -> None:
     problems = cases()[:: options.every]
     for i, problem in enumerate(problems):
         bounded = with_bounds(problem)
-        for j, made in ((i, problem), (i + 1, bounded)):
+        for j, world in ((i, problem), (i + 1, bounded)):
             target, delta, adaptive = settings[j % 4]
-            asked = {
+            promise = {
                 "target": target,
                 "delta": delta,
                 "adaptive": adaptive,
@@ -272,11 +274,11 @@ def main() -> None:
                 "first_seed": 1000 * i,
             }
             results.append(
-                study(made, method="smoothcruiser", runs=options.runs, **asked)
+                study(world, method="smoothcruiser", runs=options.runs, **promise)
             )
-        asked |= {"target": "q_values", "delta": 0.1, "adaptive": True}
+        promise |= {"target": "q_values", "delta": 0.1, "adaptive": True}
         results.append(
-            study(bounded, method="sparse-sampling", runs=options.runs // 3, **asked)
+            study(bounded, method="sparse-sampling", runs=options.runs // 3, **promise)
         )
         for method in ("certified", "evaluate"):
             results.append(
@@ -284,7 +286,7 @@ def main() -> None:
                     bounded,
                     method=method,
                     runs=options.runs // 5,
-                    **(asked | {"budget": 2_000}),
+                    **(promise | {"budget": 2_000}),
                 )
             )
     text = report(results, time.perf_counter() - begin)
@@ -307,8 +309,8 @@ def report(results: list[Result], seconds: float) -> str:
         "# Coverage of every method that promises",
         "",
         (
-            f"`python {' '.join(sys.argv)}` at commit {commit()} (what counts as a "
-            "failure: the script's head)"
+            f"`python {' '.join(sys.argv)}` at commit {commit()} "
+            "(what counts as a failure: the script's head)"
         ),
         "",
         (
@@ -322,15 +324,15 @@ def report(results: list[Result], seconds: float) -> str:
     beyond = [r for r in results if binomial_tail(r.failures, r.runs, r.delta) < alarm]
     lines += [
         (
-            f"{runs:,} runs of {len(results)} cases: {failures} failures, "
-            f"{len(beyond)} cases beyond their delta."
+            f"{runs:,} runs of {len(results)} cases: {failures} "
+            f"failures, {len(beyond)} cases beyond their delta."
         ),
         "",
     ]
     lines += [
         (
-            "| problem | operators | cases | runs | failures | worst error/epsilon | "
-            "calls/price |"
+            "| problem | operators | cases | runs | "
+            "failures | worst error/epsilon | calls/price |"
         ),
         "|---|---|---|---|---|---|---|",
     ]
@@ -346,14 +348,14 @@ def report(results: list[Result], seconds: float) -> str:
             max(r.worst for r in part),
         )
         lines.append(
-            f"| {name} | {used} | {len(part)} | {total:,} | {failed} | {worst:.3f} "
-            f"| {spent:.2f} |"
+            f"| {name} | {used} | {len(part)} | {total:,} "
+            f"| {failed} | {worst:.3f} | {spent:.2f} |"
         )
     lines += [
         "",
         (
-            "| method | target | delta | adaptive stop | runs | failures | worst "
-            "error/epsilon | calls/price |"
+            "| method | target | delta | adaptive stop | runs "
+            "| failures | worst error/epsilon | calls/price |"
         ),
     ]
     lines.append("|---|---|---|---|---|---|---|---|")
@@ -368,8 +370,8 @@ def report(results: list[Result], seconds: float) -> str:
             max(r.worst for r in part),
         )
         lines.append(
-            f"| {method} | {target} | {delta} | {'yes' if adaptive else 'no'} | "
-            f"{total:,} | {failed} | {worst:.3f} | {spent:.2f} |"
+            f"| {method} | {target} | {delta} | {'yes' if adaptive else 'no'} "
+            f"| {total:,} | {failed} | {worst:.3f} | {spent:.2f} |"
         )
     assert not beyond, f"promises broken: {beyond}"
     return "\n".join(lines) + "\n"

@@ -1,5 +1,6 @@
-"""A plain Python simulator that takes some milliseconds a call: what process
-workers are for.
+"""A plain Python simulator that takes some milliseconds per call.
+
+Process workers are meant for such simulators.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def step(state: int, action: int, rng: Any) -> tuple[float, int]:
 
 
 def problem() -> sc.Problem:
-    made = sc.MDP(
+    return sc.MDP(
         step,
         num_actions=2,
         discount=0.2,
@@ -29,7 +30,6 @@ def problem() -> sc.Problem:
         initial_state=0,
         name="slow_oracle:problem",
     )
-    return made
 
 
 def quick_step(state: int, action: int, rng: Any) -> tuple[float, int]:

@@ -1,5 +1,7 @@
-"""Scale and survival, measured: kills and resumes, Dask workers that die and
-join, overheads, memory.
+"""Scale and survival, measured.
+
+Runs are killed and resumed, Dask workers die and join; overheads and memory are
+measured.
 
   python benchmarks/survival.py [--out FILE]
 
@@ -70,7 +72,8 @@ sys.path.insert(0, {here!r})
 import smoothcruiser as sc
 from survival import fixed_schedule, problem
 if not {run!r}:
-    sc.run(problem(), fixed_schedule({calls!r}), seed=5, shards={shards!r}, store={store!r}, workers=1)
+    how = dict(seed=5, shards={shards!r}, store={store!r}, workers=1)
+    sc.run(problem(), fixed_schedule({calls!r}), **how)
 else:
     sc.resume({run!r}, {store!r}, workers=1)
 """
@@ -117,8 +120,8 @@ def ten_kills(folder: Path) -> None:
         del kill
     final = sc.resume(1, store)
     say(
-        f"- ten kill -9 at random moments (shards kept after each: {kept}), then "
-        f"resumed: bit-identical {same(final, expected)}"
+        "- ten kill -9 at random moments (shards kept after each: "
+        f"{kept}), then resumed: bit-identical {same(final, expected)}"
     )
 
 
@@ -140,8 +143,8 @@ def fifty_kills(folder: Path) -> None:
             parts = opened.parts(1)
             assert len(parts) == opened.get(1).shards_done
     say(
-        "- fifty kill -9 in a loop: the store opened and passed its integrity "
-        f"check each time; {kept} shards kept, {losses} lost"
+        "- fifty kill -9 in a loop: the store opened and passed its "
+        f"integrity check each time; {kept} shards kept, {losses} lost"
     )
 
 
@@ -192,8 +195,9 @@ def dask_deaths() -> None:
 
 
 def dask_overhead() -> None:
-    """Shards of about a second, two threads against two Dask workers,
-    interleaved; start-up of the cluster is not counted.
+    """Shards of about a second: two threads against two Dask workers, interleaved.
+
+    Starting the cluster is not counted.
     """
     import distributed
 
@@ -219,8 +223,8 @@ def dask_overhead() -> None:
     each = best["threads"] * 2 / (2 * shards)
     ratio = best["dask"] / best["threads"]
     say(
-        f"- Dask against threads, {2 * shards} shards of {each:.1f} s on two "
-        f"workers: time ratio {ratio:.3f} (bar 1.10)"
+        f"- Dask against threads, {2 * shards} shards of {each:.1f} "
+        f"s on two workers: time ratio {ratio:.3f} (bar 1.10)"
     )
 
 
@@ -260,9 +264,9 @@ def processes() -> None:
         for name in ("reference", "processes")
     )
     say(
-        f"- processes on a Python oracle of some ms, {one.num_calls:,} calls: two "
-        f"workers {one.seconds / two.seconds:.2f} times as fast "
-        f"as one (bar 1.8), bit-identical {same(one, two) and same(here, there)}"
+        f"- processes on a Python oracle of some ms, {one.num_calls:,} calls: "
+        f"two workers {one.seconds / two.seconds:.2f} times as fast as one "
+        f"(bar 1.8), bit-identical {same(one, two) and same(here, there)}"
     )
 
 

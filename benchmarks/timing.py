@@ -1,5 +1,7 @@
-"""How benchmarks are timed and signed: interleaved best of five, with the
-machine and its load beside every figure.
+"""How benchmarks are timed and signed.
+
+Each figure is the best of five interleaved runs, with the machine and its load
+beside it.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ def best(
     clock: Callable[[], float] = time.perf_counter,
     repeats: int = REPEATS,
 ) -> dict[str, float]:
-    """Seconds of the fastest of ``repeats`` runs of each, interleaved so that a
-    busy minute hits all alike.
+    """Seconds of the fastest of ``repeats`` runs of each function.
+
+    Runs are interleaved, so that a busy minute hits all alike.
 
     One thread is timed by ``time.thread_time``: what other processes take of
     the core is not counted, so ratios stay meaningful on a busy machine.
@@ -93,6 +96,5 @@ def signed() -> str:
     )
     return (
         f"{facts['date']}, commit {facts['commit']}, {facts['cpu']}, {facts['cores']} "
-        f"cores, load {facts['load']} when it began; "
-        f"{versions}, {facts['cc']}."
+        f"cores, load {facts['load']} when it began; {versions}, {facts['cc']}."
     )

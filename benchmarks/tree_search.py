@@ -1,12 +1,17 @@
-"""Speed and strength of tree search: simulations a second and games against
-OpenSpiel, mctx and plain Python, in one run.
+"""Speed and strength of tree search, in one run.
+
+Simulations per second and games against OpenSpiel, mctx and plain Python.
 
     python benchmarks/tree_search.py [speed] [games] [quality] [cart-pole] [--quick] [--out FILE]
 
-speed      compiled UCT against OpenSpiel's C++ MCTS and mctx (both if installed), OpenSpiel's Python MCTS and our own plain tree, from the
-           empty board; interleaved, best of five, in processor seconds (mctx: wall seconds, it uses all cores)
-games      connect four, UCT and MENTS against OpenSpiel's MCTS bot at equal simulations; win rate with a 95% Wilson interval
-quality    oracle calls until the recommended policy loses at most 5% of what the blind policy loses in one step, on seven problems
+speed      compiled UCT against OpenSpiel's C++ MCTS and mctx (both if
+           installed), OpenSpiel's Python MCTS and our own plain tree, from the
+           empty board; interleaved, best of five, in processor seconds (mctx:
+           wall seconds, it uses all cores)
+games      connect four, UCT and MENTS against OpenSpiel's MCTS bot at equal
+           simulations; win rate with a 95% Wilson interval
+quality    oracle calls until the recommended policy loses at most 5% of what
+           the blind policy loses in one step, on seven problems
 cart-pole  a replanning UCT policy certified from below at gamma = 0.99
 """
 
@@ -37,8 +42,10 @@ EXPLORATION = 1.4
 
 
 def timed(run, simulations, clock=time.process_time):
-    """Simulations a second of processor time: single-threaded code is compared
-    fairly on a busy machine. mctx is given wall time.
+    """Simulations per second of processor time.
+
+    Single-threaded code is compared fairly even on a busy machine; mctx is
+    measured by the wall clock.
     """
     begin = clock()
     run()
@@ -120,8 +127,9 @@ def speed(quick):
 
 
 def mctx_speed(quick):
-    """mctx on tic-tac-toe with a random rollout as the value: simulations a
-    second of one search, and of a batch.
+    """mctx on tic-tac-toe with a random rollout as the value.
+
+    Simulations per second of one search, and of a batch.
     """
     import jax
     import jax.numpy as jnp
@@ -258,8 +266,9 @@ def games(quick):
 
 
 def quality(quick):
-    """Median calls (over seeds) until the policy's one-step loss stays at most
-    5% of the blind policy's, on budgets that double.
+    """Median calls until the policy's one-step loss stays small, on doubling budgets.
+
+    Small means at most 5% of the blind policy's; the median is over seeds.
     """
     problems = {
         "garnet 20, gamma 0.5, temperature 0.5": sc.make(
@@ -328,8 +337,9 @@ def quality(quick):
 
 
 def certified_cart_pole(quick):
-    """The value of replanning at gamma = 0.99 (largest possible: 100),
-    certified from below, against the blind policy's.
+    """The value of replanning at gamma = 0.99, certified from below.
+
+    The largest possible is 100; the blind policy's value stands beside it.
     """
     problem = cart_pole()
     method = sc.UCT(depth=60, exploration=20.0)
@@ -393,18 +403,18 @@ def main():
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=list(PARTS))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", help="write the results as JSON")
-    asked = parser.parse_args()
-    out = Path(asked.out) if asked.out else None
+    options = parser.parse_args()
+    out = Path(options.out) if options.out else None
     # parts that are not run again stay
     results = json.loads(out.read_text()) if out is not None and out.exists() else {}
     results |= {"command": "python benchmarks/tree_search.py", "cores": os.cpu_count()}
-    for part in asked.parts or PARTS:
+    for part in options.parts or PARTS:
         begin, before = time.perf_counter(), os.getloadavg()
-        results[part] = PARTS[part](asked.quick)
+        results[part] = PARTS[part](options.quick)
         results.setdefault("measured", {})[part] = {
             "date": time.strftime("%Y-%m-%d"),
             "load before": before,
-            "quick": asked.quick,
+            "quick": options.quick,
         }
         print(f"{part} ({time.perf_counter() - begin:.0f} s)")
         print(json.dumps(results[part], indent=2, default=float))

@@ -1,5 +1,6 @@
-"""A user's own oracle in four forms, the same walk to the last bit: NamedTuple,
-int and array states, and as tables.
+"""A user's own oracle in four forms, the same walk to the last bit.
+
+The forms are NamedTuple, int and array states, and tables.
 
 Four moves on a ring of 32 x 32 cells with a slip; the reward is the distance to
 the corner, scaled. ``kernel.c`` has its C twin (-DWALK).
@@ -99,12 +100,12 @@ def problems(
 ) -> dict[str, tuple[sc.Problem, Any]]:
     """(problem, start) in each form."""
 
-    def made(step: Any) -> sc.Problem:
+    def problem_of(step: Any) -> sc.Problem:
         return sc.MDP(step, num_actions=4, discount=discount, operator=operator)
 
     return {
-        "NamedTuple": (made(walk), Cell(*START)),
-        "int": (made(walk_int), SIDE * START[0] + START[1]),
-        "array": (made(walk_array), np.array(START, np.int64)),
+        "NamedTuple": (problem_of(walk), Cell(*START)),
+        "int": (problem_of(walk_int), SIDE * START[0] + START[1]),
+        "array": (problem_of(walk_array), np.array(START, np.int64)),
         "tabular": (walk_tables(discount, operator), SIDE * START[0] + START[1]),
     }

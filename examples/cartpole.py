@@ -1,8 +1,10 @@
-"""CartPole: continuous states, no tables. A promise by a sharp schedule, and an
-agent that balances the pole in the real environment.
+"""CartPole: continuous states, no tables.
 
-The planner steps a private copy that is put into the state asked about and
-draws from the planner's own stream; the real environment is stepped by nobody
+A sharp schedule gives a promise, and an agent balances the pole in the real
+environment.
+
+The planner steps a private copy that is put into the state in question and
+samples from the planner's own stream; the real environment is stepped by nobody
 but you. Run: python examples/cartpole.py
 """
 
@@ -16,8 +18,8 @@ def main() -> None:
     answer = sc.plan(problem, epsilon="5%", delta=0.1, budget=10**6)
     low, high = answer.interval
     print(
-        f"value {answer.value:.3f} in [{low:.3f}, {high:.3f}], confidence 90%, "
-        f"{answer.num_calls:,} calls, {answer.seconds:.1f} s"
+        f"value {answer.value:.3f} in [{low:.3f}, {high:.3f}], confidence "
+        f"90%, {answer.num_calls:,} calls, {answer.seconds:.1f} s"
     )
 
     env = gymnasium.make("CartPole-v1")
@@ -30,8 +32,8 @@ def main() -> None:
         _, _, terminated, truncated, _ = env.step(agent.act())
         steps, over = steps + 1, terminated or truncated
     print(
-        f"the agent balanced the pole for {steps} steps (stopped at 200), "
-        f"{agent.problem.name}, 300 calls a decision"
+        f"the agent balanced the pole for {steps} steps (stopped "
+        f"at 200), {agent.problem.name}, 300 calls a decision"
     )
 
 

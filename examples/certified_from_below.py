@@ -1,5 +1,6 @@
-"""CartPole at discount 0.99, where no two-sided promise can be paid: plan
-afresh in every state, and certify what that is worth.
+"""CartPole at discount 0.99, where no two-sided promise can be paid.
+
+Plan afresh in every state, and certify what that is worth.
 
 The pole's states are continuous and never come back; a tenth of the pushes go
 the wrong way. An agent that grows a small tree in every state is one fixed
@@ -26,8 +27,9 @@ class Pole(NamedTuple):
 
 @njit
 def step(s, action, rng):
-    """Barto, Sutton and Anderson 1983, as in Gymnasium: the episode ends when
-    the pole falls or the cart leaves.
+    """CartPole (Barto, Sutton and Anderson 1983) as in Gymnasium.
+
+    The episode ends when the pole falls or the cart leaves.
     """
     if rng.random() < 0.1:
         action = 1 - action
@@ -59,14 +61,14 @@ if __name__ == "__main__":
     blind = sc.evaluate(problem, lambda state: [0.5, 0.5], delta=0.05, budget=20_000)
     planned = sc.evaluate(problem, agent.policy, delta=0.05, budget=20_000)
     print(
-        f"pushing at random   {blind.value:5.1f} in [{blind.interval[0]:.1f}, "
-        f"{blind.interval[1]:.1f}]"
+        f"pushing at random   {blind.value:5.1f} in "
+        f"[{blind.interval[0]:.1f}, {blind.interval[1]:.1f}]"
     )
     print(
-        f"planning afresh     {planned.value:5.1f} in [{planned.interval[0]:.1f}, "
-        f"{planned.interval[1]:.1f}]"
+        f"planning afresh     {planned.value:5.1f} in "
+        f"[{planned.interval[0]:.1f}, {planned.interval[1]:.1f}]"
     )
     print(
-        f"V(start) >= {planned.interval[0]:.1f} with probability 0.95, from "
-        f"{planned.num_calls:,} steps of fresh rollouts"
+        f"V(start) >= {planned.interval[0]:.1f} with probability "
+        f"0.95, from {planned.num_calls:,} steps of fresh rollouts"
     )

@@ -1,5 +1,4 @@
-"""FrozenLake through its tables: the exact value, a certified interval, and an
-agent that walks it.
+"""FrozenLake through its tables: exact value, certified interval, and an agent.
 
 Run: python examples/gym_frozen_lake.py
 """

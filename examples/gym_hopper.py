@@ -1,5 +1,6 @@
-"""MuJoCo's Hopper, if MuJoCo is installed (pip install "gymnasium[mujoco]"):
-two torques a joint make eight actions.
+"""MuJoCo's Hopper, if MuJoCo is installed: pip install "gymnasium[mujoco]".
+
+Two torques per joint make eight actions.
 
 The state is MuJoCo's integration state, so a step from it repeats the real one
 to the last bit. Run: python examples/gym_hopper.py

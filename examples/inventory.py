@@ -1,5 +1,6 @@
-"""A plain Python simulator, certified from the hashes of its states alone: two
-products that share a warehouse and a truck.
+"""A plain Python simulator, certified from the hashes of its states alone.
+
+Two products share a warehouse and a truck.
 
 A state is a tuple (stock of A, stock of B). Each day one decides what the truck
 brings (nothing, ten of A, ten of B, five of both), then customers come, and
@@ -40,11 +41,11 @@ def day(
     load = LOADS[action]
     profit = -TRUCK if action else 0.0
     left = []
-    for stock, capacity, more, asked, margin in zip(
+    for stock, capacity, more, wanted, margin in zip(
         state, CAPACITY, load, demand, MARGIN, strict=True
     ):
         stock = min(stock + more, capacity)
-        sold = min(stock, asked)
+        sold = min(stock, wanted)
         profit += margin * sold - HOLDING * (stock - sold)
         left.append(stock - sold)
     return scaled(profit), (left[0], left[1])
@@ -90,17 +91,17 @@ def main() -> None:
         f"{found.interval[1]:.3f}] at confidence 95%, epsilon {epsilon:.2f}"
     )
     print(
-        f"{found.num_calls:,} calls, {time.perf_counter() - begin:.1f} s; "
-        f"{found.notes[-1]}"
+        f"{found.num_calls:,} calls, "
+        f"{time.perf_counter() - begin:.1f} s; {found.notes[-1]}"
     )
     print(
-        f"policy {[round(p, 3) for p in found.policy]}, its loss at most "
-        f"{found.certificate.policy_loss:.3f}"
+        f"policy {[round(p, 3) for p in found.policy]}, its "
+        f"loss at most {found.certificate.policy_loss:.3f}"
     )
     again = memory.query((20, 3), epsilon=epsilon)
     print(
-        f"a second state on the same memory: {again.num_calls:,} further calls, "
-        f"value {again.value:.3f}"
+        f"a second state on the same memory: {again.num_calls:,} "
+        f"further calls, value {again.value:.3f}"
     )
     known = MDP(
         step,

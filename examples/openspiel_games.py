@@ -1,5 +1,6 @@
-"""Games from OpenSpiel: tic-tac-toe solved and certified, connect four and pig
-(dice) played against a random player.
+"""Games from OpenSpiel: tic-tac-toe solved and certified, two others played.
+
+Connect four and pig (dice) are played against a random player.
 
 Run: python examples/openspiel_games.py [episodes]
 """
@@ -14,9 +15,8 @@ def main(episodes: int) -> None:
     exact = sc.plan(game, method="exact")
     found = sc.plan(game, method="certified", epsilon=0.01, delta=0.1)
     print(
-        f"tic-tac-toe: exact {exact.value:.6f}, certified "
-        f"[{found.interval[0]:.4f}, {found.interval[1]:.4f}], {found.num_calls:,} "
-        "calls"
+        f"tic-tac-toe: exact {exact.value:.6f}, certified [{found.interval[0]:.4f}, "
+        f"{found.interval[1]:.4f}], {found.num_calls:,} calls"
     )
     assert found.interval[0] <= exact.value <= found.interval[1]
     for name in ("openspiel:connect_four", "openspiel:pig"):

@@ -1,5 +1,6 @@
-"""One's own simulator, compiled and in plain Python: how many boxes should the
-shop order tonight?
+"""One's own simulator, compiled and in plain Python.
+
+How many boxes should the shop order tonight?
 
 Run it with ``python examples/own_simulator.py``, or in this folder
 ``smoothcruiser plan own_simulator:problem --epsilon 5% --delta 0.1``.
@@ -37,7 +38,7 @@ def shop_problem(simulator):
     )
 
 
-# machine code: tens of millions of calls a second
+# machine code: tens of millions of calls per second
 problem = shop_problem(numba.njit(step))
 # plain Python: the same answer to the last bit, some hundred times slower
 plain = shop_problem(step)
@@ -48,8 +49,8 @@ def main():
     estimate = sc.plan(problem, epsilon="5%", delta=0.1)
     low, high = estimate.interval
     print(
-        f"value {estimate.value:.3f}, in [{low:.3f}, {high:.3f}] with probability "
-        f"{1 - estimate.delta:g}"
+        f"value {estimate.value:.3f}, in [{low:.3f}, "
+        f"{high:.3f}] with probability {1 - estimate.delta:g}"
     )
     print(
         f"order {estimate.action} (policy "

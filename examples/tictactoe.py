@@ -1,9 +1,10 @@
-"""Tic-tac-toe in plain Python with deterministic=True: its regularized value,
-certified, against backward induction.
+"""Tic-tac-toe in plain Python with deterministic=True.
+
+Its regularized value is certified, and compared with backward induction.
 
 A state is a string of nine characters. X (player 1) maximizes, O (player 2)
-minimizes; a win pays 1 or -1 when it happens. One draw of a move is exact, so
-the search spends one call a move (and a few more to check that), and its
+minimizes; a win pays 1 or -1 when it happens. One sample of a move is exact, so
+the search spends one call per move (and a few more to check that), and its
 intervals hold for sure.
 
     python examples/tictactoe.py
@@ -91,18 +92,18 @@ def main() -> None:
         low, high = found.interval
         print(
             (
-                f"epsilon {epsilon:g}: [{low:.9f}, {high:.9f}] in {found.num_calls:,} "
-                f"calls, {found.seconds:.2f} s,"
+                f"epsilon {epsilon:g}: [{low:.9f}, {high:.9f}] in "
+                f"{found.num_calls:,} calls, {found.seconds:.2f} s,"
             ),
             end=" ",
         )
         print(
-            f"confidence {found.certificate.confidence:g}; backward induction "
-            f"{exact:.9f}, inside: {low <= exact <= high}"
+            f"confidence {found.certificate.confidence:g}; backward "
+            f"induction {exact:.9f}, inside: {low <= exact <= high}"
         )
         print(
-            f"  moves that may be best: {found.certificate.best_actions}; "
-            f"{found.notes[-1]}"
+            "  moves that may be best: "
+            f"{found.certificate.best_actions}; {found.notes[-1]}"
         )
     print("  assumption:", found.certificate.assumptions[0])
 

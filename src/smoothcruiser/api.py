@@ -177,22 +177,11 @@ def evaluate(
             ``budget`` (by default a million calls where no other limit is given),
             ``seconds``, ``seed`` and ``executor``, as in ``plan``.
     """
-    from smoothcruiser.evaluation.evaluate import evaluate as evaluate_policy
+    from smoothcruiser.evaluation import evaluate as evaluation
 
-    query = Query.of(problem, state, **asked)
+    query = Query.of(problem, evaluation.start_of(policy, state), **asked)
     refuse_unused("evaluate", query, EVALUATES)
-    limits = query.limits
-    return evaluate_policy(
-        problem,
-        policy,
-        state,
-        epsilon=query.promise.epsilon,
-        delta=query.promise.delta,
-        budget=limits.calls,
-        seconds=limits.seconds,
-        seed=query.seed,
-        executor=query.compute.executor,
-    )
+    return evaluation.evaluate(query, policy)
 
 
 def calibrate(

@@ -1,22 +1,23 @@
-"""Every planner on one problem with the same budget of oracle calls: what each
-answer is worth, and what it took.
+"""Every planner on one problem with the same budget of oracle calls.
 
-The yardstick is the exact solution of the problem itself (its operator, its
-discount), where the model is known:
+Each answer is measured against the exact solution of the problem itself (its
+operator, its discount), where the model is known:
 
   error            |value - V(state)|
-  action regret    max Q(state, .) - Q(state, recommended action)                    (signed for the min player)
-  policy regret    V(state) - (<pi, Q(state, .)> - Omega(pi)): the one-step loss of the recommended policy
+  action regret    max Q(state, .) - Q(state, recommended action)
+                   (with the opposite sign for the min player)
+  policy regret    V(state) - (<pi, Q(state, .)> - Omega(pi))
+                   (the one-step loss of the recommended policy)
 
-The yardstick has a proven error of its own, ``truth_bound``: an error is known
-up to it and a regret, a difference of two exact values, up to twice that.
+The exact solution has a proven error of its own, ``truth_bound``: an error is
+known up to it and a regret, a difference of two exact values, up to twice that.
 Smaller ones are indistinguishable from 0.
 
-Methods of another objective (UCT on a regularized problem, say) are measured by
-the same yardstick: it is what the user asked for. Their rows say whose value
-they estimate (``estimates``). The sharp schedule spends the budget on the
-smallest epsilon that it can pay; where even half of the value span is out of
-reach it says so.
+Methods with another objective (UCT on a regularized problem, say) are measured
+in the same way, because the problem states what the user wants. Their rows say
+whose value they estimate (``estimates``). The sharp schedule spends the budget
+on the smallest epsilon that it can pay; where even half of the value span is
+out of reach, its row says so.
 """
 
 from __future__ import annotations
@@ -44,24 +45,24 @@ COARSEST = 0.5  # of the value span: a wider promise says nothing
 
 
 @dataclass(frozen=True)
-class Row:
+class PlannerRun:
     """One planner's run; regrets and errors are None without an exact solution."""
 
     method: str
     budget: int
     seed: int
-    value: float | None
-    interval: tuple[float, float] | None
-    action: int | None
-    error: float | None
-    action_regret: float | None
-    policy_regret: float | None
-    num_calls: int
-    seconds: float
-    compile_seconds: float
+    value: float | None = None  # None where the planner refused; ``note`` says why
+    interval: tuple[float, float] | None = None
+    action: int | None = None
+    error: float | None = None
+    action_regret: float | None = None
+    policy_regret: float | None = None
+    num_calls: int = 0
+    seconds: float = 0.0
+    compile_seconds: float = 0.0
     note: str = ""
     estimates: str = ""  # the operator whose value it estimates
-    # the exact values are known up to this: ``error`` too, regrets up to twice this
+    # error of the exact values: ``error`` is known up to this, regrets up to twice
     truth_bound: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,7 +76,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Truth:
-    """The exact solution at the asked state."""
+    """The exact solution at one state."""
 
     value: float
     q_values: dict[int, float]  # of the legal actions
@@ -84,8 +85,9 @@ class Truth:
     bound: float = 0.0  # value and q_values are known up to this
 
     def action_regret(self, action: int) -> float | None:
-        """What the action loses, by the mover's lights; None where a prior has
-        its say beside the values.
+        """What the action loses, from the mover's point of view.
+
+        None where a prior decides beside the values.
         """
         if has_prior(self.problem.operator):
             return None
@@ -137,17 +139,35 @@ def compare(
     seeds: Sequence[int] = (0,),
     truth: Truth | None = None,
     progress: Callable[[str, int, int], object] | None = None,
-) -> list[Row]:
-    """A row for each method, budget (in oracle calls) and seed; ``truth`` is
-    what ``truth_of`` found, and is found if it is not given.
+) -> list[PlannerRun]:
+    """One row for each method, budget and seed, in this order.
 
-    ``progress`` is told (method, runs done, runs in all).
+    A planner that refuses a budget leaves a row without a value, whose ``note``
+    gives the reason.
+
+    Args:
+        problem: The MDP or game.
+        state: The state to plan in; the problem's initial state by default.
+        budgets: Oracle calls that each run may make.
+        methods: Names of planners, or tree searches with options; every planner
+            by default.
+        seeds: One run per seed; 0 alone by default.
+        truth: What ``truth_of`` returns, if it was computed before; by default
+            it is computed here.
+        progress: Called before each run with (method, runs done, runs in all).
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)
+        >>> runs = compare(problem, budgets=[2000], methods=["certified", "uct"])
+        >>> [(run.method, run.num_calls <= 2000) for run in runs]
+        [('certified', True), ('uct', True)]
     """
     state = problem.start(state)
     if problem.is_terminal(state):
         raise InvalidInput(
-            f"State {state!r} is terminal: its value is 0 and there is nothing to "
-            "compare."
+            f"State {state!r} is terminal: its value "
+            "is 0 and there is nothing to compare."
         )
     truth = truth or truth_of(problem, state)
     jobs = [
@@ -173,21 +193,19 @@ def _run(
     budget: int,
     seed: int,
     truth: Truth | None,
-) -> Row:
+) -> PlannerRun:
     try:
         estimate = _planned(problem, state, method, budget, seed)
     except SmoothcruiserError as error:
-        reason = str(error).split("\n")[0]
-        return Row(
-            name, budget, seed, None, None, None, None, None, None, 0, 0.0, 0.0, reason
-        )
+        return PlannerRun(name, budget, seed, note=str(error).split("\n")[0])
     row = measured(name, budget, seed, estimate, truth)
     return replace(row, estimates=objective(problem, method))
 
 
 def objective(problem: Problem, method: str | Search) -> str:
-    """The operator whose value a planner estimates: the problem's own, or a
-    tree search's.
+    """The operator whose value a planner estimates.
+
+    It is the problem's own, except for tree searches that have their own.
     """
     found = resolve(method)
     if isinstance(found, TreeSearch):
@@ -197,8 +215,8 @@ def objective(problem: Problem, method: str | Search) -> str:
 
 def measured(
     name: str, budget: int, seed: int, estimate: Estimate, truth: Truth | None
-) -> Row:
-    """The row of one answer."""
+) -> PlannerRun:
+    """One answer beside the exact one."""
     error = action = policy = None
     if truth is not None:
         error = abs(estimate.value - truth.value)
@@ -206,20 +224,20 @@ def measured(
             None if estimate.action is None else truth.action_regret(estimate.action)
         )
         policy = truth.policy_regret(estimate.policy) if estimate.policy else None
-    return Row(
+    return PlannerRun(
         name,
         budget,
         seed,
-        estimate.value,
-        estimate.interval,
-        estimate.action,
-        error,
-        action,
-        policy,
-        estimate.num_calls,
-        estimate.seconds,
-        estimate.compile_seconds,
-        estimate.notes[0] if estimate.notes else "",
+        value=estimate.value,
+        interval=estimate.interval,
+        action=estimate.action,
+        error=error,
+        action_regret=action,
+        policy_regret=policy,
+        num_calls=estimate.num_calls,
+        seconds=estimate.seconds,
+        compile_seconds=estimate.compile_seconds,
+        note=estimate.notes[0] if estimate.notes else "",
         truth_bound=None if truth is None else truth.bound,
     )
 
@@ -260,8 +278,8 @@ def _affordable(facts: Facts, budget: int) -> float:
 
     if span <= 0.0 or price(COARSEST * span) > budget:
         raise InvalidInput(
-            f"no promise below half of the value span ({COARSEST * span:.3g}) can "
-            f"be paid with {budget:,} calls"
+            "no promise below half of the value span "
+            f"({COARSEST * span:.3g}) can be paid with {budget:,} calls"
         )
     low, high = 1e-4 * span, COARSEST * span
     while high > 1.02 * low:
@@ -274,41 +292,27 @@ def _affordable(facts: Facts, budget: int) -> float:
 
 
 def ladder(budget: int, points: int) -> tuple[int, ...]:
-    """``points`` budgets from a thousandth of ``budget`` up to it, evenly on a
-    logarithmic scale.
-    """
+    """Budgets from a thousandth of ``budget`` up to it, even on a logarithmic scale."""
     if points == 1:
         return (budget,)
-    return tuple(
-        sorted(
-            {
-                max(1, round(budget * 1000.0 ** (i / (points - 1) - 1.0)))
-                for i in range(points)
-            }
-        )
-    )
+    powers = [i / (points - 1) - 1.0 for i in range(points)]
+    return tuple(sorted({max(1, round(budget * 1000.0**x)) for x in powers}))
 
 
-def summaries(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Means and ranges over seeds, one for each method and budget, in the order
-    of the rows.
-    """
-    groups: dict[tuple[str, int], list[Row]] = {}
+def summaries(rows: Sequence[PlannerRun]) -> Iterator[dict[str, Any]]:
+    """Means and ranges over seeds for each method and budget, in the rows' order."""
+    groups: dict[tuple[str, int], list[PlannerRun]] = {}
     for row in rows:
         groups.setdefault((row.method, row.budget), []).append(row)
     for (method, budget), group in groups.items():
         ran = [row for row in group if row.value is not None]
         failed = [row for row in group if row.value is None]
-        note, estimates = (
-            failed[0].note if failed else "",
-            ran[0].estimates if ran else "",
-        )
         summary: dict[str, Any] = {
             "method": method,
             "budget": budget,
             "runs": len(ran),
-            "note": note,
-            "estimates": estimates,
+            "note": failed[0].note if failed else "",
+            "estimates": ran[0].estimates if ran else "",
         }
         for name in (
             "value",
@@ -319,9 +323,8 @@ def summaries(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
             "seconds",
             "compile_seconds",
         ):
-            found = [
-                getattr(row, name) for row in ran if getattr(row, name) is not None
-            ]
+            cells = [getattr(row, name) for row in ran]
+            found = [cell for cell in cells if cell is not None]
             summary[name] = sum(found) / len(found) if found else None
             if name in ("value", "error", "action_regret", "policy_regret"):
                 summary[f"{name}_range"] = (min(found), max(found)) if found else None

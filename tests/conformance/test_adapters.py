@@ -401,7 +401,7 @@ def test_a_step_from_mujocos_integration_state_is_the_real_one_to_the_last_bit()
 
 
 spiel = pytest.importorskip("pyspiel")
-from smoothcruiser.adapters import openspiel  # noqa: E402
+from smoothcruiser.adapters.openspiel import games as openspiel  # noqa: E402
 
 
 def backward(state, discount, operator, memo):

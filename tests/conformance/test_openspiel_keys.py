@@ -17,7 +17,7 @@ import pytest
 import smoothcruiser as sc
 
 spiel = pytest.importorskip("pyspiel")
-from smoothcruiser.adapters import openspiel  # noqa: E402
+from smoothcruiser.adapters.openspiel import games as openspiel  # noqa: E402
 from smoothcruiser.adapters.openspiel.keys import SpielKey, compared  # noqa: E402
 
 GAMMA, OPERATOR = 0.9, sc.Entropy(0.1)

@@ -162,9 +162,9 @@ def test_bad_policies_are_refused():
         (None, "got NoneType None"),
         (
             lambda s: None,
-            "must give probabilities, one an action, got None; is a return missing",
+            "must give probabilities, one per action, got None; is a return missing",
         ),
-        (lambda s: 7, r"policy\(0\) must give 3 probabilities, one an action, got 7"),
+        (lambda s: 7, r"policy\(0\) must give 3 probabilities, one per action, got 7"),
         (
             lambda s: 1 / 0,
             "The policy raised ZeroDivisionError: division by zero at state 0",

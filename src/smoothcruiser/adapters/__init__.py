@@ -1,15 +1,20 @@
-"""Other people's simulators as problems: Gymnasium environments, OpenSpiel
-games. Each adapter imports its library, and only there.
+"""Simulators of other libraries as problems: Gymnasium environments, OpenSpiel games.
+
+Every module or package of this folder registers one adapter when it is
+imported, and all of them are imported here. They are cheap to import: each
+loads its library when it builds its first problem. To add an adapter, put a
+file here that calls ``register`` (docs/extending.md), and name what it needs as
+an extra in pyproject.toml.
 """
 
+from __future__ import annotations
+
+import pkgutil
 from importlib import import_module
-from typing import Any
 
+from smoothcruiser.problem.adapter import Adapter, LiveAdapter, register
 
-def __getattr__(name: str) -> Any:
-    """The adapter ``gymnasium`` or ``openspiel``, imported when it is first
-    asked for.
-    """
-    if name not in ("gymnasium", "openspiel"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.{name}")
+__all__ = ["Adapter", "LiveAdapter", "register"]
+
+for _module in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

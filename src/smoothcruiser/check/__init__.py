@@ -1,22 +1,27 @@
-"""``check``: is this oracle usable, and is what the problem claims true? Says
-what is wrong and how to mend it.
+"""``check``: is this oracle usable, and is what the problem claims true?
 
-A promise rests on claims that no planner can test in full while it runs: draws
-are independent and follow one law for each (state, action), all randomness
-comes from ``rng``, a state is a value that nobody changes afterwards. Here they
-are tested on states met by random walks:
+The report says what is wrong and how to fix it.
 
-  same stream, same answer             (s, a) drawn twice from equal streams gives equal rewards, ends and next states
-  no memory between draws              n draws repeated in the opposite order give the same n answers, stream by stream
-  states are not changed or shared     a state looks the same after a step from it; an answer looks the same after the next answer
-  claims                               reward_range, legal, player, alternating, terminal, deterministic, outcomes, key, value_bounds,
-                                       a user's own operator
+A promise rests on claims that no planner can test in full while it runs:
+samples are independent and follow one law for each (state, action), all
+randomness comes from ``rng``, a state is a value that nobody changes
+afterwards. Here they are tested on states met by random walks:
+
+  same stream, same answer           (s, a) sampled twice from equal streams
+                                     gives equal rewards, ends and next states
+  no memory between samples          n samples repeated in the opposite order
+                                     give the same n answers, stream by stream
+  states are not changed or shared   a state is the same after a step from it;
+                                     an answer is the same after the next answer
+  claims                             reward_range, legal, player, alternating,
+                                     terminal, deterministic, outcomes, key,
+                                     value_bounds, a user's own operator
 
 Next states are compared by value, and by their futures under equal streams
 where their values differ or cannot be seen. Each test is exact but for
 ``outcomes`` and ``value_bounds``, which use Hoeffding's bound at
 ``claims.FALSE_ALARM``. A check can find faults and never proves their absence.
-``plan`` itself looks at a few of these things on every run
+``plan`` itself checks a few of these things on every run
 (``engines.inspection``).
 """
 
@@ -42,7 +47,7 @@ class Report:
     findings: tuple[Finding, ...]
     calls: int
     calls_per_second: float | None
-    price: int | None  # oracle calls of the promise asked about
+    price: int | None  # oracle calls of the promise
     price_seconds: float | None  # and its time on one core
 
     @property
@@ -90,8 +95,24 @@ def check(
     seed: int = 0,
     call_seconds: float = 10.0,
 ) -> Report:
-    """A Report on the problem's oracle, from some 700 calls (fewer if they take
-    long), and the price of a promise in seconds.
+    """A Report on the problem's oracle, and on the price of a promise.
+
+    It makes some 700 calls, fewer if they take long.
+
+    Args:
+        problem: what to check.
+        state: where to begin; the default is the problem's initial state.
+        epsilon: accuracy of the promise that is priced, in units of reward or
+            as a share of the span of values; "10%" by default.
+        delta: its probability of failure; 0.1 by default.
+        seed: of the streams used here; 0 by default.
+        call_seconds: a call that takes longer counts as hanging, where the
+            problem sets no limit itself; 10 by default.
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> sc.check(sc.make("chain:n=5", discount=0.5, temperature=1)).ok
+        True
     """
     if not isinstance(problem, Problem):
         raise InvalidInput(
@@ -133,7 +154,7 @@ def _limited(probe: Probe) -> Iterator[None]:
 
 
 def _asked(findings: list[Finding], name: str, test: Callable[[], Finding]) -> bool:
-    """Whether a test passed; its finding is kept, an error becomes one."""
+    """Whether a test passed; its finding is kept, and an error becomes one."""
     try:
         finding = test()
     except SmoothcruiserError as error:

@@ -1,13 +1,11 @@
-"""Tests of what a problem declares: deterministic, outcomes, key, value_bounds,
-terminal, the operator.
-"""
+"""Tests of what a problem declares, from ``deterministic`` to the operator."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from smoothcruiser.check.probe import DRAWS, Finding, Probe
+from smoothcruiser.check.probe import SAMPLES, Finding, Probe
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.operators.base import CustomOperator
 from smoothcruiser.operators.check import check_operator
@@ -21,7 +19,7 @@ def determinism(probe: Probe) -> Finding:
     """``deterministic=True`` holds, or could be declared."""
     for i, (state, action) in enumerate(probe.some(20)):
         first, second = (
-            probe.draw(state, action, probe.stream(5, i, k)) for k in range(2)
+            probe.sample(state, action, probe.stream(5, i, k)) for k in range(2)
         )
         if not probe.alike(first, second, 5, i, 2):
             if probe.problem.deterministic:
@@ -43,12 +41,12 @@ def determinism(probe: Probe) -> Finding:
 
 
 def outcomes(probe: Probe) -> Finding:
-    """The frequencies of draws are those of ``outcomes=``."""
+    """The frequencies of samples are those of ``outcomes=``."""
     model_of = probe.problem.outcomes
     if model_of is None:
         return Finding("outcomes", "ok", "no known model is claimed.")
     pairs = probe.some(12)
-    draws = 20 * DRAWS if probe.spent / max(1, probe.calls) < 1e-3 else DRAWS
+    samples = 20 * SAMPLES if probe.spent / max(1, probe.calls) < 1e-3 else SAMPLES
     for i, (state, action) in enumerate(pairs):
         model = list(model_of(state, action))
         total = math.fsum(p for p, _, _ in model)
@@ -58,8 +56,8 @@ def outcomes(probe: Probe) -> Finding:
                 f"{total:.9g}; they must sum to 1."
             )
         counts = [0] * len(model)
-        for k in range(draws):
-            reward, after, _ = probe.draw(state, action, probe.stream(6, i, k))
+        for k in range(samples):
+            reward, after, _ = probe.sample(state, action, probe.stream(6, i, k))
             hits = [
                 j
                 for j, (_, r, z) in enumerate(model)
@@ -73,11 +71,11 @@ def outcomes(probe: Probe) -> Finding:
                 )
             counts[hits[0]] += 1
         radius = math.sqrt(
-            math.log(2 * len(model) * len(pairs) / FALSE_ALARM) / (2 * draws)
+            math.log(2 * len(model) * len(pairs) / FALSE_ALARM) / (2 * samples)
         )
         for (p, r, z), count in zip(model, counts, strict=True):
             if (
-                abs(count / draws - p) > radius
+                abs(count / samples - p) > radius
                 and len(
                     {
                         j
@@ -90,16 +88,19 @@ def outcomes(probe: Probe) -> Finding:
                 raise OracleError(
                     f"At state {state!r}, action {action} the outcome ({r!r}, {z!r}) "
                     f"has probability {p:g} in outcomes= but came "
-                    f"{count} times in {draws} draws; the model and the oracle differ."
+                    f"{count} times in {samples} draws; the model and the oracle differ."
                 )
     return Finding(
-        "outcomes", "ok", f"outcomes= agrees with {draws} draws of {len(pairs)} pairs."
+        "outcomes",
+        "ok",
+        f"outcomes= agrees with {samples} draws of {len(pairs)} pairs.",
     )
 
 
 def keys(probe: Probe) -> Finding:
-    """States that a search would take for one: same mover, legal actions and
-    end, and the same future.
+    """States that a search would take for one have the same profile and future.
+
+    A profile is the mover, the legal actions and whether the episode is over.
     """
     problem = probe.problem
     known: dict[Any, Any] = {}
@@ -116,7 +117,7 @@ def keys(probe: Probe) -> Finding:
                 raise two_in_one(
                     state, other, problem.profile(state), problem.profile(other)
                 )
-            if compared <= DRAWS and not probe.same_future(other, state, 7, compared):
+            if compared <= SAMPLES and not probe.same_future(other, state, 7, compared):
                 raise OracleError(
                     f"Two states with one key have different futures: {other!r} and "
                     f"{state!r}; let key= (or the state's own == and hash) tell apart "
@@ -140,8 +141,9 @@ def keys(probe: Probe) -> Finding:
 
 
 def value_bounds(probe: Probe) -> Finding:
-    """Given bounds must fit one backup: r + gamma V with V inside them cannot
-    lead outside (Hoeffding).
+    """The declared bounds fit one backup (Hoeffding).
+
+    If V lies inside them, then r + gamma V cannot lead outside.
     """
     problem, facts = probe.problem, probe.problem.facts
     if facts.given_bounds is None:
@@ -152,19 +154,22 @@ def value_bounds(probe: Probe) -> Finding:
         if facts.terminals or facts.horizon == 1
         else (low, high)
     )
-    draws = 20 * DRAWS if probe.spent / max(1, probe.calls) < 1e-3 else DRAWS
-    looked = probe.some(6)
-    tests = 2 * len(looked) * facts.num_actions
-    radius = facts.reward_span * math.sqrt(math.log(tests / FALSE_ALARM) / (2 * draws))
-    for i, (state, _) in enumerate(looked):
+    samples = 20 * SAMPLES if probe.spent / max(1, probe.calls) < 1e-3 else SAMPLES
+    pairs = probe.some(6)
+    tests = 2 * len(pairs) * facts.num_actions
+    radius = facts.reward_span * math.sqrt(
+        math.log(tests / FALSE_ALARM) / (2 * samples)
+    )
+    for i, (state, _) in enumerate(pairs):
         if problem.is_terminal(state):
             continue
         actions = problem.legal_actions(state)
         means = [
             math.fsum(
-                probe.draw(state, a, probe.stream(8, i, a, k))[0] for k in range(draws)
+                probe.sample(state, a, probe.stream(8, i, a, k))[0]
+                for k in range(samples)
             )
-            / draws
+            / samples
             for a in actions
         ]
         weights = [problem.operator.weights(facts.num_actions)[a] for a in actions]
@@ -186,15 +191,16 @@ def value_bounds(probe: Probe) -> Finding:
         "bounds",
         "ok",
         (
-            f"value_bounds fit one backup at {len(looked)} states; only a solution "
+            f"value_bounds fit one backup at {len(pairs)} states; only a solution "
             "proves them."
         ),
     )
 
 
 def ends(probe: Probe) -> Finding:
-    """A terminal state is worth 0; a step from it that pays tells that it may
-    not have been meant as an end.
+    """A terminal state is worth 0.
+
+    A step from it that pays suggests that it was not meant as an end.
     """
     problem = probe.problem
     if not callable(problem.terminal) or problem.tables is not None:
@@ -209,7 +215,7 @@ def ends(probe: Probe) -> Finding:
                 )[0]
             )
         except Exception:
-            continue  # nothing can be done there, as it should be
+            continue  # no action is legal there, as it should be
         probe.calls += 1
         if reward != 0.0:
             return Finding(

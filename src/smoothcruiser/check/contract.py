@@ -1,5 +1,6 @@
-"""Tests of the contract of every step: it answers by its arguments alone and
-leaves states as they are.
+"""Tests of the contract of every step.
+
+A step answers by its arguments alone and leaves states as they are.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.check.probe import (
-    DRAWS,
     ENOUGH_SECONDS,
+    SAMPLES,
     STEPS,
     WALKS,
     Finding,
@@ -30,9 +31,7 @@ from smoothcruiser.problem.states import unchanged
 
 
 def walks(probe: Probe, start: Any) -> Finding:
-    """Every action at the asked state, then random walks: next states are
-    accepted again.
-    """
+    """Every action at the requested state and random walks are accepted."""
     problem = probe.problem
     if problem.is_terminal(start):
         raise InvalidInput(
@@ -78,19 +77,20 @@ def walks(probe: Probe, start: Any) -> Finding:
 
 
 def deterministic_stream(probe: Probe) -> Finding:
-    """Equal streams give equal answers, and so do different ones where a call
-    takes nothing from its stream.
+    """Equal streams give equal answers.
+
+    So do different streams where a call takes nothing from its stream.
     """
     for i, place in enumerate(probe.places(40)):
         state, action = probe.pairs[place]
         rng = probe.stream(2, i)
         begun = rng.words.copy()
-        first = probe.draw(state, action, rng)
+        first = probe.sample(state, action, rng)
         taken = rng.words.tolist()
         moved = taken != begun.tolist()
-        # the same object: caches may go by it
+        # in the same object, since a cache may depend on its identity
         rng.words[:] = begun if moved else probe.stream(10, i).words
-        second = probe.draw(state, action, rng)
+        second = probe.sample(state, action, rng)
         if not probe.alike(first, second, 2, i):
             why = (
                 (
@@ -119,8 +119,9 @@ def deterministic_stream(probe: Probe) -> Finding:
 
 
 def separate_rows(probe: Probe) -> Finding:
-    """Rows of one batch are drawn apart: where batches differ, so do the rows
-    of some batch.
+    """Rows of one batch are sampled independently.
+
+    Where batches differ, the rows of some batch must differ too.
     """
     oracle = probe.problem.oracle
     if not isinstance(oracle, Batched):
@@ -128,21 +129,21 @@ def separate_rows(probe: Probe) -> Finding:
     for i, (state, action) in enumerate(probe.some(6)):
         seeds = [
             np.random.SeedSequence(probe.seed, spawn_key=(probe.KEY, 11, i, k))
-            for k in range(DRAWS)
+            for k in range(SAMPLES)
         ]
-        probe.calls += DRAWS * DRAWS
-        if not rows_apart(oracle, state, action, seeds, DRAWS):
+        probe.calls += SAMPLES * SAMPLES
+        if not rows_apart(oracle, state, action, seeds, SAMPLES):
             raise rows_together(state, action)
     return Finding("rows", "ok", "rows of one batch are drawn apart.")
 
 
 def independent(probe: Probe) -> Finding:
-    """The same draws in another order give the same answers."""
+    """The same samples in another order give the same answers."""
     for i, (state, action) in enumerate(probe.some(12)):
-        order = list(range(DRAWS))
-        there = [probe.draw(state, action, probe.stream(3, i, k)) for k in order]
+        order = list(range(SAMPLES))
+        there = [probe.sample(state, action, probe.stream(3, i, k)) for k in order]
         back = [
-            probe.draw(state, action, probe.stream(3, i, k)) for k in reversed(order)
+            probe.sample(state, action, probe.stream(3, i, k)) for k in reversed(order)
         ][::-1]
         for k, (one, other) in enumerate(zip(there, back, strict=True)):
             if not probe.alike(one, other, 3, i, k):
@@ -156,7 +157,7 @@ def independent(probe: Probe) -> Finding:
 
 
 def untouched(probe: Probe) -> Finding:
-    """A step neither changes its state nor a state that it returned earlier."""
+    """A step changes neither its state nor a state that it returned earlier."""
     for i, (state, action) in enumerate(probe.some(20)):
         try:
             before = copy.deepcopy(state)
@@ -169,7 +170,7 @@ def untouched(probe: Probe) -> Finding:
                     "changes to them go unseen."
                 ),
             )
-        _, first, _ = probe.draw(state, action, probe.stream(4, i, 0))
+        _, first, _ = probe.sample(state, action, probe.stream(4, i, 0))
         if unchanged(before, state) is False:
             raise OracleError(
                 f"The oracle changed the state it was given: {before!r} became "
@@ -178,7 +179,7 @@ def untouched(probe: Probe) -> Finding:
                 "changing it."
             )
         kept = copy.deepcopy(first)
-        probe.draw(state, action, probe.stream(4, i, 1))
+        probe.sample(state, action, probe.stream(4, i, 1))
         if unchanged(kept, first) is False:
             raise OracleError(
                 f"A next state changed when the oracle was called again: {kept!r} "

@@ -1,6 +1,4 @@
-"""The hands of ``check``: calls with named faults, states met by walks, and
-what two answers have in common.
-"""
+"""The tools of ``check``: checked calls, random walks, comparisons of answers."""
 
 from __future__ import annotations
 
@@ -23,10 +21,10 @@ from smoothcruiser.problem.futures import same_future
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import same_state
 
-# random walks, steps of each, draws of a pair: some 700 calls in all, fewer for
+# random walks, steps of each, samples of a pair: some 700 calls in all, fewer for
 # slow oracles
-WALKS, STEPS, DRAWS = 8, 10, 16
-ENOUGH_SECONDS = 5.0  # after which no further state is looked at
+WALKS, STEPS, SAMPLES = 8, 10, 16
+ENOUGH_SECONDS = 5.0  # after which no further state is inspected
 CHECK = 104  # spawn key of the streams used here
 
 Verdict = Literal["ok", "warning", "wrong"]
@@ -60,12 +58,12 @@ class Probe:
     spent: float = 0.0
 
     def stream(self, *key: int) -> Any:
-        """A stream of its own for every use."""
+        """A separate stream for every use."""
         from smoothcruiser.jit.streams import stream
 
         return stream(self.seed, self.KEY, *key)
 
-    def draw(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
+    def sample(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
         """One checked call."""
         self.calls += 1
         begin = time.perf_counter()
@@ -94,9 +92,7 @@ class Probe:
         return reward, after, ended
 
     def alike(self, one: Answer, other: Answer, *key: int) -> bool:
-        """Whether two answers are one: equal reward and end, and next states of
-        equal value or equal future.
-        """
+        """Whether two answers have equal rewards, ends, and next states or futures."""
         if one[0] != other[0] or one[2] != other[2]:
             return False
         return (
@@ -111,28 +107,27 @@ class Probe:
             self.problem,
             x,
             y,
-            lambda state, action, i: self.draw(state, action, self.stream(*key, i)),
+            lambda state, action, i: self.sample(state, action, self.stream(*key, i)),
         )
 
     def met(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
-        """One checked call of a walk, whose pair is kept, with whether it took
-        anything from its stream.
+        """One checked call of a walk.
+
+        Its pair is kept, with whether the call took anything from its stream.
         """
         before = rng.words.tolist()
-        answer = self.draw(state, action, rng)
+        answer = self.sample(state, action, rng)
         self.pairs.append((state, action))
         self.took.append(rng.words.tolist() != before)
         return answer
 
     def places(self, most: int) -> list[int]:
-        """Where in ``pairs`` to look: spread over those met, fewer if calls are
-        slow.
-        """
+        """Which ``pairs`` to inspect, spread over all; fewer if calls are slow."""
         per_call = self.spent / max(1, self.calls)
-        affordable = max(2, int(ENOUGH_SECONDS / max(per_call * DRAWS * 2, 1e-9)))
+        affordable = max(2, int(ENOUGH_SECONDS / max(per_call * SAMPLES * 2, 1e-9)))
         count = min(most, affordable, len(self.pairs))
         return [i * len(self.pairs) // count for i in range(count)]
 
     def some(self, most: int) -> list[tuple[Any, int]]:
-        """Pairs to look at."""
+        """Some of the ``pairs``, to inspect."""
         return [self.pairs[i] for i in self.places(most)]

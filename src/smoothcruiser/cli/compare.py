@@ -21,7 +21,7 @@ from smoothcruiser.errors import InvalidInput, MissingExtra
 from smoothcruiser.estimate import plain
 
 if TYPE_CHECKING:
-    from smoothcruiser.compare import Row
+    from smoothcruiser.compare import PlannerRun
 
 COLUMNS = (
     ("value", "value"),
@@ -279,7 +279,7 @@ def _check_plot(path: str) -> None:
         raise InvalidInput(f"--plot: the folder of {path} does not exist.")
 
 
-def draw(rows: list[Row], title: str, path: str, *, exact: bool) -> None:
+def draw(rows: list[PlannerRun], title: str, path: str, *, exact: bool) -> None:
     """Error and policy regret against calls, one line a planner with the range
     of its runs, written to ``path``.
     """

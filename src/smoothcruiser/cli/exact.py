@@ -30,7 +30,9 @@ def exact(problem: Any, state: Any, as_json: bool) -> None:
     if as_json:
         print_json(estimate.to_dict())
         return
-    from smoothcruiser.report.console import console, show_estimate, show_problem
+    from smoothcruiser.report.answers import show_estimate
+    from smoothcruiser.report.console import console
+    from smoothcruiser.report.problems import show_problem
 
     out = console()
     show_problem(out, "exact", problem, start)

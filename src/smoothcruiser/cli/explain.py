@@ -37,7 +37,8 @@ def explain(
     ready, chosen = _prepared(problem, method, asked)
     found = ready.explanation
     if not isinstance(found, Schedule):  # a forecast: no levels to show
-        from smoothcruiser.report.console import console, show_forecast
+        from smoothcruiser.report.console import console
+        from smoothcruiser.report.plans import show_forecast
 
         if as_json:
             shown = {**found.to_dict(), "problem": problem.name}
@@ -45,7 +46,7 @@ def explain(
         else:
             show_forecast(console(), problem, found, ready.notes)
         return
-    budget = asked["budget"] or price.OFFERS_ABOVE
+    budget = asked["budget"] or price.ALTERNATIVES_ABOVE
     speed = price.COMPILED_SPEED if problem.is_compiled else None
     if calibrate:
         speed = api.calibrate(problem)
@@ -55,21 +56,16 @@ def explain(
         )
         print_json({**shown, "plan_method": chosen.method.name})
         return
-    from smoothcruiser.report.console import (
-        console,
-        put,
-        show_offers,
-        show_rivals,
-        show_schedule,
-    )
+    from smoothcruiser.report.console import console, put
+    from smoothcruiser.report.plans import show_alternatives, show_rivals, show_schedule
 
     out = console()
     seconds = price.time_sentence(found.num_calls, speed, measured=calibrate)
     show_schedule(out, problem, found, time=seconds)
     show_rivals(out, found, price.rivals(found))
-    offers = price.offers_for(found, budget)
-    show_offers(out, offers, budget, chosen.method.name)
-    if chosen.method != ready.method and not offers:
+    alternatives = price.alternatives_for(found, budget)
+    show_alternatives(out, alternatives, budget, chosen.method.name)
+    if chosen.method != ready.method and not alternatives:
         out.print()
         put(
             out, f"plan runs another method unless --method names it: {chosen.notes[0]}"

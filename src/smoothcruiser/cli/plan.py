@@ -71,8 +71,9 @@ def plan(
     PROBLEM is built in (chain:n=5) or your own (module:attribute). A plan above
     --budget is refused before it starts.
     """
+    from smoothcruiser.report.answers import show_estimate
     from smoothcruiser.report.bar import Bar
-    from smoothcruiser.report.console import console, show_estimate
+    from smoothcruiser.report.console import console
 
     if page is not None:
         from smoothcruiser.report.page import check_page
@@ -139,7 +140,8 @@ class Head:
             return
         self.schedule = explanation
         if self.out is not None:
-            from smoothcruiser.report.console import fields, promise_fields, put
+            from smoothcruiser.report.console import fields, put
+            from smoothcruiser.report.plans import promise_fields
 
             with self.bar.hidden():
                 self.show()
@@ -149,7 +151,7 @@ class Head:
     def show(self) -> None:
         """Print what was not printed so far."""
         if self.out is not None and self._waiting:
-            from smoothcruiser.report.console import show_problem
+            from smoothcruiser.report.problems import show_problem
 
             show_problem(self.out, "plan", *self._waiting)
         self._waiting = ()

@@ -33,6 +33,7 @@ def runs(store: str, as_json: bool) -> None:
     if as_json:
         print_json({"runs": [run.to_dict() for run in listed]})
         return
-    from smoothcruiser.report.console import console, show_runs
+    from smoothcruiser.report.console import console
+    from smoothcruiser.report.runs import show_runs
 
     show_runs(console(), store, listed)

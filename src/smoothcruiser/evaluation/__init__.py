@@ -1,1 +1,1 @@
-"""The certified value of a given policy."""
+"""The certified value of a policy."""

@@ -1,19 +1,24 @@
-"""A confidence sequence for the mean of bounded draws, one draw at a time:
-valid at every count at once, so any stop is allowed.
+"""A confidence sequence for the mean of bounded samples, valid at every count at once.
 
-Waudby-Smith and Ramdas (2023), Theorem 2, the predictable plug-in empirical
-Bernstein sequence. For draws y_1, y_2, ... in [0, 1] with E[y_i | past] = m and
-any l_i in (0, 1) that depends on the past alone, with probability 1 - delta,
-for all t,
+Samples are taken in one by one, and any stopping rule is allowed. This is the
+predictable plug-in empirical Bernstein sequence of Waudby-Smith and Ramdas
+(2023), Theorem 2. For samples y_1, y_2, ... in [0, 1] with E[y_i | past] = m
+and any l_i in (0, 1) that depends on the past alone, with probability
+1 - delta, for all t,
 
-  |sum l_i y_i / sum l_i - m| <= (log(2/delta) + sum v_i psi(l_i)) / sum l_i,   v_i = 4 (y_i - m_{i-1})^2,   psi(l) = (-log(1-l) - l)/4
+  |sum l_i y_i / sum l_i - m| <= (log(2/delta) + sum v_i psi(l_i)) / sum l_i
+  v_i = 4 (y_i - m_{i-1})^2
+  psi(l) = (-log(1-l) - l)/4
 
-(a supermartingale of each side, Ville's inequality, two sides). The plug-ins:
-m_t = (1/2 + sum y)/(t + 1), s_t^2 = (1/4 + sum (y_i - m_i)^2)/(t + 1), and l_t
-= min(c, sqrt(2 log(2/delta) / (s_{t-1}^2 k))) with k = t log(1 + t) where the
-end is not known, or the count that is aimed at. c = 3/4: a larger c would help
-constant draws a little and cost others more. Intervals of all counts hold
-together, so their intersection does.
+(a supermartingale for each side, Ville's inequality, two sides). The plug-ins:
+
+  m_t   = (1/2 + sum y)/(t + 1)
+  s_t^2 = (1/4 + sum (y_i - m_i)^2)/(t + 1)
+  l_t   = min(c, sqrt(2 log(2/delta) / (s_{t-1}^2 k)))
+
+with k = t log(1 + t) where the final count is not known, and that count where
+it is. c = 3/4: a larger c would help constant samples a little and cost others
+more. The intervals of all counts hold together, so their intersection does.
 
 legend   symbol      name
   t, y               ``state[T]``, ``y``
@@ -33,8 +38,9 @@ LARGEST_BET = 0.75
 
 
 def begin(delta: float, aim: float) -> NDArray[np.float64]:
-    """The state before the first draw; ``aim`` is the count that the bets are
-    made for, 0 where it is not known.
+    """The state before the first sample.
+
+    ``aim`` is the count that the bets are made for, 0 where it is not known.
     """
     state = np.zeros(10)
     state[HIGH], state[LEVEL], state[AIM] = 1.0, math.log(2.0 / delta), aim
@@ -42,9 +48,9 @@ def begin(delta: float, aim: float) -> NDArray[np.float64]:
 
 
 def take(state: Any, y: float) -> None:
-    """Take one draw y in [0, 1] into the state."""
+    """Take one sample y in [0, 1] into the state."""
     t = state[T] + 1.0
-    guess = (0.5 + state[TOTAL]) / t  # from the draws before this one
+    guess = (0.5 + state[TOTAL]) / t  # from the samples before this one
     variance = (0.25 + state[SPREAD]) / t
     count = state[AIM] if state[AIM] > 0.0 else t * math.log(1.0 + t)
     bet = min(LARGEST_BET, math.sqrt(2.0 * state[LEVEL] / (variance * count)))

@@ -1,12 +1,11 @@
-"""Rollouts of a given policy in compiled code: a table over states, or the
-policy of a search tree.
+"""Rollouts of a policy in compiled code, from a table over states or a search tree.
 
 One rollout is X = sum over t < H of gamma^t (r_t - sign Omega(pi(.|s_t))), plus
-gamma^H times a constant where it was cut at H: its mean is the regularized
-value of the policy, up to the cut. Omega is what ``exact.policy_value``
-subtracts (its table of operators is repeated by ``omega``). A tree's policy is
-followed from its root for as long as the tree knows the state; then it is
-blind, grad F(0).
+gamma^H times a constant where it was truncated at H. Its mean is the
+regularized value of the policy, up to the truncation. Omega is what
+``exact.policy_value`` subtracts (its table of operators is repeated by
+``omega``). A tree's policy is followed from its root for as long as the tree
+knows the state. From there on the policy is blind: grad F(0).
 """
 
 from __future__ import annotations
@@ -134,20 +133,22 @@ def node_policies(
 
 
 def policy_rollouts(
-    setting: Setting, code: int, t: float, weights: Floats, data: Any, table: Floats, follows: bool, ints: Ints, hashes: Ints,
-    states: Any, scratch: Any, root_state: Any, meta: Ints, fault: Floats, count: int, most_calls: int, low: float, spread: float,
+    setting: Setting, code: int, t: float, weights: Floats, data: Any,
+    table: Floats, follows: bool, ints: Ints, hashes: Ints, states: Any,
+    scratch: Any, root_state: Any, meta: Ints, fault: Floats,
+    count: int, most_calls: int, low: float, spread: float,
     sequence: Floats, lots: Floats, rng: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """(how it ended, rollouts made); each takes (X - low)/spread into
-    ``sequence``. One that the budget cuts is not counted.
+    """(how it ended, the number of rollouts finished).
 
-    ``lots[0]`` becomes 1 where the policy left something to chance; ``lots[1]``
-    is the last X.
+    Each takes (X - low)/spread into ``sequence``. A rollout that the budget
+    interrupts is not counted. ``lots[0]`` becomes 1 where the policy left
+    something to chance; ``lots[1]`` is the last X.
     """
     K = setting.num_actions
     acts = np.empty(K, np.int64)
     p, w, zeros = np.empty(K), np.empty(K), np.zeros(K)
-    for made in range(count):
+    for finished in range(count):
         STORE(scratch, 0, root_state)
         state = LOAD(scratch, 0)
         cursor = 0 if follows else -1
@@ -156,7 +157,7 @@ def policy_rollouts(
         depth = 0
         while depth < setting.limit:
             if meta[CALLS] >= most_calls:
-                return CUT, made
+                return CUT, finished
             size = 0
             for a in range(K):
                 if not setting.varies or LEGAL(data, state, a):
@@ -165,7 +166,7 @@ def policy_rollouts(
                     size += 1
             if size < setting.fewest:
                 STORE(scratch, 1, state)
-                return FEW_ACTIONS, made
+                return FEW_ACTIONS, finished
             if follows and cursor < 0:
                 blind(code, w, size, t, zeros, p)
             else:
@@ -178,7 +179,7 @@ def policy_rollouts(
             sign = sign_of(setting, data, state)
             if sign == 0.0:
                 STORE(scratch, 1, state)
-                return BAD_PLAYER, made
+                return BAD_PLAYER, finished
             meta[CALLS] += 1
             reward, after, over = STEP(data, state, acts[j], rng)
             if not (setting.low <= reward <= setting.high) or (
@@ -191,7 +192,7 @@ def policy_rollouts(
                     UNDECLARED_END
                     if setting.low <= reward <= setting.high
                     else BAD_REWARD
-                ), made
+                ), finished
             total += weight * (reward - sign * omega(code, p, w, size, t))
             depth += 1
             weight *= setting.discount
@@ -213,8 +214,9 @@ def policy_rollouts(
 
 
 def tried(ints: Ints, node: int, K: int) -> bool:
-    """Whether the tree knows anything of a node's actions; a leaf that was only
-    rolled out from does not.
+    """Whether the tree knows anything of a node's actions.
+
+    It knows nothing of a leaf that only started a rollout.
     """
     known = 0
     for a in range(K):

@@ -1,8 +1,9 @@
-"""Who draws the rollouts of ``evaluate``: compiled code for tables and trees of
-compiled problems, Python for everything else.
+"""The rollouts of ``evaluate``, one class for compiled code and one for Python.
 
-Both keep one stream for the life of an evaluation, under a spawn key of their
-own: fresh draws, whatever stream made the policy.
+Compiled code serves arrays (S, A) over tables and trees of compiled problems;
+Python serves everything else. Both keep one stream for the life of an
+evaluation, under a spawn key of their own, so the samples are fresh whatever
+stream found the policy.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -34,11 +36,74 @@ STREAM_KEY = 10  # apart from the trees' 9 and from the shards' (action, shard)
 # how far probabilities may be from summing to 1, as printed decimals are
 SUM_TOLERANCE = 1e-6
 
-_rollouts: dict[Any, Any] = {}
+# (state, the action that led here or None) -> probabilities of all K actions,
+# or None for the blind policy
+Walk = Callable[[Any, int | None], Any]
+
+_kernels: dict[Any, Any] = {}
+
+
+@dataclass(frozen=True)
+class RolloutTask:
+    """What all rollouts of one evaluation share."""
+
+    problem: Problem
+    state: Any  # where they start
+    setting: Setting
+    seed: int
+
+
+class Rollouts(Protocol):
+    """A source of samples of X."""
+
+    name: str
+    compile_seconds: float
+
+    @property
+    def looks(self) -> int:
+        """How often the step was checked for writing into its state."""
+
+    @property
+    def doubts(self) -> str:
+        """What these checks could not decide."""
+
+    @property
+    def random(self) -> bool:
+        """Whether the policy has left anything to chance so far."""
+
+    @property
+    def calls(self) -> int:
+        """Oracle calls so far."""
+
+    @property
+    def last(self) -> float:
+        """X of the last rollout."""
+
+    def spend(self, calls: int) -> None:
+        """Count calls that were made elsewhere."""
+
+    def run(
+        self, count: int, most_calls: int, low: float, spread: float, sequence: Any
+    ) -> int:
+        """The number of rollouts finished, each taken into ``sequence``.
+
+        It is below ``count`` where the calls are used up.
+        """
+
+
+class CompiledPolicy(NamedTuple):
+    """A policy as the kernel reads it, with the compiled world it is played in."""
+
+    machine: Any  # the compiled oracle; None for tables
+    data: Any  # what the oracle reads
+    state: Any  # the first state, in compiled form
+    table: Any  # probabilities, one row per state or per node of the tree
+    nodes: Any = None  # integers and hashes of a tree's nodes; None for tables
+    states: Any = None  # the states of a tree's nodes
 
 
 def _no_row(state: Any) -> int:
-    """States that are no rows of a table."""
+    """Row 0, for states that are no rows of a table."""
     return 0
 
 
@@ -46,87 +111,41 @@ class CompiledRollouts:
     """Rollouts in compiled code."""
 
     name = "compiled"
-    looks, doubts = 0, ""  # machine code is not looked at while it runs
+    looks, doubts = 0, ""  # machine code is not inspected while it runs
 
-    def __init__(
-        self,
-        problem: Problem,
-        setting: Setting,
-        machine: Any,
-        data: Any,
-        state: Any,
-        table: Any,
-        follows: bool,
-        nodes: Any,
-        states: Any,
-        seed: int,
-    ) -> None:
-        self.problem, self.setting, self.data, self.state = (
-            problem,
-            setting,
-            data,
-            state,
-        )
-        self.table, self.follows, self.nodes, self.states = (
-            table,
-            follows,
-            nodes,
-            states,
-        )
-        self.weights = np.array(problem.operator.weights(problem.num_actions))
+    def __init__(self, task: RolloutTask, policy: CompiledPolicy) -> None:
+        self.problem, self.setting, self.policy = task.problem, task.setting, policy
+        self.follows = policy.nodes is not None
+        self.nodes, self.states = policy.nodes, policy.states
+        if not self.follows:
+            self.nodes = (np.zeros((1, 1), np.int64), np.zeros(1, np.int64))
+            self.states = np.zeros(1, np.int64)
+        operator, machine = task.problem.operator, policy.machine
+        self.weights = np.array(operator.weights(task.problem.num_actions))
         self.meta, self.fault = np.zeros(5, np.int64), np.zeros(1)
-        self.scratch = (
-            machine.allocate(2) if machine is not None else compiled(allocate)(2)
-        )
-        self.machine = machine
-        self.rng = stream(seed, STREAM_KEY)
+        reserve = compiled(allocate) if machine is None else machine.allocate
+        self.scratch = reserve(2)
+        self.rng = stream(task.seed, STREAM_KEY)
         self.lots = np.zeros(2)  # whether the policy ever drew lots, and the last X
         begin = time.perf_counter()
-        parts = (
-            {}
-            if machine is None or not machine.parts
-            else machine.parts | {"ROW": compiled(_no_row)}
-        )
-        key = id(machine) if parts else 0
-        if key not in _rollouts:
-            used = {name: part for name, part in parts.items() if name != "ALLOCATE"}
-            _rollouts[key] = (
-                compiled(evaluate_kernel.policy_rollouts, nogil=True, **used),
-                machine,
-            )
-        self.kernel = _rollouts[key][0]
+        self.kernel = _kernel(machine)
         self._run(0, 0, 0.0, 1.0, np.zeros(10))
         self.compile_seconds = time.perf_counter() - begin
 
     @classmethod
-    def of_table(
-        cls, problem: Problem, table: Any, state: Any, setting: Setting, seed: int
-    ) -> CompiledRollouts:
+    def of_table(cls, task: RolloutTask, table: Any) -> CompiledRollouts:
         """Rollouts of an array (S, A) on a tabular problem."""
-        assert problem.tables is not None
-        nothing = (np.zeros((1, 1), np.int64), np.zeros(1, np.int64))
-        return cls(
-            problem,
-            setting,
-            None,
-            problem.tables.sampling,
-            int(state),
-            table,
-            False,
-            nothing,
-            np.zeros(1, np.int64),
-            seed,
-        )
+        assert task.problem.tables is not None
+        data = task.problem.tables.sampling
+        return cls(task, CompiledPolicy(None, data, int(task.state), table))
 
     @classmethod
-    def of_tree(
-        cls, problem: Problem, tree: Tree, state: Any, setting: Setting, seed: int
-    ) -> CompiledRollouts:
+    def of_tree(cls, task: RolloutTask, tree: Tree) -> CompiledRollouts:
         """Rollouts of a compiled tree's policy from its root."""
         inner = tree._backend
-        count, K = tree.num_nodes, problem.num_actions
+        count, K = tree.num_nodes, task.problem.num_actions
         table = np.empty((count, K))
-        operator = problem.operator
+        operator = task.problem.operator
         rule: TreeRule = tree.rule
         compiled(evaluate_kernel.node_policies)(
             rule,
@@ -141,22 +160,17 @@ class CompiledRollouts:
             table,
         )
         nodes = (inner.nodes.ints, inner.nodes.table)
+        first = inner.node(0).state
         return cls(
-            problem,
-            setting,
-            inner.machine,
-            inner.data,
-            inner.node(0).state,
-            table,
-            True,
-            nodes,
-            inner.states,
-            seed,
+            task,
+            CompiledPolicy(
+                inner.machine, inner.data, first, table, nodes, inner.states
+            ),
         )
 
     @property
     def calls(self) -> int:
-        """Oracle calls made."""
+        """Oracle calls so far."""
         return int(self.meta[kernel.CALLS])
 
     def spend(self, calls: int) -> None:
@@ -165,7 +179,7 @@ class CompiledRollouts:
 
     @property
     def random(self) -> bool:
-        """Whether the policy drew lots so far."""
+        """Whether the policy has left anything to chance so far."""
         return bool(self.lots[0])
 
     @property
@@ -177,19 +191,19 @@ class CompiledRollouts:
         self, count: int, most_calls: int, low: float, spread: float, sequence: Any
     ) -> tuple[int, int]:
         operator = self.problem.operator
-        status, made = self.kernel(
+        status, finished = self.kernel(
             self.setting,
             operator.code,
             operator.strength,
             self.weights,
-            self.data,
-            self.table,
+            self.policy.data,
+            self.policy.table,
             self.follows,
             self.nodes[0],
             self.nodes[1],
             self.states,
             self.scratch,
-            self.state,
+            self.policy.state,
             self.meta,
             self.fault,
             count,
@@ -200,94 +214,78 @@ class CompiledRollouts:
             self.lots,
             self.rng,
         )
-        return int(status), int(made)
+        return int(status), int(finished)
 
     def run(
         self, count: int, most_calls: int, low: float, spread: float, sequence: Any
     ) -> int:
-        """Rollouts made, each taken into ``sequence``; fewer than ``count``
-        where the calls were used up.
+        """The number of rollouts finished, each taken into ``sequence``.
+
+        It is below ``count`` where the calls are used up.
         """
         try:
-            status, made = self._run(count, most_calls, low, spread, sequence)
+            status, finished = self._run(count, most_calls, low, spread, sequence)
         except SmoothcruiserError:
             raise
         except Exception as error:
             raise OracleError(
-                f"The oracle raised {type(error).__name__}: {error}; mend the "
-                "simulator (executor='reference' says where)."
+                f"The oracle raised {type(error).__name__}: {error}; "
+                "fix the simulator (executor='reference' says where)."
             ) from error
         if status not in (kernel.DONE, kernel.CUT):
-            from smoothcruiser.tree.compiled import complain
+            self._complain(status)
+        return finished
 
-            where = (
-                self.machine.load(self.scratch, 1)
-                if self.machine is not None
-                else int(self.scratch[1])
-            )
-            complain(
-                self.problem,
-                self.setting,
-                status,
-                where,
-                int(self.meta[kernel.FAULT]),
-                float(self.fault[0]),
-            )
-        return made
+    def _complain(self, status: int) -> None:
+        from smoothcruiser.tree.compiled import complain
+
+        machine = self.policy.machine
+        where = (
+            int(self.scratch[1]) if machine is None else machine.load(self.scratch, 1)
+        )
+        action, reward = int(self.meta[kernel.FAULT]), float(self.fault[0])
+        complain(self.problem, self.setting, status, where, action, reward)
 
 
-def follow(tree: Tree) -> Callable[[Any, int | None], Any]:
-    """A walk along a tree: the policy of the node reached, None (blind) once
-    the tree is left.
+def _kernel(machine: Any) -> Any:
+    """The compiled rollouts for one compiled oracle, kept for the next evaluation.
+
+    The oracle is kept beside its kernel, so that its identity stays its own.
     """
-    here: list[int | None] = [0]
-
-    def walk(state: Any, action: int | None) -> Any:
-        if action is not None and here[0] is not None:
-            here[0] = tree.child(here[0], action, state)
-            if here[0] is not None and not any(tree.node(here[0]).edge_visits):
-                here[0] = None
-        return None if here[0] is None else tree.policy(here[0])
-
-    return walk
+    parts: dict[str, Any] = {}
+    if machine is not None and machine.parts:
+        parts = machine.parts | {"ROW": compiled(_no_row)}
+    key = id(machine) if parts else 0
+    if key not in _kernels:
+        used = {name: part for name, part in parts.items() if name != "ALLOCATE"}
+        built = compiled(evaluate_kernel.policy_rollouts, nogil=True, **used)
+        _kernels[key] = (built, machine)
+    return _kernels[key][0]
 
 
 class PlainRollouts:
-    """Rollouts in Python; ``walk()`` starts a rollout and returns its policy:
-    (state, last action) -> probabilities or None (blind).
-    """
+    """Rollouts in Python; ``start_walk()`` returns the policy of one rollout."""
 
     name = "reference"
     compile_seconds = 0.0
 
-    def __init__(
-        self,
-        problem: Problem,
-        walk: Callable[[], Any],
-        state: Any,
-        setting: Setting,
-        seed: int,
-    ) -> None:
-        self.problem, self.walk, self.state, self.setting = (
-            problem,
-            walk,
-            state,
-            setting,
-        )
-        self.weights = problem.operator.weights(problem.num_actions)
-        self.rng = stream(seed, STREAM_KEY)
+    def __init__(self, task: RolloutTask, start_walk: Callable[[], Walk]) -> None:
+        self.problem, self.state = task.problem, task.state
+        self.setting, self.start_walk = task.setting, start_walk
+        self.weights = task.problem.operator.weights(task.problem.num_actions)
+        self.rng = stream(task.seed, STREAM_KEY)
         self.random, self.last = False, 0.0
         self.calls = 0
         self.guard = Guard()
 
     @property
     def looks(self) -> int:
-        """How often it was looked whether the step leaves its state alone."""
+        """How often the step was checked for writing into its state."""
         return self.guard.looks
 
     @property
     def doubts(self) -> str:
-        """What these looks could not tell."""
+        """What these checks could not decide."""
         return self.guard.doubts
 
     def spend(self, calls: int) -> None:
@@ -297,32 +295,32 @@ class PlainRollouts:
     def run(
         self, count: int, most_calls: int, low: float, spread: float, sequence: Any
     ) -> int:
-        """Rollouts made, each taken into ``sequence``; fewer than ``count``
-        where the calls were used up.
+        """The number of rollouts finished, each taken into ``sequence``.
+
+        It is below ``count`` where the calls are used up.
         """
         before = copied(self.state)
         with watched(self, self.problem.call_seconds):
-            made = self._run(count, most_calls, low, spread, sequence)
+            finished = self._run(count, most_calls, low, spread, sequence)
         self.guard.compare(before, self.state, 0)
-        return made
+        return finished
 
     def _run(
         self, count: int, most_calls: int, low: float, spread: float, sequence: Any
     ) -> int:
-        for made in range(count):
+        for finished in range(count):
             x = self._rollout(most_calls)
             if x is None:
-                return made
+                return finished
             self.last = x
-            take(
-                sequence,
-                min(max((x - low) / spread, 0.0), 1.0) if spread > 0.0 else 0.0,
-            )
+            y = min(max((x - low) / spread, 0.0), 1.0) if spread > 0.0 else 0.0
+            take(sequence, y)
         return count
 
     def _rollout(self, most_calls: int) -> float | None:
+        """X of one rollout; None where the calls are used up before its end."""
         operator, problem = self.problem.operator, self.problem
-        policy = self.walk()
+        policy = self.start_walk()
         state, action = self.state, None
         total, weight = 0.0, 1.0
         for _ in range(self.setting.limit):
@@ -351,10 +349,10 @@ class PlainRollouts:
         return total + weight * self.setting.tail
 
     def _probabilities(
-        self, given: Any, state: Any, actions: list[int], w: list[float]
+        self, found: Any, state: Any, actions: list[int], w: list[float]
     ) -> list[float]:
         """Checked probabilities of the legal actions; None is the blind policy."""
-        if given is None:
+        if found is None:
             p = [0.0] * len(actions)
             evaluate_kernel.blind(
                 self.problem.operator.code,
@@ -367,25 +365,22 @@ class PlainRollouts:
             return p
         K = self.problem.num_actions
         try:
-            values = [float(share) for share in given]
+            values = [float(share) for share in found]
         except (TypeError, ValueError):
             raise InvalidInput(
-                f"policy({state!r}) must give {K} probabilities, one an action, "
-                f"got {given!r}."
+                f"policy({state!r}) must give {K} "
+                f"probabilities, one per action, got {found!r}."
             ) from None
         if len(values) != K:
             raise InvalidInput(
-                f"policy({state!r}) must give {K} probabilities, one an action, "
-                f"got {len(values)}: {values}."
+                f"policy({state!r}) must give {K} probabilities, "
+                f"one per action, got {len(values)}: {values}."
             )
         p = [values[a] for a in actions]
-        off = abs(sum(p) - 1.0)
-        if (
-            not all(0.0 <= share < math.inf for share in values)
-            or not off <= SUM_TOLERANCE
-        ):
+        valid = all(0.0 <= share < math.inf for share in values)
+        if not valid or not abs(sum(p) - 1.0) <= SUM_TOLERANCE:
             raise InvalidInput(
-                f"policy({state!r}) must give probabilities of legal actions that "
-                f"sum to 1, got {values}."
+                f"policy({state!r}) must give probabilities of "
+                f"legal actions that sum to 1, got {values}."
             )
         return [share / sum(p) for share in p]

@@ -1,11 +1,13 @@
-"""Exact values of problems whose model is known, with a proven bound:
-``solve``, and ``policy_value`` for a given policy.
+"""Exact values of problems whose model is known, with a proven bound.
+
+``solve`` finds the optimal ones, ``policy_value`` those of a given policy.
 """
 
 from __future__ import annotations
 
 from smoothcruiser.exact.policy_value import policy_value
 from smoothcruiser.exact.reachable import explore, known_model
-from smoothcruiser.exact.solver import METHODS, Solution, solve
+from smoothcruiser.exact.solution import Solution
+from smoothcruiser.exact.solver import METHODS, solve
 
 __all__ = ["METHODS", "Solution", "explore", "known_model", "policy_value", "solve"]

@@ -1,5 +1,7 @@
-"""One row of an exact solution as an Estimate: no calls, confidence 1, and the solver's
-proven bound as half the width of every interval.
+"""One row of an exact solution as an Estimate.
+
+It makes no calls and has confidence 1; the solver's proven bound is half the
+width of every interval.
 """
 
 from __future__ import annotations
@@ -7,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from smoothcruiser.estimate import Certificate, Estimate, best_action
-from smoothcruiser.exact.solver import Solution
+from smoothcruiser.exact.solution import Solution
 from smoothcruiser.problem.problem import Problem
 
 

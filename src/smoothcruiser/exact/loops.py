@@ -1,14 +1,18 @@
-"""The loops of the exact solver: plain functions over one flat model, compiled
-on first use.
+"""The loops of the exact solver: plain functions, compiled on first use.
+
+They read one flat model.
 
 legend   symbol   here
-  Q_V             ``q``: expected reward + gamma * mean of V over next states, written by ``fill_q``
-  TV              F_s(Q_V(s, .)), written by ``fill_values``; -F(-Q) where the min player moves
+  Q_V             ``q``: expected reward + gamma * mean of V over next states,
+                  written by ``fill_q``
+  TV              F_s(Q_V(s, .)), written by ``fill_values``; -F(-Q) where the
+                  min player moves
   pi              grad F(Q_V), written by ``fill_policy``
-  T_pi X          F(Q_V) + <pi, Q_X - Q_V>: one sweep of the policy pi; its rows are packed once (``pack``) and swept (``evaluate``)
+  T_pi X          F(Q_V) + <pi, Q_X - Q_V>: one sweep of the policy pi; its rows
+                  are packed once (``pack``) and swept (``evaluate``)
 
 Rewards enter through their expectation only, so a sweep reads one probability
-and one value a successor. Action values and operators are two passes: operators
+and one value per successor. Action values and operators are two passes: operators
 that are plain Python functions (``CustomOperator``) then need no second set of
 kernels.
 """
@@ -24,15 +28,16 @@ from numpy.typing import NDArray
 from smoothcruiser.operators.functions import MAX, builtin_gradient, builtin_value
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
 
-# Indices are unsigned: compiled code then need not look for negative ones, and a
+# Indices are unsigned: compiled code then need not handle negative ones, and a
 # sweep is twice as fast.
 Indices = NDArray[np.uint32]
 Starts = NDArray[np.uint64]
 
 
 class Model(NamedTuple):
-    """What the kernels read, and the action values they write. Row s*A + a;
-    terminal states have sign 0.
+    """What the kernels read, and the action values that they write.
+
+    Row s*A + a belongs to the pair (s, a); terminal states have sign 0.
     """
 
     start: Starts  # (S*A + 1,)
@@ -52,9 +57,7 @@ class Model(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """One policy's sweep T_pi: only the rows it uses, with gamma * pi(a|s) *
-    prob multiplied out.
-    """
+    """One policy's sweep T_pi: the rows it uses, times gamma * pi(a|s) * prob."""
 
     start: Starts  # (S + 1,)
     target: Indices  # (nnz,), used up to start[S]
@@ -86,8 +89,9 @@ def apply_gradient(code: int, q: Any, w: Any, t: float, out: Any) -> None:
 def fill_reward(
     start: Ints, prob: Floats, paid: Floats, live: Bools, reward: Floats
 ) -> float:
-    """The largest |reward| of the live rows; their means are written. Rows that
-    are not live may hold anything and are not read.
+    """The largest |reward| of the live rows; their means are written to ``reward``.
+
+    Rows that are not live may hold anything and are not read.
     """
     num_states, num_actions = live.shape
     top = 0.0
@@ -125,8 +129,9 @@ def fill_q(m: Model, v: Floats) -> None:
 
 
 def greedy(m: Model, s: int) -> tuple[int, float]:
-    """(first best action, its signed value) of s for Max: no branch depends on
-    a value, which random data would mispredict.
+    """The first best action of s for Max, and its signed value.
+
+    No branch depends on a value, since random data would mispredict it.
     """
     num_actions = m.live.shape[1]
     best, top = 0, -math.inf
@@ -196,8 +201,9 @@ def fill_policy(m: Model, policy: Floats) -> None:
 
 
 def pack(m: Model, policy: Floats, value: Floats, packed: Packed) -> None:
-    """T_pi in rows of its own: income + sum weight * X(target). ``value`` =
-    F(Q) = TV; income = F(Q) - <pi, Q - r>.
+    """Write T_pi in rows of its own: income + sum weight * X(target).
+
+    ``value`` = F(Q) = TV; income = F(Q) - <pi, Q - r>.
     """
     start, next_state, prob, reward, q = m.start, m.next_state, m.prob, m.reward, m.q
     num_states, num_actions = policy.shape
@@ -219,8 +225,9 @@ def pack(m: Model, policy: Floats, value: Floats, packed: Packed) -> None:
 
 
 def evaluate(packed: Packed, x: Floats, y: Floats, most: int, enough: float) -> int:
-    """The number of sweeps X <- T_pi X done: ``most``, or fewer once a sweep's
-    width is at most ``enough``; the result is left in ``x``.
+    """The number of sweeps X <- T_pi X that were made; the result is left in ``x``.
+
+    It is ``most``, or fewer once a sweep's width is at most ``enough``.
     """
     start, weight, target, income = (
         packed.start,
@@ -253,9 +260,7 @@ def unpack(packed: Packed, out: Floats) -> None:
 
 
 def difference(v: Floats, w: Floats) -> tuple[float, float, float]:
-    """(min, max of w - v, largest |v| or |w|); the last is NaN if anything is
-    not finite.
-    """
+    """(min, max of w - v, largest |v| or |w|); the last is NaN if one is not finite."""
     low, high, top = math.inf, -math.inf, 0.0
     for s in range(len(v)):
         gap = w[s] - v[s]

@@ -1,5 +1,4 @@
-"""The solver's view of a problem: its flat model, and the loops compiled for
-its operator.
+"""The solver's view of a problem: a flat model, and loops for its operator.
 
 Tables do not change, so what they alone determine (expected rewards, narrow
 indices, whether they are dense) is worked out once and kept as long as they
@@ -51,8 +50,9 @@ class Kernels:
 
 @dataclass(frozen=True, eq=False)
 class Evaluator:
-    """T_pi X = income + matrix X for the policy at a point: as packed rows, or
-    as a dense matrix where the tables are dense.
+    """T_pi X = income + matrix X for the policy at a point.
+
+    It is kept as packed rows, or as a dense matrix where the tables are dense.
     """
 
     kernels: Kernels
@@ -62,8 +62,9 @@ class Evaluator:
     reads: int  # numbers that one sweep reads
 
     def sweep(self, x: Floats, most: int, enough: float) -> int:
-        """The number of sweeps done on ``x`` in place: ``most``, or fewer once
-        a sweep's width is at most ``enough``.
+        """The number of sweeps made on ``x`` in place.
+
+        It is ``most``, or fewer once a sweep's width is at most ``enough``.
         """
         if self.packed is not None:
             return self.kernels.evaluate(self.packed, x, np.empty(len(x)), most, enough)
@@ -89,8 +90,9 @@ class Evaluator:
 
 
 def room_for_policy(m: Model) -> Packed:
-    """Memory for one policy's rows, used by every step of a search: what a
-    sparse policy leaves untouched costs nothing.
+    """Memory for one policy's rows, which every step of a search uses again.
+
+    What a sparse policy leaves untouched costs nothing.
     """
     size, room = len(m.sign), 0 if m.full else len(m.prob)
     return Packed(
@@ -102,8 +104,9 @@ def room_for_policy(m: Model) -> Packed:
 
 
 def evaluator(kernels: Kernels, m: Model, value: Floats, packed: Packed) -> Evaluator:
-    """T_pi for pi = grad F at the model's current action values, of which
-    ``value`` is F; ``packed`` is overwritten.
+    """T_pi for pi = grad F at the model's current action values.
+
+    ``value`` is F of them; ``packed`` is overwritten.
     """
     policy = np.empty(m.live.shape)
     kernels.policy(m, policy)
@@ -122,8 +125,10 @@ def evaluator(kernels: Kernels, m: Model, value: Floats, packed: Packed) -> Eval
 
 
 def kernels_for(operator: Operator) -> Kernels:
-    """The loops for ``operator``: all built-in ones share one compiled set, a
-    user's compiled functions get their own.
+    """The loops for ``operator``.
+
+    All built-in operators share one compiled set; a user's compiled functions
+    get their own.
     """
     if not isinstance(operator, CustomOperator):
         return _kernels(None, None)
@@ -172,9 +177,7 @@ def _gradient_adapter(function: Any) -> Any:
 
 
 def _interpreted(operator: CustomOperator) -> Kernels:
-    """The loops for an operator in plain Python: one call of the user's
-    function a state.
-    """
+    """The loops for an operator in plain Python: one call of it per state."""
 
     def state_values(m: Model, s: int) -> tuple[Bools, list[float], int]:
         live = m.live[s]
@@ -242,9 +245,7 @@ def _digest(tables: Tables) -> _Digest:
 
 
 def prepare(problem: Problem, tables: Tables) -> tuple[Model, Kernels, float]:
-    """The model, the loops, and the seconds that compiling took (0 once done in
-    this process).
-    """
+    """The model, the loops, and the seconds spent compiling (0 after the first)."""
     kernels = kernels_for(problem.operator)
     seconds = _warm(kernels, problem.operator, tables.num_actions)
     known = _digest(tables)
@@ -272,8 +273,10 @@ _warmed: set[int] = set()  # ids of compiled loops, which ``_kernels`` keeps ali
 
 
 def _warm(kernels: Kernels, operator: Operator, num_actions: int) -> float:
-    """Seconds spent on compiling: every compiled loop runs once on a single
-    state that loops, whose types are those of every model.
+    """The seconds spent on compiling.
+
+    Every compiled loop runs once on a single state that leads to itself, whose
+    types are those of every model.
     """
     if not is_compiled(kernels.values):
         kernels, operator = _kernels(None, None), Max()

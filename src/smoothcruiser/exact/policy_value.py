@@ -1,13 +1,17 @@
-"""The regularized value of a given stationary policy, in NumPy alone: an
-independent check of the solver and of other planners.
+"""The regularized value of a stationary policy, in NumPy alone.
+
+It is an independent check of the solver and of other planners.
 
 V_pi(s) = sum_a pi(a|s) (r + gamma P V_pi) - Omega(pi(.|s)) where the max player
 moves, + Omega where the min player does, because F(Q) = max <pi, Q> - Omega(pi)
 and the min player has -F(-Q) = min <pi, Q> + Omega(pi). Per state, lambda =
 ``temperature``:
 
-    entropy       lambda sum pi log pi                 KL            lambda sum pi log(pi/mu), mu renormalized over legal actions
-    sparsemax     (lambda/2)(|pi|^2 - 1)               square root   -lambda sum sqrt(pi)                     max   0
+    entropy       lambda sum pi log pi
+    KL            lambda sum pi log(pi/mu), mu renormalized over legal actions
+    sparsemax     (lambda/2)(|pi|^2 - 1)
+    square root   -lambda sum sqrt(pi)
+    max           0
 
 V_pi <= V* in an MDP, with equality at the optimal policy: a lower bound that
 owes nothing to the sweeps of the solver. A user's own operator gives no Omega,
@@ -67,11 +71,11 @@ def regularizer(operator: Operator, policy: Floats, live: Bools) -> Floats:
 
 
 def policy_value(problem: Problem, policy: Any, *, tolerance: float = 1e-12) -> Floats:
-    """V_pi (S,) of ``policy`` (S, A) for both players at once; with a horizon,
-    with all steps left; 0 in terminal states.
+    """V_pi (S,) of a stationary ``policy`` (S, A) of both players; 0 at the ends.
 
-    ``tolerance`` is relative to the largest income of one step; where the steps
-    left lead beyond what was explored, NaN.
+    With a horizon it is the value with all steps left, and NaN where they lead
+    beyond the states that were explored. ``tolerance`` is relative to the
+    largest income of one step.
     """
     known = known_model(problem)
     tables = known.tables

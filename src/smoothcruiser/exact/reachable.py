@@ -22,12 +22,14 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE, Bools, Ints, Tables
 
-MOST_STATES = 200_000  # about ten seconds of Python with a handful of outcomes a pair
+MOST_STATES = 200_000  # about ten seconds of Python with a handful of outcomes per pair
 
 
 class Known(NamedTuple):
-    """A known model; ``states`` and ``depth`` are None where the problem has
-    tables, whose states are numbers already.
+    """A known model.
+
+    ``states`` and ``depth`` are None where the problem has tables, whose states
+    are numbers already.
     """
 
     tables: Tables
@@ -37,8 +39,9 @@ class Known(NamedTuple):
     depth: Ints | None = None
 
     def unknown(self, horizon: int, remaining: int) -> Bools:
-        """(S,): where a value with ``remaining`` steps left depends on states
-        beyond the horizon, which were not explored.
+        """(S,): where a value depends on unexplored states beyond the horizon.
+
+        The value is that with ``remaining`` steps left.
         """
         if self.depth is None:
             return np.zeros(self.tables.num_states, dtype=np.bool_)
@@ -47,9 +50,7 @@ class Known(NamedTuple):
 
 
 def known_model(problem: Problem) -> Known:
-    """The tables of ``problem``, or those of the states that its ``outcomes``
-    lead to.
-    """
+    """The tables of ``problem``, or those of the states that ``outcomes`` leads to."""
     if problem.tables is not None:
         return Known(problem.tables)
     if problem.outcomes is None:
@@ -62,15 +63,16 @@ def known_model(problem: Problem) -> Known:
 
 
 def explore(problem: Problem) -> Known:
-    """Tables of the states reachable from ``initial_state`` (within the
-    horizon), and those states in row order.
+    """Tables of the states reachable from ``initial_state``, and these states in order.
+
+    With a horizon they are the states within it.
     """
     if problem.terminal is True:
         raise InvalidInput(
             "outcomes= cannot say where an episode ends; give terminal= as a "
             "function of the state instead of True."
         )
-    rows = _Rows(problem)
+    rows = _NumberedStates(problem)
     depth: list[int] = rows.depth
     cut = False
     counts: list[int] = []
@@ -112,10 +114,8 @@ def explore(problem: Problem) -> Known:
     )
 
 
-class _Rows:
-    """The states met so far, numbered by their keys, with the profile and depth
-    of each.
-    """
+class _NumberedStates:
+    """The states met so far, numbered by key, with the profile and depth of each."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -128,9 +128,7 @@ class _Rows:
         self.number_of(start, 0)
 
     def number_of(self, state: Any, depth: int) -> int:
-        """The row of ``state``, met after ``depth`` steps; a new one where its
-        key is new.
-        """
+        """The row of ``state``, met after ``depth`` steps; new if its key is new."""
         key = self.problem.key_of(state)
         row = self._number.get(key)
         if row is not None:

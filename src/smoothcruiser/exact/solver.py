@@ -1,23 +1,26 @@
-"""Exact values: V = TV by value, policy or modified policy iteration, with a
-proven bound on what is still missing.
+"""Exact values: V = TV by value, policy or modified policy iteration.
+
+A proven bound says how far the answer may be from V*.
 
 The problem: (TV)(s) = F_s(Q_V(s, .)), Q_V(s, a) = E[r + gamma V(z)], V = 0 in
 terminal states; F_s is F where the max player moves and -F(-Q) where the min
 player does. T is monotone and T(V + c) = TV + gamma c, so from d = TV - V, lo =
 min d, hi = max d:
 
-    TV + gamma lo/(1-gamma)  <=  V*  <=  TV + gamma hi/(1-gamma)                                    (MacQueen 1966)
+    TV + gamma lo/(1-gamma)  <=  V*  <=  TV + gamma hi/(1-gamma)  (MacQueen 1966)
 
 Proof: TV <= V + hi; apply T again and again, each time it costs a factor gamma;
 sum. Where T(V + c) = TV + gamma c fails (terminal states, gradients that do not
 sum to one) 0 <= T(V + c) - TV <= gamma c still holds for c >= 0, and the lines
 above hold with lo = min(d, 0), hi = max(d, 0). The answer is the middle of the
-two lines, the bound half their distance, whatever made V.
+two lines, the bound half their distance, wherever V came from.
 
 legend   symbol      public name
   gamma              ``discount``
-  T_pi               one sweep of a fixed policy pi = grad F(Q_V): T_pi X = F(Q_V) + <pi, Q_X - Q_V>
-  width              hi - lo; one sweep of T makes it at most gamma times as large (same proof)
+  T_pi               one sweep of a fixed policy pi = grad F(Q_V):
+                     T_pi X = F(Q_V) + <pi, Q_X - Q_V>
+  width              hi - lo; one sweep of T makes it at most gamma times as
+                     large (same proof)
   eta                ``_rounding``: how far one computed sweep is from TV
 
 Methods. Value iteration: V <- TV. Policy iteration: V <- the fixed point of
@@ -28,7 +31,7 @@ cycle. So every step is tested: one that does not shrink the width by gamma is
 undone and replaced by TV, which does. Hence all of them converge at least as
 fast as value iteration, up to a factor of two in sweeps of T.
 
-Never a silent stop: a ``tolerance`` that was asked for is met, or the call
+Never a silent stop: a requested ``tolerance`` is met, or the call
 raises and says what was reached. Without one the solver aims at 1e-10 of the
 span of the expected rewards, or at twice what rounding allows where that is
 more: the same relative accuracy in any unit, and an offset of all rewards does
@@ -41,10 +44,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -52,6 +52,7 @@ from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.exact.loops import Model
 from smoothcruiser.exact.model import Kernels, evaluator, prepare, room_for_policy
 from smoothcruiser.exact.reachable import Known, known_model
+from smoothcruiser.exact.solution import Solution
 from smoothcruiser.operators.base import Operator
 from smoothcruiser.operators.functions import CUSTOM
 from smoothcruiser.problem.problem import Problem
@@ -67,8 +68,8 @@ UNIT = 2.0**-53  # unit roundoff of float64
 # steps without a smaller width: in exact arithmetic every step shrinks it, so ten
 # in a row are rounding
 PATIENCE = 10
-# of the first modified evaluation; a step that uses them up doubles it, a refused
-# one halves it
+# sweeps of the first modified evaluation; a step that uses them up doubles their
+# number, a refused one halves it
 FIRST_SWEEPS = 16
 # an evaluation stops at this share of the step's width: more would polish a policy
 # that is about to change
@@ -78,59 +79,6 @@ UNLIMITED = 2**62
 SLACK = 1.0 + 2.0**-20
 
 
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """Exact values with the bound they are known to. S states, A actions."""
-
-    # (S,), with all steps left where there is a horizon; 0 in terminal states, NaN
-    # where unknown (``stages``)
-    values: Floats
-    q_values: Floats  # (S, A), NaN where illegal and in terminal states
-    # (S, A), the gradient of F at q_values; 0 where illegal and in terminal states
-    policy: Floats
-    # max |values - V*| is at most this, rounding included; q_values are within it
-    # too
-    residual_bound: float
-    method: str
-    # passes over the transitions, those of policy evaluation included, linear
-    # solves not
-    sweeps: int
-    seconds: float
-    compile_seconds: float = 0.0
-    # (horizon + 1, S): row h is the value with h steps left, NaN where that leads
-    # beyond what was explored
-    stages: Floats | None = None
-    # what row i stands for, where the states were explored from ``outcomes``
-    states: tuple[Any, ...] | None = None
-    # tells states apart
-    key_of: Callable[[Any], Hashable] = field(default=state_key, repr=False)
-    note: str = ""  # why residual_bound is larger than the default aim, if it is
-
-    @cached_property
-    def _rows(self) -> dict[Any, int]:
-        return {self.key_of(state): i for i, state in enumerate(self.states or ())}
-
-    def index(self, state: Any) -> int:
-        """The row of ``state`` in the arrays."""
-        if self.states is None:
-            whole = isinstance(state, int | np.integer) and not isinstance(state, bool)
-            if not whole or not 0 <= state < len(self.values):
-                raise InvalidInput(
-                    "state must be a whole number from 0 to "
-                    f"{len(self.values) - 1}, got {state!r}."
-                )
-            return int(state)
-        row = self._rows.get(self.key_of(state))
-        if row is None:
-            raise InvalidInput(
-                f"State {state!r} is not among the {len(self.states):,} states that "
-                "this solution explored, those that can follow "
-                f"{self.states[0]!r}; solve the problem with initial_state= set to it, "
-                "or plan there with method 'exact'."
-            )
-        return row
-
-
 def solve(
     problem: Problem,
     *,
@@ -138,14 +86,28 @@ def solve(
     method: str = "auto",
     max_sweeps: int | None = None,
 ) -> Solution:
-    """The Solution of a problem with ``tables``, or with ``outcomes`` and
-    hashable states (those reachable from ``initial_state``).
+    """The Solution of a problem whose model is known.
 
-    ``tolerance`` bounds max |values - V*|: it is met, or the call raises
-    InvalidInput (rounding forbids it) or Unpayable (``max_sweeps`` ended
-    first). ``max_sweeps`` counts passes over the transitions; None sets no
-    limit: every step shrinks the bound. With a horizon the method is backward
-    induction and ``discount`` may be 1.
+    The problem has ``tables``, or ``outcomes`` and hashable states; then the
+    states reachable from ``initial_state`` are solved. With a horizon the
+    method is backward induction, and ``discount`` may be 1.
+
+    Args:
+        problem: what to solve.
+        tolerance: bound on max |values - V*|, in units of reward. It is met, or
+            the call raises InvalidInput (rounding forbids it) or Unpayable
+            (``max_sweeps`` ended first). None, the default, aims at 1e-10 of
+            the span of rewards.
+        method: "auto" (the default), "value-iteration", "policy-iteration" or
+            "modified-policy-iteration".
+        max_sweeps: most passes over the transitions; None, the default, sets no
+            limit: every step shrinks the bound.
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> chain = sc.make("chain:n=5", discount=0.9, operator="max")
+        >>> round(float(sc.solve(chain).values[0]), 4)  # one reward, after three steps
+        0.729
     """
     _check(tolerance, method, max_sweeps)
     begin = time.perf_counter()
@@ -219,13 +181,11 @@ class _Point:
     w: Floats  # Tv
     width: float  # of w - v
     middle: float  # of w - v
-    top: float  # no number of v, w or the answer drawn from them is larger
+    top: float  # no number of v, w or the answer computed from them is larger
 
 
 class _Search:
-    """The model with its loops and the count of passes made: the one thing here
-    that changes.
-    """
+    """The model, its loops, and the count of passes, the one thing that changes."""
 
     def __init__(
         self,
@@ -255,8 +215,10 @@ class _Search:
         self.span = float(np.max(rewards) - np.min(rewards)) if len(rewards) else 0.0
 
     def backup(self, v: Floats, *, zero: bool = False) -> _Point:
-        """One sweep of T. At v = 0 action values are rewards, and the
-        transitions need not be read.
+        """One sweep of T: the values, and how far they moved.
+
+        At v = 0 action values are rewards, and the transitions need not be
+        read.
         """
         m, low_high = self.model, self.kernels.difference
         if zero:
@@ -284,20 +246,21 @@ class _Search:
         )
 
     def rounding(self, top: float) -> float:
-        """Eta: no computed sweep is further than this from TV where no value
-        exceeds ``top``. Derivation, in units of 2**-53:
+        """Eta: how far a computed sweep may be from TV where no value exceeds ``top``.
 
-        Action values, relative to Q = max |r| + gamma top, for n successors: n
-        + 2 for the normalization of the stored rows (we solve the problem whose
-        rows sum to 1), n + 1 for the mean reward, n + 1 for the mean of V (in
-        any order), 2 for the last two operations. Operators, k actions (F is
-        1-Lipschitz): shifts and quotients by lambda 4 span(q) <= 8 Q; sums of k
-        exponentials and logarithms lambda (k + 8 + log k); sparsemax's
-        threshold is k + 3 off and costs lambda k times that, its sums lambda
-        (2k + 8); the square root's dual form is of second order in its level,
-        its sum costs lambda k sqrt k. All are below lambda (2k^2 + 16). A
-        user's operator is taken to be computed as well as that, with |F(0)| in
-        the place of lambda: an assumption.
+        Derivation, in units of 2**-53. Action values, relative to Q = max |r| +
+        gamma top, for n successors: n + 2 for the normalization of the stored
+        rows (we solve the problem whose rows sum to 1), n + 1 for the mean
+        reward, n + 1 for the mean of V (in any order), 2 for the last two
+        operations.
+
+        Operators, k actions (F is 1-Lipschitz): shifts and quotients by lambda
+        4 span(q) <= 8 Q; sums of k exponentials and logarithms lambda (k + 8 +
+        log k); sparsemax's threshold is k + 3 off and costs lambda k times
+        that, its sums lambda (2k + 8); the square root's dual form is of second
+        order in its level, its sum costs lambda k sqrt k. All are below lambda
+        (2k^2 + 16). A user's operator is assumed to be computed as well as
+        that, with |F(0)| in the place of lambda.
         """
         k = len(self.model.weights)
         size = self.model.reward_top + self.model.discount * top
@@ -314,7 +277,7 @@ class _Search:
         )
 
     def check_budget(self, best: _Point | None, aim: float) -> None:
-        """Refuse to go on where ``max_sweeps`` is used up."""
+        """Refuse to continue once ``max_sweeps`` is used up."""
         if self.max_sweeps is None or self.sweeps < self.max_sweeps:
             return
         reached = (
@@ -331,8 +294,9 @@ class _Search:
         )
 
     def floor(self, top: float) -> float:
-        """What rounding adds to the bound: eta and the difference's own last
-        bit, summed over all later sweeps.
+        """What rounding adds to the bound, summed over all later sweeps.
+
+        It is eta and the last bit of the difference itself.
         """
         return SLACK * (
             (self.rounding(top) + 2.0 * UNIT * top) / (1.0 - self.model.discount)
@@ -345,8 +309,10 @@ class _Search:
         return SLACK * 0.5 * point.width * gamma / (1.0 - gamma) + self.floor(point.top)
 
     def answer(self, point: _Point, bound: float, method: str, note: str) -> _Found:
-        """The middle of MacQueen's two lines. From v + lo/(1-gamma) <= V* <= v
-        + hi/(1-gamma), action values shift by the same.
+        """The middle of MacQueen's two lines.
+
+        From v + lo/(1-gamma) <= V* <= v + hi/(1-gamma), action values shift by
+        the same.
         """
         gamma = self.model.discount
         shift = point.middle * gamma / (1.0 - gamma)
@@ -363,8 +329,10 @@ class _Search:
 
 
 def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Found:
-    """Steps until the bound is at the aim. Ends: every step shrinks the width
-    by gamma, or rounding stops it and PATIENCE runs out.
+    """The solution once the bound is at the aim.
+
+    It ends: every step shrinks the width by gamma, or rounding stops it and
+    PATIENCE runs out.
     """
     point = best = search.backup(np.zeros(len(search.model.sign)), zero=True)
     budget, used_up, stalled, used = FIRST_SWEEPS, False, 0, "value-iteration"
@@ -424,12 +392,13 @@ def _aim(search: _Search, point: _Point, tolerance: float | None) -> float:
 def _improve(
     search: _Search, point: _Point, method: str, budget: int, aim: float
 ) -> tuple[Floats, str, bool]:
-    """(T_pi applied to ``point`` until it is near the policy's own value, or
-    ``budget`` times; what was done; whether that was all).
+    """An improved value function, how it was computed, and whether the budget ran out.
 
-    ``auto`` takes the cheaper of the two evaluations that it has: ``budget``
-    sweeps of the policy's rows, or a dense solve, whose S**3/3 multiplications
-    LAPACK makes about five times as fast as a sweep makes its own.
+    T_pi is applied to ``point`` until it is near the policy's own value, or
+    ``budget`` times. ``auto`` takes the cheaper of the two evaluations that it
+    has: ``budget`` sweeps of the policy's rows, or a dense solve, whose S**3/3
+    multiplications LAPACK makes about five times as fast as a sweep makes its
+    own.
     """
     m, num_states = search.model, len(point.v)
     policy = evaluator(search.kernels, m, point.w, search.room)
@@ -465,8 +434,10 @@ def _improve(
 def _backward_induction(
     search: _Search, horizon: int, tolerance: float | None, known: Known
 ) -> _Found:
-    """V_h = T V_{h-1} from V_0 = 0. No iteration error: the bound is the
-    rounding of each stage, passed on with factor gamma.
+    """V_h = T V_{h-1} from V_0 = 0, for h up to the horizon.
+
+    There is no iteration error: the bound is the rounding of each stage, passed
+    on with factor gamma.
     """
     stages = np.zeros((horizon + 1, len(search.model.sign)))
     bound = 0.0
@@ -481,6 +452,6 @@ def _backward_induction(
             f"{horizon} stages allows {bound:.3g}; ask for that."
         )
     for h in range(1, horizon + 1):
-        # after the last sweep: what is known was never computed from it
+        # only after the last sweep, since known values never depend on unknown ones
         stages[h, known.unknown(horizon, h)] = np.nan
     return _Found(stages[horizon].copy(), bound, "backward-induction", stages=stages)

@@ -244,15 +244,15 @@ def certified(
     from smoothcruiser.evaluation.evaluate import evaluate
 
     paid = None if budget is None else max(1, budget)
-    below = evaluate(
+    query = Query.of(
         tree.problem,
-        tree,
         tree.state,
         budget=paid,
         seconds=seconds,
         delta=delta,
         seed=tree.seed,
     )
+    below = evaluate(query, tree)
     assert below.certificate is not None
     assert below.interval is not None
     left = None if tree.problem.horizon is None else tree.problem.horizon - tree.elapsed

@@ -120,8 +120,23 @@ def check_operator(
     samples: int = 200,
     seed: int = 0,
 ) -> OperatorReport:
-    """A report on the paper's four conditions at ``samples`` random points and
-    at ties; the same seed gives the same report.
+    """A report on the conditions that an operator of your own has to meet.
+
+    The paper's four conditions are tested at random points and at ties. The
+    same seed gives the same report.
+
+    Args:
+        operator: what to test, such as a ``CustomOperator``.
+        num_actions: length of the vectors of action values; 3 by default.
+        low: smallest action value, in units of reward; -5 by default.
+        high: largest action value, in units of reward; 5 by default.
+        samples: number of random points; 200 by default.
+        seed: of the generator of the points; 0 by default.
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> sc.check_operator(sc.Entropy(0.5), num_actions=4).ok
+        True
     """
     if (
         isinstance(num_actions, bool)

@@ -20,24 +20,13 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.base import PLANS, Method, Session, refuse_unused
+from smoothcruiser.problem.adapter import live_adapter
+from smoothcruiser.problem.oracle import LiveOracle
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import KEYWORDS, Query, check_keywords
 
 # of a method's own parameters: what ``resolve`` takes beside the name
 PARAMETERS = ("options", "delta_prime", "certify")
-# what an Agent made from a Gymnasium environment passes on to the adapter
-ADAPTED = (
-    "discount",
-    "operator",
-    "reward_range",
-    "reward",
-    "actions",
-    "horizon",
-    "access",
-    "deterministic",
-    "key",
-    "call_seconds",
-)
 
 
 class Agent:
@@ -94,11 +83,11 @@ class Agent:
         """
         if self.env is None:
             return self.decide(state, remaining=remaining)
-        oracle: Any = self.problem.oracle
+        oracle = self.problem.oracle
+        assert isinstance(oracle, LiveOracle)
         if state is None:
             state = oracle.read(self.env)
-        action = self.decide(state, remaining=remaining)
-        return getattr(oracle, "actions", range(self.problem.num_actions))[action]
+        return oracle.actions[self.decide(state, remaining=remaining)]
 
     def decide(self, state: Any = None, *, remaining: int | None = None) -> int:
         """``act`` in the problem's own terms: the number of an action."""
@@ -143,18 +132,17 @@ class Agent:
 
 def _adapted(env: Any, options: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
     """The problem of an environment, and the options that were not the adapter's."""
-    if not all(hasattr(env, name) for name in ("step", "action_space", "unwrapped")):
+    adapter = live_adapter(env)
+    if adapter is None:
         raise InvalidInput(
             "An Agent acts in a Problem or a Gymnasium environment, got "
             f"{type(env).__name__}."
         )
-    from smoothcruiser.adapters import gymnasium
-
-    own = {name: options[name] for name in ADAPTED if name in options}
+    own = {name: options[name] for name in adapter.options if name in options}
     if "discount" not in own or "operator" not in own:
         raise InvalidInput(
             "An Agent made from an environment needs discount= and operator=, such as "
             "discount=0.9, operator=Entropy(0.1)."
         )
     rest = {name: value for name, value in options.items() if name not in own}
-    return gymnasium.problem(env, **own), rest
+    return adapter.problem(env, **own), rest

@@ -19,6 +19,7 @@ from smoothcruiser.estimate import plain
 from smoothcruiser.play.agent import Agent
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.arguments import check_seed
+from smoothcruiser.problem.oracle import ResettingOracle
 from smoothcruiser.problem.problem import Problem
 
 # spawn keys, apart from a shard's (action, shard) and from those of other modules
@@ -160,7 +161,9 @@ def play(
         raise InvalidInput(
             f"side must be 1 (max), 2 (min), or None for turns, got {side!r}."
         )
-    if problem.initial_state is None and getattr(problem.oracle, "reset", None) is None:
+    if problem.initial_state is None and not isinstance(
+        problem.oracle, ResettingOracle
+    ):
         raise InvalidInput(
             "Episodes begin at the problem's initial_state and it has none; give "
             "initial_state= where the problem is made."
@@ -194,8 +197,11 @@ def _episode(
     problem = agent.problem
     world, other = _stream(seed, WORLD, number), _stream(seed, OTHER, number)
     # an adapter's own distribution of beginnings
-    reset = getattr(problem.oracle, "reset", None)
-    state = problem.start() if reset is None else reset(world)
+    oracle = problem.oracle
+    if isinstance(oracle, ResettingOracle):
+        state = oracle.reset(world)
+    else:
+        state = problem.start()
     sign = 1.0 if mine == 1 else -1.0
     total, discounted, weight = 0.0, 0.0, 1.0
     steps, decisions, calls, seconds, ended = 0, 0, 0, 0.0, problem.is_terminal(state)

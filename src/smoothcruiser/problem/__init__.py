@@ -1,3 +1,1 @@
-"""What the user brings: an oracle, a smooth operator, a discount, a range of
-rewards.
-"""
+"""What the user supplies: an oracle, an operator, a discount, a reward range."""

@@ -1,8 +1,8 @@
-"""What an oracle may answer, and the one sentence for each thing that it may not.
+"""What an oracle may answer, and one sentence for each thing that it may not.
 
-``where`` is "at state s, action a" (``at``), put together only when something
-is wrong. ``answered`` is a call with every check, for engines written for
-readers; the fast ones make the same checks in their own loops and raise the
+``where`` is "at state s, action a" (``at``), composed only when something is
+wrong. ``answered`` is a call with every check, for engines that are written to
+be read. The fast engines make the same checks in their own loops and raise the
 same sentences.
 """
 
@@ -21,18 +21,18 @@ Answer = tuple[float, Any, bool]  # reward, next state, whether the episode is o
 
 
 def at(state: Any, action: int) -> str:
-    """Where a call was made."""
+    """Where a call was made, for a sentence."""
     return f"at state {state!r}, action {action}"
 
 
 def raised(error: BaseException | str, where: str) -> OracleError:
-    """The oracle raised ``error`` (or one whose text was "Type: message")."""
-    told = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
-    return OracleError(f"The oracle raised {told} {where}; mend the simulator there.")
+    """The oracle raised ``error``, which may be text in the form "Type: message"."""
+    shown = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    return OracleError(f"The oracle raised {shown} {where}; mend the simulator there.")
 
 
 def hung(call_seconds: float | None, where: str) -> OracleError:
-    """A call that took too long."""
+    """A call took too long."""
     return OracleError(
         f"The oracle did not return within {call_seconds:g} s {where}; mend the "
         "simulator there, or raise call_seconds."
@@ -40,7 +40,7 @@ def hung(call_seconds: float | None, where: str) -> OracleError:
 
 
 def companion_hung(call_seconds: float | None) -> OracleError:
-    """A call of legal, terminal or player that took too long."""
+    """A call of legal, terminal or player took too long."""
     return OracleError(
         f"legal, terminal or player did not return within {call_seconds:g} s; mend "
         "it, or raise call_seconds."
@@ -48,7 +48,7 @@ def companion_hung(call_seconds: float | None) -> OracleError:
 
 
 def outside(reward: Any, where: str, low: float, high: float) -> OracleError:
-    """A reward that the problem does not declare."""
+    """A reward lies outside the declared range."""
     return OracleError(
         f"The oracle returned reward {reward!r} {where}, outside reward_range "
         f"({low:g}, {high:g}); declare the range that holds every reward, or mend the "
@@ -57,7 +57,7 @@ def outside(reward: Any, where: str, low: float, high: float) -> OracleError:
 
 
 def undeclared_end(where: str) -> OracleError:
-    """An end of the episode that the problem does not declare."""
+    """An episode ended although the problem declares no ends."""
     return OracleError(
         f"The oracle ended the episode {where}, but the problem declares no terminal "
         "states; pass terminal=True (or a function), since it changes the bounds on "
@@ -66,7 +66,7 @@ def undeclared_end(where: str) -> OracleError:
 
 
 def same_mover(state: Any) -> OracleError:
-    """A turn that was not passed on although ``alternating`` is declared."""
+    """The turn was not passed on although ``alternating`` is declared."""
     return OracleError(
         f"alternating=True, but state {state!r} led to a state of the same player; "
         "drop alternating=."
@@ -74,7 +74,7 @@ def same_mover(state: Any) -> OracleError:
 
 
 def flickering(state: Any) -> OracleError:
-    """A function of the state that does not answer by it alone."""
+    """A function of the state does not depend on the state alone."""
     return OracleError(
         "legal, terminal or player answered differently when asked about state "
         f"{state!r} again; let them depend on the state alone."
@@ -82,7 +82,7 @@ def flickering(state: Any) -> OracleError:
 
 
 def rows_together(state: Any, action: int) -> OracleError:
-    """A batched step that draws once for all its rows."""
+    """A batched step samples once for all its rows."""
     return OracleError(
         f"All rows of a batch get the same outcome {at(state, action)}, and another "
         "batch gets another: draws are not "
@@ -91,7 +91,7 @@ def rows_together(state: Any, action: int) -> OracleError:
 
 
 def remembered(state: Any, action: int) -> OracleError:
-    """A call that took other numbers from an equal stream than the call before it."""
+    """A call took other numbers from an equal stream than the call before it."""
     return OracleError(
         f"Two calls {at(state, action)} took different numbers from equal streams: the "
         "oracle remembers earlier answers "
@@ -100,7 +100,7 @@ def remembered(state: Any, action: int) -> OracleError:
 
 
 def too_few_legal(state: Any, found: int, declared: int) -> InvalidInput:
-    """A state with no legal action, or with fewer than ``min_actions`` declares."""
+    """A state has no legal action, or fewer than ``min_actions`` declares."""
     if found == 0:
         return InvalidInput(
             f"State {state!r} has no legal action; a state where nothing can be "
@@ -113,7 +113,7 @@ def too_few_legal(state: Any, found: int, declared: int) -> InvalidInput:
 
 
 def bad_player(state: Any, player: Any) -> InvalidInput:
-    """A mover that is neither of the two."""
+    """A mover is neither of the two players."""
     return InvalidInput(f"player({state!r}) must be 1 (max) or 2 (min), got {player}.")
 
 
@@ -123,7 +123,7 @@ def two_in_one(
     found: tuple[int, ...] | None,
     expected: tuple[int, ...] | None,
 ) -> OracleError:
-    """Two states with one key that cannot be the same state."""
+    """Two states have one key but cannot be the same state."""
 
     def said(profile: tuple[int, ...] | None) -> str:
         if profile is None:
@@ -138,7 +138,7 @@ def two_in_one(
 
 
 def contradiction(state: Any, delta: float, assumed: tuple[str, ...]) -> OracleError:
-    """The error for an interval with nothing in it."""
+    """An interval is empty."""
     return OracleError(
         f"The bounds at state {state!r} exclude each other. With probability at most "
         f"{delta:g} this is chance (try another seed); otherwise something that was "
@@ -147,7 +147,7 @@ def contradiction(state: Any, delta: float, assumed: tuple[str, ...]) -> OracleE
 
 
 def unpacked(answer: Any, state: Any, action: int) -> Answer:
-    """The parts of an answer of two or three."""
+    """(reward, next state, terminated) of an answer with two or three parts."""
     try:
         reward, after, *rest = answer
         ended = bool(rest[0]) if rest else False
@@ -172,8 +172,9 @@ def answered(
     ends: bool,
     guard: Guard | None = None,
 ) -> Answer:
-    """One call of the user's simulator; the reward lies in [low, high], and the
-    episode ends only if it may (``ends``).
+    """One call of the user's simulator, checked.
+
+    The reward has to lie in [low, high]; the episode may end only if ``ends``.
     """
     before = guard.copied(state) if guard is not None and guard.due() else None
     try:

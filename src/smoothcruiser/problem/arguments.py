@@ -1,5 +1,6 @@
-"""What counts as a number in an argument, Python's and NumPy's alike and never
-True or False; and the arguments that all planners take.
+"""What counts as a number in an argument; the arguments that all planners take.
+
+Python's and NumPy's numbers are alike; True and False are none.
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ from smoothcruiser.errors import InvalidInput
 
 
 def is_whole(value: object) -> bool:
-    """Whether it is a whole number."""
+    """Whether ``value`` is a whole number."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a real number."""
+    """Whether ``value`` is a real number."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def check_seed(seed: Any) -> int:
-    """The seed of a run."""
+    """The seed of a run as a Python number; anything else is refused."""
     if not is_whole(seed) or seed < 0:
         raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")
     return int(seed)
 
 
 def check_seconds(seconds: Any) -> None:
-    """Refuse what is no time; None is no limit."""
+    """Refuse what is not a time; None means no limit."""
     if seconds is not None and not (is_number(seconds) and seconds > 0):
         raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")

@@ -1,5 +1,6 @@
-"""What a certificate takes on trust, in sentences: every declaration that an
-interval depends on is named.
+"""What a certificate takes on trust, in sentences.
+
+Every declaration that an interval depends on is named.
 """
 
 from __future__ import annotations
@@ -15,8 +16,13 @@ ONE_LAW = (
 def assumptions(
     problem: Problem, law: str, looked: str, checked: str = "call"
 ) -> tuple[str, ...]:
-    """The sentences of a certificate: ``law`` is what the outcomes follow,
-    ``looked`` what was seen of the step.
+    """The assumptions of a certificate, one sentence each.
+
+    Args:
+        problem: whose declarations are trusted.
+        law: the sentence on what the outcomes follow, such as ``ONE_LAW``.
+        looked: how often the step was inspected; empty if it was not.
+        checked: how often rewards are compared with their range.
     """
     facts = problem.facts
     low, high = facts.reward_range

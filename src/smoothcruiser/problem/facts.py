@@ -1,5 +1,6 @@
-"""What is known of a problem before the first oracle call: the ground that
-every promise stands on.
+"""What is known of a problem before the first oracle call.
+
+Every promise rests on these facts.
 
 legend   symbol     public name
   gamma             ``discount``
@@ -24,12 +25,12 @@ from dataclasses import dataclass, replace
 
 from smoothcruiser.operators.base import KL, CustomOperator, Operator
 
-BOUNDS_ROUNDING = 1e-12  # relative: what sums of discounted rewards may be off by
+BOUNDS_ROUNDING = 1e-12  # relative error of sums of discounted rewards
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything a schedule may rely on; hashable, no oracle inside."""
+    """Everything that a schedule may rely on; hashable, no oracle inside."""
 
     num_actions: int
     min_actions: int
@@ -40,26 +41,24 @@ class Facts:
     alternating: bool = False  # turns alternate strictly
     terminals: bool = False  # some states may be terminal, with value 0
     horizon: int | None = None
-    # the user's own bounds on V: they hold in every state that is not terminal, and
-    # with a horizon for every number of steps left from 1 on; a terminal state is
-    # worth 0 whatever they say
+    # declared bounds on V: they hold in every state that is not terminal, and with a
+    # horizon for every number of steps left from 1 on; a terminal state is worth 0
+    # whatever they say
     given_bounds: tuple[float, float] | None = None
 
     @property
     def reward_span(self) -> float:
-        """Rho."""
+        """Rho, the width of the range of rewards."""
         return self.reward_range[1] - self.reward_range[0]
 
     @property
     def reward_bound(self) -> float:
-        """The largest |reward|: the paper's 1."""
+        """The largest |reward|, which the paper scales to 1."""
         return max(abs(self.reward_range[0]), abs(self.reward_range[1]))
 
     @property
     def offsets(self) -> tuple[float, float]:
-        """Smallest and largest F(0) over the possible numbers of legal actions
-        (max player).
-        """
+        """Smallest and largest F(0) over the numbers of legal actions (max player)."""
         values = [
             self.operator.offset(k)
             for k in range(self.min_actions, self.num_actions + 1)
@@ -84,8 +83,9 @@ class Facts:
 
     @property
     def price_is_exact(self) -> bool:
-        """Whether every node has K actions and none ends early, so that a
-        schedule's price is its count.
+        """Whether a schedule's price is the number of calls it makes.
+
+        It is where every node has K actions and none ends early.
         """
         return not self.terminals and self.min_actions == self.num_actions
 
@@ -100,8 +100,9 @@ class Facts:
     def _alternating_range(
         self, remaining: int | None
     ) -> tuple[float, float, float] | None:
-        """(low, high, offset) of V minus the mover's offset, where strict
-        alternation makes that tighter.
+        """(low, high, offset) of V minus the mover's offset.
+
+        None unless strict alternation makes that tighter.
         """
         low, high = self.offsets
         if not (
@@ -150,8 +151,9 @@ class Facts:
         return bottom, top
 
     def value_range(self, remaining: int | None = None) -> tuple[float, float]:
-        """Bounds on V - sign(player) * player_offset with ``remaining`` steps
-        left (the horizon, if None and there is one).
+        """Bounds on V - sign(player) * player_offset with ``remaining`` steps left.
+
+        ``remaining`` is by default the horizon, if there is one.
         """
         remaining = self.horizon if remaining is None else remaining
         plain = self._plain_range(remaining)
@@ -161,8 +163,9 @@ class Facts:
         return plain
 
     def player_offset(self, remaining: int | None = None) -> float:
-        """The offset of the player to move, added for max and subtracted for
-        min; 0 where it does not help.
+        """The offset of the player to move; 0 where it does not help.
+
+        It is added for the max player and subtracted for the min player.
         """
         remaining = self.horizon if remaining is None else remaining
         plain = self._plain_range(remaining)
@@ -187,12 +190,12 @@ class Facts:
     def q_bounds(
         self, player: int = 1, remaining: int | None = None
     ) -> tuple[float, float]:
-        """The box [r_lo + gamma V_lo, r_hi + gamma V_hi] that holds every Q(s,
-        a) where ``player`` moves.
+        """The box that holds every Q(s, a) where ``player`` moves.
 
-        V_lo and V_hi are those of the next state. Where it may be terminal, its
-        value 0 is among them, whatever the user's bounds say of states with a
-        step left (theory, section 2).
+        It is [r_lo + gamma V_lo, r_hi + gamma V_hi], with the bounds on V of
+        the next state. Where that may be terminal, its value 0 is among them,
+        whatever the user's bounds say of states with a step left (theory,
+        section 2).
         """
         remaining = self.horizon if remaining is None else remaining
         after = None if remaining is None else remaining - 1
@@ -208,8 +211,9 @@ class Facts:
         ] + self.discount * high
 
     def under(self, operator: Operator) -> Facts:
-        """The same problem with another operator; bounds on V that were given
-        hold for the old one only.
+        """The same problem with another operator.
+
+        Declared bounds on V hold for the old operator only, and are dropped.
         """
         given = self.given_bounds if operator == self.operator else None
         return replace(self, operator=operator, given_bounds=given)

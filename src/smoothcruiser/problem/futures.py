@@ -1,5 +1,6 @@
-"""Whether two states are one as far as a planner can tell: they pay the same
-from equal streams.
+"""Whether two states pay the same from equal streams.
+
+Then they are the same as far as a planner can tell.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from typing import Any
 from smoothcruiser.problem.answers import Answer
 from smoothcruiser.problem.problem import Problem
 
-FUTURE = 6  # steps that two next states are followed for where they cannot be compared
+# steps for which two states are followed where their values cannot be compared
+FUTURE = 6
 
 
 def same_future(
     problem: Problem, x: Any, y: Any, call: Callable[[Any, int, int], Answer]
 ) -> bool:
-    """Whether two states that differ, or show nothing to compare, pay the same
-    under equal streams.
+    """Whether two states pay the same under equal streams.
 
-    ``call(state, action, i)`` steps on from the i-th stream.
+    Used where their values differ, or show nothing to compare. ``call(state,
+    action, i)`` steps on from the i-th stream.
     """
     for i in range(
         FUTURE if problem.horizon is None else min(FUTURE, problem.horizon - 1)

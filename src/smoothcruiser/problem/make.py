@@ -1,10 +1,13 @@
-"""``make``: a problem from a line of text, for the command line and for runs
-that have to be rebuilt elsewhere.
+"""``make``: a problem from a line of text.
 
-``chain:n=5`` is a zoo problem with parameters; ``gym:…`` and ``openspiel:…``
-are simulators of other libraries; ``package.module:attribute`` is the user's
-own: a Problem, or a function that returns one and may take ``discount``,
-``temperature`` and ``operator``.
+The command line names problems this way, and runs are rebuilt from it
+elsewhere.
+
+  ``chain:n=5``                   a built-in problem (``zoo``) with parameters
+  ``gym:…``, ``openspiel:…``, …   a simulator of another library, by its adapter
+  ``package.module:attribute``    your own: a Problem, or a function that
+                                  returns one and may take ``discount``,
+                                  ``temperature`` and ``operator``
 """
 
 from __future__ import annotations
@@ -17,14 +20,10 @@ from typing import Any
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators.base import Operator, make_operator
+from smoothcruiser.problem.adapter import Adapter, find_adapter, prefixes
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.spec import Spec, spec_of
 from smoothcruiser.problem.zoo import ZOO, build
-
-# prefix: module, example
-ADAPTERS = {
-    "gym": ("gymnasium", "FrozenLake-v1,map_name=8x8"),
-    "openspiel": ("openspiel", "tic_tac_toe"),
-}
 
 
 def make(
@@ -34,73 +33,55 @@ def make(
     temperature: float | None = None,
     operator: str | Operator | None = None,
 ) -> Problem:
-    """The problem that ``text`` names."""
+    """The problem that ``text`` names.
+
+    Args:
+        text: a built-in problem, a simulator behind an adapter's prefix, or
+            ``module:attribute``; parameters follow as ``name=value,name=value``.
+            ``smoothcruiser problems`` lists what there is.
+        discount: weight of the next step's value, in [0, 1), or 1 with a horizon; needed
+            unless ``module:attribute`` has its own.
+        temperature: strength of the regularizer, in units of reward; 0 is plain max.
+            Needed by every operator that is named, but for "max".
+        operator: the smooth maximum, or its name: "entropy" (the default), "kl",
+            "sparsemax", "square-root" or "max".
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> sc.make("chain:n=5", discount=0.2, temperature=10).num_actions
+        2
+    """
     if not isinstance(text, str) or not text:
         raise InvalidInput(
             f"A problem is named by text such as 'chain:n=5', got {text!r}; "
             "`smoothcruiser problems` lists them."
         )
     name, _, rest = text.partition(":")
-    spec = {
-        "problem": text,
-        "discount": discount,
-        "temperature": temperature,
-        "operator": _operator_name(operator),
-    }
+    spec = spec_of(text, discount=discount, temperature=temperature, operator=operator)
     if name in ZOO:
         if discount is None:
             raise InvalidInput(
                 f"{name} needs a discount in [0, 1); give --discount (discount=)."
             )
-        chosen = (
-            operator
-            if isinstance(operator, Operator)
-            else make_operator(operator or "entropy", temperature)
-        )
+        chosen = _operator(operator, temperature)
         return build(
             name, _parameters(rest), discount=discount, operator=chosen, spec=spec
         )
-    if name in ADAPTERS:
-        return _adapted(name, rest, discount, temperature, operator, spec)
+    adapter = find_adapter(name)
+    if adapter is not None:
+        return _adapted(adapter, rest, spec, operator)
     if rest:
-        return _imported(name, rest, discount, temperature, operator, spec)
+        return _imported(name, rest, spec, operator)
     raise InvalidInput(
         f"Unknown problem {text!r}; choose one of {', '.join(ZOO)}, or name your "
         "own as module:attribute."
     )
 
 
-def _adapted(
-    name: str,
-    rest: str,
-    discount: float | None,
-    temperature: float | None,
-    operator: str | Operator | None,
-    spec: dict[str, Any],
-) -> Problem:
-    """A simulator of another library: its adapter is found by name, since this
-    layer knows nothing of those above it.
-    """
-    what, _, parameters = rest.partition(",")
-    if not what or discount is None:
-        raise InvalidInput(
-            f"{name}: needs the name of a simulator and a discount, as in "
-            f"make('{name}:{ADAPTERS[name][1]}', discount=0.9)."
-        )
-    chosen = (
-        operator
-        if isinstance(operator, Operator)
-        else make_operator(operator or "entropy", temperature)
-    )
-    adapter = importlib.import_module(f"smoothcruiser.adapters.{ADAPTERS[name][0]}")
-    made: Problem = adapter.named(
-        what, _parameters(parameters), discount=discount, operator=chosen, spec=spec
-    )
-    return made
-
-
-def _operator_name(operator: str | Operator | None) -> str | None:
-    return operator.name if isinstance(operator, Operator) else operator
+def _operator(operator: str | Operator | None, temperature: float | None) -> Operator:
+    if isinstance(operator, Operator):
+        return operator
+    return make_operator(operator or "entropy", temperature)
 
 
 def _parameters(text: str) -> dict[str, Any]:
@@ -112,66 +93,95 @@ def _parameters(text: str) -> dict[str, Any]:
             raise InvalidInput(
                 f"Parameters are written name=value,name=value; got {part!r}."
             )
+        value = value.strip()
+        if value.lower() in ("true", "false"):
+            value = value.lower()
         try:
-            found[key.strip()] = json.loads(
-                value.strip().lower()
-                if value.strip().lower() in ("true", "false")
-                else value.strip()
-            )
+            found[key.strip()] = json.loads(value)
         except json.JSONDecodeError:
-            found[key.strip()] = value.strip()
+            found[key.strip()] = value
     return found
 
 
-def _imported(
-    module_name: str,
-    attribute: str,
-    discount: float | None,
-    temperature: float | None,
-    operator: str | Operator | None,
-    spec: dict[str, Any],
+def _adapted(
+    adapter: Adapter, rest: str, spec: Spec, operator: str | Operator | None
 ) -> Problem:
+    """The problem of a simulator of another library."""
+    what, _, parameters = rest.partition(",")
+    if not what or spec["discount"] is None:
+        raise InvalidInput(
+            f"{adapter.name}: needs the name of a simulator and a discount, as in "
+            f"make('{adapter.name}:{adapter.example}', discount=0.9)."
+        )
+    problem = adapter.build(
+        what,
+        _parameters(parameters),
+        discount=spec["discount"],
+        operator=_operator(operator, spec["temperature"]),
+    )
+    return dataclasses.replace(problem, spec=spec)
+
+
+def _imported(
+    module_name: str, attribute: str, spec: Spec, operator: str | Operator | None
+) -> Problem:
+    """The user's own problem, or what the user's function returns."""
+    found = _attribute(module_name, attribute)
+    name = f"{module_name}:{attribute}"
+    if isinstance(found, Problem):
+        return _changed(found, name, spec, operator)
+    if not callable(found):
+        raise InvalidInput(
+            f"{name} must be a Problem or a function that "
+            f"returns one, got {type(found).__name__}."
+        )
+    options = {
+        "discount": spec["discount"],
+        "temperature": spec["temperature"],
+        "operator": operator,
+    }
+    options = {key: value for key, value in options.items() if value is not None}
+    accepted = inspect.signature(found).parameters
+    unused = [key for key in options if key not in accepted]
+    if unused:
+        raise InvalidInput(
+            f"{name} takes no {unused[0]!r}; drop the option or "
+            "add the parameter to the function."
+        )
+    problem = found(**options)
+    if not isinstance(problem, Problem):
+        raise InvalidInput(
+            f"{name} must return a Problem (MDP, Game or "
+            f"tabular), got {type(problem).__name__}."
+        )
+    return dataclasses.replace(problem, spec=spec, name=name)
+
+
+def _attribute(module_name: str, attribute: str) -> Any:
+    """``attribute`` of the module, which is imported."""
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
+        return getattr(importlib.import_module(module_name), attribute)
     except ModuleNotFoundError as error:
-        known = ", ".join(ZOO)
+        adapters = ", ".join(f"{prefix}:" for prefix in prefixes())
         raise InvalidInput(
             f"No problem and no module is called {module_name!r} ({error}); "
-            f"built-in problems: {known}."
+            f"built-in problems: {', '.join(ZOO)}; adapters: {adapters}."
         ) from error
     except AttributeError as error:
         raise InvalidInput(
             f"Module {module_name!r} has no attribute {attribute!r}; name a "
             "Problem or a function that returns one."
         ) from error
-    given = {"discount": discount, "temperature": temperature, "operator": operator}
-    given = {key: value for key, value in given.items() if value is not None}
-    if isinstance(found, Problem):
-        changes: dict[str, Any] = {"spec": spec, "name": f"{module_name}:{attribute}"}
-        if discount is not None:
-            changes["discount"] = discount
-        if operator is not None or temperature is not None:
-            base = operator if operator is not None else found.operator.name
-            changes["operator"] = (
-                base if isinstance(base, Operator) else make_operator(base, temperature)
-            )
-        return dataclasses.replace(found, **changes)
-    if not callable(found):
-        raise InvalidInput(
-            f"{module_name}:{attribute} must be a Problem or a function that "
-            f"returns one, got {type(found).__name__}."
-        )
-    accepted = inspect.signature(found).parameters
-    unused = [key for key in given if key not in accepted]
-    if unused:
-        raise InvalidInput(
-            f"{module_name}:{attribute} takes no {unused[0]!r}; drop the option or "
-            "add the parameter to the function."
-        )
-    made = found(**given)
-    if not isinstance(made, Problem):
-        raise InvalidInput(
-            f"{module_name}:{attribute} must return a Problem (MDP, Game or "
-            f"tabular), got {type(made).__name__}."
-        )
-    return dataclasses.replace(made, spec=spec, name=f"{module_name}:{attribute}")
+
+
+def _changed(
+    problem: Problem, name: str, spec: Spec, operator: str | Operator | None
+) -> Problem:
+    """The user's problem, with the options of ``make`` in place of its own."""
+    changes: dict[str, Any] = {"spec": spec, "name": name}
+    if spec["discount"] is not None:
+        changes["discount"] = spec["discount"]
+    if operator is not None or spec["temperature"] is not None:
+        base = operator if operator is not None else problem.operator.name
+        changes["operator"] = _operator(base, spec["temperature"])
+    return dataclasses.replace(problem, **changes)

@@ -1,17 +1,18 @@
-"""Problems: a simulator, a smooth operator, a discount and a range of rewards;
-MDPs and turn-based zero-sum games.
+"""Problems: MDPs and turn-based zero-sum games.
+
+A problem is a simulator, a smooth operator, a discount and a range of rewards.
 
 The oracle is ``step(state, action, rng) -> (reward, next_state)`` or ``(reward,
 next_state, terminated)``, a plain Python function or a ``numba.njit`` one.
 ``legal(state, action)``, ``terminal(state)`` and ``player(state)`` come in the
 same forms. A problem is frozen data: it owns no random stream and keeps no
-state, so copies cannot foresee each other's draws.
+state, so copies cannot foresee each other's samples.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,18 +23,17 @@ from smoothcruiser.operators.base import KL, Operator
 from smoothcruiser.problem.answers import bad_player, too_few_legal, two_in_one
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.oracle import Outcomes, ParsingOracle, Step
 from smoothcruiser.problem.states import identical, is_fixed, state_key
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.tabular import Tables
 
-Step = Callable[[Any, int, Any], tuple[Any, ...]]
-Outcomes = Callable[[Any, int], Sequence[tuple[float, float, Any]]]
-# pairs that ``engines.inspection`` looks at: of the asked state, of a walk
+# most pairs that ``engines.inspection`` inspects: at the requested state, on a walk
 LOOKED_ACTIONS, LOOKED_STEPS = 16, 8
-CALLS_PER_LOOK = 3  # twice before a run, once after it
-MOST_STAGES = 10_000  # of a horizon that given bounds are checked at
-LOOKED_BATCHES, LOOKED_ROWS = 4, 8  # of a step over arrays: are its rows drawn apart?
+CALLS_PER_LOOK = 3  # two before a run, one after it
+MOST_STAGES = 10_000  # of a horizon at which declared bounds are checked
+LOOKED_BATCHES, LOOKED_ROWS = 4, 8  # of a step over arrays: are rows independent?
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,23 +54,23 @@ class Problem:
     horizon: int | None = None
     deterministic: bool = False
     outcomes: Outcomes | None = None
-    # what tells states apart; None: the state itself
+    # what distinguishes states; None: the state itself
     key: Callable[[Any], Hashable] | None = None
-    # a plain Python oracle that takes longer for one call is taken to hang
+    # a plain Python oracle that takes longer for one call counts as hanging
     call_seconds: float | None = None
-    # fewest legal actions of any state; 1 where ``legal`` is given and nothing is
-    # said
+    # fewest legal actions of any state; by default 1 with ``legal``
     min_actions: int | None = None
     name: str = "problem"
-    # how ``make`` built it, for run stores
+    # how ``make`` built it (``problem.spec``), for stores and worker processes
     spec: dict[str, Any] | None = field(default=None, repr=False)
-    tables: Tables | None = field(default=None, repr=False)  # only ``exact`` reads them
+    # the model of a tabular problem, which is solved and sampled without the oracle
+    tables: Tables | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("num_actions", "horizon", "min_actions", "discount"):
             object.__setattr__(self, name, _plain_number(getattr(self, name)))
         _check(self)
-        # its companions are functions of arrays too
+        # legal, terminal and player of a batched step are functions of arrays too
         if isinstance(self.oracle, Batched):
             for name in ("legal", "terminal", "player"):
                 if hasattr(self, name):
@@ -120,15 +120,16 @@ class Problem:
 
     @property
     def inspection_calls(self) -> int:
-        """Oracle calls for a look at the step before and after a run; none for
-        a model known as tables.
+        """Oracle calls to inspect the step before and after a run.
+
+        There are none for a model that is known as tables.
         """
         rows = LOOKED_BATCHES * LOOKED_ROWS if isinstance(self.oracle, Batched) else 0
         return CALLS_PER_LOOK * self.inspected_pairs + rows
 
     @property
     def inspected_pairs(self) -> int:
-        """Pairs (state, action) that are looked at."""
+        """Pairs (state, action) that are inspected."""
         return (
             0
             if self.tables is not None
@@ -136,15 +137,13 @@ class Problem:
         )
 
     def legal_actions(self, state: Any) -> list[int]:
-        """The actions allowed in ``state``, in order; never empty, and at least
-        ``min_actions``.
-        """
+        """The actions allowed in ``state``, in order: at least ``min_actions``."""
         if self.legal is None:
             return list(range(self.num_actions))
         try:
             actions = [a for a in range(self.num_actions) if self.legal(state, a)]
         except Exception as error:
-            raise _told("legal", error, state) from error
+            raise _failure("legal", error, state) from error
         if len(actions) < self.facts.min_actions:
             raise too_few_legal(state, len(actions), self.facts.min_actions)
         return actions
@@ -156,17 +155,17 @@ class Problem:
         try:
             return bool(self.terminal(state))
         except Exception as error:
-            raise _told("terminal", error, state) from error
+            raise _failure("terminal", error, state) from error
 
     def mover(self, state: Any) -> int:
         """1 where the max player moves, 2 where the min player does."""
         return 1
 
     def key_of(self, state: Any) -> Hashable:
-        """What tells ``state`` apart: its ``key``, or the state itself where
-        none was given.
+        """What distinguishes ``state`` from others: its ``key``, by default the state.
 
-        Two states with one key must have the same mover, legal actions, end and future.
+        Two states with one key must have the same mover, legal actions, end and
+        future.
         """
         found: Hashable
         if self.key is None:
@@ -176,7 +175,7 @@ class Problem:
             found = self.key(state)
             hash(found)
         except Exception as error:
-            raise _told("key", error, state) from error
+            raise _failure("key", error, state) from error
         return found
 
     def profile(self, state: Any) -> tuple[int, ...] | None:
@@ -188,10 +187,10 @@ class Problem:
     def check_alike(
         self, state: Any, known: Any, profile: tuple[int, ...] | None
     ) -> None:
-        """Refuse a state whose key is that of ``known`` although their profiles differ.
+        """Refuse a state that has the key of ``known`` but another profile.
 
-        Plain values that are the same to the bit need no look (equal ones do: 1
-        and True, 0.0 and -0.0). Nor does a key that says itself that it
+        Plain values that are the same to the bit need no comparison (equal ones
+        do: 1 and True, 0.0 and -0.0). Nor does a key that says itself that it
         ``holds_profile``.
         """
         if state is known or getattr(self.key, "holds_profile", False):
@@ -203,7 +202,7 @@ class Problem:
             raise two_in_one(state, known, found, profile)
 
     def start(self, state: Any = None) -> Any:
-        """The asked state: ``state``, or the problem's initial state."""
+        """The requested state: ``state``, or by default the initial state."""
         if state is None:
             state = self.initial_state
         if state is None:
@@ -211,10 +210,8 @@ class Problem:
                 "No state was asked for and the problem has no initial_state; pass "
                 "state= (--state) or initial_state=."
             )
-        # an adapter reads its states from a list of moves, a live environment
-        parse = getattr(self.oracle, "parse", None)
-        if parse is not None:
-            state = parse(state)
+        if isinstance(self.oracle, ParsingOracle):
+            state = self.oracle.parse(state)
         if self.tables is not None:
             self.tables.check_state(state)
             return int(state)
@@ -223,16 +220,76 @@ class Problem:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MDP(Problem):
-    """A Markov decision process: one player, who maximizes."""
+    """A Markov decision process: one player, who maximizes.
+
+    Args:
+        oracle: ``step(state, action, rng)``, which returns (reward, next_state)
+            or (reward, next_state, terminated). Every random number comes from
+            ``rng``.
+        num_actions: actions are 0, 1, …, num_actions - 1.
+        discount: weight of the next step's value, in [0, 1), or in [0, 1] with
+            a horizon.
+        operator: the smooth maximum, such as ``Entropy(1.0)`` or ``Max()``.
+        reward_range: (low, high), which holds every reward; the default is (0,
+            1).
+        legal: ``legal(state, action)``; by default every action is legal
+            everywhere.
+        terminal: ``terminal(state)``, or True if only the step's ``terminated``
+            ends an episode; by default nothing does. A terminal state is worth
+            0.
+        initial_state: where plans start by default.
+        value_bounds: (low, high), known to hold V in every state that is not
+            terminal.
+        horizon: steps until the end; None, the default, for no limit.
+        deterministic: whether a pair (state, action) always has one outcome;
+            searches then sample it once.
+        outcomes: ``outcomes(state, action)`` lists (probability, reward,
+            next_state), where the model is known; ``solve`` needs it.
+        key: ``key(state)``, a hashable value that distinguishes states; by
+            default the state itself.
+        call_seconds: a call that takes longer counts as hanging; None, the
+            default, for no limit.
+        min_actions: fewest legal actions of any state; the default is 1 with
+            ``legal``, and ``num_actions`` without.
+        name: shown in answers.
+        spec: how ``make`` rebuilds the problem; set by ``make``.
+        tables: the model as arrays; set by ``tabular``.
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> def step(state, action, rng):
+        ...     return float(rng.random() < 0.5 + 0.2 * action), state
+        >>> coin = sc.MDP(
+        ...     step, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=0
+        ... )
+        >>> sc.plan(coin, epsilon=0.2, delta=0.1).action
+        1
+    """
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Game(Problem):
-    """A turn-based zero-sum game: ``player(state)`` is 1 (max) or 2 (min);
-    rewards are the max player's.
+    """A turn-based zero-sum game; rewards are the max player's.
 
-    ``alternating=True`` declares that turns alternate strictly, which tightens
-    the bounds on V (theory, section 3).
+    Args:
+        player: ``player(state)``, 1 where the max player moves and 2 where the
+            min player does.
+        alternating: whether turns alternate strictly, which tightens the bounds
+            on V (theory, section 3); the default is False.
+
+    All other arguments are those of ``MDP``.
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> def step(state, action, rng):  # the last to move wants an odd sum
+        ...     return (state[1] + action) % 2, (1 - state[0], (state[1] + action) % 2)
+        >>> game = sc.Game(
+        ...     step, player=lambda state: state[0] + 1, alternating=True,
+        ...     num_actions=2, discount=0.5, operator=sc.Max(),
+        ...     initial_state=(0, 0), deterministic=True,
+        ... )
+        >>> sc.plan(game, method="certified", epsilon=0.1, delta=0.1).action
+        1
     """
 
     _: KW_ONLY
@@ -247,21 +304,22 @@ class Game(Problem):
         try:
             player = int(self.player(state))
         except Exception as error:
-            raise _told("player", error, state) from error
+            raise _failure("player", error, state) from error
         if player not in (1, 2):
             raise bad_player(state, player)
         return player
 
 
-def _told(name: str, error: Exception, state: Any) -> Exception:
-    """What to raise for an error in a user's function; ours, and an engine's
-    own signal (``Hung``), go on as they are.
+def _failure(name: str, error: Exception, state: Any) -> Exception:
+    """What to raise for an error in a user's function.
+
+    Our own errors, and an engine's signal (``Hung``), are raised as they are.
     """
     if isinstance(error, SmoothcruiserError | Hung):
         return error
-    told = str(error).split("\n")[0]  # Numba's go on for pages
+    first = str(error).split("\n")[0]  # Numba's messages fill pages
     return OracleError(
-        f"{name} raised {type(error).__name__}: {told} at state {state!r}; mend it "
+        f"{name} raised {type(error).__name__}: {first} at state {state!r}; mend it "
         "there."
     )
 
@@ -372,9 +430,7 @@ def _check(p: Problem) -> None:
 
 
 def _check_bounds(p: Problem) -> None:
-    """Given bounds must leave room for some value at every stage: they hold for
-    every number of steps left.
-    """
+    """Refuse bounds that leave no room for a value at some stage."""
     stages: list[int | None] = (
         [None] if p.horizon is None else list(range(1, min(p.horizon, MOST_STAGES) + 1))
     )

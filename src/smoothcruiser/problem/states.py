@@ -1,9 +1,9 @@
-"""States as values: when two are the same, when one was written into, and what
-tells one from another.
+"""States as values: when two are the same, and when one was written into.
 
-A state may be any object. A step must not write into the one it is given: other
+A state may be any object. A step must not write into its argument: other
 samples start from the same state, and no interval survives that. ``Guard``
-looks for it while a run lasts; ``engines.inspection`` looks before and after.
+watches for it while a run lasts; ``engines.inspection`` compares before and
+after.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIXED = (int, float, complex, bool, str, bytes, type(None), np.generic, Enum)
 
 
 def is_fixed(state: Any) -> bool:
-    """Whether a state is made of things that cannot be changed in place."""
+    """Whether a state consists of things that cannot be changed in place."""
     if isinstance(state, tuple | frozenset):
         return not hasattr(state, "__dict__") and all(is_fixed(part) for part in state)
     # a row of a structured array can be
@@ -31,9 +31,7 @@ def is_fixed(state: Any) -> bool:
 
 
 def same_state(x: Any, y: Any) -> bool | None:
-    """Whether two states hold the same values; None where they show nothing to
-    compare.
-    """
+    """Whether two states hold the same values; None if nothing can be compared."""
     try:
         return _same(x, y, False, set())
     except Exception:  # an == of the user's that raises
@@ -43,9 +41,9 @@ def same_state(x: Any, y: Any) -> bool | None:
 def unchanged(before: Any, after: Any) -> bool | None:
     """Whether a state still holds what its copy ``before`` does.
 
-    None where it shows nothing to compare, or only filled in what was missing:
-    an attribute that was not there, or a private one that was None. That may be
-    a cache.
+    None where nothing can be compared, or where the state only filled in what
+    was missing: an attribute that was not there, or a private one that was
+    None. That may be a cache.
     """
     try:
         return _same(before, after, True, set())
@@ -54,11 +52,11 @@ def unchanged(before: Any, after: Any) -> bool | None:
 
 
 def identical(x: Any, y: Any) -> bool:
-    """Whether two values are the same to the bit: types and the sign of zero
-    count, an object's own ``==`` does not.
+    """Whether two values are the same to the bit.
 
-    1 and True, or 0.0 and -0.0, are equal and hash alike, yet a function may
-    tell them apart.
+    Types and the sign of zero count, an object's own ``==`` does not: 1 and
+    True, or 0.0 and -0.0, are equal and hash alike, yet a function may
+    distinguish them.
     """
     if x is y:
         return True
@@ -134,7 +132,7 @@ def _same_all(
 def _same_beside(
     x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]
 ) -> bool | None:
-    """What a subclass of a container holds beside its elements."""
+    """Whether two containers hold the same beside their elements, in a subclass."""
     mine, theirs = getattr(x, "__dict__", None), getattr(y, "__dict__", None)
     return (
         True
@@ -146,8 +144,10 @@ def _same_beside(
 def _same_objects(
     x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]
 ) -> bool | None:
-    """By what they hold; two values, not one that was copied, also by an ``==``
-    of their own that says yes.
+    """Whether two objects hold the same.
+
+    Two values, unlike a value and its copy, are also the same if their own
+    ``==`` says so.
     """
     mine, theirs = _held(x), _held(y)
     seen = type(x) is type(y) and mine is not None and theirs is not None
@@ -204,8 +204,9 @@ def _names(slots: Any) -> tuple[str, ...]:
 
 
 def copied(state: Any) -> Any:
-    """A copy to compare a state with later; None where it cannot be changed, or
-    its copy is no copy.
+    """A copy to compare a state with later.
+
+    None where the state cannot be changed, or where its copy is no copy.
     """
     if is_fixed(state) or is_opaque(state):
         return None
@@ -221,8 +222,9 @@ def copied(state: Any) -> Any:
 
 
 def _shares(x: Any, y: Any, met: set[int]) -> bool:
-    """Whether a copy holds a part of the original that can be changed (a
-    ``__deepcopy__`` that returns itself).
+    """Whether a copy holds a part of the original that can be changed.
+
+    A ``__deepcopy__`` that returns itself makes such copies.
     """
     if is_fixed(x) or callable(x) or isinstance(x, ModuleType) or id(x) in met:
         return False
@@ -238,36 +240,31 @@ def _shares(x: Any, y: Any, met: set[int]) -> bool:
 
 
 class Guard:
-    """Looks now and then, while a run lasts, whether the step writes into the
-    state that it is given.
+    """Inspects now and then, while a run lasts, whether the step writes into its state.
 
-    A look costs a copy of the state. The first 32 are made at every call, later
-    ones at random calls that get rarer: on average every 32nd, and every
-    1,024th after a thousand looks.
+    An inspection costs a copy of the state. The first 32 calls are all
+    inspected, later ones at random and more and more rarely: on average every
+    32nd, and every 1,024th after a thousand inspections.
     """
 
     def __init__(self, always: bool = False) -> None:
-        self.always = always  # at every call, to find one that is known to be at fault
-        self.looks = 0  # those that there was something to compare at
+        self.always = always  # inspect every call: one is known to be wrong
+        self.looks = 0  # inspections that could compare something
         # whether states were seen to fill in attributes: caches, or not
         self.filled = False
         # whether there were states that can be changed and not copied
         self.blind = False
         self.tried = 0
-        self.left = 0  # calls until the next look
+        self.left = 0  # calls until the next inspection
         self._word = 1
 
     def due(self, calls: int = 1) -> bool:
-        """Whether to look at the next ``calls`` calls, which are made from one
-        state.
-        """
+        """Whether to inspect the next ``calls`` calls, all from one state."""
         self.left -= calls
         return self.left < 0 or self.always
 
     def copied(self, state: Any) -> Any:
-        """What to compare the state with afterwards; None where it cannot be
-        changed or copied.
-        """
+        """What to compare the state with afterwards; None if that is impossible."""
         self._word = (
             self._word * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407
         ) % 2**64
@@ -292,13 +289,13 @@ class Guard:
 
     @property
     def doubts(self) -> str:
-        """What the looks could not tell, as the end of a sentence."""
-        told = (
+        """What the inspections could not see, as the end of a sentence."""
+        doubts = (
             "; attributes that states fill in while it runs are taken for caches"
             if self.filled
             else ""
         )
-        return told + (
+        return doubts + (
             "; some states cannot be copied, so writes into them go unseen"
             if self.blind
             else ""
@@ -306,7 +303,7 @@ class Guard:
 
 
 def written_into(before: Any, after: Any, action: int) -> OracleError:
-    """A step that changed the state it was given."""
+    """A step changed the state that it was called with."""
     return OracleError(
         f"The oracle changed the state it was given: {before!r} became {after!r} under "
         f"action {action}. Copy the state in step, change the copy and return it: "
@@ -320,15 +317,18 @@ def by_identity(state: Any) -> bool:
 
 
 def is_opaque(state: Any) -> bool:
-    """A state of an adapter of ours, which steps a copy of it: nothing to look
-    for, and nothing to compare.
+    """Whether this is a state of one of our adapters.
+
+    Steps copy such a state, so there is nothing to watch for and nothing to
+    compare.
     """
     return bool(getattr(type(state), "adapter_state", False))
 
 
 def shaped(state: Any, example: Any) -> Any:
-    """``state`` in the form of the problem's own initial state: its NamedTuple,
-    its array, its floats.
+    """``state`` in the form of the problem's own initial state.
+
+    It becomes the same NamedTuple, array or float.
     """
     fields = getattr(example, "_fields", None)
     if fields and isinstance(state, dict) and set(state) == set(fields):
@@ -356,8 +356,10 @@ def shaped(state: Any, example: Any) -> Any:
 
 
 def state_key(state: Any) -> Any:
-    """What tells states apart: the state itself, the shape and bytes of an
-    array, or a tuple of such keys.
+    """What distinguishes a state from others.
+
+    It is the state itself, the shape and bytes of an array, or a tuple of such
+    keys.
     """
     if (
         hasattr(state, "tobytes")
@@ -384,8 +386,7 @@ def state_key(state: Any) -> Any:
 
 
 def check_recognizable(state: Any, key: Any) -> None:
-    """Refuse a key that a copy of its state would not share: such states never
-    come back.
+    """Refuse a key that a copy of its state would not share.
 
     Objects without ``==`` are equal to themselves only, so a search would take
     every visit for a new state.

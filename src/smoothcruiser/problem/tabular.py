@@ -1,11 +1,12 @@
-"""Tabular problems: arrays in, a Problem out, sampled by Walker's alias method
-in one uniform draw.
+"""Tabular problems: arrays in, a Problem out.
+
+They are sampled by Walker's alias method, with one uniform number per step.
 
 Row ``state * A + action`` of the tables holds the successors of that pair:
 probability, next state, and the reward paid on arrival. Alias sampling: u
 uniform on [0, n) picks slot i = floor(u); its fraction keeps the slot's own
 successor with probability ``accept[i]`` and takes ``alias[i]`` otherwise. (n *
-2**-53 is the resolution, far below any promise.) Rows with one successor draw
+2**-53 is the resolution, far below any promise.) Rows with one successor sample
 nothing. All tabular problems share one compiled step whose tables are
 arguments, so that fifty of them compile once.
 """
@@ -36,8 +37,9 @@ ROW_SUM_TOLERANCE = 1e-6
 def fill_alias(
     start: Ints, prob: Floats, accept: Floats, alias: Ints, stack: Ints
 ) -> None:
-    """Vose's construction of the alias tables of every row; ``stack`` has room
-    for the longest row.
+    """Vose's construction of the alias tables of every row.
+
+    ``stack`` has room for the longest row.
     """
     for row in range(len(start) - 1):
         low, high = start[row], start[row + 1]
@@ -74,9 +76,7 @@ def fill_alias(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tables:
-    """The model of a tabular problem in compressed rows, one row a (state,
-    action) pair.
-    """
+    """The model of a tabular problem, one compressed row per (state, action) pair."""
 
     start: Ints  # (S*A + 1,)
     next_state: Ints  # (nnz,)
@@ -88,12 +88,12 @@ class Tables:
 
     @property
     def num_states(self) -> int:
-        """S."""
+        """S, the number of states."""
         return len(self.terminal)
 
     @property
     def num_actions(self) -> int:
-        """A."""
+        """A, the number of actions."""
         return int(self.legal.shape[1])
 
     def check_state(self, state: Any) -> None:
@@ -106,9 +106,7 @@ class Tables:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Only the arrays travel to another process: addresses would be
-        meaningless there.
-        """
+        """The arrays alone: addresses mean nothing in another process."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @cached_property
@@ -124,8 +122,9 @@ class Tables:
 
     @cached_property
     def sampling(self) -> tuple[int, ...]:
-        """What compiled code reads (``tabular_kernel``): addresses, valid as
-        long as this object lives.
+        """What compiled code reads (``tabular_kernel``).
+
+        These are addresses, valid as long as this object lives.
         """
         accept, alias = self.alias_form
         arrays = (
@@ -141,9 +140,7 @@ class Tables:
         return (*(int(array.ctypes.data) for array in arrays), self.num_actions)
 
     def outcomes(self, state: int, action: int) -> list[tuple[float, float, int]]:
-        """The known model of one pair: (probability, reward, next state) of
-        each successor.
-        """
+        """(probability, reward, next state) of each successor of a pair."""
         row = state * self.num_actions + action
         part = slice(self.start[row], self.start[row + 1])
         return [
@@ -154,16 +151,35 @@ class Tables:
         ]
 
 
+@dataclass(frozen=True, eq=False)
+class CompressedRows:
+    """A sparse P in the form that ``tabular`` reads, of shape (S*A, S).
+
+    SciPy's CSR has this form too, but would merge equal next states of unequal reward.
+    """
+
+    indptr: Any  # (S*A + 1,): where each row begins
+    indices: Any  # (nnz,): next states
+    data: Any  # (nnz,): probabilities
+    shape: tuple[int, int]
+    format: str = "csr"
+
+    def tocsr(self) -> CompressedRows:
+        """Itself: nothing has to be converted."""
+        return self
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TabularOracle:
-    """The step of a tabular problem as a Python function: the same compiled
-    code and bits as inside the engine.
+    """The step of a tabular problem as a Python function.
+
+    It is the same compiled code, with the same bits, as inside the engine.
     """
 
     tables: Tables
 
     def __call__(self, state: int, action: int, rng: Any) -> tuple[float, int]:
-        """One draw of (reward, next state)."""
+        """One sample of (reward, next state)."""
         from smoothcruiser.problem.tabular_kernel import tabular_step
 
         result: tuple[float, int] = compiled(tabular_step)(
@@ -189,12 +205,38 @@ def tabular(
     name: str = "tabular",
     spec: dict[str, Any] | None = None,
 ) -> Problem:
-    """A Problem from arrays: P (S,A,S) or CSR of shape (S*A, S); R (S,A) or
-    (S,A,S) (or one value a nonzero of a CSR P).
+    """A Problem from arrays; S states and A actions, all numbered from 0.
 
-    ``players`` (S,) of 1 and 2 makes a game; ``terminal`` (S,) and ``legal``
-    (S,A) are masks. The reward range is (0, 1) if it holds all rewards, else
-    their smallest and largest.
+    Args:
+        P: probabilities of next states, of shape (S, A, S), or a sparse matrix
+            of shape (S*A, S) whose row s*A + a belongs to the pair (s, a).
+        R: rewards, of shape (S, A) or (S, A, S); for a CSR P also one per
+            nonzero of it.
+        discount: weight of the next step's value, in [0, 1), or in [0, 1] with
+            a horizon.
+        operator: the smooth maximum, such as ``Entropy(1.0)`` or ``Max()``.
+        players: (S,) of 1 (max) and 2 (min), which makes a game; the default is
+            an MDP.
+        terminal: (S,) mask of states where the episode is over; the default is
+            none.
+        legal: (S, A) mask of allowed actions; the default is all.
+        initial_state: where plans start by default; 0.
+        alternating: whether turns alternate strictly; the default is False.
+        reward_range: (low, high), which holds every reward. The default is (0,
+            1) if that does, and otherwise the smallest and the largest reward.
+        horizon: steps until the end; None, the default, for no limit.
+        value_bounds: (low, high), known to hold V in every state that is not
+            terminal.
+        name: shown in answers.
+        spec: how ``make`` rebuilds the problem; set by ``make``.
+
+    Example:
+        >>> import numpy as np, smoothcruiser as sc
+        >>> P = np.full((2, 2, 2), 0.5)  # both actions lead anywhere
+        >>> R = [[0.0, 1.0], [0.5, 0.0]]
+        >>> problem = sc.tabular(P, R, discount=0.5, operator=sc.Max())
+        >>> sc.plan(problem).action
+        1
     """
     start, next_state, prob, num_states, num_actions = _rows_of(P, R)
     dead = _mask(terminal, (num_states,), "terminal", default=False)
@@ -262,7 +304,7 @@ def tabular(
 
 
 def _rows_of(P: Any, R: Any) -> tuple[Ints, Ints, Floats, int, int]:
-    """Compressed rows of P, and (S, A)."""
+    """Compressed rows of P (start, next state, probability), and (S, A)."""
     if hasattr(P, "tocsr"):
         P = P.tocsr()
         rows, num_states = P.shape
@@ -303,7 +345,7 @@ def _rows_of(P: Any, R: Any) -> tuple[Ints, Ints, Floats, int, int]:
 def _rewards(
     R: Any, P: Any, start: Ints, next_state: Ints, num_states: int, num_actions: int
 ) -> Floats:
-    """One reward a nonzero of P."""
+    """One reward per nonzero of P."""
     if hasattr(R, "tocsr"):
         sparse = R.tocsr()
         if sparse.shape != (num_states * num_actions, num_states):
@@ -349,9 +391,7 @@ def _check_reward_range(bounds: Any, reward: Floats) -> None:
 
 
 def _normalized(start: Ints, prob: Floats, live: Bools, num_actions: int) -> Floats:
-    """Rows divided by their sums; refuses rows of usable pairs that are not
-    distributions.
-    """
+    """Rows divided by their sums; rows of usable pairs must be distributions."""
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
     if not np.all(np.isfinite(prob)) or np.any(prob < 0):
         bad = int(row[np.flatnonzero(~np.isfinite(prob) | (prob < 0))[0]])

@@ -1,5 +1,6 @@
-"""The one compiled step of all tabular problems: their tables come as a tuple
-of addresses (``Tables.sampling``).
+"""The one compiled step of all tabular problems.
+
+Their tables come as a tuple of addresses (``Tables.sampling``).
 
 data = (start, next_state, reward, accept, alias, player, terminal, legal,
 number of actions)
@@ -17,8 +18,9 @@ START, NEXT_STATE, REWARD, ACCEPT, ALIAS, PLAYER, TERMINAL, LEGAL, NUM_ACTIONS =
 
 
 def tabular_step(data: Any, state: int, action: int, rng: Any) -> Any:
-    """One draw of (reward, next state); consumes one uniform unless the pair
-    has a single successor.
+    """One sample of (reward, next state).
+
+    It consumes one uniform number, unless the pair has a single successor.
     """
     row = state * data[NUM_ACTIONS] + action
     low = int_at(data[START], row)

@@ -1,1 +1,1 @@
-"""What a person looks at."""
+"""What a person reads: terminal pages, a progress bar, an HTML page."""

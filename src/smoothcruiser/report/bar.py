@@ -1,10 +1,11 @@
-"""A progress bar on standard error: calls made, calls a second, time left;
-nothing at all where that is no terminal.
+"""A progress bar on standard error: calls so far, calls per second, time left.
 
-It hears of a run by ``announce`` (the price) and ``report`` (calls so far, as
-``plan``'s ``progress``) and keeps the last report, so that a run that is stopped can
-still say what is known. Scheduled runs have a price to fill up to; certified
-search shows how wide it still is.
+It prints nothing where standard error is no terminal. It hears of a run through
+``announce`` (the price) and ``report`` (calls so far, as ``plan``'s
+``progress``). It keeps the last report, so that a run that is stopped can still
+say what is known.
+Scheduled runs have a price to fill up to; certified search shows how wide its
+interval still is.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from smoothcruiser.schedule.schedule import Schedule
 
 
 class Bar:
-    """Use as a context around a run; pass ``announce`` and ``report`` to ``plan``."""
+    """Use as a context around a run, with ``report`` as its ``progress``."""
 
     def __init__(self, out: Console) -> None:
         self.last: Progress | None = None  # the latest report
-        # calls of earlier sessions of a resumed run, which took no time of this one
+        # calls of earlier sessions of a resumed run: they took none of this one's time
         self.before = 0
         self.shown = out.is_terminal
         columns = (SpinnerColumn(), BarColumn(24), TextColumn("{task.description}"))
-        # Standard output must not be redirected: it may be a file while this bar is
-        # on a terminal.
+        # Standard output must not be redirected: it may be a file while this bar
+        # is on a terminal.
         self._progress = RichProgress(
             *columns,
             console=out,
@@ -64,12 +65,11 @@ class Bar:
 
     def announce(self, schedule: Schedule) -> None:
         """The run is about to compile and start."""
-        self._progress.update(
-            self._task, description="compiling the simulator into the engine"
-        )
+        compiling = "compiling the simulator into the engine"
+        self._progress.update(self._task, description=compiling)
 
     def report(self, news: Progress) -> None:
-        """Calls were made."""
+        """Show the latest report of a run."""
         self.last = news
         if self.shown:
             self._progress.update(
@@ -81,8 +81,9 @@ class Bar:
 
 
 def describe(news: Progress, before: int = 0) -> str:
-    """What a report says, in one short line; the speed is that of the calls
-    after the first ``before``.
+    """A report in one short line.
+
+    Its speed leaves out the first ``before`` calls, made by an earlier session.
     """
     calls = news.calls
     if news.price is None:  # certified search: no price, but an interval at any time
@@ -91,18 +92,13 @@ def describe(news: Progress, before: int = 0) -> str:
             f"half-width {news.half_width:.3g}"
         )
     speed = (calls - before) / news.seconds if news.seconds > 0.0 else 0.0
-    left = f", {duration((news.price - calls) / speed)} left" if speed > 0.0 else ""
-    known = news.interval  # what the finished looks certify
-    so_far = (
-        (
-            f", value {(known[0] + known[1]) / 2:.4g} ± "
-            f"{(known[1] - known[0]) / 2:.2g} so "
-            "far"
-        )
-        if known
-        else ""
-    )
-    return f"{amount(calls)} of {amount(news.price)} calls, {rate(speed)}{left}{so_far}"
+    text = f"{amount(calls)} of {amount(news.price)} calls, {rate(speed)}"
+    if speed > 0.0:
+        text += f", {duration((news.price - calls) / speed)} left"
+    if news.interval:  # what the checkpoints so far certify
+        low, high = news.interval
+        text += f", value {(low + high) / 2:.4g} ± {(high - low) / 2:.2g} so far"
+    return text
 
 
 def amount(count: int) -> str:

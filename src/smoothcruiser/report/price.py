@@ -1,12 +1,16 @@
-"""What a plan costs beside its rivals, and in seconds: the part of ``explain``
-that is not in the table itself.
+"""What a plan costs beside its rivals, and in seconds.
 
-  the paper       K N(eps) n(eps/sqrt(gamma)) with the printed constants and the delta' that keeps delta (``theory.paper``)
-  sparse sampling the same promise by plug-in levels alone: with the sharp analysis (a fair comparison) and with the printed constants
-  seconds         calls / (calls a second): ``COMPILED_SPEED`` where nothing was measured, the user's own speed after ``calibrate``
+This is the part of ``explain`` that is not in the plan's own table.
+
+  the paper         K N(eps) n(eps/sqrt(gamma)) with the printed constants and
+                    the delta' that keeps delta (``theory.paper``)
+  sparse sampling   the same promise by plug-in levels alone: with the sharp
+                    analysis (a fair comparison) and with the printed constants
+  seconds           calls / (calls per second): ``COMPILED_SPEED`` where nothing
+                    was measured, the user's own speed after ``calibrate``
 
 A price may be known exactly, in log10 only (beyond 10^4 levels or 4,000
-digits), or not at all (an analysis that does not cover the problem): then the
+digits), or not at all (an analysis that does not cover the problem). Then the
 note says why.
 """
 
@@ -25,10 +29,10 @@ from smoothcruiser.schedule.schedule import Schedule, counted
 from smoothcruiser.schedule.text import level_moments, own_calls, short
 from smoothcruiser.theory import paper
 
-# calls a second of one core: what the compiled engine makes on a cheap tabular
-# step, to within a factor of 5
+# calls per second of one core: the compiled engine on a cheap tabular step, to
+# within a factor of 5
 COMPILED_SPEED = 5e7
-OFFERS_ABOVE = 10**9  # calls: the default budget, above which plan would refuse
+ALTERNATIVES_ABOVE = 10**9  # calls: the default budget, above which plan would refuse
 
 
 @dataclass(frozen=True)
@@ -46,9 +50,7 @@ class Price:
         return self.note if self.log10 is None else f"up to 10^{self.log10:,.0f}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data; ``log10_calls`` is an upper bound where not
-        ``price_is_exact``.
-        """
+        """Plain data; ``log10_calls`` is a bound unless ``price_is_exact``."""
         exact = self.num_calls is not None
         calls = (
             {"num_calls": None, "log10_calls": self.log10}
@@ -64,10 +66,8 @@ class Price:
 
 
 def rivals(schedule: Schedule) -> list[Price]:
-    """The prices of the other methods for the promise of ``schedule``, the
-    closest relative first.
-    """
-    # a given delta' without a promise: there is nothing to compare
+    """Prices of other methods for the same promise, the closest relative first."""
+    # delta' was set without a promise: there is nothing to compare
     if schedule.delta >= 1.0:
         return []
     facts, epsilon, delta = schedule.facts, schedule.epsilon, schedule.delta
@@ -106,36 +106,32 @@ def _compiled(name: str, make: Any, schedule: Schedule) -> Price:
 def paper_price(
     name: str, facts: Facts, epsilon: float, delta: float, *, linearize: bool = True
 ) -> Price:
-    """The paper's own price: with its linearization (SmoothCruiser), or without
-    it (sparse sampling).
+    """The paper's own price of a promise.
+
+    With its linearization it is SmoothCruiser's, without it sparse sampling's.
     """
+    log10 = None
     try:
         setting = paper.Setting.of(facts)
         setting = setting if linearize else paper.sparse_sampling(setting)
-        log10 = paper.log_delta_prime(setting, epsilon, delta, facts.horizon)[
-            1
-        ] / math.log(10.0)
+        log_calls = paper.log_delta_prime(setting, epsilon, delta, facts.horizon)[1]
+        log10 = log_calls / math.log(10.0)
         if log10 > MAX_DIGITS:
             return Price(name, None, log10)
-        count = paper.oracle_calls(
-            setting,
-            epsilon,
-            paper.delta_prime(setting, epsilon, delta, facts.horizon),
-            facts.horizon,
-        )
+        delta_prime = paper.delta_prime(setting, epsilon, delta, facts.horizon)
+        count = paper.oracle_calls(setting, epsilon, delta_prime, facts.horizon)
         return Price(name, count.exact, count.log10)
     except SmoothcruiserError as error:
-        known = "log10" in locals()
-        return Price(name, None, log10 if known else None, str(error))
+        return Price(name, None, log10, str(error))
 
 
 # --- seconds ------------------------------------------------------------------
 
 
 def duration(seconds: float) -> str:
-    """A length of time as a person would say it: '0.3 s', '4 min', '3 h', '12
-    days', '5.1e60 years'.
-    """
+    """A length of time in words: '0.3 s', '4 min', '3 h', '12 days', '5.1e60 years'."""
+    if seconds < 0.095:
+        return "under 0.1 s"
     for unit, size, most in (
         ("s", 1.0, 120.0),
         ("min", 60.0, 120.0),
@@ -144,19 +140,11 @@ def duration(seconds: float) -> str:
     ):
         if seconds < most * size:
             value = seconds / size
-            return (
-                "under 0.1 s"
-                if seconds < 0.095
-                else f"{value:.1f} {unit}"
-                if value < 9.95
-                else f"{value:.0f} {unit}"
-            )
+            return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
     years = seconds / 31_557_600.0
-    return (
-        f"{years:,.0f} years"
-        if years < 1e5
-        else f"{years:.1e} years".replace("e+", "e")
-    )
+    if years < 1e5:
+        return f"{years:,.0f} years"
+    return f"{years:.1e} years".replace("e+", "e")
 
 
 def time_sentence(num_calls: int, speed: float | None, *, measured: bool) -> str:
@@ -166,8 +154,8 @@ def time_sentence(num_calls: int, speed: float | None, *, measured: bool) -> str
     seconds = math.exp(min(700.0, math.log(max(1, num_calls)) - math.log(speed)))
     grounds = "as measured here" if measured else "compiled; --calibrate measures yours"
     return (
-        f"{'' if seconds < 0.095 else 'about '}{duration(seconds)} on one core at "
-        f"{rate(speed)} ({grounds})"
+        f"{'' if seconds < 0.095 else 'about '}{duration(seconds)} "
+        f"on one core at {rate(speed)} ({grounds})"
     )
 
 
@@ -190,8 +178,9 @@ def explain_dict(
     measured: bool,
     budget: int | None,
 ) -> dict[str, Any]:
-    """``Schedule.to_dict`` with what explain adds: moments and shares of
-    levels, rivals, seconds, offers.
+    """``Schedule.to_dict`` with what ``explain`` adds.
+
+    These are moments and shares of levels, rivals, seconds and alternatives.
     """
     plain = schedule.to_dict()
     price = max(1, schedule.num_calls)
@@ -204,11 +193,9 @@ def explain_dict(
             **counted("own_calls", own),
             "share": own / price,
         }
-    seconds = (
-        None
-        if speed is None
-        else math.exp(min(700.0, math.log(price) - math.log(speed)))
-    )
+    seconds = None
+    if speed is not None:
+        seconds = math.exp(min(700.0, math.log(price) - math.log(speed)))
     return {
         "problem": problem,
         **plain,
@@ -217,13 +204,11 @@ def explain_dict(
         "calls_per_second_measured": measured,
         "seconds_estimate": seconds,
         "rivals": [rival.to_dict() for rival in rivals(schedule)],
-        "offers": offers_for(schedule, budget),
+        "offers": alternatives_for(schedule, budget),
     }
 
 
-def offers_for(schedule: Schedule, budget: int | None) -> list[str]:
-    """What can be paid instead, where the price is above the budget (or the
-    default one).
-    """
-    most = OFFERS_ABOVE if budget is None else budget
+def alternatives_for(schedule: Schedule, budget: int | None) -> list[str]:
+    """What can be paid instead, where the price is above the budget or the default."""
+    most = ALTERNATIVES_ABOVE if budget is None else budget
     return offers(schedule.facts, schedule, most) if schedule.num_calls > most else []

@@ -1,3 +1,1 @@
-"""The paper reproduced: its two figures and its table, its errors, and the
-experiments that its authors could not run.
-"""
+"""The paper reproduced: its figures, its table, and what it could not run."""

@@ -1,20 +1,26 @@
-"""The data of the paper's two figures: its own curves, the exact counts behind
-them, and the sharp schedule's price.
+"""The data of the paper's two figures, with exact counts and sharp prices beside them.
 
-  Figure 1   n_sampleV(e) against 1/e: gamma = 0.2, delta' = 0.1, K = 2, lambda = 0.1, 100 accuracies from 1e-9 to 1e-1
-  Figure 2   the same against lambda from 1e-4 to 1e4, 100 temperatures, at e = 1% of V_max = (1 + lambda log K)/(1-gamma)
+  Figure 1   n_sampleV(e) against 1/e: gamma = 0.2, delta' = 0.1, K = 2,
+             lambda = 0.1, 100 accuracies from 1e-9 to 1e-1
+  Figure 2   the same against 100 temperatures lambda from 1e-4 to 1e4, at
+             e = 1% of V_max = (1 + lambda log K)/(1-gamma)
 
-legend   column                     what it is
-  simulated, lemma_1, sparse        log10 of the curves of the published code (``published``)
-  exact, exact_sparse               log10 n_sampleV, counted (``theory.paper.sample_v_calls``), the same with kappa = 0
-  run                               log10 K N(e) n(e/sqrt(gamma)) with delta' chosen so that the whole run keeps delta = 0.1
-  sharp                             log10 of the sharp schedule's calls for |V-hat - V| <= e with probability 0.9: a whole run
+legend   column              what it is
+  simulated, lemma_1, sparse log10 of the curves of the published code
+                             (``published``)
+  exact, exact_sparse        log10 n_sampleV, counted
+                             (``theory.paper.sample_v_calls``), the same with
+                             kappa = 0
+  run                        log10 K N(e) n(e/sqrt(gamma)) with the delta' that
+                             keeps delta = 0.1 for the whole run
+  sharp                      log10 of the sharp schedule's calls for a whole run:
+                             |V-hat - V| <= e with probability 0.9
 
-A curve of the paper is what ONE draw costs if every Q-hat may fail with
-probability 0.1 (there are 10^9 and more of them): it promises nothing yet;
+A curve of the paper is what ONE sample costs if every Q-hat may fail with
+probability 0.1. There are 10^9 of them and more, so it promises nothing yet;
 ``run`` is the price of a promise. Numbers are log10 because the curves leave
-the floats; blank is "no schedule within the compiler's reach". What this file
-leaves out: drawing (``plots``), prose (``report``).
+the range of floats. Blank is "no schedule within the compiler's reach". What
+this file leaves out: drawing (``plots``), prose (``report``).
 """
 
 from __future__ import annotations
@@ -68,16 +74,17 @@ class Figure2Row:
     exact_sparse: float
     run: float
     sharp: float
-    # the sharp schedule at 1% of the value's own span 1/(1-gamma), which does not
-    # grow with lambda
+    # sharp at 1% of the value's own span 1/(1-gamma), which lambda does not change
     sharp_span: float
 
 
 def figure_1(
     points: int = 100, sharp_every: int = 3, tick: Tick = lambda: None
 ) -> list[Figure1Row]:
-    """The rows of Figure 1; the sharp schedule is compiled at every
-    ``sharp_every``-th accuracy from the largest down.
+    """The rows of Figure 1.
+
+    The sharp schedule is compiled at every ``sharp_every``-th accuracy from the
+    largest down.
     """
     setting = Setting.entropy(GAMMA, FIGURE_1_TEMPERATURE, K)
     facts = Facts(K, K, GAMMA, Entropy(FIGURE_1_TEMPERATURE), (0.0, 1.0))
@@ -98,11 +105,10 @@ def figure_2(
         setting = Setting.entropy(GAMMA, temperature, K)
         facts = Facts(K, K, GAMMA, Entropy(temperature), (0.0, 1.0))
         e = RELATIVE_ERROR * paper.value_bound(setting)
-        wanted = i % sharp_every == 0
-        sharp = _sharp(facts, e) if wanted else math.nan
-        span = (
-            _sharp(facts, RELATIVE_ERROR * facts.value_span()) if wanted else math.nan
-        )
+        sharp = span = math.nan
+        if i % sharp_every == 0:
+            sharp = _sharp(facts, e)
+            span = _sharp(facts, RELATIVE_ERROR * facts.value_span())
         rows.append(Figure2Row(temperature, e, *_paper_curves(setting, e), sharp, span))
         tick()
     return rows
@@ -124,14 +130,10 @@ def _paper_curves(
 
 def _sharp(facts: Facts, epsilon: float) -> float:
     try:
-        return math.log10(
-            compile_schedule(
-                facts, epsilon=epsilon, delta=DELTA, adaptive=False
-            ).num_calls
-        )
-    # no schedule within the compiler's reach: shown as a gap, never as a number
+        schedule = compile_schedule(facts, epsilon=epsilon, delta=DELTA, adaptive=False)
     except SmoothcruiserError:
-        return math.nan
+        return math.nan  # beyond the compiler's reach: a gap, never a number
+    return math.log10(schedule.num_calls)
 
 
 # --- slopes -------------------------------------------------------------------
@@ -139,9 +141,7 @@ def _sharp(facts: Facts, epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class Slope:
-    """Exponent p of calls ~ (1/e)^p for one curve over [low, high], by least
-    squares in log-log.
-    """
+    """Exponent p of calls ~ (1/e)^p over [low, high], by least squares in log-log."""
 
     curve: str
     low: float
@@ -157,8 +157,9 @@ def slopes(
         (1e-4, 1e-2),
     ),
 ) -> list[Slope]:
-    """Fitted exponents of every curve of Figure 1 over each range of
-    accuracies; curves with under 3 points there are left out.
+    """Fitted exponents of every curve of Figure 1 over each range of accuracies.
+
+    Curves with fewer than 3 points in a range are left out there.
     """
     return list(_slopes(rows, ranges))
 

@@ -1,23 +1,31 @@
-"""The experiment that the paper could not run: its table with the full
-algorithm, estimateQ included, against exact values.
+"""The experiment that the paper could not run: its table with the full algorithm.
 
-With the printed constants a run takes 10^20 oracle calls and more (column
+estimateQ runs too, and the answers are compared with exact values. With the
+printed constants a run takes 10^20 oracle calls and more (column
 ``paper_log10_calls``); the sharp schedule keeps the same promise for 10^3 to
-10^6. Each row is ``runs`` independent runs of one plan; a failure is an error
+10^6. Each row is ``runs`` independent runs of one plan. A failure is an error
 above epsilon, allowed with probability delta.
 
-  paper              the four environments with the paper's gamma = 0.2, lambda = 10, asked in their initial state
-  reward-sensitive   the same walks with rewards times 100, asked in the state before the reward. F_lambda(c Q) = c F_{lambda/c}(Q), so
-                     this is reward 1 at lambda = 0.1; far from the reward gamma^distance would hide it from any promise
-  game               the reward-sensitive walks on S x {1, 2}, players taking turns (the paper's augmented state space): one wants the
+  paper              the four environments with the paper's gamma = 0.2 and
+                     lambda = 10, in their initial state
+  reward-sensitive   the same walks with rewards times 100, in the state before
+                     the reward. F_lambda(c Q) = c F_{lambda/c}(Q), so this is
+                     reward 1 at lambda = 0.1; far from the reward
+                     gamma^distance would hide it from any promise
+  game               the reward-sensitive walks on S x {1, 2}, players taking
+                     turns (the paper's augmented state space): one wants the
                      reward, one does not
-  operator           the reward-sensitive walks under every other operator at the same temperature
+  operator           the reward-sensitive walks under every other operator at
+                     the same temperature
 
-legend   column                 what it is
-  value, reward_part            exact V(s), and V(s) minus its value with all rewards set to 0
-  price, mean_calls             calls the plan may take, calls taken on average (the plan stops early where the data allow)
-  paper_log10_calls             log10 of what Alg. 1-3 with the printed constants would take for the same promise
-  failures, q_failures          runs with |V-hat - V| > epsilon, and with |Q-hat - Q| > epsilon for some action
+legend   column         what it is
+  value, reward_part    exact V(s), and V(s) minus its value without rewards
+  price, mean_calls     calls the plan may take, calls taken on average (the
+                        plan stops early where the data allow it)
+  paper_log10_calls     log10 of the calls of Alg. 1-3 with the printed
+                        constants for the same promise
+  failures, q_failures  runs with |V-hat - V| > epsilon, and with
+                        |Q-hat - Q| > epsilon for some action
 
 What this file decides: the promises, so that all of it takes minutes. It leaves
 out the check with a stubbed Q (``table1``).
@@ -62,9 +70,7 @@ RUNS = 1000
 
 @dataclass(frozen=True)
 class Case:
-    """One row to run: a problem, the state asked for, and epsilon as a share of
-    the value span.
-    """
+    """One row to run: a problem, a state, and epsilon as a share of the value span."""
 
     group: str
     environment: str
@@ -134,8 +140,9 @@ def cases() -> Iterator[Case]:
 
 
 def quick_cases() -> Iterator[Case]:
-    """The small environments of the first three groups and the square root:
-    enough to see every part work.
+    """The smallest environment of each group: enough to see every part work.
+
+    Among the operators the square root alone is run.
     """
     for case in cases():
         if case.environment == "5-Chain" and (
@@ -145,13 +152,13 @@ def quick_cases() -> Iterator[Case]:
 
 
 def before_reward(environment: Environment) -> int:
-    """The state one step before the reward: n-2 on the chain, the cell left of
-    the far corner on the grid.
+    """The state one step before the reward.
+
+    It is n-2 on the chain, and the cell left of the far corner on the grid.
     """
-    last = (
-        environment.size - 1 if "Chain" in environment.name else environment.size**2 - 1
-    )
-    return last - 1
+    is_chain = "Chain" in environment.name
+    size = environment.size if is_chain else environment.size**2
+    return size - 2
 
 
 def variant(
@@ -161,8 +168,9 @@ def variant(
     scale: float = 1.0,
     game: bool = False,
 ) -> Problem:
-    """The walk of ``environment`` with its rewards times ``scale``, under
-    ``operator``, as a game of alternating turns if asked.
+    """The walk of ``environment`` under ``operator``, with rewards times ``scale``.
+
+    With ``game`` two players take turns on it.
     """
     P, R = dense(environment.problem())
     common: dict[str, Any] = {
@@ -199,7 +207,7 @@ def full_table(
     runs: int = RUNS,
     tick: Callable[[], object] = lambda: None,
 ) -> list[FullRow]:
-    """One row a case."""
+    """One row per case."""
     rows = []
     for case in cases() if which is None else which:
         rows.append(run_case(case, runs))
@@ -213,13 +221,12 @@ def run_case(case: Case, runs: int = RUNS) -> FullRow:
     epsilon = case.share * problem.facts.value_span()
     schedule = compile_schedule(problem.facts, epsilon=epsilon, delta=DELTA)
     solution = solve(problem)
-    value, q_values = (
-        float(solution.values[case.state]),
-        np.asarray(solution.q_values)[case.state],
-    )
+    value = float(solution.values[case.state])
+    q_values = np.asarray(solution.q_values)[case.state]
     outcome = repeat(problem, schedule, case.state, runs)
     errors = outcome.values - value
     q_errors = np.max(np.abs(outcome.q_values - q_values), axis=1)
+    log_calls = log_delta_prime(Setting.of(problem.facts), epsilon, DELTA)[1]
     return FullRow(
         group=case.group,
         environment=case.environment,
@@ -238,18 +245,15 @@ def run_case(case: Case, runs: int = RUNS) -> FullRow:
         price=schedule.num_calls,
         mean_calls=float(outcome.calls.mean()),
         seconds_per_run=outcome.seconds / runs,
-        paper_log10_calls=log_delta_prime(Setting.of(problem.facts), epsilon, DELTA)[1]
-        / math.log(10.0),
+        paper_log10_calls=log_calls / math.log(10.0),
     )
 
 
 def _without_rewards(problem: Problem, state: int) -> float:
     P, R = dense(problem)
-    players = (
-        None
-        if not problem.is_game
-        else np.array([problem.mover(s) for s in range(len(P))])
-    )
+    players = None
+    if problem.is_game:
+        players = np.array([problem.mover(s) for s in range(len(P))])
     empty = tabular(
         P,
         0.0 * R,
@@ -262,34 +266,30 @@ def _without_rewards(problem: Problem, state: int) -> float:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Values (runs,), action values (runs, A), calls (runs,) and the seconds
-    that all runs took, compiling apart.
-    """
+    """What many runs of one schedule gave."""
 
-    values: np.ndarray[Any, Any]
-    q_values: np.ndarray[Any, Any]
-    calls: np.ndarray[Any, Any]
-    seconds: float
+    values: np.ndarray[Any, Any]  # (runs,)
+    q_values: np.ndarray[Any, Any]  # (runs, A)
+    calls: np.ndarray[Any, Any]  # (runs,)
+    seconds: float  # of all runs together, compiling not counted
 
 
 def repeat(problem: Problem, schedule: Schedule, state: Any, runs: int) -> Repeats:
-    """``runs`` runs of one schedule with seeds 0, 1, ...: what ``plan`` does,
-    bit for bit, with schedule and engine made once.
+    """The answers of ``runs`` runs of one schedule with seeds 0, 1, ...
+
+    They are those of ``plan``, bit for bit; schedule and engine are built once.
     """
     rule = stopping_rule(schedule)
     engine = make_engine("compiled", problem, schedule, state, center=rule.center)
     segments = cut(schedule)
     actions = problem.legal_actions(state)
     low, high = problem.facts.q_bounds(problem.mover(state))
-    values, q_values, calls = (
-        np.empty(runs),
-        np.full((runs, problem.num_actions), math.nan),
-        np.zeros(runs, dtype=np.int64),
-    )
+    values, calls = np.empty(runs), np.zeros(runs, dtype=np.int64)
+    q_values = np.full((runs, problem.num_actions), math.nan)
     begin = time.perf_counter()
     for seed in range(runs):
         for action in actions:
-            tally, spent = draws_of(engine, rule, segments, action, seed)
+            tally, spent = root_samples(engine, rule, segments, action, seed)
             calls[seed] += spent
             q_values[seed, action] = min(max(rule.mean(tally), low), high)
         values[seed] = problem.operator.value(
@@ -298,22 +298,20 @@ def repeat(problem: Problem, schedule: Schedule, state: Any, runs: int) -> Repea
     return Repeats(values, q_values, calls, time.perf_counter() - begin)
 
 
-def draws_of(
+def root_samples(
     engine: Engine,
     rule: Rule,
     segments: tuple[tuple[Shard, ...], ...],
     action: int,
     seed: int,
 ) -> tuple[Tally, int]:
-    """The root sums of one action up to the look at which it may stop, and the
-    calls they took.
-    """
+    """The root sums of one action until a checkpoint stops it, and their calls."""
     tally, calls = Tally(), 0
-    for look, segment in enumerate(segments):
+    for checkpoint, segment in enumerate(segments):
         for shard in segment:
             part = engine.run_shard(replace(shard, action=action), seed)
             tally.add(part)
             calls += part.calls
-        if look < len(segments) - 1 and rule.enough(look, tally):
+        if checkpoint < len(segments) - 1 and rule.enough(checkpoint, tally):
             break
     return tally, calls

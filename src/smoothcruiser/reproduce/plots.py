@@ -1,12 +1,12 @@
-"""The figures of the report as SVG and PNG; the only module here that needs
-matplotlib (extra ``report``).
+"""The figures of the report as SVG and PNG.
 
-Counts are plotted by their log10, since curves of the paper leave the range of
-floats; tick labels are powers of ten. Colours are Okabe and Ito's, which
-colour-blind readers can tell apart; every curve also has its own dash. SVG text
-is outlined and ids are salted with the figure's name, so that several figures
-can be inlined in one page; no date is written, so that the same data give the
-same file.
+This is the only module of ``reproduce`` that needs matplotlib (extra
+``report``). Counts are plotted by their log10, since curves of the paper leave
+the range of floats; tick labels are powers of ten. Colours are Okabe and Ito's,
+which colour-blind readers can tell apart; every curve also has its own dash.
+SVG text is outlined and ids are salted with the figure's name, so that several
+figures can be inlined in one page. No date is written, so that the same data
+give the same file.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CURVES = (  # column, label, colour, dash
 
 
 def save(figure: Any, directory: Path, name: str) -> str:
-    """Write NAME.svg and NAME.png; returns the SVG element alone, to be inlined."""
+    """The SVG element alone, to be inlined; NAME.svg and NAME.png are written."""
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
@@ -80,8 +80,8 @@ def _figure(
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtra(
-            "Figures need matplotlib; install it with: pip install "
-            "'smoothcruiser[report]'."
+            "Figures need matplotlib; install it with: "
+            "pip install 'smoothcruiser[report]'."
         ) from error
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False)
@@ -165,7 +165,7 @@ def figure_2(rows: Sequence[Figure2Row]) -> Any:
 
 
 def relaxation(rows: Sequence[RelaxationRow]) -> Any:
-    """Distance and policy loss against lambda, and prices, one column a problem."""
+    """Distance and policy loss against lambda, and prices, one column per problem."""
     names = list(dict.fromkeys(r.problem for r in rows))
     figure, axes = _figure(5.2 * len(names), 7.0, 2, len(names))
     for column, name in enumerate(names):

@@ -1,15 +1,22 @@
-"""The curves of the paper's appendix F.1 as its published check code draws
-them, in log10 so that nothing overflows.
+"""The curves of the paper's appendix F.1 as its published check code computes them.
 
-  H(e)        = 2 log_gamma(e (1-gamma)/(1+M)) + 1                       the code's; printed: the ceiling of it without the + 1
-  sparse(e)   = gamma^(H(H-1)/2) (2 alpha/e^2)^H                         Prop. 1, "extrapolated to all values" of e
-  n_sim(e)    = sparse(e)                                                e >= kappa
-              = 1 + n_sim(e/sqrt(gamma)) + beta/e n_sim(sqrt(kappa e/gamma))   otherwise: K N(sqrt(kappa e)) without its ceiling
-  lemma_1(e)  = kappa^2 sparse(kappa) [log_{1/gamma}(kappa/(gamma e))]^eta_2 / e^2,  eta_2 = log2(gamma/(1-gamma) 2 beta/kappa)
+Everything is in log10, so that nothing overflows.
+
+  H(e)       = 2 log_gamma(e (1-gamma)/(1+M)) + 1
+               the code's; printed is the ceiling of it without the + 1
+  sparse(e)  = gamma^(H(H-1)/2) (2 alpha/e^2)^H
+               Prop. 1, "extrapolated to all values" of e
+  n_sim(e)   = sparse(e)                                         if e >= kappa
+             = 1 + n_sim(e/sqrt(gamma))
+                 + beta/e n_sim(sqrt(kappa e/gamma))             otherwise
+               K N(sqrt(kappa e)) without its ceiling
+  lemma_1(e) = kappa^2 sparse(kappa) [log_{1/gamma}(kappa/(gamma e))]^eta_2 / e^2
+               eta_2 = log2(gamma/(1-gamma) 2 beta/kappa)
 
 legend   symbol              name
   e, delta', lambda          ``e``, ``delta_prime``, ``temperature``
-  alpha, beta, kappa, eta_2  ``theory.paper``: the same numbers, and the tests compare them with the printed formulas
+  alpha, beta, kappa, eta_2  ``theory.paper``: the same numbers, and the tests
+                             compare them with the printed formulas
 
 None of these is a count: above kappa n_sim is a bound, below it a recurrence
 over bounds. The exact counts are ``theory.paper.sample_v_calls``. What this
@@ -32,9 +39,8 @@ def height(setting: Setting, e: float) -> float:
 def sparse_sampling_log10(setting: Setting, e: float, delta_prime: float) -> float:
     """Log10 of Prop. 1's formula with the published H, at any e."""
     h = height(setting, e)
-    return 0.5 * h * (h - 1.0) * math.log10(setting.gamma) + h * math.log10(
-        2.0 * alpha(setting, delta_prime) / (e * e)
-    )
+    base = 2.0 * alpha(setting, delta_prime) / (e * e)
+    return 0.5 * h * (h - 1.0) * math.log10(setting.gamma) + h * math.log10(base)
 
 
 def simulated_log10(setting: Setting, e: float, delta_prime: float) -> float:
@@ -45,26 +51,27 @@ def simulated_log10(setting: Setting, e: float, delta_prime: float) -> float:
 def _simulated(
     setting: Setting, e: float, delta_prime: float, known: dict[float, float]
 ) -> float:
-    """As above, each accuracy once: the code's plain recursion visits some
-    accuracies through several paths.
+    """Log10 of n_sim(e), computed once for each accuracy.
+
+    The code's plain recursion visits some accuracies through several paths.
     """
     bar, root = kappa(setting), math.sqrt(setting.gamma)
     if e >= bar:
         return sparse_sampling_log10(setting, e, delta_prime)
     if e not in known:
         onward = _simulated(setting, e / root, delta_prime, known)
-        query = _simulated(
-            setting, math.sqrt(bar * e / setting.gamma), delta_prime, known
-        )
-        known[e] = log10_sum(
-            (0.0, onward, math.log10(beta(setting, delta_prime) / e) + query)
-        )
+        inner = math.sqrt(bar * e / setting.gamma)
+        query = _simulated(setting, inner, delta_prime, known)
+        count = math.log10(beta(setting, delta_prime) / e)
+        known[e] = log10_sum((0.0, onward, count + query))
     return known[e]
 
 
 def lemma_1_log10(setting: Setting, e: float, delta_prime: float) -> float:
-    """Log10 of the published curve "theoretical bound": Lemma 1 with the
-    formula in place of n(kappa) below kappa, the formula above.
+    """Log10 of the published curve "theoretical bound".
+
+    Below kappa it is Lemma 1 with Prop. 1's formula in place of n(kappa), above
+    it the formula.
     """
     bar = kappa(setting)
     if e >= bar:

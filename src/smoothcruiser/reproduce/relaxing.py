@@ -1,19 +1,22 @@
-"""Regularization as a relaxation: what lambda does to value, policy and price,
-and which lambda a promise about V_0 wants.
+"""Regularization as a relaxation: what lambda does to value, policy and price.
 
-  0 <= V_lambda - V_0 <= lambda log K/(1-gamma)     the paper's bound, one-sided in an MDP: half of it is an error about a known middle
-  V_0 - V_0^pi <= lambda log K/(1-gamma)            the unregularized loss of pi = softmax(Q_lambda/lambda): V_lambda - V_0^pi is the
-                                                    entropy that pi collects, at most the bound, and V_0 <= V_lambda
+  0 <= V_lambda - V_0 <= lambda log K/(1-gamma)
+      the paper's bound, one-sided in an MDP: half of it is an error about a
+      known middle
+  V_0 - V_0^pi <= lambda log K/(1-gamma)
+      the unregularized loss of pi = softmax(Q_lambda/lambda): V_lambda - V_0^pi
+      is the entropy that pi collects, at most the bound, and V_0 <= V_lambda
 
-The first study moves lambda on two problems. The second is the adaptive scheme
-that the paper leaves to future work (``schedule.relaxation``): for a promise
-about V_0 it prices every split of epsilon between relaxation and sampling,
-takes the cheapest, and runs it, and it runs the best split with lambda > 0
-beside it.
+The first study varies lambda on two problems. The second is the adaptive scheme
+that the paper leaves to future work (``schedule.relaxation``). For a promise
+about V_0 it prices every split of epsilon between relaxation and sampling and
+runs the cheapest. The best split with lambda > 0 is run beside it.
 
-legend   column                     what it is
-  price                             calls of the sharp schedule for V_lambda within epsilon (a share of the reward's span 1/(1-gamma))
-  price_unregularized               the same for V_0 through this lambda; blank where the band alone exceeds epsilon
+legend   column        what it is
+  price                calls of the sharp schedule for V_lambda within epsilon
+                       (a share of the reward's span 1/(1-gamma))
+  price_unregularized  the same for V_0 through this lambda; blank where the
+                       band alone exceeds epsilon
 """
 
 from __future__ import annotations
@@ -42,9 +45,7 @@ Tick = Callable[[], object]
 
 @dataclass(frozen=True)
 class Study:
-    """A problem whose temperature is moved, the state asked for, and epsilon as
-    a share of 1/(1-gamma).
-    """
+    """A problem whose temperature varies, a state, and epsilon over 1/(1-gamma)."""
 
     name: str
     problem: Problem
@@ -89,30 +90,19 @@ class SchemeRow:
 def studies() -> tuple[Study, ...]:
     """The paper's small grid beside its reward, and a random MDP with a longer view."""
     grid = ENVIRONMENTS[2]
+    random = garnet(
+        states=20, actions=3, seed=0, discount=0.4, operator=Max(), name="garnet"
+    )
     return (
         Study("5x5-GridWorld", variant(grid, Max()), before_reward(grid), 0.05),
-        Study(
-            "garnet",
-            garnet(
-                states=20,
-                actions=3,
-                seed=0,
-                discount=0.4,
-                operator=Max(),
-                name="garnet",
-            ),
-            0,
-            0.1,
-        ),
+        Study("garnet", random, 0, 0.1),
     )
 
 
 def moving_temperature(
     points: int = 25, tick: Tick = lambda: None, among: tuple[Study, ...] | None = None
 ) -> list[RelaxationRow]:
-    """V_lambda, the policy and the prices as lambda falls from 10 to 0.01, for
-    each study.
-    """
+    """V_lambda, the policy and the prices for lambda from 10 to 0.01, by study."""
     rows = []
     for study in studies() if among is None else among:
         plain = solve(study.problem)
@@ -128,6 +118,18 @@ def _row(study: Study, plain_value: float, temperature: float) -> RelaxationRow:
     solution = solve(soft)
     value = float(solution.values[study.state])
     policy = np.asarray(solution.policy)
+    kept = float(policy_value(study.problem, policy)[study.state])
+
+    def price() -> int:
+        return compile_schedule(
+            soft.facts, epsilon=epsilon, delta=DELTA, target="value"
+        ).num_calls
+
+    def price_unregularized() -> int:
+        return relaxed(
+            soft.facts, soft.operator, epsilon=epsilon, delta=DELTA
+        ).num_calls
+
     return RelaxationRow(
         problem=study.name,
         temperature=temperature,
@@ -135,23 +137,10 @@ def _row(study: Study, plain_value: float, temperature: float) -> RelaxationRow:
         plain_value=plain_value,
         distance=value - plain_value,
         bound=value_band(soft.facts)[1],
-        policy_loss=plain_value
-        - float(policy_value(study.problem, policy)[study.state]),
+        policy_loss=plain_value - kept,
         epsilon=epsilon,
-        price=_price(
-            lambda: (
-                compile_schedule(
-                    soft.facts, epsilon=epsilon, delta=DELTA, target="value"
-                ).num_calls
-            )
-        ),
-        price_unregularized=_price(
-            lambda: (
-                relaxed(
-                    soft.facts, soft.operator, epsilon=epsilon, delta=DELTA
-                ).num_calls
-            )
-        ),
+        price=_price(price),
+        price_unregularized=_price(price_unregularized),
     )
 
 
@@ -168,8 +157,9 @@ def scheme(
     tick: Tick = lambda: None,
     among: tuple[Study, ...] | None = None,
 ) -> list[SchemeRow]:
-    """The adaptive scheme on each study, at its epsilon times each factor, run
-    against the exact V_0.
+    """The adaptive scheme on each study, run against the exact V_0.
+
+    Its epsilon is the study's, times each factor.
     """
     rows = []
     for study in studies() if among is None else among:
@@ -186,16 +176,10 @@ def _scheme_row(study: Study, epsilon: float, exact: float, runs: int) -> Scheme
     chosen = relax(facts, epsilon=epsilon, delta=DELTA, target="q_values")
     priced = [t for t in chosen.tried if t.num_calls is not None]
     plain = next(t for t in priced if t.temperature == 0.0)
-    soft = min(
-        (t for t in priced if t.temperature > 0.0), key=lambda t: t.num_calls or 0
-    )
-    softest = relaxed(
-        facts,
-        Entropy(soft.temperature),
-        epsilon=epsilon,
-        delta=DELTA,
-        target="q_values",
-    )
+    warm = [t for t in priced if t.temperature > 0.0]
+    soft = min(warm, key=lambda t: t.num_calls or 0)
+    operator = Entropy(soft.temperature)
+    softest = relaxed(facts, operator, epsilon=epsilon, delta=DELTA, target="q_values")
     return SchemeRow(
         problem=study.name,
         discount=facts.discount,
@@ -225,8 +209,9 @@ def failures(study: Study, plan: Relaxation, exact: float, runs: int) -> int:
 
 @dataclass(frozen=True)
 class PrintedRow:
-    """The same choice with the paper's constants (gamma = 0.2, K = 2): log10
-    calls without and with the best relaxation.
+    """The same choice with the paper's constants, gamma = 0.2 and K = 2.
+
+    Calls are log10, without and with the best relaxation.
     """
 
     epsilon: float
@@ -238,8 +223,9 @@ class PrintedRow:
 def printed_scheme(
     epsilons: tuple[float, ...] = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6),
 ) -> list[PrintedRow]:
-    """Whether relaxing pays with the printed constants: the best of 49 splits
-    beside sparse sampling, the limit lambda = 0.
+    """Whether relaxing pays with the printed constants.
+
+    The best of 49 splits stands beside sparse sampling, the limit lambda = 0.
     """
     gamma, K = 0.2, 2
     rows = []

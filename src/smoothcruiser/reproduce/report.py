@@ -1,18 +1,19 @@
-"""The report: one self-contained HTML page with inline SVG, and the same in
-Markdown; nothing in it asks anything of the network.
+"""The report: one self-contained HTML page with inline SVG, and the same in Markdown.
 
-The prose is here, the numbers come from ``Results``; a sentence with a number
-in it is computed from the rows it speaks of, so that it cannot go stale.
-Sections whose part was not run are left out. Needs Jinja2 (extra ``report``).
+Nothing in it needs the network. The prose is here, the numbers come from
+``Results``. A sentence with a number in it is computed from the rows it speaks
+of, so that it cannot go stale. Sections whose part was not run are left out.
+The layouts are ``report.html.jinja`` and ``report.md.jinja``; they need Jinja2
+(extra ``report``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from smoothcruiser.errors import MissingExtra
 from smoothcruiser.reproduce import plots
@@ -20,55 +21,53 @@ from smoothcruiser.reproduce.figures import slopes
 from smoothcruiser.reproduce.results import Results
 from smoothcruiser.reproduce.table1 import EPSILON
 
+TITLE = "SmoothCruiser, reproduced"
+
 
 @dataclass(frozen=True)
-class Table:
-    """Header and rows of text; numbers are right-aligned by the style sheet
-    (all columns but ``words``).
-    """
+class ReportTable:
+    """Header and rows of text."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    words: int = 1  # leading columns that hold words
+    words: int = 1  # leading columns that hold words; the others are right-aligned
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, paragraphs before, a figure, tables with a caption each,
-    paragraphs after.
-    """
+    """A heading, paragraphs, a figure, tables, and paragraphs after them."""
 
     title: str
     text: tuple[str, ...]
     svg: str = ""
     png: str = ""
-    tables: tuple[tuple[str, Table], ...] = ()
-    after: tuple[str, ...] = field(default=())
+    tables: tuple[tuple[str, ReportTable], ...] = ()  # (caption, table)
+    after: tuple[str, ...] = ()
 
 
 def write_report(results: Results, directory: Path) -> list[Path]:
-    """Write figures (SVG and PNG), report.html and report.md into
-    ``directory``; returns the paths of the two reports.
+    """The paths of report.html and report.md, written into ``directory``.
+
+    Figures are written beside them, as SVG and PNG.
     """
     try:
         import jinja2
     except ImportError as error:
         raise MissingExtra(
-            "The report needs Jinja2; install it with: pip install "
-            "'smoothcruiser[report]'."
+            "The report needs Jinja2; install it with: "
+            "pip install 'smoothcruiser[report]'."
         ) from error
     sections = [make(results, directory) for make in SECTIONS]
     shown = [section for section in sections if section is not None]
     paths = []
-    for name, template, escape in (
-        ("report.html", PAGE, True),
-        ("report.md", MARKDOWN, False),
-    ):
+    for name in ("report.html", "report.md"):
         environment = jinja2.Environment(
-            autoescape=escape, trim_blocks=True, lstrip_blocks=True
+            autoescape=name.endswith("html"), trim_blocks=True, lstrip_blocks=True
         )
-        text = environment.from_string(template).render(
-            sections=shown, facts=results.facts
+        folder = files("smoothcruiser.reproduce")
+        layout = folder.joinpath(f"{name}.jinja").read_text("utf-8")
+        text = environment.from_string(layout).render(
+            title=TITLE, sections=shown, facts=results.facts
         )
         (directory / name).write_text(text, encoding="utf-8")
         paths.append(directory / name)
@@ -90,7 +89,7 @@ def _figure_1(results: Results, directory: Path) -> Section | None:
         column: {(s.low, s.high): s.slope for s in fitted if s.curve == column}
         for column in names
     }
-    table = Table(
+    table = ReportTable(
         ("curve", *(f"ε from {low:g} to {high:g}" for low, high in ranges)),
         tuple(
             (names[c], *(number(by_curve[c].get(r, math.nan), ".2f") for r in ranges))
@@ -103,29 +102,28 @@ def _figure_1(results: Results, directory: Path) -> Section | None:
     small = min(both, key=lambda r: r.epsilon) if both else None
     text = (
         "The paper draws the cost of one sampleV call against 1/ε. Above κ its "
-        "“simulated” curve is the bound of Proposition 1, with "
-        "H neither rounded up nor starting at 0, and below κ a recurrence over that "
-        "bound; the curves are redrawn here exactly so. Beside "
-        "them stand the calls that the algorithm really makes, counted level by level, "
-        "which are known before any run.",
+        "“simulated” curve is the bound of Proposition 1, with H neither rounded up "
+        "nor starting at 0, and below κ a recurrence over that bound; the curves are "
+        "redrawn here exactly so. Beside them stand the calls that the algorithm "
+        "really makes, counted level by level, which are known before any run.",
         f"At ε = {last.epsilon:g} the paper's simulated curve says "
-        f"10^{last.simulated:.1f} calls, the exact count is 10^{last.exact:.1f}, "
-        f"and sparse sampling would take 10^{last.exact_sparse:.0f}. None of these is "
-        "the price of an answer: with δ′ = 0.1 a Q-hat may "
-        f"fail in every tenth call. A run that keeps δ = 0.1 needs 10^{last.run:.1f} "
-        "calls with the printed constants.",
+        f"10^{last.simulated:.1f} calls, the exact count is 10^{last.exact:.1f}, and "
+        f"sparse sampling would take 10^{last.exact_sparse:.0f}. None of these is the "
+        "price of an answer: with δ′ = 0.1 a Q-hat may fail in every tenth call. A "
+        f"run that keeps δ = 0.1 needs 10^{last.run:.1f} calls with the printed "
+        "constants.",
     )
     after: tuple[str, ...] = (
-        "Slopes are exponents p of calls ~ (1/ε)^p, fitted over two decades. The "
-        "theory says 2 for n_sampleV and 4 for a run, up to "
+        "Slopes are exponents p of calls ~ (1/ε)^p, fitted over two "
+        "decades. The theory says 2 for n_sampleV and 4 for a run, up to "
         "factors that fade slowly: at ε = 10⁻⁹ they have not faded yet.",
     )
     if small is not None:
         after += (
             "The sharp schedule keeps the promise of a whole run at ε = "
-            f"{small.epsilon:.2g} for 10^{small.sharp:.1f} calls, where the "
-            f"printed constants need 10^{small.run:.1f}. Its curve ends where the "
-            "compiler's table does; a gap is not a number.",
+            f"{small.epsilon:.2g} for 10^{small.sharp:.1f} calls, where the printed "
+            f"constants need 10^{small.run:.1f}. Its curve ends where the compiler's "
+            "table does; a gap is not a number.",
         )
     return Section(
         "Figure 1: calls against accuracy",
@@ -144,7 +142,7 @@ def _figure_2(results: Results, directory: Path) -> Section | None:
     svg = plots.save(plots.figure_2(rows), directory, "figure2")
     shown = [r for r in rows if not math.isnan(r.sharp)]
     picked = shown[:: max(1, len(shown) // 8)]
-    table = Table(
+    table = ReportTable(
         (
             "λ",
             "ε = 1% of V_max",
@@ -159,30 +157,25 @@ def _figure_2(results: Results, directory: Path) -> Section | None:
             (
                 f"{r.temperature:.3g}",
                 f"{r.epsilon:.3g}",
-                *(
-                    power(x)
-                    for x in (
-                        r.simulated,
-                        r.exact,
-                        r.exact_sparse,
-                        r.run,
-                        r.sharp,
-                        r.sharp_span,
-                    )
-                ),
+                power(r.simulated),
+                power(r.exact),
+                power(r.exact_sparse),
+                power(r.run),
+                power(r.sharp),
+                power(r.sharp_span),
             )
             for r in picked
         ),
         words=0,
     )
     text = (
-        "Calls against the strength of the regularizer, at a relative error of 1%. For "
-        "small λ, κ lies below every accuracy visited and "
-        "SmoothCruiser is sparse sampling; for large λ one trajectory a draw is enough.",
+        "Calls against the strength of the regularizer, at a relative error of "
+        "1%. For small λ, κ lies below every accuracy visited and SmoothCruiser "
+        "is sparse sampling; for large λ one trajectory per sample is enough.",
         "The paper's ε is 1% of V_max = (1 + λ log K)/(1−γ), which grows with λ: part "
-        "of the fall to the right is the promise getting "
-        "weaker. The value's own span is 1/(1−γ) whatever λ is, so the last curve, at "
-        "1% of it, shows what regularization itself does.",
+        "of the drop to the right is the promise getting weaker. The value's own span "
+        "is 1/(1−γ) whatever λ is, so the last curve, at 1% of it, shows what "
+        "regularization itself does.",
     )
     return Section(
         "Figure 2: calls against regularization",
@@ -197,7 +190,7 @@ def _table_1(results: Results, directory: Path) -> Section | None:
     rows = results.table_1
     if not rows:
         return None
-    table = Table(
+    table = ReportTable(
         (
             "environment",
             "ours, mean ± std",
@@ -218,13 +211,12 @@ def _table_1(results: Results, directory: Path) -> Section | None:
     )
     text = (
         f"The paper's consistency check: sampleV at ε = {EPSILON:.4f} with estimateQ "
-        "replaced by the true Q plus uniform noise of the "
-        "size that estimateQ may have. Mean and standard deviation are of the error of "
-        "one output.",
+        "replaced by the true Q plus uniform noise of the size that estimateQ may "
+        "have. Mean and standard deviation are of the error of one output.",
         "The table reproduces. It tests little: in these environments V(s₀) is almost "
-        "pure entropy, λ log K/(1−γ), to which all rewards "
-        "together add 6·10⁻⁴ at most, and estimateQ, where all the calls are, does not "
-        "run. Hence the next section.",
+        "pure entropy, λ log K/(1−γ), to which all rewards together add 6·10⁻⁴ at "
+        "most, and estimateQ, where all the calls are, does not run. Hence the next "
+        "section.",
     )
     return Section(
         "Table 1: consistency with a stubbed Q",
@@ -236,8 +228,8 @@ def _table_1(results: Results, directory: Path) -> Section | None:
 GROUPS = {
     "paper": "The paper's environments and parameters, γ = 0.2, λ = 10, initial state",
     "reward-sensitive": (
-        "Rewards times 100 (the same as λ = 0.1 at reward 1), asked "
-        "one step before the reward"
+        "Rewards times 100 (the same as λ = 0.1 "
+        "at reward 1), one step before the reward"
     ),
     "game": "The same as games: players take turns, one wants the reward, one does not",
     "operator": "The reward-sensitive MDPs under every other operator",
@@ -260,7 +252,7 @@ def _full(results: Results, directory: Path) -> Section | None:
         "for Q",
         "price",
         "calls, mean",
-        "ms a run",
+        "ms per run",
         "printed constants",
     )
     tables = []
@@ -285,21 +277,20 @@ def _full(results: Results, directory: Path) -> Section | None:
             for r in part
         )
         if part:
-            tables.append((caption, Table(head, body, words=2)))
+            tables.append((caption, ReportTable(head, body, words=2)))
     failed, runs = sum(r.failures for r in rows), sum(r.runs for r in rows)
     text = (
         "What the paper could not run: the full algorithm, estimateQ included, with "
-        "the sharp schedule. Every row is one plan run many "
-        "times against the exact value; the promise is |V̂ − V| ≤ ε (and |Q̂ − Q| ≤ ε "
-        "for every action) with probability 0.9.",
+        "the sharp schedule. Every row is one plan run many times against the exact "
+        "value; the promise is |V̂ − V| ≤ ε (and |Q̂ − Q| ≤ ε for every action) with "
+        "probability 0.9.",
         f"Over all rows {failed:,} of {runs:,} runs missed ε. The largest share of "
         f"misses in any row is {max(r.q_failures / r.runs for r in rows):.1%} for "
         "action values; 10% are allowed. The last column is what the printed "
         "constants would need for the same promise.",
         "The chains are deterministic, so their errors hardly vary (only the actions "
-        "drawn along the way are random): what is left there "
-        "is the plan's own bias, which the promise covers. The grids slip, and their "
-        "errors spread.",
+        "drawn along the way are random): what is left there is the plan's own bias, "
+        "which the promise covers. The grids slip, and their errors spread.",
     )
     return Section("Table 1 with the full algorithm", text, tables=tuple(tables))
 
@@ -307,12 +298,11 @@ def _full(results: Results, directory: Path) -> Section | None:
 def _relaxation(results: Results, directory: Path) -> Section | None:
     if not (results.relaxation or results.scheme):
         return None
-    svg = (
-        plots.save(plots.relaxation(results.relaxation), directory, "relaxation")
-        if results.relaxation
-        else ""
-    )
-    chosen = Table(
+    svg = ""
+    if results.relaxation:
+        figure = plots.relaxation(results.relaxation)
+        svg = plots.save(figure, directory, "relaxation")
+    chosen = ReportTable(
         (
             "problem",
             "γ",
@@ -343,7 +333,7 @@ def _relaxation(results: Results, directory: Path) -> Section | None:
             for r in results.scheme
         ),
     )
-    printed = Table(
+    printed = ReportTable(
         (
             "ε for V_0",
             "sparse sampling",
@@ -366,47 +356,40 @@ def _relaxation(results: Results, directory: Path) -> Section | None:
     )
     text = (
         "V_λ lies above V_0 by at most λ log K/(1−γ), and the policy it recommends "
-        "loses at most that much. The upper panels show how "
-        "much of the bound is used, the lower ones what V_λ costs, and what V_0 costs "
-        "through V_λ.",
-        "The paper asks for a scheme that chooses λ for a given accuracy of the "
-        "unregularized value. Since V_λ − V_0 lies in a band whose "
-        "middle is known, ε − λ log K/(2(1−γ)) is left for the sampling; the scheme "
-        "prices every split with the schedule compiler and "
-        "takes the cheapest (schedule/relaxation.py).",
+        "loses at most that much. The upper panels show how much of the bound is "
+        "used, the lower ones what V_λ costs, and what V_0 costs through V_λ.",
+        "The paper asks for a scheme that chooses λ for a desired accuracy of the "
+        "unregularized value. Since V_λ − V_0 lies in a band whose middle is known, ε "
+        "− λ log K/(2(1−γ)) is left for the sampling; the scheme prices every split "
+        "with the schedule compiler and takes the cheapest (schedule/relaxation.py).",
     )
     after = (
-        "It chooses λ = 0 in every case tried, with the sharp schedule and with the "
-        "printed constants: a worst-case plan for V_0 gains "
-        "nothing from relaxing. The reason can be seen in the paper's own terms. A "
-        "band narrower than 2ε forces λ ≤ 2ε(1−γ)/log K, hence "
-        "κ = (1−√γ)λ/K is a fraction of ε, and the linearization, which only works "
-        "below κ, comes too late to pay for the part of ε that "
-        "the band has taken. Regularization buys speed for V_λ itself (Figure 2), and "
-        "for V_0 only to within the bound."
-        if never
-        else (
-            "Where the chosen λ is above 0, relaxing pays; elsewhere plain max is "
-            "cheaper."
-        ),
+        "Where the chosen λ is above 0, relaxing pays; elsewhere plain max is cheaper."
     )
-    tables: list[tuple[str, Table]] = []
+    if never:
+        after = (
+            "It chooses λ = 0 in every case tried, with the sharp schedule and with "
+            "the printed constants: a worst-case plan for V_0 gains nothing from "
+            "relaxing. The reason can be seen in the paper's own terms. A band "
+            "narrower than 2ε forces λ ≤ 2ε(1−γ)/log K, hence κ = (1−√γ)λ/K is a "
+            "fraction of ε, and the linearization, which only works below κ, comes too "
+            "late to pay for the part of ε that the band has taken. Regularization "
+            "buys speed for V_λ itself (Figure 2), and for V_0 only to within the "
+            "bound."
+        )
+    tables: list[tuple[str, ReportTable]] = []
     if results.scheme:
         tables.append(("The adaptive scheme, run against the exact V_0", chosen))
     if results.printed:
-        tables.append(
-            (
-                "The same choice with the printed constants, γ = 0.2, K = 2, δ = 0.1",
-                printed,
-            )
-        )
+        caption = "The same choice with the printed constants, γ = 0.2, K = 2, δ = 0.1"
+        tables.append((caption, printed))
     return Section(
         "Regularization as a relaxation",
         text,
         svg,
         "relaxation.png" if svg else "",
         tuple(tables),
-        after,
+        (after,),
     )
 
 
@@ -429,85 +412,3 @@ def power(log10: float) -> str:
     if math.isnan(log10):
         return "–"
     return f"{10.0**log10:,.0f}" if log10 < 7.0 else f"10^{log10:.1f}"
-
-
-# --- templates ----------------------------------------------------------------
-
-TITLE = "SmoothCruiser, reproduced"
-
-PAGE: Any = (
-    """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>"""
-    + TITLE
-    + """</title>
-<style>
-body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #fff; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.8rem; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccc; }
-p { max-width: 48rem; } svg { max-width: 100%; height: auto; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 0.82rem; margin: 0.5rem 0 1.5rem; }
-caption { text-align: left; font-weight: 600; padding: 0.3rem 0; }
-th, td { padding: 0.25rem 0.6rem; border-bottom: 1px solid #e3e3e3; text-align: right; white-space: nowrap; }
-th { background: #f5f5f5; white-space: normal; vertical-align: bottom; } .word { text-align: left; }
-footer { margin-top: 3rem; color: #555; font-size: 0.85rem; }
-</style></head><body>
-<h1>"""
-    + TITLE
-    + """</h1>
-<p>The figures and the table of “Planning in entropy-regularized Markov decision processes and games” (NeurIPS 2019), redone beside
-exact counts and beside this library's sharp schedule, and the experiments that the printed constants put out of reach. Where the paper
-errs is listed in docs/errata.md, each item with a test.</p>
-{% for s in sections %}
-<section><h2>{{ s.title }}</h2>
-{% for p in s.text %}<p>{{ p }}</p>
-{% endfor %}
-{% if s.svg %}<figure style="margin:0">{{ s.svg | safe }}</figure>{% endif %}
-{% for caption, t in s.tables %}
-<div class="scroll"><table><caption>{{ caption }}</caption><thead><tr>
-{%- for h in t.head %}<th{% if loop.index0 < t.words %} class="word"{% endif %}>{{ h }}</th>{% endfor %}</tr></thead><tbody>
-{% for row in t.rows %}<tr>{% for c in row %}<td{% if loop.index0 < t.words %} class="word"{% endif %}>{{ c }}</td>{% endfor %}</tr>
-{% endfor %}</tbody></table></div>
-{% endfor %}
-{% for p in s.after %}<p>{{ p }}</p>
-{% endfor %}</section>
-{% endfor %}
-<footer>{% for f in facts %}{{ f }} {% endfor %}</footer>
-</body></html>
-"""
-)
-
-MARKDOWN = (
-    "# "
-    + TITLE
-    + """
-
-{% for s in sections %}
-## {{ s.title }}
-
-{% for p in s.text %}
-{{ p }}
-
-{% endfor %}
-{% if s.png %}
-![{{ s.title }}]({{ s.png }})
-
-{% endif %}
-{% for caption, t in s.tables %}
-**{{ caption }}**
-
-| {{ t.head | join(" | ") }} |
-|{% for h in t.head %}{{ ":---|" if loop.index0 < t.words else "---:|" }}{% endfor +%}
-{% for row in t.rows %}
-| {{ row | join(" | ") }} |
-{% endfor %}
-
-{% endfor %}
-{% for p in s.after %}
-{{ p }}
-
-{% endfor %}
-{% endfor %}
-{% for f in facts %}{{ f }} {% endfor %}
-
-"""
-)

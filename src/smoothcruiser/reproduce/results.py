@@ -1,6 +1,6 @@
-"""What a reproduction holds, and its CSV files: plain rows in, plain text out,
-numbers with every digit they have.
+"""What a reproduction holds, and its CSV files.
 
+Plain rows go in and plain text comes out, numbers with every digit they have.
 ``table1.csv`` has exactly the columns environment, mean, std, runs, paper_mean,
 paper_std. Counts in ``figure1.csv`` and ``figure2.csv`` are log10 of calls (the
 columns are described in ``figures``); blank is "there is none".
@@ -23,8 +23,9 @@ from smoothcruiser.reproduce.table1 import CheckRow
 
 @dataclass(frozen=True)
 class Results:
-    """The parts that were run; the others are empty. ``facts`` says when, with
-    what and how long, in sentences.
+    """The parts that were run; the others are empty.
+
+    ``facts`` says when, with what and how long, in sentences.
     """
 
     figure_1: tuple[Figure1Row, ...] = ()
@@ -56,8 +57,9 @@ class Results:
 
 
 def write_csv(path: Path, rows: Sequence[Any], prefix: str = "") -> None:
-    """Rows of one dataclass as CSV; columns other than epsilon and temperature
-    get ``prefix``.
+    """Write rows of one dataclass as CSV.
+
+    Columns other than epsilon and temperature get ``prefix``.
     """
     names = [
         f.name if f.name in ("epsilon", "temperature") else prefix + f.name
@@ -67,9 +69,8 @@ def write_csv(path: Path, rows: Sequence[Any], prefix: str = "") -> None:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(names)
         for row in rows:
-            writer.writerow(
-                [
-                    "" if isinstance(x, float) and math.isnan(x) else x
-                    for x in astuple(row)
-                ]
-            )
+            writer.writerow([_cell(x) for x in astuple(row)])
+
+
+def _cell(value: Any) -> Any:
+    return "" if isinstance(value, float) and math.isnan(value) else value

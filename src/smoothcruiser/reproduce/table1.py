@@ -1,27 +1,29 @@
-"""The paper's Table 1: sampleV_check on its four environments, and what the
-published numbers were.
+"""The paper's Table 1: sampleV_check on its four environments.
 
 sampleV_check is Alg. 2 with estimateQ(s, z) replaced by Q(s, .) + z U(-1, 1),
-one uniform an action, unclipped. In one environment
+one uniform per action, unclipped. In one environment sampleV_check(s, e) is
 
-  e >= V_max              0
-  kappa <= e              F(Q(s) + e U)
-  e < kappa               F(Q-hat) - <Q-hat, g> + R + gamma sampleV_check(Z, e/sqrt(gamma)),  Q-hat = Q(s) + sqrt(kappa e) U,
-                          g = grad F(Q-hat), A ~ g, (R, Z) ~ oracle(s, A)
+  0                                              if e >= V_max
+  F(Q(s) + e U)                                  if kappa <= e < V_max
+  F(Q-hat) - <Q-hat, g> + R
+    + gamma sampleV_check(Z, e/sqrt(gamma))      if e < kappa
+  with Q-hat = Q(s) + sqrt(kappa e) U, g = grad F(Q-hat), A ~ g,
+  (R, Z) ~ oracle(s, A)
 
-with the kappa and V_max of that environment's own K; the asked accuracy is
-kappa(K=4)/4 = 0.3455 for all. gamma = 0.2, lambda = 10, N_sim = floor(C^2/(2
-e^2) log 5) = 32,723 with C for K = 4. All environments, and all runs of one,
-draw from independent streams (the published code copies one seeded environment
-into every run, so that all runs replay the same transitions).
+with the kappa and V_max of that environment's own K. The accuracy is
+kappa(K=4)/4 = 0.3455 for all, gamma = 0.2, lambda = 10, and N_sim =
+floor(C^2/(2 e^2) log 5) = 32,723 with C for K = 4. All environments, and all
+runs of one, sample from independent streams. (The published code copies one
+seeded environment into every run, so that all runs replay the same
+transitions.)
 
 legend   column                    what it is
   mean, std                        of the error of one output, V-hat - V(s0)
   paper_mean, paper_std            as printed
 
-Vectorized over the runs: the recursion is a chain, so every run is at the same
-accuracy at the same time. What this file leaves out: the full algorithm
-(``full``).
+The code is vectorized over the runs: the recursion is a chain, so every run is
+at the same accuracy at the same time. What this file leaves out: the full
+algorithm (``full``).
 """
 
 from __future__ import annotations
@@ -66,16 +68,9 @@ class Environment:
     paper_std: float
 
     def problem(self, **rest: Any) -> Problem:
-        """The environment; discount and operator are the paper's where not given."""
-        return self.build(
-            n=self.size,
-            **{
-                "discount": GAMMA,
-                "operator": Entropy(TEMPERATURE),
-                "name": self.name,
-                **rest,
-            },
-        )
+        """The environment, with the paper's discount and operator by default."""
+        parts = {"discount": GAMMA, "operator": Entropy(TEMPERATURE)}
+        return self.build(n=self.size, **{**parts, "name": self.name, **rest})
 
 
 ENVIRONMENTS = (
@@ -140,7 +135,7 @@ def sample_v_check(
     states: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> Floats:
-    """(runs,) outputs of sampleV_check(states, e), one draw each."""
+    """(runs,) outputs of sampleV_check(states, e), one sample each."""
     setting = Setting.of(problem.facts)
     total = np.zeros(len(states))
     weight = 1.0
@@ -150,8 +145,8 @@ def sample_v_check(
         )
         value, policy = _soft(q, problem.operator.strength)
         running = np.cumsum(policy, axis=1)
-        # The last column is 1 up to rounding; comparing with the others alone keeps
-        # the action inside the set.
+        # The last column is 1 up to rounding; comparing with the others alone
+        # keeps the action inside the set.
         action = np.sum(rng.random(len(states))[:, None] >= running[:, :-1], axis=1)
         reward, states = step(problem, states, action, rng)
         total += weight * (value - np.sum(q * policy, axis=1) + reward)
@@ -177,8 +172,9 @@ def step(
     actions: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """(runs,) rewards and next states, one draw of the tables a run by
-    inverting the distribution function of its row.
+    """(runs,) rewards and next states, one sample of the tables per run.
+
+    It inverts the distribution function of the run's row.
     """
     tables = problem.tables
     assert tables is not None  # the four environments are tabular

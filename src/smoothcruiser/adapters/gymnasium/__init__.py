@@ -1,332 +1,88 @@
-"""Gymnasium environments as problems: ``problem(env, …)``, or
-``make("gym:FrozenLake-v1,map_name=8x8", …)``.
+"""The adapter of Gymnasium environments.
 
-The problem: a planner asks "what if" from any state, an environment only goes
-forward. In the order of preference (``access=``):
+``problem(env, …)`` and ``make("gym:FrozenLake-v1,map_name=8x8", …)`` return
+problems.
 
-  tables     the environment has its model (``unwrapped.P``: FrozenLake, Taxi, CliffWalking): a
-             tabular problem, solved or sampled in compiled code. A transition flagged
-             ``terminated`` ends the episode wherever it leads: CliffWalking's goal row is not
-             absorbing, Taxi's delivered states can be left again.
-  mujoco     MuJoCo's integration state (positions, velocities, warm start, …) is the state, as bytes
-  state      ``unwrapped.s`` or ``unwrapped.state`` is the state and can be set
-  clone      ``clone_state`` and ``restore_state`` (ALE) give and take the state
-  snapshot   a copy of the environment is the state
+  access    which way leads into an environment, and the problem it makes
+  tables    environments that have their model: tabular problems
+  oracles   environments that are put into a state, or copied
+  copies    private copies, and what an environment holds
+  trial     whether an environment put into a state continues as one never touched
 
-None is believed before it passed its trial (``trial``,
-``tables.check_tables``): an environment put into a state has to go on as one
-that was never touched.
-
-In every case the copy that the planner steps draws from the planner's own
-stream (``jit.generator``): it cannot see what the real environment will draw,
-and the real one is never stepped, reset or reseeded. The problem starts where
-the environment is; one that was never reset is reset in a copy. Wrappers of
-Gymnasium's own that only watch or count (TimeLimit, …) are taken off the copy;
-with any other wrapper access is by snapshot. A time limit is not part of the
-state: use ``horizon=``.
-
-Rewards go through ``reward=`` (a function of the environment's reward), and
-have to lie in ``reward_range``, which is read from tables, known for the
-classic environments below, and asked for otherwise. What this folder leaves
-out: observations (a planner needs states).
+Only these modules import Gymnasium. They are loaded when a problem is first
+built.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from smoothcruiser.errors import InvalidInput, MissingExtra
-from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators.base import Operator
-from smoothcruiser.problem.problem import MDP, Problem
+from smoothcruiser.problem.adapter import register
+from smoothcruiser.problem.problem import Problem
 
-try:
-    import gymnasium
-except (
-    ImportError
-) as error:  # pragma: no cover - the extra is installed where this is tested
-    raise MissingExtra(
-        "Gymnasium environments need Gymnasium: pip install 'smoothcruiser[gymnasium]'."
-    ) from error
+if TYPE_CHECKING:
+    from smoothcruiser.adapters.gymnasium.access import problem
 
-from smoothcruiser.adapters.gymnasium.copies import (
-    global_generators_kept,
-    has_reset,
-    kinds,
-    private_copy,
-)
-from smoothcruiser.adapters.gymnasium.oracles import (
-    CloneOracle,
-    EnvOracle,
-    MujocoOracle,
-    Reward,
-    SnapshotOracle,
-    StateOracle,
-)
-from smoothcruiser.adapters.gymnasium.tables import check_tables, table_problem
-from smoothcruiser.adapters.gymnasium.trial import trial
-
-WAYS: dict[str, type[EnvOracle]] = {  # in the order of preference, after tables
-    "mujoco": MujocoOracle,
-    "state": StateOracle,
-    "clone": CloneOracle,
-    "snapshot": SnapshotOracle,
-}
-# its cost: angle² + 0.1 speed² + 0.001 torque², at their limits
-_PENDULUM = math.pi**2 + 0.1 * 8.0**2 + 0.001 * 2.0**2
-KNOWN_RANGES = {
-    "CartPoleEnv": (0.0, 1.0),
-    "MountainCarEnv": (-1.0, 0.0),
-    "Continuous_MountainCarEnv": (-0.1, 100.0),
-    "AcrobotEnv": (-1.0, 0.0),
-    "PendulumEnv": (-_PENDULUM, 0.0),
-    "BlackjackEnv": (-1.0, 1.5),
-}
+__all__ = ["problem"]
 
 
-@global_generators_kept()
-def problem(
-    env: Any,
-    *,
-    discount: float,
-    operator: Operator,
-    reward_range: tuple[float, float] | None = None,
-    reward: Reward | None = None,
-    actions: Sequence[Any] | int | None = None,
-    horizon: int | None = None,
-    access: str = "auto",
-    deterministic: bool = False,
-    key: Callable[[Any], Any] | None = None,
-    seed: int | None = None,
-    call_seconds: float | None = None,
-    name: str | None = None,
-    spec: dict[str, Any] | None = None,
-) -> Problem:
-    """The Problem of an environment, which is copied and left as it is.
+class GymnasiumAdapter:
+    """Environments by their registered names, and running ones."""
 
-    ``actions``: what the planner's actions 0, 1, … are in the environment; a
-    number n makes a grid of n values a dimension of a Box. ``key``: a hashable
-    summary of an environment that determines its future, so that certified
-    search can recognize snapshots. ``seed``: start at a reset with this seed.
-    Without it the problem starts where the environment is, or at a reset with
-    seed 0 if it was never reset.
-    """
-    if not isinstance(env, gymnasium.Env):
-        raise InvalidInput(
-            f"A Gymnasium environment was expected, got {type(env).__name__}; for "
-            "its name use make('gym:NAME')."
+    name = "gym"
+    summary = "an environment of Gymnasium"
+    example = "FrozenLake-v1,map_name=8x8"
+    needs = "smoothcruiser[gymnasium]"
+    options = (
+        "discount",
+        "operator",
+        "reward_range",
+        "reward",
+        "actions",
+        "horizon",
+        "access",
+        "deterministic",
+        "key",
+        "call_seconds",
+    )
+
+    def build(
+        self,
+        text: str,
+        parameters: dict[str, Any],
+        *,
+        discount: float,
+        operator: Operator,
+    ) -> Problem:
+        """The problem of ``gym:text``.
+
+        Parameters that are not this adapter's own go to ``gymnasium.make``.
+        """
+        from smoothcruiser.adapters.gymnasium.access import named
+
+        return named(text, parameters, discount=discount, operator=operator)
+
+    def accepts(self, simulator: Any) -> bool:
+        """Whether ``simulator`` looks like an environment."""
+        return all(
+            hasattr(simulator, name) for name in ("step", "action_space", "unwrapped")
         )
-    chosen = _actions(env, actions)
-    here = seed is None and has_reset(env)
-    inner = env.unwrapped  # a wrapper would store the spec that it is asked for
-    label = (
-        name
-        or f"gym:{inner.spec.id if inner.spec is not None else type(inner).__name__}"
-    )
-    probe = _probe(env, here)
-    able = _able(probe, access)
-    if able["tables"] and _has_its_tables(probe, chosen, access):
-        made = table_problem(
-            probe,
-            chosen,
-            discount=discount,
-            operator=operator,
-            reward=reward,
-            reward_range=reward_range,
-            horizon=horizon,
-            here=int(env.unwrapped.s) if here else None,
-            seed=seed or 0,
-            name=label,
-        )
-        return replace(made, spec=spec)
-    bounds = reward_range or (
-        None if reward is not None else KNOWN_RANGES.get(type(env.unwrapped).__name__)
-    )
-    if bounds is None:
-        raise InvalidInput(
-            f"{label} does not say in which range its rewards lie; give "
-            "reward_range=(low, high) (reward_low=, reward_high= in a name)."
-        )
-    oracle, first = _tried(
-        able,
-        lambda way: way(env, chosen, reward, key, None if here else stream(seed or 0)),
-    )
-    return MDP(
-        oracle,
-        num_actions=len(chosen),
-        discount=discount,
-        operator=operator,
-        reward_range=bounds,
-        terminal=True,
-        initial_state=oracle.read(env) if here else first,
-        horizon=horizon,
-        deterministic=deterministic,
-        call_seconds=call_seconds,
-        name=label,
-        spec=spec,
-    )
+
+    def problem(self, simulator: Any, **options: Any) -> Problem:
+        """The problem of an environment, starting where it is."""
+        from smoothcruiser.adapters.gymnasium.access import problem
+
+        return problem(simulator, **options)
 
 
-def named(
-    text: str,
-    parameters: dict[str, Any],
-    *,
-    discount: float,
-    operator: Operator,
-    spec: dict[str, Any],
-) -> Problem:
-    """The problem of ``gym:text,name=value,…``: parameters of this adapter, all
-    others go to ``gymnasium.make``.
-    """
-    own = {
-        k: parameters.pop(k)
-        for k in (
-            "horizon",
-            "access",
-            "actions",
-            "deterministic",
-            "seed",
-            "call_seconds",
-        )
-        if k in parameters
-    }
-    bounds = [parameters.pop(k, None) for k in ("reward_low", "reward_high")]
-    if (bounds[0] is None) != (bounds[1] is None):
-        raise InvalidInput("Give reward_low= and reward_high= together.")
-    try:
-        env = gymnasium.make(text, **parameters)
-    except Exception as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else ""
-        raise InvalidInput(
-            f"Gymnasium cannot make {text!r} with {parameters}: "
-            f"{type(error).__name__}: {first}"
-        ) from error
-    own.setdefault("seed", 0)
-    given = None if bounds[0] is None else (float(bounds[0]), float(bounds[1]))
-    shown = "".join(f",{k}={v}" for k, v in parameters.items())
-    return problem(
-        env,
-        discount=discount,
-        operator=operator,
-        reward_range=given,
-        name=f"gym:{text}{shown}",
-        spec=spec,
-        **own,
-    )
+register(GymnasiumAdapter())
 
 
-# --- choosing -----------------------------------------------------------------
+def __getattr__(name: str) -> Any:
+    """``problem``, loaded when it is first needed: it imports Gymnasium."""
+    if name != "problem":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from smoothcruiser.adapters.gymnasium.access import problem
 
-
-def _probe(env: Any, here: bool) -> Any:
-    """A copy that has been reset: many environments have their state only then."""
-    try:
-        probe = private_copy(env, np.random.default_rng(0))
-    except InvalidInput:
-        return env  # what can be said of it without a copy
-    if not here:
-        probe.reset(seed=0)
-    return probe
-
-
-def _able(env: Any, access: str) -> dict[str, bool]:
-    """Which ways into the environment there are; whether they lead there is for
-    a trial to say.
-    """
-    inner = env.unwrapped
-    bare = len(kinds(env)) == 1
-    # Taxi's fickle passenger is neither in its tables nor in its state
-    fickle = getattr(inner, "fickle_passenger", False)
-    able = {
-        "tables": bare
-        and isinstance(getattr(inner, "P", None), dict)
-        and hasattr(inner, "s")
-        and not fickle,
-        "mujoco": bare
-        and hasattr(inner, "model")
-        and hasattr(inner, "data")
-        and hasattr(inner, "set_state"),
-        "state": bare
-        and not fickle
-        and (getattr(inner, "s", None) is not None or hasattr(inner, "state")),
-        "clone": bare
-        and hasattr(inner, "clone_state")
-        and hasattr(inner, "restore_state"),
-        "snapshot": True,
-    }
-    if access == "auto":
-        return able
-    if access not in able:
-        raise InvalidInput(f"access must be auto, {', '.join(able)}; got {access!r}.")
-    if not able[access]:
-        name = type(inner).__name__
-        raise InvalidInput(
-            f"{name} cannot be accessed by {access} (a wrapper hides it, or it has "
-            "none); use snapshot."
-        )
-    return {kind: kind == access for kind in able}
-
-
-def _has_its_tables(probe: Any, actions: Sequence[Any], access: str) -> bool:
-    """Whether the tables are the environment's own steps."""
-    try:
-        check_tables(private_copy(probe, np.random.default_rng(1)), actions, stream(0))
-    except InvalidInput:
-        if access == "tables":
-            raise
-        return False
-    return True
-
-
-def _tried(
-    able: dict[str, bool], made: Callable[[type[EnvOracle]], EnvOracle]
-) -> tuple[EnvOracle, Any]:
-    """The first way into the environment that passes its trial, and its state
-    before that.
-    """
-    refusals: dict[str, InvalidInput] = {}
-    for kind in [kind for kind in WAYS if able[kind]]:
-        try:
-            oracle = made(WAYS[kind])
-            first = oracle.here()
-            trial(oracle)
-        except InvalidInput as error:
-            refusals[kind] = error
-        else:
-            return oracle, first
-    raise refusals.get("clone") or list(refusals.values())[-1]
-
-
-def _actions(env: Any, asked: Sequence[Any] | int | None) -> list[Any]:
-    """What the planner's actions are in the environment."""
-    space = env.action_space
-    if asked is not None and not isinstance(asked, int):
-        return list(asked)
-    if isinstance(space, gymnasium.spaces.Discrete) and asked is None:
-        return [int(space.start) + a for a in range(int(space.n))]
-    if isinstance(space, gymnasium.spaces.MultiDiscrete) and asked is None:
-        return [
-            np.array(choice)
-            for choice in itertools.product(*(range(int(n)) for n in space.nvec))
-        ]
-    if (
-        isinstance(space, gymnasium.spaces.Box)
-        and isinstance(asked, int)
-        and asked >= 2
-        and np.all(np.isfinite([space.low, space.high]))
-    ):
-        ends = zip(space.low.reshape(-1), space.high.reshape(-1), strict=True)
-        grid = itertools.product(*(np.linspace(low, high, asked) for low, high in ends))
-        return [
-            np.array(point, dtype=space.dtype).reshape(space.shape) for point in grid
-        ]
-    raise InvalidInput(
-        f"The actions {space} are not a short list; give actions=[…], or actions=n "
-        "for a grid of n >= 2 values a dimension of a Box."
-    )
+    return problem

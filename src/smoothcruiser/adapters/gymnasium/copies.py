@@ -4,11 +4,12 @@ A planner steps copies, so a promise about an environment is one about its
 copies. Two things make a copy another world: what it forgets, and what it
 shares.
 
-  forgotten   ``EzPickle`` copies an environment by calling its constructor again: the copy stands
-              at the beginning. Here it is copied attribute by attribute instead.
-  shared      a generator, a class attribute, a variable of the module: a step of one copy changes
-              what another will do. Generators are replaced by the planner's; ``surroundings``
-              sees the rest.
+  forgotten   ``EzPickle`` copies an environment by calling its constructor
+              again: the copy stands at the beginning. Here it is copied
+              attribute by attribute instead.
+  shared      a generator, a class attribute, a variable of the module: a step
+              of one copy changes what another will do. Generators are replaced
+              by the planner's; ``surroundings`` sees the rest.
 
 What this file leaves out: memory inside compiled objects (an emulator, a
 physics engine). Nothing here can see it; ``trial`` compares what such
@@ -35,8 +36,8 @@ from gymnasium import wrappers
 
 from smoothcruiser.errors import InvalidInput
 
-# Gymnasium's own wrappers that change neither step nor reward; time limits are no
-# part of a state.
+# Gymnasium's own wrappers that change neither step nor reward; a time limit is not
+# part of a state
 WATCHERS = (
     wrappers.TimeLimit,
     wrappers.OrderEnforcing,
@@ -54,11 +55,11 @@ OPAQUE = (
     logging.Logger,
 )
 UNKNOWN = (np.random.RandomState, np.random.BitGenerator, random.Random)
-# Generators made when first asked for, and descriptions.
+# generators that are created when they are first used, and descriptions
 UNREAD = ("_np_random", "_np_random_seed", "spec", "action_space", "observation_space")
-# things of a module that are looked at; a notebook's may hold anything
+# most things of a module that are read: a notebook may hold anything
 MOST_PARTS = 50_000
-MOST_BYTES = 10**6  # and the largest array of it
+MOST_BYTES = 10**6  # and the largest array of it that is read
 Path = tuple[str, ...]
 
 
@@ -87,9 +88,7 @@ def unwatched(env: Any) -> Any:
 
 
 def _unwatched_inside(twin: Any) -> Any:
-    """A private copy without any wrapper that only watches or counts, at
-    whatever depth.
-    """
+    """A private copy without wrappers that only watch or count, at whatever depth."""
     for layer in layers(twin):
         while isinstance(layer, gymnasium.Wrapper) and type(layer.env) in WATCHERS:
             layer.env = layer.env.env
@@ -97,11 +96,11 @@ def _unwatched_inside(twin: Any) -> Any:
 
 
 def has_reset(env: Any) -> bool:
-    """Whether the environment stands somewhere, so that a plan can start there.
+    """Whether the environment is in a state, so that a plan can start there.
 
     ``gymnasium.make`` adds a wrapper that knows. Without it, a state attribute
-    that is set or a copy that takes a step says so. One that cannot be copied
-    is taken to stand somewhere.
+    that is set, or a copy that accepts a step, says so. An environment that
+    cannot be copied is assumed to be in a state.
     """
     for layer in layers(env):
         if isinstance(layer, wrappers.OrderEnforcing):
@@ -176,14 +175,12 @@ def _children(part: Any, inside: str | None) -> list[tuple[str, Any]]:
 
 
 def contents(env: Any) -> dict[Path, Any]:
-    """The numbers, texts and arrays that an environment holds."""
+    """The numbers, texts and arrays that an environment holds, by their paths."""
     return dict(_leaves(parts(env)))
 
 
 def surroundings(env: Any) -> dict[Path, Any]:
-    """The same of its classes and of the modules that define them: what all
-    copies share.
-    """
+    """What all copies share: the contents of its classes and of their modules."""
     found: dict[Path, Any] = {}
     for cls in {cls: None for layer in layers(env) for cls in type(layer).__mro__}:
         module = cls.__module__
@@ -248,9 +245,7 @@ def spelled(path: Path) -> str:
 
 
 def private_copy(env: Any, generator: np.random.Generator) -> Any:
-    """A copy that shares nothing with ``env`` and draws every number from
-    ``generator``.
-    """
+    """A copy that shares nothing with ``env`` and samples from ``generator`` only."""
     env = unwatched(env)
     memo: dict[int, Any] = {id(generator): generator}
     for path, part in parts(env):
@@ -268,7 +263,7 @@ def private_copy(env: Any, generator: np.random.Generator) -> Any:
 
 
 def adopt(twin: Any, generator: np.random.Generator) -> None:
-    """Let a private copy and its spaces draw from ``generator``."""
+    """Let a private copy and its spaces sample from ``generator``."""
     inner = twin.unwrapped
     inner.np_random = generator
     for name in ("action_space", "observation_space"):
@@ -283,9 +278,7 @@ def adopt(twin: Any, generator: np.random.Generator) -> None:
 
 
 def remembering_copy(env: Any, memo: dict[int, Any]) -> Any:
-    """A deep copy in which environments that would be built anew keep what they
-    hold.
-    """
+    """A deep copy that also keeps what a copy by constructor would lose."""
     forgetful = [layer for layer in layers(env) if is_forgetful(layer)]
     for layer in forgetful:
         memo[id(layer)] = object.__new__(type(layer))
@@ -299,9 +292,7 @@ def remembering_copy(env: Any, memo: dict[int, Any]) -> Any:
 
 
 def is_forgetful(layer: Any) -> bool:
-    """Whether ``deepcopy`` calls the constructor again (Gymnasium's EzPickle,
-    or one like it).
-    """
+    """Whether ``deepcopy`` calls the constructor again, as EzPickle does."""
     restores = getattr(type(layer), "__setstate__", None)
     by_constructor = getattr(restores, "__qualname__", "") == "EzPickle.__setstate__"
     return by_constructor and not hasattr(type(layer), "__deepcopy__")
@@ -334,7 +325,7 @@ REMEDY = (
 
 @contextmanager
 def global_generators_kept() -> Iterator[None]:
-    """The user's own draws from global generators stay what they would have been."""
+    """Leave global generators as they were: the user's own samples do not change."""
     plain, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         yield

@@ -1,12 +1,11 @@
-"""Ways to step an environment from any state: set its state, restore a clone of
-it, or copy it.
+"""Ways to step an environment from any state: set, restore a clone, or copy.
 
-Each oracle owns one private copy of the environment (``env``) that draws from
-the planner's stream, and knows how to write a state into a copy (``restored``)
-and how to take one out (``state_of``). ``read`` is for the user's own
-environment: it is looked at or copied, never stepped, reset or reseeded.
-``mark`` and ``rewound`` are what ``trial`` goes by: a state together with
-whatever randomness it holds, and an environment that goes on from there.
+Each oracle owns one private copy of the environment (``env``) that samples from
+the planner's stream. It knows how to write a state into a copy (``restored``)
+and how to read one (``state_of``). ``read`` is for the user's own environment,
+which is read or copied, and never stepped, reset or reseeded. ``trial`` uses
+``mark``, a state together with the randomness that it holds, and ``rewound``, an
+environment that continues from there.
 """
 
 from __future__ import annotations
@@ -38,19 +37,17 @@ from smoothcruiser.jit.generator import stream_generator
 from smoothcruiser.problem.states import is_fixed
 
 Reward = Callable[[float], float]
-# What copies of a copy share: spaces draw from the planner's stream, a spec only
-# describes.
+# what copies of a copy share: spaces sample from the planner's stream, and a spec
+# only describes
 SHARED = ("spec", "action_space", "observation_space")
-# What Gymnasium's own environments keep for pictures and warnings.
+# attributes of Gymnasium's own environments for pictures and warnings
 DRAWN = ("lastaction", "last_u", "steps_beyond_terminated")
-# of its toy texts: 40 ms to copy Taxi's
+# tables of its toy texts, which steps only read: copying Taxi's takes 40 ms
 TABLES = ("P", "desc", "initial_state_distrib")
 
 
 class EnvOracle:
-    """A step from any state, in a private copy of the environment that draws
-    from the planner's stream.
-    """
+    """Steps from any state, in a private copy that uses the planner's stream."""
 
     harmless: tuple[str, ...] = ()  # attributes that no later step depends on
     what = "a copy"  # what holds a state
@@ -63,9 +60,7 @@ class EnvOracle:
         key: Callable[[Any], Any] | None,
         rng: Any,
     ) -> None:
-        """``rng``: a stream to reset the copy with, or None to leave it where
-        ``env`` is.
-        """
+        """Copy ``env``, and reset the copy with the stream ``rng`` if there is one."""
         self.generator, self.bits = stream_generator()
         self.actions, self.reward, self.key = list(actions), reward, key
         self.kinds = kinds(env)
@@ -80,14 +75,15 @@ class EnvOracle:
         return self.env.unwrapped
 
     def twin(self, env: Any) -> Any:
-        """Another environment like ``env``, drawing from the planner's stream;
-        where states can be written into it, it need not stand where ``env``
-        does.
+        """Another environment like ``env`` that samples from the planner's stream.
+
+        Where states can be written into it, it need not be in the state of
+        ``env``.
         """
         return private_copy(env, self.generator)
 
     def reset(self, rng: Any) -> Any:
-        """An initial state, drawn from ``rng``."""
+        """An initial state, sampled from ``rng``."""
         self.bits.bind(rng)
         self.env = self.begun(self.env)
         return self.here()
@@ -97,8 +93,9 @@ class EnvOracle:
         return self.state_of(self.env)
 
     def begun(self, twin: Any) -> Any:
-        """A private copy at the start of an episode; generators that a reset
-        made are replaced.
+        """A private copy at the start of an episode.
+
+        Generators that the reset created are replaced by the planner's.
         """
         twin.reset()
         return (
@@ -113,9 +110,7 @@ class EnvOracle:
         return None
 
     def __call__(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
-        """One step from ``state``: (reward, next state, whether the episode is
-        over).
-        """
+        """One step from ``state``: (reward, next state, whether the episode ended)."""
         self.bits.bind(rng)
         env = self.restored(state)
         _, reward, terminated, truncated, _ = env.step(self.actions[action])
@@ -125,9 +120,7 @@ class EnvOracle:
         return paid, self.state_of(env), bool(terminated or truncated)
 
     def parse(self, state: Any) -> Any:
-        """A state as it was asked for: a live environment stands for the state
-        it is in.
-        """
+        """``state``, or the state of a running environment in its place."""
         return self.read(state) if isinstance(state, gymnasium.Env) else state
 
     def read(self, env: Any) -> Any:
@@ -143,9 +136,7 @@ class EnvOracle:
         return self.state_of(env)
 
     def check_kind(self, env: Any) -> None:
-        """Refuse an environment of another kind than the problem's, or one that
-        is over.
-        """
+        """Refuse an environment of another kind, or one whose episode is over."""
         if kinds(env) != self.kinds:
             shown = " of ".join(kind.__name__ for kind in self.kinds)
             raise InvalidInput(
@@ -162,9 +153,7 @@ class EnvOracle:
         return self.different(contents(one), contents(other))
 
     def different(self, one: dict[Path, Any], other: dict[Path, Any]) -> Path | None:
-        """Where two environments hold different things that are not in their
-        states, or None.
-        """
+        """Where two environments differ outside their states, or None."""
         ignored = {(name,) for name in self.harmless}
         return different(
             *(
@@ -185,7 +174,7 @@ class EnvOracle:
         return self.state_of(env)
 
     def rewound(self, mark: Any) -> Any:
-        """An environment that goes on from ``mark``."""
+        """An environment that continues from ``mark``."""
         return self.restored(mark)
 
     def restored(self, state: Any) -> Any:
@@ -198,14 +187,10 @@ class EnvOracle:
 
 
 class SetOracle(EnvOracle):
-    """States are written into the private copy, which may therefore be one
-    built anew.
-    """
+    """States are written into the private copy, which may be a new instance."""
 
     def twin(self, env: Any) -> Any:
-        """A copy, or where that cannot be had an environment made by the same
-        constructor.
-        """
+        """A copy, or an environment from the same constructor where copying fails."""
         try:
             return super().twin(env)
         except InvalidInput:
@@ -219,14 +204,12 @@ class SetOracle(EnvOracle):
 
 
 class StateOracle(SetOracle):
-    """States are values of ``unwrapped.s`` or ``unwrapped.state``: numbers and
-    tuples of numbers.
-    """
+    """States are the values of ``unwrapped.s`` or ``unwrapped.state``, as numbers."""
 
     what = "its state attribute"
 
-    def __init__(self, env: Any, *given: Any) -> None:
-        super().__init__(env, *given)
+    def __init__(self, env: Any, *arguments: Any) -> None:
+        super().__init__(env, *arguments)
         self.attribute = "s" if getattr(self.inner, "s", None) is not None else "state"
         known = type(self.inner).__module__.startswith("gymnasium.envs.")
         self.harmless = (self.attribute, *DRAWN) if known else (self.attribute,)
@@ -256,14 +239,14 @@ class StateOracle(SetOracle):
         return self.env
 
     def state_of(self, env: Any) -> Any:
-        """The state, hashable."""
+        """The state as a number or a tuple of numbers."""
         value = getattr(env.unwrapped, self.attribute, None)
         if isinstance(value, np.ndarray | tuple | list):
             return tuple(np.asarray(value).tolist())
         return value.item() if isinstance(value, np.generic) else value
 
     def parse(self, state: Any) -> Any:
-        """A state read from JSON, or that of a live environment."""
+        """A state read from JSON, or that of a running environment."""
         return tuple(state) if isinstance(state, list) else super().parse(state)
 
 
@@ -272,16 +255,18 @@ class MujocoOracle(SetOracle):
 
     what = "MuJoCo's integration state"
 
-    def __init__(self, env: Any, *given: Any) -> None:
+    def __init__(self, env: Any, *arguments: Any) -> None:
         import mujoco
 
-        super().__init__(env, *given)
+        super().__init__(env, *arguments)
         self.mujoco, self.part = mujoco, mujoco.mjtState.mjSTATE_INTEGRATION
         self.size = mujoco.mj_stateSize(self.inner.model, self.part)
 
     def restored(self, state: Any) -> Any:
-        """The private copy, put into ``state``; positions of bodies are
-        recomputed, since rewards read them before the step.
+        """The private copy, put into ``state``.
+
+        Positions of bodies are recomputed, since rewards read them before the
+        step.
         """
         model, data = self.inner.model, self.inner.data
         self.mujoco.mj_setState(model, data, np.frombuffer(state), self.part)
@@ -299,9 +284,7 @@ class MujocoOracle(SetOracle):
 
 
 class Clone:
-    """What ``clone_state`` returned, as a state; equal to another if their
-    bytes are.
-    """
+    """What ``clone_state`` returned, as a state; equal if the bytes are."""
 
     __slots__ = ("bytes", "state")
 
@@ -322,20 +305,19 @@ class Clone:
 
 
 class CloneOracle(SetOracle):
-    """States are clones (``clone_state``, ``restore_state``: ALE), without the
-    generator inside.
+    """States are clones without their generator (``clone_state``: ALE).
 
-    An emulator may draw from a generator of its own, which the planner cannot
-    replace. A clone that holds it would let the planner foresee what is random,
-    so clones leave it out, and every step begins with ``reset(seed=...)`` under
-    a seed from the planner's stream. ALE without repeated actions draws
+    An emulator may sample from a generator of its own, which the planner cannot
+    replace. A clone that holds it would let the planner foresee what is random.
+    So clones leave it out, and every step begins with ``reset(seed=...)`` under
+    a seed from the planner's stream. ALE without repeated actions samples
     nothing. With them it is refused: it repeats the last action, which no clone
     holds.
     """
 
     what = "clone_state"
 
-    def __init__(self, env: Any, *given: Any) -> None:
+    def __init__(self, env: Any, *arguments: Any) -> None:
         inner = env.unwrapped
         self.choosy = "include_rng" in inspect.signature(inner.clone_state).parameters
         ale = hasattr(getattr(inner, "ale", None), "getFloat")
@@ -345,7 +327,7 @@ class CloneOracle(SetOracle):
                 "clone_state does not hold; make it with repeat_action_probability=0."
             )
         self.chance = not ale
-        super().__init__(env, *given)
+        super().__init__(env, *arguments)
         if any(
             isinstance(part, np.random.Generator)
             for _, part in parts(self.cloned(self.inner, False))
@@ -357,13 +339,11 @@ class CloneOracle(SetOracle):
 
     def cloned(self, env: Any, with_generator: bool) -> Any:
         """What ``clone_state`` returns."""
-        given = {"include_rng": with_generator} if self.choosy else {}
-        return env.unwrapped.clone_state(**given)
+        options = {"include_rng": with_generator} if self.choosy else {}
+        return env.unwrapped.clone_state(**options)
 
     def begun(self, twin: Any) -> Any:
-        """A private copy at the start of an episode, its own generator seeded
-        from the stream.
-        """
+        """A private copy at the start of an episode, seeded from the stream."""
         twin.reset(seed=int(self.generator.integers(2**31)))
         adopt(twin, self.generator)
         return twin
@@ -384,14 +364,16 @@ class CloneOracle(SetOracle):
         return self.cloned(env, True)
 
     def rewound(self, mark: Any) -> Any:
-        """The private copy, going on from ``mark``."""
+        """The private copy, continuing from ``mark``."""
         self.inner.restore_state(mark)
         return self.env
 
 
 class Snapshot:
-    """A copy of an environment as a state; equal to another if their keys are,
-    or if it is the same object where there is no key.
+    """A copy of an environment as a state.
+
+    Two snapshots are equal if their keys are; without a key, only if they are
+    one object.
     """
 
     __slots__ = ("env", "key")
@@ -416,11 +398,12 @@ class Snapshot:
         )
 
     def __repr__(self) -> str:
-        return f"Snapshot({self.env.unwrapped.__class__.__name__}{'' if self.key is None else f', {self.key!r}'})"
+        shown = "" if self.key is None else f", {self.key!r}"
+        return f"Snapshot({type(self.env.unwrapped).__name__}{shown})"
 
 
 class SnapshotOracle(EnvOracle):
-    """States are copies."""
+    """States are copies of the environment."""
 
     def forgets(self, name: str) -> InvalidInput:
         """The refusal of an environment whose copies do not hold ``name``."""
@@ -430,8 +413,8 @@ class SnapshotOracle(EnvOracle):
             "on."
         )
 
-    def __init__(self, env: Any, *given: Any) -> None:
-        super().__init__(env, *given)
+    def __init__(self, env: Any, *arguments: Any) -> None:
+        super().__init__(env, *arguments)
         trusted = type(self.inner).__module__.startswith("gymnasium.envs.toy_text")
         self.shared_names = SHARED + TABLES if trusted else SHARED
         self.same = {id(self.generator): self.generator}
@@ -449,7 +432,7 @@ class SnapshotOracle(EnvOracle):
         return remembering_copy(twin, dict(self.same))
 
     def restored(self, state: Any) -> Any:
-        """A fresh copy: the snapshot itself is asked again and again."""
+        """A fresh copy, since many steps start from the same snapshot."""
         return self.again(state.env)
 
     def state_of(self, env: Any) -> Snapshot:

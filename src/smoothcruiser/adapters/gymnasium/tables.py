@@ -13,17 +13,15 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.streams import stream
-from smoothcruiser.operators.base import Operator
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import TabularOracle, tabular
+from smoothcruiser.problem.tabular import CompressedRows, TabularOracle, tabular
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,10 +30,10 @@ class GymTables(TabularOracle):
 
     start: tuple[float, ...]
     actions: tuple[Any, ...]
-    digest: str  # of the tables: another map has other ones
+    digest: str  # of the tables, which differ from map to map
 
     def reset(self, rng: Any) -> int:
-        """An initial state, drawn from ``rng``."""
+        """An initial state, sampled from ``rng``."""
         return int(rng.categorical(np.array(self.start)))
 
     def read(self, env: Any) -> int:
@@ -51,9 +49,7 @@ class GymTables(TabularOracle):
         return int(inner.s)
 
     def parse(self, state: Any) -> Any:
-        """A state as it was asked for: a live environment stands for the state
-        it is in.
-        """
+        """``state``, or the state of a running environment in its place."""
         return self.read(state) if hasattr(state, "unwrapped") else state
 
 
@@ -64,18 +60,18 @@ def _digest(P: Any) -> str:
 def table_problem(
     env: Any,
     actions: Sequence[Any],
-    *,
-    discount: float,
-    operator: Operator,
-    reward: Any,
-    reward_range: tuple[float, float] | None,
-    horizon: int | None,
-    here: int | None,
-    seed: int,
-    name: str,
+    reward: Callable[[float], float] | None,
+    start: Any,
+    **rest: Any,
 ) -> Problem:
-    """A tabular problem with the environment's model, starting ``here`` or at
-    an initial state.
+    """A tabular problem with the environment's model.
+
+    Args:
+        env: an environment with tables, in any state.
+        actions: what the problem's actions 0, 1, … are in the tables.
+        reward: maps the rewards of the tables, or None.
+        start: the initial state, or a stream that it is sampled from.
+        rest: arguments of ``tabular``.
     """
     inner = env.unwrapped
     P, over = inner.P, len(inner.P)
@@ -84,40 +80,34 @@ def table_problem(
     into_flagged = {z for s in rows for z, _, _, flag in s if flag}
     into_open = {z for s in rows for z, _, _, flag in s if not flag}
     dead = into_flagged - into_open
-    start, target, prob, paid = [0], [], [], []
+    first_entry, target, prob, paid = [0], [], [], []
     for row in rows:
         for z, p, r, flag in row:
             target.append(over if flag and z not in dead else z)
             prob.append(p)
             paid.append(r)
-        start.append(len(target))
+        first_entry.append(len(target))
     size = over + 1
-    start += [start[-1]] * K
+    first_entry += [first_entry[-1]] * K  # the extra state's rows are empty
     terminal = np.array([s in dead or s == over for s in range(size)])
-    matrix = _Rows(np.array(start), np.array(target), np.array(prob), (size * K, size))
+    matrix = CompressedRows(
+        np.array(first_entry), np.array(target), np.array(prob), (size * K, size)
+    )
     first = getattr(inner, "initial_state_distrib", None)
     weights = (
         np.append(np.asarray(first, dtype=float), 0.0)
         if first is not None
         else np.eye(size)[int(inner.s)]
     )
-    made = tabular(
-        matrix,
-        np.array(paid),
-        discount=discount,
-        operator=operator,
-        terminal=terminal,
-        initial_state=0,
-        reward_range=reward_range,
-        horizon=horizon,
-        name=name,
+    problem = tabular(matrix, np.array(paid), terminal=terminal, **rest)
+    assert problem.tables is not None
+    oracle = GymTables(
+        problem.tables, tuple(weights.tolist()), tuple(actions), _digest(P)
     )
-    assert made.tables is not None
-    oracle = GymTables(made.tables, tuple(weights.tolist()), tuple(actions), _digest(P))
     return replace(
-        made,
+        problem,
         oracle=oracle,
-        initial_state=oracle.reset(stream(seed)) if here is None else here,
+        initial_state=start if isinstance(start, int) else oracle.reset(start),
     )
 
 
@@ -126,9 +116,7 @@ Row = list[tuple[int, float, float, bool]]
 
 
 def _rows(P: Any, actions: Sequence[Any], reward: Any) -> list[Row]:
-    """The successors of every pair, those of equal next state, reward and flag
-    merged.
-    """
+    """The successors of every pair; those with equal state, reward and flag merged."""
     found: list[Row] = []
     for s in range(len(P)):
         missing = [a for a in actions if a not in P[s]]
@@ -149,32 +137,17 @@ def _rows(P: Any, actions: Sequence[Any], reward: Any) -> list[Row]:
     return found
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Compressed rows in the form that ``tabular`` reads (SciPy's CSR has it
-    too, but would merge equal next states of unequal reward).
-    """
-
-    indptr: Any
-    indices: Any
-    data: Any
-    shape: tuple[int, int]
-    format = "csr"
-
-    def tocsr(self) -> _Rows:
-        """Itself."""
-        return self
-
-
 # --- the tables against the environment ---------------------------------------
 
 WALKED = 5000  # steps of a copy that are looked up in the tables
-FALSE_ALARM = 1e-6  # of the frequencies seen in them
+# probability that correct tables are refused for the frequencies of these steps
+FALSE_ALARM = 1e-6
 
 
 def check_tables(walker: Any, actions: Sequence[Any], choices: Any) -> None:
-    """Refuse tables that a walk contradicts: a step they do not list, or one
-    that comes too often.
+    """Refuse tables that a walk contradicts.
+
+    A step is not listed, or it comes too often or too rarely.
     """
     inner, name = walker.unwrapped, type(walker.unwrapped).__name__
     seen: Counter[tuple[int, Any]] = Counter()

@@ -1,13 +1,12 @@
-"""A trial of an oracle: does an environment put into a state go on as one that
-was never touched?
+"""A trial: does an environment put into a state continue as one never touched?
 
 One environment walks without interruption. At some steps its state is marked.
 Then the oracle goes back to each mark and takes the same steps under equal
 streams, after a detour that leaves traces if traces can be left. Compared are
 rewards, ends, observations, and everything that the environment holds. So a
 copy that forgets, a state attribute that is only part of the state, a counter
-shared by all copies, and numbers drawn from elsewhere than the planner's stream
-are found where they show in these steps, or in the attributes that they change.
+shared by all copies, and numbers from elsewhere than the planner's stream are
+found where they show in these steps, or in the attributes that they change.
 
 The walking environment is never restored: a broken way into it cannot pass by
 being compared with itself. A trial finds faults and proves nothing: what hides
@@ -34,7 +33,7 @@ from smoothcruiser.problem.states import is_opaque, same_state
 
 # steps walked, those marked, steps compared after each
 WALK, MARKS, AHEAD = 12, (0, 1, 3, 7), 4
-# the second begins with a reset: what a reset draws may be hidden beside the state
+# the second begins with a reset, whose samples may be hidden beside the state
 EPISODES = 2
 # some environments keep their first state in float32 and all later ones in float64
 CLOSE = 1e-5

@@ -1,5 +1,4 @@
-"""Which OpenSpiel positions are one state: the key of a position, chosen and
-tested at make.
+"""Which OpenSpiel positions are one state: their key, chosen and tested.
 
 A key is right if positions that share it have the same mover, legal moves, end
 and future. What a game prints is often too little: it may hide a die, a pass, a
@@ -39,23 +38,26 @@ MERGES = ("observation", "numbered", "history")  # from the key that merges most
 
 # of the span of values: far below the tolerance of an exact solution
 NEGLIGIBLE = 1e-12
-# moves made to collect positions; with COMPARED a tenth of a second in most games
+# moves for collecting positions; with COMPARED a tenth of a second in most games
 PLAYED = 2000
-# moves made to compare futures, a tenth of them for one pair at the most
+# moves for comparing futures, at most a tenth of them for one pair
 COMPARED = 2000
 # pairs with equal keys and futures before the key of an unknown game is trusted
 ENOUGH = 10
 
 # Grounds, game by game. "Read" means the source on GitHub, at some commit near the
 # release and not the release itself (OpenSpiel 2.0.2), whose printed positions and
-# ends were compared with it. observation: einstein_wurfelt_nicht (its die shows in
-# the legal moves), maedn, mancala, ultimate_tic_tac_toe and yacht were read: no
-# rule needs more. nim was not read: its piles and mover are printed, and over a
-# thousand pairs agreed. numbered: pig and quoridor were read: a limit on the
-# players' moves is all that is not printed. history: caution. twixt was read (links
-# depend on the order of moves, and their print is ambiguous). The others were not:
-# they are known for repetition rules, counters of moves without progress or passes,
-# which playouts rarely meet, or print their history anyway (hive).
+# ends were compared with it.
+#
+# observation: einstein_wurfelt_nicht (its die shows in the legal moves), maedn,
+#   mancala, ultimate_tic_tac_toe and yacht were read: no rule needs more. nim was not
+#   read: its piles and mover are printed, and over a thousand pairs agreed.
+# numbered: pig and quoridor were read: a limit on the players' moves is all that is
+#   not printed.
+# history: caution. twixt was read: links depend on the order of moves, and their print
+#   is ambiguous. The others were not: they are known for repetition rules, counters of
+#   moves without progress or passes, which playouts rarely meet, or print their
+#   history anyway (hive).
 _NEEDED: dict[Merge, str] = {
     "observation": "einstein_wurfelt_nicht maedn mancala nim ultimate_tic_tac_toe yacht",
     "numbered": "pig quoridor",
@@ -65,7 +67,7 @@ _NEEDED: dict[Merge, str] = {
 VERDICTS: dict[str, Merge] = {
     name: merge for merge in _NEEDED for name in _NEEDED[merge].split()
 }
-# end for nothing after ``max_game_length`` moves
+# games that end with nothing paid after ``max_game_length`` moves
 LIMITED = frozenset({"pig", "quoridor"})
 
 # an OpenSpiel state and the number of moves that players made
@@ -80,7 +82,7 @@ class SpielKey:
     holds_profile: ClassVar[bool] = True
 
     merge: Merge
-    first: int = 0  # moves of the players from which on their number counts
+    first: int = 0  # the number of moves counts from this one on
     checked: int = 0  # pairs of positions with equal keys whose futures agreed at make
 
     def __call__(self, state: Any) -> Hashable:
@@ -102,9 +104,7 @@ class SpielKey:
 
     @property
     def assumption(self) -> str:
-        """What a certificate takes on trust about states; empty where that is
-        nothing.
-        """
+        """What a certificate takes on trust about states; empty if nothing."""
         if self.merge == "history":
             return ""
         shown = "show the same position, mover and legal moves"
@@ -116,26 +116,24 @@ class SpielKey:
 
 
 def chosen(game: Any, merge: Merge, discount: float, horizon: int | None) -> SpielKey:
-    """The key of ``game``; refuses a ``merge`` that takes different positions
-    for one.
-    """
+    """The key of ``game``; refuses a ``merge`` that takes two positions for one."""
     if merge not in ("auto", *MERGES):
         names = "'auto', 'observation', 'numbered' or 'history'"
         raise InvalidInput(f"merge must be {names}, got {merge!r}.")
     name = game.get_type().short_name
     known = _verdict(game)
-    asked: Merge = (known or "numbered") if merge == "auto" else merge
-    if known is not None and MERGES.index(asked) < MERGES.index(known):
+    wanted: Merge = (known or "numbered") if merge == "auto" else merge
+    if known is not None and MERGES.index(wanted) < MERGES.index(known):
         remedy = f"it needs merge={known!r}; give that, or leave merge= out"
         raise InvalidInput(f"merge={merge!r} cannot be trusted for {name}: {remedy}.")
-    if asked == "history":
+    if wanted == "history":
         return SpielKey("history")
     first = (
         _first(game, discount, horizon)
-        if asked == "numbered" and name in LIMITED
+        if wanted == "numbered" and name in LIMITED
         else 0
     )
-    pairs, fault = compared(game, SpielKey(asked))
+    pairs, fault = compared(game, SpielKey(wanted))
     if merge != "auto" and fault is not None:
         raise InvalidInput(
             f"merge={merge!r} takes the positions of {name} after moves {fault[0]} and "
@@ -143,19 +141,20 @@ def chosen(game: Any, merge: Merge, discount: float, horizon: int | None) -> Spi
         )
     if fault is not None or (merge == "auto" and known is None and pairs < ENOUGH):
         return SpielKey("history")
-    return SpielKey(asked, first, pairs)
+    return SpielKey(wanted, first, pairs)
 
 
 def _verdict(game: Any) -> Merge | None:
-    """What is known about a game; one made of another needs histories where
-    that one does.
+    """What is known about a game.
+
+    A game built around another one needs histories where that one does.
     """
     inner = {VERDICTS.get(word) for word in re.findall(r"\w+", str(game))}
     return "history" if "history" in inner else VERDICTS.get(game.get_type().short_name)
 
 
 def _first(game: Any, discount: float, horizon: int | None) -> int:
-    """The number of moves from which on a move limit can be felt."""
+    """The number of moves from which on a move limit affects values."""
     reach = math.inf
     if discount < 1.0:
         reach = math.log(NEGLIGIBLE) / math.log(discount) if discount > 0.0 else 1.0
@@ -177,8 +176,9 @@ def compared(
     compared: int = COMPARED,
     seed: int = 0,
 ) -> tuple[int, tuple[list[int], list[int]] | None]:
-    """(pairs with equal keys that agreed, the histories of a pair that did not
-    or None).
+    """How many pairs with equal keys agreed, and the histories of a pair that did not.
+
+    The second is None if all pairs agreed.
     """
     rng = random.Random(seed)
     met: dict[Hashable, Any] = {}
@@ -187,8 +187,8 @@ def compared(
         known: Any = met.setdefault(key.of(position, moves), position)
         if known is position or left <= 0 or known.history() == position.history():
             continue
-        same, made = _same_future(known, position, rng, compared // 10)
-        left -= made
+        same, moved = _same_future(known, position, rng, compared // 10)
+        left -= moved
         if not same:
             return pairs, (list(known.history()), list(position.history()))
         pairs += 1
@@ -196,16 +196,14 @@ def compared(
 
 
 def _same_future(one: Any, two: Any, rng: random.Random, most: int) -> tuple[bool, int]:
-    """(whether two positions agree along one random continuation, its moves and
-    one).
-    """
+    """Whether two positions agree along one random continuation, and the moves made."""
     a, b = one.clone(), two.clone()
     before = [_paid(a), _paid(b)]
-    for made in range(1, most + 1):
+    for moves in range(1, most + 1):
         if _seen(a, before[0]) != _seen(b, before[1]):
-            return False, made
+            return False, moves
         if a.is_terminal():
-            return True, made
+            return True, moves
         move = rng.choice(a.legal_actions())
         a.apply_action(move)
         b.apply_action(move)
@@ -219,9 +217,7 @@ def _paid(position: Any) -> float:
 
 
 def _seen(position: Any, before: float) -> Any:
-    """The mover, the moves (with their probabilities at chance nodes) and what
-    was paid since.
-    """
+    """The mover, the moves (with probabilities at chance nodes) and what was paid."""
     law = (
         position.chance_outcomes()
         if position.is_chance_node()
@@ -231,11 +227,11 @@ def _seen(position: Any, before: float) -> Any:
 
 
 def _positions(game: Any, rng: random.Random, budget: int) -> Iterator[Position]:
-    """Positions where a player moves, or ends: of playouts, of these reordered,
-    and siblings.
+    """Positions where a player moves, or final ones, from random playouts.
 
-    About every other playout is stubborn: it plays a favourite move wherever it
-    can, so that passes and cycles come up.
+    They come from playouts, from their moves in another order, and from
+    siblings. About every other playout is stubborn: it plays a favourite move
+    wherever it can, so that passes and cycles come up.
     """
     while budget > 0:
         budget -= 1  # a game may be over before it begins
@@ -278,9 +274,7 @@ def _decided(position: Position) -> bool:
 
 
 def _reordered(line: list[Position], rng: random.Random) -> Iterator[Position]:
-    """The positions after two blocks of moves changed places, as far as the
-    moves stay legal.
-    """
+    """The positions after two blocks of moves swap places, while moves stay legal."""
     size = rng.choice((1, 2, 3))  # a move; a move with its roll; a turn of three moves
     begin = rng.randrange(len(line))
     other = begin + size * rng.choice((1, 2))
@@ -296,7 +290,7 @@ def _reordered(line: list[Position], rng: random.Random) -> Iterator[Position]:
 
 
 def _siblings(position: Position, rng: random.Random) -> Iterator[Position]:
-    """Some positions one move further, past the rolls after it."""
+    """Some positions one move further, after the rolls that follow it."""
     moves = position[0].legal_actions()
     for move in rng.sample(moves, min(len(moves), 6)):
         after = _after(position, move)

@@ -38,8 +38,8 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
 )
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.make import make
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.spec import from_spec
 from smoothcruiser.schedule.schedule import Schedule
 
 Answer = Future[Partial | SmoothcruiserError]
@@ -220,12 +220,7 @@ def rebuilt(recipe: Recipe) -> Problem:
     why = "it has no spec"
     if spec is not None:
         try:
-            problem = make(
-                spec["problem"],
-                discount=spec["discount"],
-                temperature=spec["temperature"],
-                operator=spec["operator"],
-            )
+            problem = from_spec(spec)
             if problem.facts == facts:
                 return problem
             why = (

@@ -1,21 +1,24 @@
-"""Oracles over arrays: one call steps many states at once. ``batched(step)``
-marks such a step; everything else follows from the mark.
+"""Oracles over arrays: one call steps many states at once.
 
-    step(states, actions, rng) -> (rewards, next_states)  or  (rewards, next_states, terminated)
+``batched(step)`` marks such a step; everything else follows from the mark.
 
-  states    one row a state: an array (n, ...), a structured array (n,), or a (nested) tuple of arrays with n rows each
+    step(states, actions, rng) -> (rewards, next_states)
+                               or (rewards, next_states, terminated)
+
+  states    one row per state: an array (n, ...), a structured array (n,), or a
+            (nested) tuple of arrays with n rows each
   actions   (n,) whole numbers
   rng       a ``numpy.random.Generator``; a key for JAX
   rewards   (n,), terminated (n,) of booleans
 
 ``legal(states, actions)``, ``terminal(states)`` and ``player(states)`` of a
 problem with a batched step are batched too: arrays in, an array of n out. The
-executor ``batched`` runs whole levels of a schedule with them; every other part
-of the library (certified search, exact, the asked state) sees the same
+executor ``batched`` runs whole levels of a schedule with them. Every other part
+of the library (certified search, exact, the requested state) sees the same
 functions one state at a time, as a batch of one row.
 
 With ``backend="jax"`` states are JAX arrays, functions are compiled by
-``jax.jit`` and run wherever JAX runs; ``each=True`` says that they are written
+``jax.jit`` and run wherever JAX runs. ``each=True`` says that they are written
 for one state (``step(state, action, key)``) and are to be mapped over rows by
 ``jax.vmap``.
 
@@ -35,8 +38,8 @@ from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput, OracleError
 
-# rows: 28 M calls/s of a tabular step at 4,096, 32 M at 32,768, 16 M at 65,536
-# (larger arrays are mapped anew)
+# rows of one call: a tabular step makes 28 M calls/s at 4,096, 32 M at 32,768, and
+# 16 M at 65,536, where arrays get fresh memory from the system every time
 MAX_BATCH = 32_768
 Answer = tuple[NDArray[np.float64], Any, NDArray[np.bool_] | None]
 
@@ -54,16 +57,17 @@ class Backend(Protocol):
         """A batch of copies of the rows at ``index``."""
 
     def bytes_per_row(self, states: Any) -> int:
-        """Memory of one row."""
+        """Memory of one row, in bytes."""
 
     def random(self, sequence: np.random.SeedSequence) -> Any:
-        """What the step's ``rng`` is drawn from."""
+        """The source of randomness that the step gets as its ``rng``."""
 
     def step(
         self, function: Any, states: Any, actions: NDArray[np.int64], rng: Any
     ) -> Answer:
-        """(rewards, next states, terminated) of n = len(actions) rows; raises
-        ``WrongShape``.
+        """(rewards, next states, terminated) of n = len(actions) rows.
+
+        Raises ``WrongShape``.
         """
 
     def ask(self, function: Any, states: Any, n: int, *arguments: Any) -> NDArray[Any]:
@@ -96,7 +100,7 @@ def _arrays(states: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A Python number where a row is one number: hashable and equal across draws."""
+    """A Python number where a row is one number: hashable, and equal across samples."""
     return (
         value.item()
         if isinstance(value, np.generic) and value.dtype.names is None
@@ -109,9 +113,7 @@ class NumpyBackend:
     """Rows in NumPy arrays."""
 
     def one(self, state: Any) -> Any:
-        """A batch of one row, in memory of its own: a step over rows may write
-        into them.
-        """
+        """A batch of one row with its own memory, since a step may write into rows."""
         return _mapped(lambda part: np.array(part)[None], state)
 
     def row(self, states: Any, i: int) -> Any:
@@ -192,7 +194,7 @@ def _shape(value: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class BatchedFunction:
-    """A function over rows that can also be asked about one state."""
+    """A function over rows that can also be called with one state."""
 
     function: Callable[..., Any]
     backend: Backend
@@ -223,7 +225,7 @@ class Batched:
 
     @cached_property
     def backend(self) -> Backend:
-        """How its rows are held."""
+        """How the rows of a batch are held."""
         if self.kind == "numpy":
             return NumpyBackend()
         from smoothcruiser.problem.batched.jax import JaxBackend
@@ -232,8 +234,10 @@ class Batched:
         return backend
 
     def __call__(self, state: Any, action: int, rng: Any) -> tuple[Any, ...]:
-        """One draw, from a generator seeded by the planner's stream: about 20
-        µs, so for asked states and searches, not for schedules.
+        """One sample, from a generator seeded by the planner's stream.
+
+        It takes about 20 µs: good for the requested state and for searches, not
+        for schedules.
         """
         backend = self.backend
         source = backend.random(np.random.SeedSequence(int(rng.raw())))
@@ -249,7 +253,7 @@ class Batched:
         return found if ended is None else (*found, bool(ended[0]))
 
     def function_of(self, function: Any) -> Any:
-        """A problem's other function, seen as this step's companion."""
+        """A function of the problem, seen as a companion of this step."""
         return (
             BatchedFunction(function, self.backend)
             if callable(function) and not isinstance(function, BatchedFunction)
@@ -264,11 +268,11 @@ def rows_apart(
     seeds: list[np.random.SeedSequence],
     rows: int,
 ) -> bool:
-    """Whether rows of one batch are drawn apart, as far as one batch of
-    ``rows`` equal rows per seed tells.
+    """Whether rows of one batch are sampled independently, as far as this test tells.
 
-    They are not if the batches differ although all rows of each are alike. With
-    8 rows and 4 batches a fair coin looks so with probability 4e-9.
+    One batch of ``rows`` equal rows is stepped per seed. Rows depend on each
+    other if the batches differ although all rows of each are alike. With 8 rows
+    and 4 batches a fair coin looks so with probability 4e-9.
     """
     backend, batches = oracle.backend, []
     for seed in seeds:
@@ -291,8 +295,28 @@ def batched(
     each: bool = False,
     max_batch: int = MAX_BATCH,
 ) -> Batched:
-    """The step marked as one over arrays; ``max_batch`` bounds the rows of a
-    batch, and so memory (it is part of the random streams).
+    """The step, marked as one over arrays of states.
+
+    Args:
+        step: ``step(states, actions, rng)``, which returns (rewards,
+            next_states) or (rewards, next_states, terminated), one row per
+            state.
+        backend: "numpy" (the default) or "jax".
+        each: whether ``step`` is written for one state and has to be mapped
+            over rows with ``jax.vmap``; the default is False.
+        max_batch: most rows of one call, which bounds memory; 32,768 by
+            default. It is part of the random streams.
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> def step(states, actions, rng):
+        ...     return rng.random(len(states)) * (actions + 1) / 2, states
+        >>> problem = sc.MDP(
+        ...     sc.batched(step), num_actions=2, discount=0.5, operator=sc.Max(),
+        ...     initial_state=0.0,
+        ... )
+        >>> sc.plan(problem, epsilon=0.2, delta=0.1).action
+        1
     """
     if not callable(step):
         raise InvalidInput(

@@ -1,13 +1,20 @@
-"""Rows in JAX arrays: the simulator is compiled by ``jax.jit`` and runs
-wherever JAX runs; only rewards and flags come back.
+"""Batches of states in JAX arrays.
 
-  key      one key a batch, folded from the shard's key and the batch's number; one a row (``split``) for a function of one state
-  shapes   a batch is padded by repeating its first row to one of three sizes (max_batch, and 16 and 256 times less), so that a function
-           is compiled three times, not once a size; what the padding returns is dropped before anything is counted. Full batches
-           make nearly all calls, so what padding wastes on the others does not show
-  floats   float64 is switched on inside every call and nowhere else: rewards are summed over millions of draws
+The simulator is compiled by ``jax.jit`` and runs wherever JAX runs; only
+rewards and flags come back.
 
-What this file decides: padding, keys, what is compiled. Only this module imports JAX.
+  key      one key per batch, folded from the shard's key and the batch's
+           number; one key per row (``split``) for a function of one state
+  shapes   A batch is padded, by repeating its first row, to one of three sizes
+           (max_batch, and 16 and 256 times less). So a function is compiled
+           three times, not once per size. What the padding returns is dropped
+           before anything is counted. Full batches make nearly all calls, so
+           what padding wastes on the others does not show.
+  floats   float64 is switched on inside every call and nowhere else: rewards
+           are summed over millions of samples
+
+What this file decides: padding, keys, what is compiled. Only this module
+imports JAX.
 """
 
 from __future__ import annotations
@@ -30,16 +37,14 @@ from smoothcruiser.problem.batched import (
 try:
     import jax
     import jax.numpy as jnp
-except (
-    ImportError
-) as error:  # pragma: no cover - the extra is installed where this is tested
+except ImportError as error:
     raise MissingExtra(
         "A batched step with backend='jax' needs JAX: pip install 'smoothcruiser[jax]'."
     ) from error
 
 # smaller batches are padded to this: a call costs 10-50 µs whatever its size
 LEAST_ROWS = 64
-STEP = 16  # between one size and the next
+STEP = 16  # factor between one size and the next
 
 
 def precise() -> Any:
@@ -53,7 +58,7 @@ def precise() -> Any:
 
 @dataclass
 class Keys:
-    """A shard's keys, one a batch in order."""
+    """A shard's keys, one per batch, in order."""
 
     base: Any
     used: int = 0
@@ -90,8 +95,10 @@ class JaxBackend:
         )
 
     def warm(self, step: Any, companions: list[tuple[Any, int]], states: Any) -> None:
-        """Compile everything a run needs; ``companions`` are functions and how
-        many arguments beside the states they take.
+        """Compile everything that a run needs.
+
+        ``companions`` are functions, each with its number of arguments beside
+        the states.
         """
         rng = self.random(np.random.SeedSequence(0))
         batches = [

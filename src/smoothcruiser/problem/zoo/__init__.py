@@ -1,5 +1,4 @@
-"""Built-in problems, all seeded: the paper's chain and gridworld, Garnet MDPs,
-random games.
+"""Built-in problems: the paper's chain and gridworld, Garnet MDPs, random games.
 
 ``chain`` and ``gridworld`` are exactly those of the paper's consistency table
 (theory, section 2, item 7). Garnet (Archibald et al.): every (s, a) has
@@ -36,9 +35,7 @@ def _whole(name: str, value: Any, low: int) -> int:
 
 
 def chain(*, n: int = 5, **rest: Any) -> Problem:
-    """Chain(n): left or right; reward 1 on the step n-2 -> n-1 only; the last
-    state loops.
-    """
+    """Chain(n): left or right; reward 1 on the step n-2 -> n-1; the end loops."""
     n = _whole("n", n, 2)
     P, R = np.zeros((n, 2, n)), np.zeros((n, 2))
     for s in range(n - 1):
@@ -50,8 +47,9 @@ def chain(*, n: int = 5, **rest: Any) -> Problem:
 
 
 def gridworld(*, n: int = 5, **rest: Any) -> Problem:
-    """An n x n grid with a wall in column n//2 and a gap at row n//2; reward 1
-    on every arrival in the far corner.
+    """An n x n grid with reward 1 on every arrival in the far corner.
+
+    A wall fills column n//2, with a gap at row n//2.
     """
     n = _whole("n", n, 3)
 
@@ -99,7 +97,7 @@ def garnet(
     seed: int = 0,
     **rest: Any,
 ) -> Problem:
-    """A random MDP with ``branching`` successors a pair."""
+    """A random MDP with ``branching`` successors per pair."""
     states, actions = _whole("states", states, 1), _whole("actions", actions, 1)
     branching = min(_whole("branching", branching, 1), states)
     rng = np.random.default_rng(_whole("seed", seed, 0))
@@ -122,8 +120,10 @@ def random_game(
     alternating: bool = False,
     **rest: Any,
 ) -> Problem:
-    """A random turn-based game; ``alternating`` makes every move pass the turn
-    (even states max, odd states min).
+    """A random turn-based game.
+
+    With ``alternating`` every move passes the turn: even states are max, odd
+    ones min.
     """
     states, actions, branching = (
         _whole("states", states, 2),
@@ -152,9 +152,7 @@ def random_game(
 
 @dataclass(frozen=True)
 class Entry:
-    """A zoo problem: how to build it, its parameters with their defaults, one
-    line on it.
-    """
+    """A built-in problem: how to build it, its defaults, and one line about it."""
 
     build: Callable[..., Problem]
     defaults: dict[str, Any]

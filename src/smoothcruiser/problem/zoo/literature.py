@@ -1,23 +1,30 @@
-"""The problems on which tree searches are compared in the literature, with the
-published parameters; discount 1 and a horizon.
+"""The problems on which tree searches are compared in the literature.
 
-  d-chain         Coquelin and Munos 2007, as in Painter et al. 2023: right or down; down at i pays (D-1-i)/D and ends, the last right
-                  pays R_f. Small rewards come first, so a search has to look past them.
-  frozen-lake     Painter et al. 2023: deterministic 8 x 8 lake, holes end, the goal pays 0.99^t at time t; time is part of the state.
-  sailing         Peret and Garcia 2004, as in Painter et al.: 6 x 6, eight directions, never against the wind; a move costs 1 + tack
-                  (45-degree turns from the wind); the wind then changes at random; start in a corner with the wind south-east.
-  synthetic-tree  Xiao et al. 2019, Dam et al. 2021: a k-ary tree of depth d, edge weights uniform on (0, 1); a leaf's mean is the sum
-                  of the weights on its path, scaled to [0, 1] over all leaves. They add Gaussian noise of deviation 0.05 to a leaf;
-                  rewards here are bounded by contract, so the noise is +-0.05 with equal chances: the same mean and deviation.
+They have the published parameters, discount 1 and a horizon.
+
+  d-chain         Coquelin and Munos 2007, as in Painter et al. 2023: right or
+                  down; down at i pays (D-1-i)/D and ends, the last right pays
+                  R_f. Small rewards come first, so a search has to see past
+                  them.
+  frozen-lake     Painter et al. 2023: deterministic 8 x 8 lake, holes end, the
+                  goal pays 0.99^t at time t; time is part of the state.
+  sailing         Peret and Garcia 2004, as in Painter et al.: 6 x 6, eight
+                  directions, never against the wind; a move costs 1 + tack
+                  (45-degree turns from the wind); the wind then changes at
+                  random; start in a corner with the wind south-east.
+  synthetic-tree  Xiao et al. 2019, Dam et al. 2021: a k-ary tree of depth d,
+                  edge weights uniform on (0, 1); a leaf's mean is the sum of
+                  the weights on its path, scaled to [0, 1] over all leaves.
+                  They add Gaussian noise of deviation 0.05 to a leaf. Rewards
+                  here are bounded by contract, so the noise is +-0.05 with
+                  equal chances: the same mean and deviation.
 
 All are tabular, so that ``exact`` solves them and one compiled step runs them.
-Rows are written sparsely, ``Rows`` stands in for a CSR matrix of shape (S*A,
-S).
+Rows are written sparsely (``CompressedRows``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +32,7 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import is_whole
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import tabular
+from smoothcruiser.problem.tabular import CompressedRows, tabular
 
 # The lake of the published experiments (Painter et al. 2023, appendix): S start, F
 # frozen, H hole, G goal.
@@ -56,24 +63,10 @@ WIND = (
 MOVES = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
 SOUTH_EAST = 3
 
-# leaves; 16-ary of depth 5, the largest published, has a million
+# most leaves of a synthetic tree; the largest published (16-ary, depth 5) has a
+# million
 LARGEST_TREE = 4_000_000
 NOISE = 0.05
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """What ``tabular`` reads of a CSR matrix."""
-
-    indptr: Any
-    indices: Any
-    data: Any
-    shape: tuple[int, int]
-    format: str = "csr"
-
-    def tocsr(self) -> Rows:
-        """Itself."""
-        return self
 
 
 def _whole(name: str, value: Any, low: int) -> int:
@@ -91,12 +84,13 @@ def _steps(horizon: Any, published: int) -> int:
 def _listed(
     rows: list[list[tuple[float, float, int]]], num_states: int, **rest: Any
 ) -> Problem:
-    """The problem whose row s*A + a lists (probability, reward, next state);
-    empty where illegal or terminal.
+    """The problem whose row s*A + a lists (probability, reward, next state).
+
+    A row is empty where the action is illegal or the state terminal.
     """
     sizes = [len(row) for row in rows]
     flat = [item for row in rows for item in row]
-    P = Rows(
+    P = CompressedRows(
         np.concatenate([[0], np.cumsum(sizes)]),
         np.array([z for _, _, z in flat], dtype=np.int64),
         np.array([p for p, _, _ in flat]),
@@ -131,8 +125,9 @@ def d_chain(
 
 
 def frozen_lake(*, horizon: int | None = None, **rest: Any) -> Problem:
-    """The deterministic 8 x 8 lake; state t * 64 + row * 8 + column; actions
-    right, down, left, up.
+    """The deterministic 8 x 8 lake.
+
+    State t * 64 + row * 8 + column; actions right, down, left, up.
     """
     horizon = _steps(horizon, 100)
     size = len(LAKE)
@@ -172,8 +167,9 @@ def frozen_lake(*, horizon: int | None = None, **rest: Any) -> Problem:
 def sailing(
     *, n: int = 6, wind: int = SOUTH_EAST, horizon: int | None = None, **rest: Any
 ) -> Problem:
-    """Sailing on n x n points; state (x * n + y) * 8 + wind; the eight
-    directions are the actions.
+    """Sailing on n x n points.
+
+    State (x * n + y) * 8 + wind; the eight directions are the actions.
     """
     n = _whole("n", n, 2)
     if _whole("wind", wind, 0) > 7:
@@ -217,8 +213,10 @@ def sailing(
 def synthetic_tree(
     *, k: int = 4, d: int = 3, seed: int = 0, horizon: int | None = None, **rest: Any
 ) -> Problem:
-    """The k-ary tree of depth d; inner nodes are numbered by levels, then two
-    ends (noise up, noise down).
+    """The k-ary tree of depth d.
+
+    Inner nodes are numbered level by level, then come two ends (noise up, noise
+    down).
     """
     k, d = _whole("k", k, 2), _whole("d", d, 1)
     if k**d > LARGEST_TREE:
@@ -244,7 +242,7 @@ def synthetic_tree(
     sizes = np.concatenate(
         [np.ones(len(single)), np.full(k**d, 2), np.zeros(2 * k)]
     ).astype(np.int64)
-    P = Rows(
+    P = CompressedRows(
         np.concatenate([[0], np.cumsum(sizes)]),
         indices,
         data,

@@ -1,0 +1,343 @@
+"""Which way leads into a Gymnasium environment, and the problem that it makes.
+
+A planner asks "what if" from any state, but an environment only goes forward.
+The ways into it, in order of preference (``access=``):
+
+  tables     The environment has its model (``unwrapped.P``: FrozenLake, Taxi,
+             CliffWalking). It becomes a tabular problem, solved or sampled in
+             compiled code. A transition flagged ``terminated`` ends the episode
+             wherever it leads: CliffWalking's goal row is not absorbing, and
+             Taxi's delivered states can be left again.
+  mujoco     MuJoCo's integration state (positions, velocities, warm start, …)
+             is the state, as bytes.
+  state      ``unwrapped.s`` or ``unwrapped.state`` is the state, and can be
+             set.
+  clone      ``clone_state`` and ``restore_state`` (ALE) return and accept the
+             state.
+  snapshot   A copy of the environment is the state.
+
+None is trusted before it has passed its trial (``trial``,
+``tables.check_tables``): an environment put into a state has to continue as one
+that was never touched.
+
+In every case the planner steps a copy that samples from the planner's own
+stream (``jit.generator``). So the planner cannot foresee what the real
+environment will sample, and the real one is never stepped, reset or reseeded.
+The problem starts where the environment is; one that was never reset is reset
+in a copy. Wrappers of Gymnasium's own that only watch or count (TimeLimit, …)
+are taken off the copy. With any other wrapper, access is by snapshot. A time
+limit is not part of the state: use ``horizon=``.
+
+Rewards go through ``reward=`` (a function of the environment's reward) and have
+to lie in ``reward_range``. That range is read from tables, known for the
+classic environments below, and required otherwise. What this folder leaves out:
+observations, since a planner needs states.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput, MissingExtra
+from smoothcruiser.jit.streams import stream
+from smoothcruiser.operators.base import Operator
+from smoothcruiser.problem.problem import MDP, Problem
+
+try:
+    import gymnasium
+except ImportError as error:
+    raise MissingExtra(
+        "Gymnasium environments need Gymnasium: pip install 'smoothcruiser[gymnasium]'."
+    ) from error
+
+from smoothcruiser.adapters.gymnasium.copies import (
+    global_generators_kept,
+    has_reset,
+    kinds,
+    private_copy,
+)
+from smoothcruiser.adapters.gymnasium.oracles import (
+    CloneOracle,
+    EnvOracle,
+    MujocoOracle,
+    Reward,
+    SnapshotOracle,
+    StateOracle,
+)
+from smoothcruiser.adapters.gymnasium.tables import check_tables, table_problem
+from smoothcruiser.adapters.gymnasium.trial import trial
+
+WAYS: dict[str, type[EnvOracle]] = {  # in the order of preference, after tables
+    "mujoco": MujocoOracle,
+    "state": StateOracle,
+    "clone": CloneOracle,
+    "snapshot": SnapshotOracle,
+}
+# its cost: angle² + 0.1 speed² + 0.001 torque², at their limits
+_PENDULUM = math.pi**2 + 0.1 * 8.0**2 + 0.001 * 2.0**2
+KNOWN_RANGES = {
+    "CartPoleEnv": (0.0, 1.0),
+    "MountainCarEnv": (-1.0, 0.0),
+    "Continuous_MountainCarEnv": (-0.1, 100.0),
+    "AcrobotEnv": (-1.0, 0.0),
+    "PendulumEnv": (-_PENDULUM, 0.0),
+    "BlackjackEnv": (-1.0, 1.5),
+}
+
+
+@global_generators_kept()
+def problem(
+    env: Any,
+    *,
+    discount: float,
+    operator: Operator,
+    reward_range: tuple[float, float] | None = None,
+    reward: Reward | None = None,
+    actions: Sequence[Any] | int | None = None,
+    horizon: int | None = None,
+    access: str = "auto",
+    deterministic: bool = False,
+    key: Callable[[Any], Any] | None = None,
+    seed: int | None = None,
+    call_seconds: float | None = None,
+    name: str | None = None,
+) -> Problem:
+    """The Problem of an environment, which is copied and left as it is.
+
+    Args:
+        env: a Gymnasium environment.
+        discount: weight of the next step's value, in [0, 1), or 1 with a horizon.
+        operator: the smooth maximum, such as ``Entropy(0.1)``.
+        reward_range: (low, high), which holds every reward. Needed unless the
+            environment has tables or is a classic one (``KNOWN_RANGES``).
+        reward: a function of the environment's reward that is planned for instead.
+        actions: what the planner's actions 0, 1, … are in the environment. A number n
+            makes a grid of n values per dimension of a Box. The default is all actions
+            of a discrete space.
+        horizon: steps until the end; None for no limit.
+        access: "auto", "tables", "mujoco", "state", "clone" or "snapshot".
+        deterministic: whether a step from one state always has one outcome.
+        key: a hashable summary of an environment that determines its future, so that
+            searches can recognize snapshots.
+        seed: start at a reset with this seed. By default the problem starts where the
+            environment is, or at a reset with seed 0 if it was never reset.
+        call_seconds: a step that takes longer counts as hanging; None for no limit.
+        name: shown in answers; the default is ``gym:`` and the environment's name.
+
+    Example:
+        >>> import gymnasium, smoothcruiser as sc
+        >>> env = gymnasium.make("FrozenLake-v1")
+        >>> lake = sc.adapters.gymnasium.problem(
+        ...     env, discount=0.9, operator=sc.Entropy(0.1)
+        ... )
+        >>> lake.num_actions
+        4
+    """
+    if not isinstance(env, gymnasium.Env):
+        raise InvalidInput(
+            f"A Gymnasium environment was expected, got {type(env).__name__}; for "
+            "its name use make('gym:NAME')."
+        )
+    chosen = _actions(env, actions)
+    here = seed is None and has_reset(env)
+    inner = env.unwrapped  # reading the spec of a wrapper would store it there
+    label = (
+        name
+        or f"gym:{inner.spec.id if inner.spec is not None else type(inner).__name__}"
+    )
+    probe = _probe(env, here)
+    able = _able(probe, access)
+    if able["tables"] and _has_its_tables(probe, chosen, access):
+        return table_problem(
+            probe,
+            chosen,
+            reward,
+            int(env.unwrapped.s) if here else stream(seed or 0),
+            discount=discount,
+            operator=operator,
+            reward_range=reward_range,
+            horizon=horizon,
+            name=label,
+        )
+    bounds = reward_range or (
+        None if reward is not None else KNOWN_RANGES.get(type(env.unwrapped).__name__)
+    )
+    if bounds is None:
+        raise InvalidInput(
+            f"{label} does not say in which range its rewards lie; give "
+            "reward_range=(low, high) (reward_low=, reward_high= in a name)."
+        )
+    oracle, first = _tried(
+        able,
+        lambda way: way(env, chosen, reward, key, None if here else stream(seed or 0)),
+    )
+    return MDP(
+        oracle,
+        num_actions=len(chosen),
+        discount=discount,
+        operator=operator,
+        reward_range=bounds,
+        terminal=True,
+        initial_state=oracle.read(env) if here else first,
+        horizon=horizon,
+        deterministic=deterministic,
+        call_seconds=call_seconds,
+        name=label,
+    )
+
+
+def named(
+    text: str, parameters: dict[str, Any], *, discount: float, operator: Operator
+) -> Problem:
+    """The problem of ``gym:text,name=value,…``.
+
+    Parameters that are not this adapter's own go to ``gymnasium.make``.
+    """
+    own = {
+        k: parameters.pop(k)
+        for k in (
+            "horizon",
+            "access",
+            "actions",
+            "deterministic",
+            "seed",
+            "call_seconds",
+        )
+        if k in parameters
+    }
+    bounds = [parameters.pop(k, None) for k in ("reward_low", "reward_high")]
+    if (bounds[0] is None) != (bounds[1] is None):
+        raise InvalidInput("Give reward_low= and reward_high= together.")
+    try:
+        env = gymnasium.make(text, **parameters)
+    except Exception as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else ""
+        raise InvalidInput(
+            f"Gymnasium cannot make {text!r} with {parameters}: "
+            f"{type(error).__name__}: {first}"
+        ) from error
+    own.setdefault("seed", 0)
+    reward_range = None if bounds[0] is None else (float(bounds[0]), float(bounds[1]))
+    shown = "".join(f",{k}={v}" for k, v in parameters.items())
+    return problem(
+        env,
+        discount=discount,
+        operator=operator,
+        reward_range=reward_range,
+        name=f"gym:{text}{shown}",
+        **own,
+    )
+
+
+# --- choosing -----------------------------------------------------------------
+
+
+def _probe(env: Any, here: bool) -> Any:
+    """A copy that has been reset: many environments have their state only then."""
+    try:
+        probe = private_copy(env, np.random.default_rng(0))
+    except InvalidInput:
+        return env  # some questions can be answered without a copy
+    if not here:
+        probe.reset(seed=0)
+    return probe
+
+
+def _able(env: Any, access: str) -> dict[str, bool]:
+    """Which ways into the environment exist; a trial says whether they work."""
+    inner = env.unwrapped
+    bare = len(kinds(env)) == 1
+    # Taxi's fickle passenger is neither in its tables nor in its state
+    fickle = getattr(inner, "fickle_passenger", False)
+    able = {
+        "tables": bare
+        and isinstance(getattr(inner, "P", None), dict)
+        and hasattr(inner, "s")
+        and not fickle,
+        "mujoco": bare
+        and hasattr(inner, "model")
+        and hasattr(inner, "data")
+        and hasattr(inner, "set_state"),
+        "state": bare
+        and not fickle
+        and (getattr(inner, "s", None) is not None or hasattr(inner, "state")),
+        "clone": bare
+        and hasattr(inner, "clone_state")
+        and hasattr(inner, "restore_state"),
+        "snapshot": True,
+    }
+    if access == "auto":
+        return able
+    if access not in able:
+        raise InvalidInput(f"access must be auto, {', '.join(able)}; got {access!r}.")
+    if not able[access]:
+        name = type(inner).__name__
+        raise InvalidInput(
+            f"{name} cannot be accessed by {access} (a wrapper hides it, or it has "
+            "none); use snapshot."
+        )
+    return {kind: kind == access for kind in able}
+
+
+def _has_its_tables(probe: Any, actions: Sequence[Any], access: str) -> bool:
+    """Whether the tables are the environment's own steps."""
+    try:
+        check_tables(private_copy(probe, np.random.default_rng(1)), actions, stream(0))
+    except InvalidInput:
+        if access == "tables":
+            raise
+        return False
+    return True
+
+
+def _tried(
+    able: dict[str, bool], build: Callable[[type[EnvOracle]], EnvOracle]
+) -> tuple[EnvOracle, Any]:
+    """The first oracle that passes its trial, and its state before the trial."""
+    refusals: dict[str, InvalidInput] = {}
+    for kind in [kind for kind in WAYS if able[kind]]:
+        try:
+            oracle = build(WAYS[kind])
+            first = oracle.here()
+            trial(oracle)
+        except InvalidInput as error:
+            refusals[kind] = error
+        else:
+            return oracle, first
+    raise refusals.get("clone") or list(refusals.values())[-1]
+
+
+def _actions(env: Any, choice: Sequence[Any] | int | None) -> list[Any]:
+    """What the planner's actions are in the environment."""
+    space = env.action_space
+    if choice is not None and not isinstance(choice, int):
+        return list(choice)
+    if isinstance(space, gymnasium.spaces.Discrete) and choice is None:
+        return [int(space.start) + a for a in range(int(space.n))]
+    if isinstance(space, gymnasium.spaces.MultiDiscrete) and choice is None:
+        return [
+            np.array(point)
+            for point in itertools.product(*(range(int(n)) for n in space.nvec))
+        ]
+    if (
+        isinstance(space, gymnasium.spaces.Box)
+        and isinstance(choice, int)
+        and choice >= 2
+        and np.all(np.isfinite([space.low, space.high]))
+    ):
+        ends = zip(space.low.reshape(-1), space.high.reshape(-1), strict=True)
+        grid = itertools.product(
+            *(np.linspace(low, high, choice) for low, high in ends)
+        )
+        return [
+            np.array(point, dtype=space.dtype).reshape(space.shape) for point in grid
+        ]
+    raise InvalidInput(
+        f"The actions {space} are not a short list; give actions=[…], or actions=n "
+        "for a grid of n >= 2 values a dimension of a Box."
+    )

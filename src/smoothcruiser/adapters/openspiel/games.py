@@ -1,0 +1,340 @@
+"""OpenSpiel games as problems.
+
+Two players, zero sum, sequential, perfect information, with or without chance.
+Player 0 of OpenSpiel is the max player (1), player 1 the min player (2). The
+reward of a move is what it adds to player 0's return, so most games pay at the
+end only.
+
+  action     a move, and then all that chance does until a player moves or the
+             game ends
+  state      ``SpielState``: a clone and the number of moves made; equal if the
+             histories are
+  key        which histories are one state: ``keys`` chooses and tests it
+  outcomes   the law of a move through all its chance nodes: small games are
+             solved exactly
+
+With discount 1 the horizon is the longest game. A game that pays at its end
+only has tighter bounds on V than its rewards tell: with h moves left,
+
+    Q <= max(u, 0) + gamma M S(h-1)  for the largest payoff u
+    V <= max(u, 0) + M S(h)
+    S(h) = 1 + gamma + … + gamma^(h-1),  M = max |F(0)|
+
+and likewise from below.
+
+A game that lasts longer than OpenSpiel says would break this, so a step refuses
+to continue there. What this file leaves out: simultaneous moves, hidden
+information, more players.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from smoothcruiser.adapters.openspiel.keys import Merge, chosen
+from smoothcruiser.errors import InvalidInput, MissingExtra, OracleError
+from smoothcruiser.jit.streams import stream
+from smoothcruiser.operators.base import Operator
+from smoothcruiser.problem.problem import Game, Problem
+
+try:
+    import pyspiel
+except ImportError as error:
+    raise MissingExtra(
+        "OpenSpiel games need OpenSpiel: pip install 'smoothcruiser[openspiel]'."
+    ) from error
+
+# games that may last for ever, whatever ``max_game_length`` says
+ENDLESS = frozenset({"maedn"})
+# board sizes of twixt in this process: all boards share one table of links
+_TWIXT_SIZES: set[int] = set()
+
+
+class SpielState:
+    """A position where a player moves, or a final one; equal if the histories are."""
+
+    __slots__ = ("_actions", "_history", "moves", "state")
+    adapter_state = True  # steps clone it
+
+    def __init__(self, state: Any, moves: int) -> None:
+        self.state = state  # never changed: steps clone it
+        self.moves = moves  # made by the players; chance does not count
+        self._history: tuple[int, ...] | None = None
+        self._actions: frozenset[int] | None = None
+
+    @property
+    def history(self) -> tuple[int, ...]:
+        """All moves so far, those of chance included."""
+        if self._history is None:
+            self._history = tuple(self.state.history())
+        return self._history
+
+    @property
+    def actions(self) -> frozenset[int]:
+        """The legal moves."""
+        if self._actions is None:
+            self._actions = frozenset(self.state.legal_actions())
+        return self._actions
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SpielState) and self.history == other.history
+
+    def __hash__(self) -> int:
+        return hash(self.history)
+
+    def __repr__(self) -> str:
+        return f"SpielState({list(self.history)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SpielState, (self.state, self.moves)
+
+
+class SpielOracle:
+    """The step of a game: a move, and what chance does after it."""
+
+    def __init__(self, game: Any) -> None:
+        self.game = game
+        self.longest = None if _endless(game) else int(game.max_game_length())
+
+    def reset(self, rng: Any) -> SpielState:
+        """The beginning of a game, its chance nodes sampled from ``rng``."""
+        return SpielState(self._played(self.game.new_initial_state(), rng), 0)
+
+    def parse(self, state: Any) -> Any:
+        """The position after a list of all moves so far, those of chance included.
+
+        A state that is no list is returned as it is.
+        """
+        if not isinstance(state, list | tuple):
+            return state
+        position, moves = self.game.new_initial_state(), 0
+        for move in state:
+            if move not in position.legal_actions():
+                raise InvalidInput(
+                    f"Move {move!r} of {list(state)} is not legal after "
+                    f"{list(position.history())}."
+                )
+            moves += not position.is_chance_node()
+            position.apply_action(move)
+        if position.is_chance_node():
+            raise InvalidInput(
+                f"After {list(state)} it is chance's turn; add its outcome to the list."
+            )
+        return SpielState(position, moves)
+
+    def __call__(
+        self, state: SpielState, action: int, rng: Any
+    ) -> tuple[float, SpielState]:
+        """One sample of (reward of the max player, next position)."""
+        after = self._played(state.state.child(action), rng)
+        return self._answer(state, after)
+
+    def _answer(self, state: SpielState, after: Any) -> tuple[float, SpielState]:
+        moves = state.moves + 1
+        if (
+            self.longest is not None
+            and moves >= self.longest
+            and not after.is_terminal()
+        ):
+            raise OracleError(
+                f"OpenSpiel says that {self.game.get_type().short_name} lasts "
+                f"{self.longest:,} moves at the most, but it goes on after {state!r}; "
+                "plan from an earlier position."
+            )
+        return after.returns()[0] - state.state.returns()[0], SpielState(after, moves)
+
+    def _played(self, position: Any, rng: Any) -> Any:
+        """The position after chance has had its turns."""
+        while position.is_chance_node():
+            outcomes = position.chance_outcomes()
+            position.apply_action(
+                outcomes[rng.categorical([p for _, p in outcomes])][0]
+            )
+        return position
+
+    def outcomes(
+        self, state: SpielState, action: int
+    ) -> list[tuple[float, float, SpielState]]:
+        """The law of a move: (probability, reward, next position)."""
+        waiting, found = [(1.0, state.state.child(action))], []
+        while waiting:
+            p, position = waiting.pop()
+            if position.is_chance_node():
+                waiting += [
+                    (p * q, position.child(outcome))
+                    for outcome, q in position.chance_outcomes()
+                ]
+            else:
+                found.append((p, *self._answer(state, position)))
+        return found
+
+
+def _endless(game: Any) -> bool:
+    return not ENDLESS.isdisjoint(re.findall(r"\w+", str(game)))
+
+
+def legal(state: SpielState, action: int) -> bool:
+    """Whether a move is legal."""
+    return action in state.actions
+
+
+def terminal(state: SpielState) -> bool:
+    """Whether the game is over."""
+    return bool(state.state.is_terminal())
+
+
+def player(state: SpielState) -> int:
+    """1 for OpenSpiel's player 0, 2 for its player 1."""
+    return 2 if state.state.current_player() == 1 else 1
+
+
+def problem(
+    game: Any,
+    *,
+    discount: float,
+    operator: Operator,
+    horizon: int | None = None,
+    merge: Merge = "auto",
+    seed: int = 0,
+    name: str | None = None,
+) -> Problem:
+    """The Problem of a game, or of its name.
+
+    Args:
+        game: an OpenSpiel game, or its name.
+        discount: weight of the next move's value, in [0, 1]. With 1 and no ``horizon``
+            the horizon is the longest game.
+        operator: the smooth maximum, such as ``Entropy(0.1)``.
+        horizon: moves until the end; None for as long as the game lasts.
+        merge: which histories are one state: "observation" (those that show the same
+            position, mover and legal moves), "numbered" (after as many moves, too),
+            "history" (none). "auto" chooses (``keys``). A choice that random playouts
+            find wrong is refused.
+        seed: of the stream that samples the chance nodes before the first move.
+        name: shown in answers; the default is ``openspiel:`` and the game's name.
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> board = sc.adapters.openspiel.problem(
+        ...     "tic_tac_toe", discount=0.95, operator=sc.Entropy(0.1)
+        ... )
+        >>> board.num_actions
+        9
+    """
+    if isinstance(game, str):
+        game = _loaded(game, {})
+    _check(game)
+    oracle = SpielOracle(game)
+    kind = game.get_type()
+    if discount == 1 and horizon is None:
+        if oracle.longest is None:
+            remedy = "with discount 1 give horizon=, or a discount below 1"
+            raise InvalidInput(f"{kind.short_name} may go on for ever: {remedy}.")
+        horizon = oracle.longest
+    low, high = min(0.0, float(game.min_utility())), max(0.0, float(game.max_utility()))
+    bounds = None
+    if kind.reward_model != pyspiel.GameType.RewardModel.TERMINAL:
+        # a step may move the return from one end to the other
+        low, high = low - high, high - low
+    elif operator.shift_invariant:
+        steps = oracle.longest or (horizon if discount == 1 and horizon else math.inf)
+        total = (
+            float(steps)
+            if discount == 1
+            else (1.0 - discount**steps) / (1.0 - discount)
+        )
+        extra = total * max(
+            abs(operator.offset(k)) for k in (1, int(game.num_distinct_actions()))
+        )
+        bounds = (low - extra, high + extra)
+    return Game(
+        oracle,
+        player=player,
+        num_actions=int(game.num_distinct_actions()),
+        discount=discount,
+        operator=operator,
+        reward_range=(low, high),
+        value_bounds=bounds,
+        deterministic=kind.chance_mode == pyspiel.GameType.ChanceMode.DETERMINISTIC,
+        legal=legal,
+        terminal=terminal,
+        initial_state=oracle.reset(stream(seed)),
+        horizon=horizon,
+        outcomes=oracle.outcomes,
+        key=chosen(game, merge, discount, horizon),
+        name=name or f"openspiel:{kind.short_name}",
+    )
+
+
+def named(
+    text: str, parameters: dict[str, Any], *, discount: float, operator: Operator
+) -> Problem:
+    """The problem of ``openspiel:text,name=value,…``.
+
+    Parameters that are not this adapter's own go to OpenSpiel.
+    """
+    own = {
+        k: parameters.pop(k) for k in ("horizon", "merge", "seed") if k in parameters
+    }
+    shown = "".join(f",{k}={v}" for k, v in parameters.items())
+    return problem(
+        _loaded(text, parameters),
+        discount=discount,
+        operator=operator,
+        name=f"openspiel:{text}{shown}",
+        **own,
+    )
+
+
+def _loaded(text: str, parameters: dict[str, Any]) -> Any:
+    try:
+        return (
+            pyspiel.load_game(text, parameters)
+            if parameters
+            else pyspiel.load_game(text)
+        )
+    except pyspiel.SpielError as error:
+        first = str(error).strip().splitlines()[0]
+        raise InvalidInput(
+            f"OpenSpiel cannot load {text!r} with {parameters}: {first[:200]}"
+        ) from error
+
+
+def _check(game: Any) -> None:
+    """Refuse games that are not of the kind this library plans in."""
+    kind = game.get_type()
+    wrong: Sequence[tuple[bool, str]] = (
+        (game.num_players() != 2, f"it has {game.num_players()} players"),
+        (kind.utility != pyspiel.GameType.Utility.ZERO_SUM, "it is not zero-sum"),
+        (
+            kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL,
+            "players move at the same time",
+        ),
+        (
+            kind.information != pyspiel.GameType.Information.PERFECT_INFORMATION,
+            "information is hidden",
+        ),
+        (
+            kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC,
+            "its chance nodes do not list their outcomes",
+        ),
+    )
+    reasons = [reason for bad, reason in wrong if bad]
+    if reasons:
+        raise InvalidInput(
+            f"{kind.short_name} cannot be planned in: {' and '.join(reasons)}; "
+            "two-player, zero-sum, sequential games of perfect information can."
+        )
+    if kind.short_name == "twixt":
+        size = game.get_parameters()["board_size"]
+        if _TWIXT_SIZES - {size}:
+            sizes = " and ".join(map(str, sorted(_TWIXT_SIZES | {size})))
+            raise InvalidInput(
+                "OpenSpiel keeps the links of all twixt boards in one table, so "
+                f"boards of sizes {sizes} spoil each other; plan in them in separate "
+                "processes."
+            )
+        _TWIXT_SIZES.add(size)

@@ -1,0 +1,195 @@
+"""Adapters turn other libraries' simulators into problems; ``make`` finds them here.
+
+``make("gym:FrozenLake-v1,map_name=8x8", …)`` splits the text at its first colon
+and asks the adapter ``gym`` for the rest. An adapter gets into the table in one
+of two ways:
+
+  ``register(adapter)``   the adapters of ``smoothcruiser.adapters``, and your
+                          own in a script or a notebook
+  an entry point          of the group ``smoothcruiser.problems`` in an
+                          installed package: its name is the prefix, its value
+                          names the adapter. It is read when a prefix is not in
+                          the table, or when all are listed.
+
+This file decides what a prefix means. It imports no adapter, and an adapter
+imports its library only when a problem is built, so that listing them is fast
+and needs no extra.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from smoothcruiser.operators.base import Operator
+    from smoothcruiser.problem.problem import Problem
+
+GROUP = "smoothcruiser.problems"  # the group of entry points
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """What turns the names of another library's simulators into problems."""
+
+    name: str  # the prefix, before the colon
+    summary: str  # what it adapts, for ``smoothcruiser problems``
+    example: str  # a text that may follow the colon
+    needs: str  # what to install with pip; "" if nothing
+
+    def build(
+        self,
+        text: str,
+        parameters: dict[str, Any],
+        *,
+        discount: float,
+        operator: Operator,
+    ) -> Problem:
+        """The problem that ``name:text,parameter=value,…`` stands for.
+
+        Args:
+            text: what stands between the colon and the first comma; never empty.
+            parameters: what follows, read as JSON where possible; may be changed.
+            discount: weight of the next step's value.
+            operator: the smooth maximum.
+        """
+
+
+@runtime_checkable
+class LiveAdapter(Adapter, Protocol):
+    """An adapter of simulators that run on their own, in which an Agent can act.
+
+    The oracle of its problems is a ``LiveOracle``: it reads the simulator's state.
+    """
+
+    options: tuple[str, ...]  # the keywords of ``problem``
+
+    def accepts(self, simulator: Any) -> bool:
+        """Whether ``simulator`` is one of this adapter's."""
+
+    def problem(self, simulator: Any, **options: Any) -> Problem:
+        """The problem of a simulator, starting where it is."""
+
+
+AnyAdapter = TypeVar("AnyAdapter", bound=Adapter)
+
+ADAPTERS: dict[str, Adapter] = {}  # by prefix
+
+
+def register(adapter: AnyAdapter) -> AnyAdapter:
+    """Put an adapter into the table, and return it.
+
+    Args:
+        adapter: an object with the attributes of ``Adapter``.
+
+    Example:
+        ``ADAPTER = register(Dice())`` lets ``make("dice:…")`` find it.
+    """
+    if not isinstance(adapter, Adapter):
+        raise InvalidInput(
+            "An adapter has the attributes name, summary, example, needs and a "
+            f"method build, and {adapter!r} has not."
+        )
+    name = adapter.name
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w-]*", name):
+        raise InvalidInput(
+            f"An adapter's name is a prefix of letters, digits, - and _, got {name!r}."
+        )
+    from smoothcruiser.problem.zoo import ZOO
+
+    if name in ZOO or ADAPTERS.get(name, adapter) is not adapter:
+        owner = "a built-in problem" if name in ZOO else f"{ADAPTERS[name]!r}"
+        raise InvalidInput(
+            f"The prefix {name!r} is taken by {owner}; give the adapter another name."
+        )
+    ADAPTERS[name] = adapter
+    return adapter
+
+
+def find_adapter(prefix: str) -> Adapter | None:
+    """The adapter of a prefix: registered or installed; None if there is none."""
+    if prefix not in ADAPTERS:
+        for point in _entry_points():
+            if point.name == prefix:
+                return _loaded(point)
+    return ADAPTERS.get(prefix)
+
+
+def live_adapter(simulator: Any) -> LiveAdapter | None:
+    """The adapter that accepts a running simulator; None if none does."""
+    found = _accepting(simulator)
+    if found is None:
+        _load_all()
+        found = _accepting(simulator)
+    return found
+
+
+def _accepting(simulator: Any) -> LiveAdapter | None:
+    for adapter in ADAPTERS.values():
+        if isinstance(adapter, LiveAdapter) and adapter.accepts(simulator):
+            return adapter
+    return None
+
+
+def prefixes() -> list[str]:
+    """The prefixes of all adapters, without importing any."""
+    return sorted({*ADAPTERS, *(point.name for point in _entry_points())})
+
+
+def descriptions() -> dict[str, str]:
+    """What each adapter adapts and needs, by prefix.
+
+    For an installed adapter that cannot be imported, the text says why.
+    """
+    faults = _load_all()
+    found = {name: _described(adapter) for name, adapter in ADAPTERS.items()}
+    return found | faults
+
+
+def _described(adapter: Adapter) -> str:
+    needs = f" (pip install '{adapter.needs}')" if adapter.needs else ""
+    return f"{adapter.summary}: {adapter.name}:{adapter.example}{needs}"
+
+
+# --- entry points -------------------------------------------------------------
+
+
+def _entry_points() -> Iterator[EntryPoint]:
+    """Installed adapters that are not in the table."""
+    from importlib.metadata import entry_points  # slow, and most runs need none
+
+    return (point for point in entry_points(group=GROUP) if point.name not in ADAPTERS)
+
+
+def _load_all() -> dict[str, str]:
+    """Put all installed adapters into the table; return why some could not be."""
+    faults = {}
+    for point in list(_entry_points()):
+        try:
+            _loaded(point)
+        except SmoothcruiserError as error:
+            faults[point.name] = str(error)
+    return faults
+
+
+def _loaded(point: EntryPoint) -> Adapter:
+    package = "" if point.dist is None else f" of {point.dist.name}"
+    what = f"The adapter {point.name!r}{package} ({point.value})"
+    try:
+        adapter = point.load()
+    except Exception as error:
+        raise InvalidInput(
+            f"{what} cannot be imported: {type(error).__name__}: {error}; update or "
+            "uninstall its package."
+        ) from error
+    if not isinstance(adapter, Adapter) or adapter.name != point.name:
+        raise InvalidInput(
+            f"{what} is not an adapter called {point.name!r}, but {adapter!r}; update "
+            "or uninstall its package."
+        )
+    return register(adapter)

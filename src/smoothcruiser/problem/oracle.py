@@ -1,0 +1,50 @@
+"""Oracles: what a simulator has to answer, and what it may offer besides.
+
+A step is any function of (state, action, rng). An adapter's oracle may know
+more about its simulator. Each of these is a protocol of its own, and an oracle
+that has its methods offers it:
+
+  ``ParsingOracle``     reads a state from plain data (JSON) or from a running
+                        simulator
+  ``ResettingOracle``   samples initial states
+  ``LiveOracle``        reads the state of a running simulator, and knows what
+                        the problem's actions are called there
+
+What a step may answer, and what is said otherwise, is in ``answers``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+# (state, action, rng) -> (reward, next_state) or (reward, next_state, terminated)
+Step = Callable[[Any, int, Any], tuple[Any, ...]]
+# (state, action) -> [(probability, reward, next_state), …]
+Outcomes = Callable[[Any, int], Sequence[tuple[float, float, Any]]]
+
+
+@runtime_checkable
+class ParsingOracle(Protocol):
+    """An oracle that understands other forms of its states."""
+
+    def parse(self, state: Any) -> Any:
+        """The state that ``state`` stands for; states as they are."""
+
+
+@runtime_checkable
+class ResettingOracle(Protocol):
+    """An oracle with a distribution of initial states."""
+
+    def reset(self, rng: Any) -> Any:
+        """An initial state, sampled from the stream ``rng``."""
+
+
+@runtime_checkable
+class LiveOracle(Protocol):
+    """An oracle of simulators that also run on their own."""
+
+    actions: Sequence[Any]  # what the problem's actions 0, 1, … are in the simulator
+
+    def read(self, simulator: Any) -> Any:
+        """The state that a running simulator is in, which is left as it is."""

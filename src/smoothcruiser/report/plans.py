@@ -1,0 +1,126 @@
+"""Plans on a terminal: what is promised, what it costs, and what it costs elsewhere."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.report.console import Fields, fields, indented, put, title
+from smoothcruiser.report.price import Price
+from smoothcruiser.schedule.schedule import Schedule
+from smoothcruiser.schedule.text import (
+    KEY,
+    describe_facts,
+    describe_price,
+    describe_promise,
+    describe_root,
+    picture,
+    short,
+)
+
+# what plan does instead of refusing, by the method that it would run
+INSTEAD = {
+    "exact": "would solve the model instead, 0 calls",
+    "certified": "would answer by certified search instead",
+}
+
+
+def promise_fields(schedule: Schedule) -> Fields:
+    """Promise and price."""
+    return [
+        ("promise", describe_promise(schedule)),
+        ("price", Text(describe_price(schedule), style="bold")),
+    ]
+
+
+def show_schedule(
+    out: Console, problem: Problem, schedule: Schedule, *, time: str
+) -> None:
+    """The plan: what is promised, what it costs, level by level."""
+    title(out, "smoothcruiser explain", problem.name, f"method {schedule.method}")
+    rows: Fields = [
+        ("problem", describe_facts(schedule.facts)),
+        *promise_fields(schedule),
+    ]
+    if problem.tables is not None:
+        known = (
+            "the model is known: plan without --method "
+            "solves this problem exactly, 0 calls"
+        )
+        rows.append(("exact", known))
+    put(out, fields([*rows, ("time", time), ("root", describe_root(schedule))]))
+    out.print()
+    head, *lines = picture(schedule)
+    out.print(Text(head, style="dim"), soft_wrap=True)
+    for line in lines:
+        out.print(Text(line), soft_wrap=True)
+    out.print()
+    for line in KEY:
+        out.print(Text(line, style="dim"), soft_wrap=True)
+
+
+def show_forecast(
+    out: Console, problem: Problem, forecast: Any, notes: tuple[str, ...] = ()
+) -> None:
+    """What is known before the run of a method that follows no schedule.
+
+    Sentences are wrapped, a table is printed as it is.
+    """
+    title(out, "smoothcruiser explain", problem.name, f"method {forecast.method}")
+    for note in notes:
+        put(out, Text(note))
+        out.print()
+    for part in str(forecast).strip("\n").split("\n\n"):
+        if part.startswith(" "):
+            out.print(Text(part), soft_wrap=True)
+        else:
+            put(out, Text(" ".join(part.split())))
+            out.print()
+
+
+def show_rivals(out: Console, schedule: Schedule, prices: list[Price]) -> None:
+    """What the same promise costs elsewhere."""
+    if not prices:
+        return
+    out.print("\nThe same promise by other methods, in oracle calls:")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column()
+    grid.add_column(justify="right")
+    grid.add_column(style="dim")
+    grid.add_row("this plan", short(schedule.num_calls), "")
+    for price in prices:
+        shown = str(price) if price.log10 is not None else "—"
+        grid.add_row(price.name, shown, _ratio(price, schedule.num_calls))
+    put(out, indented(grid))
+
+
+def _ratio(price: Price, calls: int) -> str:
+    if price.log10 is None:
+        return price.note
+    if price.num_calls == calls:
+        return "the same"
+    log10 = price.log10 - math.log10(max(1, calls))
+    if abs(log10) < 5:
+        return f"{10.0**log10:,.3g} times" if log10 < 3 else f"{10.0**log10:,.0f} times"
+    return f"10^{log10:,.0f} times"
+
+
+def show_alternatives(
+    out: Console, listed: list[str], budget: int, chosen: str
+) -> None:
+    """What can be paid instead; ``chosen`` is the method that plan would run."""
+    if not listed:
+        return
+    does = INSTEAD.get(chosen, "would refuse it")
+    head = f"Above the budget of {short(budget)} calls: plan {does}. What can be paid:"
+    out.print()
+    put(out, Text(head, style="yellow"))
+    grid = Table.grid(padding=(0, 1))
+    for alternative in listed:
+        grid.add_row("•", alternative)
+    put(out, indented(grid))

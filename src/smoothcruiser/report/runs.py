@@ -1,0 +1,63 @@
+"""The runs of a store on a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from smoothcruiser.report.console import indented, put, title
+from smoothcruiser.schedule.text import compact
+
+# (heading, whether its cells are numbers)
+COLUMNS = (
+    ("run", True),
+    ("problem", False),
+    ("method", False),
+    ("epsilon", True),
+    ("delta", True),
+    ("calls", True),
+    ("price", True),
+    ("status", False),
+)
+
+
+def show_runs(out: Console, store: str, runs: list[Any]) -> None:
+    """The runs of a store, one line each."""
+    title(out, "smoothcruiser runs", store)
+    if not runs:
+        out.print("  none yet: smoothcruiser plan … --store FILE keeps one")
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+    for heading, is_number in COLUMNS:
+        justify: Any = "right" if is_number else "left"
+        # Only the problem's name, which the user chose, may be folded.
+        whole = heading != "problem"
+        table.add_column(heading, justify=justify, no_wrap=whole, overflow="fold")
+    rows = [run.to_dict() for run in runs]
+    for row in rows:
+        table.add_row(
+            str(row["run"]),
+            row["problem"],
+            row["method"],
+            f"{row['epsilon']:.3g}",
+            f"{row['delta']:g}",
+            compact(row["calls_done"]),
+            _price(row),
+            row["status"],
+        )
+    put(out, indented(table))
+    unfinished = [row["run"] for row in rows if row["status"] != "finished"]
+    if unfinished:
+        out.print(
+            "\nResume an unfinished run: smoothcruiser plan --resume "
+            f"{unfinished[-1]} --store {store}",
+            soft_wrap=True,
+        )
+
+
+def _price(row: dict[str, Any]) -> str:
+    if row["num_calls"] is None:
+        return f"10^{row['log10_calls']:.0f}"
+    return compact(row["num_calls"])

@@ -1,0 +1,89 @@
+"""Every adapter in the table is complete.
+
+Laws: each one is listed by ``smoothcruiser problems``, documented in
+docs/simulators.md, installed by an extra of pyproject.toml, and says which one where
+its library is missing. Listing them loads none of the libraries.
+"""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import smoothcruiser as sc
+from smoothcruiser.cli.app import app
+from smoothcruiser.problem.adapter import ADAPTERS, Adapter
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "src" / "smoothcruiser" / "adapters"
+LIBRARIES = {"gym": "gymnasium", "openspiel": "pyspiel"}  # what each one imports
+
+
+def test_every_file_of_the_folder_registers_one_adapter():
+    files = {path.stem for path in FOLDER.iterdir()} - {"__init__", "__pycache__"}
+    modules = {type(adapter).__module__.split(".")[2] for adapter in ADAPTERS.values()}
+    assert modules == files
+    assert len(ADAPTERS) == len(files)
+    assert ADAPTERS.keys() == LIBRARIES.keys()
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_an_adapter_meets_the_protocol(name):
+    adapter = ADAPTERS[name]
+    assert isinstance(adapter, Adapter)
+    assert adapter.name == name
+    assert adapter.summary
+    assert adapter.example
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_an_adapter_is_listed_with_an_example(name):
+    adapter = ADAPTERS[name]
+    listed = " ".join(CliRunner().invoke(app, ["problems"]).stdout.split())
+    assert f"{adapter.summary}: {name}:{adapter.example}" in listed
+    assert f"pip install '{adapter.needs}'" in listed
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_an_adapter_is_documented(name):
+    page = (ROOT / "docs" / "simulators.md").read_text()
+    assert f'sc.make("{name}:' in page
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_an_adapter_has_an_extra(name):
+    extra = re.fullmatch(r"smoothcruiser\[(\w+)\]", ADAPTERS[name].needs)
+    assert extra is not None
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    assert extra[1] in extras
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_a_missing_library_is_named_with_its_extra(name, monkeypatch):
+    adapter = ADAPTERS[name]
+    package = type(adapter).__module__
+    for module in [m for m in sys.modules if m.startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, LIBRARIES[name], None)  # importing it fails
+    with pytest.raises(
+        sc.MissingExtra, match=re.escape(f"pip install '{adapter.needs}'")
+    ):
+        sc.make(f"{name}:{adapter.example}", discount=0.9, operator="max")
+
+
+def test_listing_loads_no_library():
+    program = (
+        "import sys\n"
+        "from smoothcruiser.problem.adapter import descriptions\n"
+        "descriptions()\n"
+        f"print([name for name in {list(LIBRARIES.values())} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,260 @@
+"""A request, a method and an answer are one object each: unused options are refused for
+every method, and what ``explain`` shows is what ``plan`` runs.
+"""
+
+import copy
+import dataclasses
+import pickle
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.methods import METHODS, resolve
+from smoothcruiser.methods.base import Forecast, prepared
+from smoothcruiser.query import DEFAULTS, KEYWORDS, Query
+
+NAMES = [
+    "auto",
+    "smoothcruiser",
+    "paper",
+    "sparse-sampling",
+    "certified",
+    "exact",
+    "uct",
+    "ments",
+    "rents",
+    "tents",
+    "bts",
+    "dents",
+]
+
+# a value of every keyword that differs from its default and is valid
+SET = {
+    "epsilon": 0.2,
+    "delta": 0.1,
+    "target": "value",
+    "budget": 10**6,
+    "seconds": 5.0,
+    "simulations": 3,
+    "seed": 7,
+    "executor": "python",
+    "workers": 2,
+    "scheduler": "tcp://127.0.0.1:1",
+    "shards": 2,
+    "store": "runs.db",
+    "progress": print,
+}
+
+
+def step(state, action, rng):
+    return rng.random(), (state + action) % 3
+
+
+def simulator(**changes):
+    parts = {
+        "num_actions": 2,
+        "discount": 0.4,
+        "operator": sc.Entropy(1.0),
+        "initial_state": 0,
+    }
+    return sc.MDP(step, **(parts | changes))
+
+
+def known():
+    return sc.make("chain:n=3", discount=0.4, temperature=1.0)
+
+
+class Counting:
+    """A step that counts its calls."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, state, action, rng):
+        self.calls += 1
+        return step(state, action, rng)
+
+
+def test_there_are_twelve_methods_and_each_is_a_frozen_object():
+    assert list(METHODS) == NAMES
+    for name, method in METHODS.items():
+        assert method.name == name
+        assert resolve(name) is method
+        assert resolve(method) is method
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            method.name_of_a_new_field = 1
+        assert pickle.loads(pickle.dumps(method)) == method
+        assert hash(method) == hash(copy.deepcopy(method))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        sc.Auto(),
+        sc.SmoothCruiser(),
+        sc.SparseSampling(),
+        sc.Paper(delta_prime=0.01),
+        sc.CertifiedSearch(),
+        sc.Exact(),
+        sc.UCT(exploration=2.0),
+    ],
+    ids=lambda m: m.name,
+)
+def test_a_method_object_plans_as_its_name_does(given):
+    problem = known()
+    asked = {"epsilon": 0.3, "delta": 0.1} if given.name != "uct" else {"budget": 500}
+    if given.name == "paper":  # its price cannot be paid, its explanation is enough
+        asked.pop("delta")
+        by_object = sc.explain(problem, method=given, **asked)
+        by_name = sc.explain(problem, method="paper", delta_prime=0.01, **asked)
+        assert by_object == by_name
+        return
+    options = {"exploration": 2.0} if given.name == "uct" else None
+    by_object = sc.plan(problem, method=given, seed=3, **asked)
+    by_name = sc.plan(problem, method=given.name, options=options, seed=3, **asked)
+    assert by_object.value == by_name.value
+    assert by_object.notes == by_name.notes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_that_a_method_does_not_take_is_refused_in_one_sentence(name):
+    """Law: given - takes is empty, or the sentence names every one of the rest."""
+    method = METHODS[name]
+    assert method.takes <= set(KEYWORDS)
+    for keyword in KEYWORDS:
+        query = Query.of(known(), **{keyword: SET[keyword]})
+        assert query.given == {keyword}
+        if keyword in method.takes:
+            continue
+        with pytest.raises(sc.InvalidInput) as caught:
+            sc.plan(known(), method=name, **{keyword: SET[keyword]})
+        sentence = str(caught.value)
+        assert (
+            f"{name} does not use {keyword} (--{keyword.replace('_', '-')})" in sentence
+        )
+        assert "drop it" in sentence
+        assert "\n" not in sentence
+
+
+@pytest.mark.parametrize("keyword", KEYWORDS)
+def test_an_option_at_its_default_was_not_given(keyword):
+    assert Query.of(known(), **{keyword: DEFAULTS[keyword]}).given == frozenset()
+
+
+def test_certify_lets_a_tree_search_take_delta():
+    problem = known()
+    with pytest.raises(sc.InvalidInput, match="uct does not use delta"):
+        sc.plan(problem, method="uct", delta=0.1, budget=100)
+    answer = sc.plan(problem, method="uct", delta=0.1, budget=1000, certify=True)
+    assert answer.certificate.confidence == pytest.approx(0.9)
+
+
+def test_auto_says_in_a_note_what_the_chosen_method_does_not_use():
+    answer = sc.plan(known(), epsilon=0.3, delta=0.1, executor="python")
+    assert answer.method == "exact"
+    assert any("exact does not use executor" in note for note in answer.notes)
+
+
+CASES = {
+    "tables": (known, {"epsilon": 0.3, "delta": 0.1}),
+    "payable": (simulator, {"epsilon": 0.3, "delta": 0.1}),
+    "unpayable": (simulator, {"epsilon": 0.3, "delta": 0.1, "budget": 3_000}),
+    "far too dear": (
+        lambda: simulator(discount=0.9),
+        {"epsilon": "9%", "delta": 0.1},
+    ),
+    "horizon": (
+        lambda: simulator(discount=1.0, horizon=2),
+        {"epsilon": 0.4, "delta": 0.2},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_auto_runs_what_it_explains(case):
+    """Law: explain("auto") and plan("auto") are the same choice, with the same price."""
+    make, asked = CASES[case]
+    ready = sc.prepare(make(), **asked)
+    shown = sc.explain(make(), method="auto", **asked)
+    answer = sc.plan(make(), **asked)
+    assert shown == ready.explanation
+    assert answer.method == ready.method.name == shown.method
+    assert answer.notes[: len(ready.notes)] == ready.notes
+    assert ready.run().value == answer.value
+    if answer.price is not None:
+        assert answer.price - make().inspection_calls == shown.num_calls
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_preparing_makes_no_oracle_call(name):
+    counting = Counting()
+    problem = simulator(discount=0.4)
+    problem = dataclasses.replace(problem, oracle=counting)
+    problem = dataclasses.replace(
+        problem, outcomes=lambda s, a: [(1.0, 0.5, (s + a) % 3)]
+    )
+    takes = METHODS[name].takes
+    asked = {k: v for k, v in {"epsilon": 0.3, "delta": 0.1}.items() if k in takes}
+    counting.calls = 0
+    ready = sc.prepare(problem, method=name, **asked)
+    assert str(ready)
+    assert ready.explanation.to_json()
+    assert counting.calls == 0
+    assert ready.method.name in NAMES
+
+
+def test_a_terminal_state_is_worth_nothing_whatever_the_method():
+    problem = simulator(terminal=lambda s: s == 0)
+    for name in NAMES:
+        if name == "exact":
+            continue  # no model
+        ready = sc.prepare(problem, method=name)
+        assert ready.explanation.num_calls == 0
+        answer = ready.run()
+        assert (answer.value, answer.method, answer.delta) == (0.0, name, 0.0)
+
+
+def test_a_budget_is_exact_to_the_call():
+    """Law: the price itself is accepted, one call less is refused; looks included."""
+    problem = simulator()
+    price = sc.explain(problem, epsilon=0.3, delta=0.1).num_calls
+    asked = {"epsilon": 0.3, "delta": 0.1, "method": "smoothcruiser"}
+    enough = price + problem.inspection_calls
+    assert sc.prepare(problem, budget=enough, **asked).explanation.num_calls == price
+    with pytest.raises(sc.Unpayable):
+        sc.prepare(problem, budget=enough - 1, **asked)
+
+
+def test_a_price_above_the_default_budget_is_explained_and_refused_to_run():
+    problem = simulator(discount=0.9)
+    ready = sc.prepare(problem, method="smoothcruiser", epsilon="5%", delta=0.1)
+    assert ready.explanation.num_calls > 10**9
+    with pytest.raises(sc.Unpayable, match="above the budget"):
+        ready.run()
+
+
+def test_a_misspelled_keyword_is_named():
+    with pytest.raises(
+        sc.InvalidInput, match="plan has no option 'epsilom'; did you mean"
+    ):
+        sc.plan(known(), epsilom=0.1)
+    with pytest.raises(sc.InvalidInput, match="An Agent has no option 'bugdet'"):
+        sc.Agent(known(), bugdet=3)
+
+
+def test_parameters_of_another_method_are_refused():
+    with pytest.raises(sc.InvalidInput, match="belongs to method 'paper'"):
+        sc.plan(known(), delta_prime=0.1)
+    with pytest.raises(sc.InvalidInput, match=r"certify= .* belongs to tree searches"):
+        sc.plan(known(), certify=True, method="certified")
+    with pytest.raises(sc.InvalidInput, match="exact has no parameter 'depth'"):
+        sc.plan(known(), method="exact", options={"depth": 3})
+    with pytest.raises(sc.InvalidInput, match="is a class; give an object"):
+        sc.plan(known(), method=sc.UCT)
+
+
+def test_a_forecast_shows_itself():
+    forecast = Forecast("uct", 12, "twelve calls")
+    assert str(forecast) == "twelve calls"
+    assert forecast.to_dict()["num_calls"] == 12
+    assert prepared(METHODS["uct"], Query.of(known())).explanation.num_calls == 10**6

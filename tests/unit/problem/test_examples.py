@@ -1,0 +1,52 @@
+"""The public verbs of problems explain themselves.
+
+Laws: every one of them documents each of its arguments, and has an example whose output
+is what the docstring shows.
+"""
+
+import doctest
+import inspect
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.exact.solver import solve
+
+VERBS = {
+    "MDP": sc.MDP,
+    "Game": sc.Game,
+    "tabular": sc.tabular,
+    "make": sc.make,
+    "batched": sc.batched,
+    "solve": solve,
+    "check": sc.check,
+    "check_operator": sc.check_operator,
+}
+ADAPTERS = {"gymnasium": "gymnasium", "openspiel": "pyspiel"}
+
+
+def verb(name):
+    if name not in ADAPTERS:
+        return VERBS[name]
+    pytest.importorskip(ADAPTERS[name])
+    return getattr(sc.adapters, name).problem
+
+
+@pytest.mark.parametrize("name", [*VERBS, *ADAPTERS])
+def test_the_example_prints_what_it_shows(name):
+    found = doctest.DocTestFinder(recurse=False).find(verb(name), name, globs={})
+    examples = [test for test in found if test.examples]
+    assert examples
+    said = []
+    for test in examples:
+        failed, _ = doctest.DocTestRunner().run(test, out=said.append)
+        assert failed == 0, "".join(said)
+
+
+@pytest.mark.parametrize("name", [*VERBS, *ADAPTERS])
+def test_every_argument_is_documented(name):
+    text = inspect.getdoc(verb(name))
+    if name == "Game":
+        text += inspect.getdoc(sc.MDP)  # its docstring says so
+    for argument in inspect.signature(verb(name)).parameters:
+        assert f"\n    {argument}: " in text, argument
