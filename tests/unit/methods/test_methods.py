@@ -87,6 +87,7 @@ def test_there_are_twelve_methods_and_each_is_a_frozen_object():
         assert hash(method) == hash(copy.deepcopy(method))
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     "given",
     [
@@ -141,6 +142,7 @@ def test_an_option_at_its_default_was_not_given(keyword):
     assert Query.of(known(), **{keyword: DEFAULTS[keyword]}).given == frozenset()
 
 
+@pytest.mark.compiles
 def test_certify_lets_a_tree_search_take_delta():
     problem = known()
     with pytest.raises(sc.InvalidInput, match="uct does not use delta"):

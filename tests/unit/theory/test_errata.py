@@ -99,6 +99,7 @@ def test_1_the_count_of_theorem_1():
     assert not keeps(printed)
 
 
+@pytest.mark.compiles
 def test_2_clipping_at_zero_breaks_games():
     """Zero rewards, alternating turns: nothing is random, so 12 levels of one
     draw each know V to gamma^12 unless Q-hat is clipped.
@@ -279,6 +280,7 @@ def test_6_the_derivative_in_u_is_negative():
         assert slope < 0.0
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("environment", ENVIRONMENTS, ids=lambda e: e.name)
 def test_7_the_tables_value_is_almost_pure_entropy(environment):
     problem = environment.problem()
