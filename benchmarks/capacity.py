@@ -8,8 +8,8 @@ simulated.
 The simulation runs the real cut of a schedule (at most 4,096 shards, handed out
 in order, run ahead of checkpoints) through a model of a cluster: shard times are
 lognormal around their mean (sigma 0.3), one worker in fifty is three times as
-slow, the scheduler hands out 2,000 tasks a second (Dask's documentation: about
-half a millisecond a task), and a worker fails now and then and its shard starts
+slow, the scheduler hands out 2,000 tasks per second (Dask's documentation: about
+half a millisecond per task), and a worker fails now and then and its shard starts
 again.
 """
 

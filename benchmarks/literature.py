@@ -104,7 +104,7 @@ def curves(problem, methods, trials, repeats):
         }
         last = found[label]["curve"][-1]
         print(
-            f"  {label:28} {last[1]:9.4f} +- {last[2]:.4f}   {seconds:.1f} s a run",
+            f"  {label:28} {last[1]:9.4f} +- {last[2]:.4f}   {seconds:.1f} s per run",
             flush=True,
         )
     return found

@@ -30,7 +30,7 @@ from board_games import cart_pole, connect_four, tic_tac_toe
 
 import smoothcruiser as sc
 from smoothcruiser.compare import compare, truth_of
-from smoothcruiser.play.agent import wilson
+from smoothcruiser.play.episodes import wilson
 from smoothcruiser.tree.tree import Tree
 
 HAS_SPIEL = importlib.util.find_spec("pyspiel") is not None
@@ -68,7 +68,7 @@ def spiel_bot(game, simulations, seed, memory_mb=1000):
 
 
 def speed(quick):
-    """Simulations a second from the empty board."""
+    """Simulations per second from the empty board."""
     sims = 5_000 if quick else 50_000
     rounds = 2 if quick else 5
     found = {}

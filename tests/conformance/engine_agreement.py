@@ -18,7 +18,7 @@ from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.paper import paper_schedule, paper_sparse_sampling
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
-from smoothcruiser.theory.paper import Setting, value_bound
+from smoothcruiser.theory.paper import PaperSetting, value_bound
 
 # of a schedule the reference has to run: it makes some 50,000 calls a second
 MOST_CALLS = 1500
@@ -117,7 +117,7 @@ def paper_tables(facts):
             try:
                 schedule = make(
                     facts,
-                    epsilon=share * value_bound(Setting.of(facts)),
+                    epsilon=share * value_bound(PaperSetting.of(facts)),
                     delta_prime=0.2,
                 )
             except (InvalidInput, Unpayable):

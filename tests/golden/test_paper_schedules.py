@@ -20,7 +20,7 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.paper import paper_schedule, paper_sparse_sampling
 from smoothcruiser.schedule.schedule import Kind, Level
 from smoothcruiser.theory import paper
-from smoothcruiser.theory.paper import Setting
+from smoothcruiser.theory.paper import PaperSetting
 
 
 def mdp(gamma, temperature, num_actions=2, **more):
@@ -61,7 +61,7 @@ def tight_schedule():
         / ((1.0 - math.sqrt(gamma)) * (1.0 - gamma) - 2.0 * gamma * math.log(2.0))
     )
     facts = mdp(gamma, temperature * (1.0 + 1e-5))
-    epsilon = paper.kappa(Setting.of(facts)) * math.sqrt(gamma) * (1.0 - 1e-6)
+    epsilon = paper.kappa(PaperSetting.of(facts)) * math.sqrt(gamma) * (1.0 - 1e-6)
     return paper_schedule(facts, epsilon=epsilon, delta=0.1)
 
 
@@ -120,7 +120,7 @@ def test_rollout_tables_share_rows_between_near_identical_accuracies():
     facts = mdp(gamma, 10.0)
     schedule = paper_schedule(
         facts,
-        epsilon=paper.kappa(Setting.of(facts)) * math.sqrt(gamma) ** 8,
+        epsilon=paper.kappa(PaperSetting.of(facts)) * math.sqrt(gamma) ** 8,
         delta_prime=0.1,
     )
     rows = [
@@ -150,7 +150,7 @@ def test_price_equals_the_recurrence_for_every_operator(operator, game):
     schedule = paper_schedule(facts, epsilon=0.4, delta=0.05)
     assert (
         schedule.num_calls
-        == paper.oracle_calls(Setting.of(facts), 0.4, schedule.delta_prime).exact
+        == paper.oracle_calls(PaperSetting.of(facts), 0.4, schedule.delta_prime).exact
     )
     assert schedule.delta == 0.05
     assert (
@@ -168,7 +168,7 @@ def test_sparse_sampling_is_the_table_with_kappa_zero():
     facts = mdp(0.2, 10.0)
     schedule = paper_sparse_sampling(facts, epsilon=0.5, delta=0.1)
     assert {level.kind for level in schedule.levels} == {Kind.CONSTANT, Kind.PLUGIN}
-    flat = paper.sparse_sampling(Setting.of(facts))
+    flat = paper.sparse_sampling(PaperSetting.of(facts))
     assert (
         schedule.num_calls == paper.oracle_calls(flat, 0.5, schedule.delta_prime).exact
     )
@@ -183,7 +183,7 @@ def test_a_horizon_bounds_the_depth(horizon):
     assert (
         schedule.num_calls
         == paper.oracle_calls(
-            Setting.of(schedule.facts), 0.3, schedule.delta_prime, horizon
+            PaperSetting.of(schedule.facts), 0.3, schedule.delta_prime, horizon
         ).exact
     )
     assert schedule.num_calls <= unbounded.num_calls
@@ -224,7 +224,7 @@ def test_the_box_holds_every_stage_and_cannot_shrink(facts):
     for box in (
         (low + 1e-3, high),
         (low, high - 1e-3),
-        (low, paper.value_bound(Setting.of(facts)) + 1e-3),
+        (low, paper.value_bound(PaperSetting.of(facts)) + 1e-3),
         None,
     ):
         with pytest.raises(BrokenPromise):
@@ -394,5 +394,5 @@ def test_a_long_horizon_has_a_box_without_a_hull_of_every_stage():
         delta_prime=0.1,
     )
     assert schedule.depth > 64
-    top = paper.value_bound(Setting.of(schedule.facts))
+    top = paper.value_bound(PaperSetting.of(schedule.facts))
     assert schedule.clip == (-top, top)

@@ -25,16 +25,10 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.schedule import Kind
 from smoothcruiser.schedule.verify.sharp import root_promise
-from smoothcruiser.theory.moments import (
-    backup,
-    blind,
-    constant,
-    ground,
-    plug_in,
-    rollout,
-)
+from smoothcruiser.theory.ground import ground
+from smoothcruiser.theory.moments import backup, blind, constant, plug_in, rollout
 from smoothcruiser.theory.noise import (
-    Rule,
+    OperatorRule,
     bregman_cap,
     bregman_noise,
     plug_in_noise,
@@ -90,9 +84,9 @@ def test_noise_bounds_are_monotone(
     """
     variance = ratio * spread * spread
     for bound in (
-        lambda k, n, r, v, t: plug_in_noise(Rule.of(operator, k), n, r, v),
-        lambda k, n, r, v, t: bregman_noise(Rule.of(operator, k), n, r, v, t),
-        lambda k, n, r, v, t: plug_in_variance(Rule.of(operator, k), n, r, v),
+        lambda k, n, r, v, t: plug_in_noise(OperatorRule.of(operator, k), n, r, v),
+        lambda k, n, r, v, t: bregman_noise(OperatorRule.of(operator, k), n, r, v, t),
+        lambda k, n, r, v, t: plug_in_variance(OperatorRule.of(operator, k), n, r, v),
     ):
         now = float(bound(k, n, spread, variance, tilt))
         slack = 1e-9 * (1.0 + now)
@@ -117,7 +111,7 @@ def test_bregman_cap_holds_at_random_points(
         - operator.value(list(q))
         - float(np.dot(operator.gradient(list(q)), h))
     )
-    assert d <= float(bregman_cap(Rule.of(operator, k), width)) + 1e-9
+    assert d <= float(bregman_cap(OperatorRule.of(operator, k), width)) + 1e-9
 
 
 @given(problems(), st.integers(1, 30))

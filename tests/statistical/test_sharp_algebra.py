@@ -31,17 +31,17 @@ from smoothcruiser.operators.base import (
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
+from smoothcruiser.theory.ground import ground
 from smoothcruiser.theory.moments import (
     Moments,
     backup,
     blind,
     constant,
-    ground,
     plug_in,
     rollout,
 )
 from smoothcruiser.theory.noise import (
-    Rule,
+    OperatorRule,
     blind_loss,
     bregman_noise,
     plug_in_noise,
@@ -90,7 +90,7 @@ def test_noise_bounds_hold_exactly(operator: Operator, n: int) -> None:
     """
     for k in (2, 3):
         op = KL(operator.strength) if k == 2 and isinstance(operator, KL) else operator
-        rule = Rule.of(op, k)
+        rule = OperatorRule.of(op, k)
         for law, gap in variants(k):
             weight, noise = outcomes(law, n)
             variance = max(p * (1 - p) for p in law)
@@ -119,7 +119,7 @@ def test_two_action_entropy_noise_is_nearly_attained() -> None:
     """S11: lambda log cosh(sigma/(lambda sqrt(2N))) is attained within 3% for
     many draws, so nothing is left to gain there.
     """
-    rule = Rule.of(Entropy(0.5), 2)
+    rule = OperatorRule.of(Entropy(0.5), 2)
     weight, noise = outcomes([0.5, 0.5], 40)
     phi = float(
         weight @ np.array([Entropy(0.5).value(list(h)) for h in noise])
@@ -133,7 +133,7 @@ def test_bias_and_noise_do_not_mix() -> None:
     which lies well below Minkowski's (a + b)^2.
     """
     n, t = 40, 2.0
-    rule = Rule.of(Entropy(t), 2)
+    rule = OperatorRule.of(Entropy(t), 2)
     weight, noise = outcomes([0.5, 0.5], n)
     tilt = math.sqrt(2 * 0.25 / n)
     op = Entropy(t)
@@ -158,7 +158,7 @@ def test_many_actions_entropy_noise_is_nearly_attained() -> None:
     phi = float(weight @ np.array([op.value(list(h)) for h in noise])) - op.value(
         [0.0] * 3
     )
-    bound = float(plug_in_noise(Rule.of(op, 3), 24, 1.0, 0.25))
+    bound = float(plug_in_noise(OperatorRule.of(op, 3), 24, 1.0, 0.25))
     assert 0.88 * bound <= phi <= bound
 
 

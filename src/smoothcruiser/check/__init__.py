@@ -37,6 +37,7 @@ from smoothcruiser.check import claims, contract
 from smoothcruiser.check.probe import Finding, Probe, Verdict
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.schedule.numbers import duration, short
 
 
 @dataclass(frozen=True)
@@ -204,9 +205,7 @@ def _price_finding(
             "warning",
             f"no schedule keeps {promise}; try a larger epsilon, or certified search.",
         )
-    from smoothcruiser.schedule.text import short
-
-    took = "" if seconds is None else f", {_duration(seconds)} on one core"
+    took = "" if seconds is None else f", {duration(seconds)} on one core"
     verdict: Verdict = "ok" if seconds is None or seconds < 3600.0 else "warning"
     return Finding(
         "price", verdict, f"a schedule for {promise} makes {short(price)} calls{took}."
@@ -215,17 +214,3 @@ def _price_finding(
 
 def _seconds(price: int, speed: float) -> float:
     return price / speed if price < 10**300 else math.inf
-
-
-def _duration(seconds: float) -> str:
-    if seconds > 1e20:
-        return "longer than anybody can wait"
-    for size, unit in (
-        (31_557_600.0, "years"),
-        (86_400.0, "days"),
-        (3600.0, "hours"),
-        (60.0, "minutes"),
-    ):
-        if seconds >= 2.0 * size:
-            return f"about {seconds / size:.3g} {unit}"
-    return f"about {max(seconds, 0.001):.2g} s"

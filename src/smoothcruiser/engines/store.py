@@ -29,7 +29,8 @@ from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
+from smoothcruiser.schedule.kinds import kind_named
+from smoothcruiser.schedule.schedule import Level, Root, Schedule
 
 APPLICATION = 0x53435231  # "SCR1" in the file's header
 # 1 kept sums of the draws themselves; since 2 they are of distances to the
@@ -299,7 +300,7 @@ def schedule_from(data: dict[str, Any], problem: Problem) -> Schedule:
     """
     levels = tuple(
         Level(
-            Kind[row["kind"].upper()],
+            kind_named(row["kind"]),
             row["samples"],
             row["query"],
             row["continuation"],

@@ -25,7 +25,7 @@ from smoothcruiser.methods.scheduled import SmoothCruiser
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.query import KEYWORDS, Query
-from smoothcruiser.schedule.text import short
+from smoothcruiser.schedule.numbers import short
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,8 +32,8 @@ class Exact(Method):
         problem = query.problem
         if problem.tables is None and problem.outcomes is None:
             raise InvalidInput(
-                f"{problem.name} has no model (tables or outcomes=), so exact cannot "
-                "solve it; choose another method (--method)."
+                f"{problem.name} has no model, so exact cannot solve it: build the "
+                "problem with tabular(), give outcomes=, or choose another --method."
             )
         known = (
             "as tables"

@@ -21,8 +21,8 @@ from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, prepare
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import shaped
 from smoothcruiser.query import Asked, Query, check_keywords
+from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Schedule
-from smoothcruiser.schedule.text import short
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.store import Store

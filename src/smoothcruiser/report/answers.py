@@ -10,8 +10,8 @@ from rich.text import Text
 
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.report.console import Fields, fields, indented, put
-from smoothcruiser.report.price import duration, rate
-from smoothcruiser.schedule.text import BOUND_NAMES, percent
+from smoothcruiser.schedule.numbers import duration, percent, rate
+from smoothcruiser.schedule.text import BOUND_NAMES
 
 BAR = 20  # characters of a policy bar that stand for probability 1
 # begins a note of ``engines.answer`` that the line of the calls says already

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
 from smoothcruiser.progress import Progress
-from smoothcruiser.report.price import duration, rate
+from smoothcruiser.schedule.numbers import amount, duration, rate
 from smoothcruiser.schedule.schedule import Schedule
 
 
@@ -99,12 +99,3 @@ def describe(news: Progress, before: int = 0) -> str:
         low, high = news.interval
         text += f", value {(low + high) / 2:.4g} ± {(high - low) / 2:.2g} so far"
     return text
-
-
-def amount(count: int) -> str:
-    """A count in the units of a speed: '950', '58.2 k', '133 M'."""
-    for unit, size, least in (("M", 10**6, 10**6), ("k", 10**3, 10**4)):
-        if count >= least:
-            value = count / size
-            return f"{value:,.0f} {unit}" if value >= 99.95 else f"{value:.3g} {unit}"
-    return f"{count:,}"

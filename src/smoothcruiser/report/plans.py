@@ -12,6 +12,7 @@ from rich.text import Text
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.report.console import Fields, fields, indented, put, title
 from smoothcruiser.report.price import Price
+from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.schedule.text import (
     KEY,
@@ -20,7 +21,6 @@ from smoothcruiser.schedule.text import (
     describe_promise,
     describe_root,
     picture,
-    short,
 )
 
 # what plan does instead of refusing, by the method that it would run

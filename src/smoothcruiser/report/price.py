@@ -24,9 +24,10 @@ from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.alternatives import offers
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
+from smoothcruiser.schedule.level_moments import level_moments
+from smoothcruiser.schedule.numbers import duration, rate, short
 from smoothcruiser.schedule.paper import MAX_DIGITS
-from smoothcruiser.schedule.schedule import Schedule, counted
-from smoothcruiser.schedule.text import level_moments, own_calls, short
+from smoothcruiser.schedule.schedule import Schedule, counted, own_calls
 from smoothcruiser.theory import paper
 
 # calls per second of one core: the compiled engine on a cheap tabular step, to
@@ -112,7 +113,7 @@ def paper_price(
     """
     log10 = None
     try:
-        setting = paper.Setting.of(facts)
+        setting = paper.PaperSetting.of(facts)
         setting = setting if linearize else paper.sparse_sampling(setting)
         log_calls = paper.log_delta_prime(setting, epsilon, delta, facts.horizon)[1]
         log10 = log_calls / math.log(10.0)
@@ -128,25 +129,6 @@ def paper_price(
 # --- seconds ------------------------------------------------------------------
 
 
-def duration(seconds: float) -> str:
-    """A length of time in words: '0.3 s', '4 min', '3 h', '12 days', '5.1e60 years'."""
-    if seconds < 0.095:
-        return "under 0.1 s"
-    for unit, size, most in (
-        ("s", 1.0, 120.0),
-        ("min", 60.0, 120.0),
-        ("h", 3600.0, 48.0),
-        ("days", 86400.0, 730.0),
-    ):
-        if seconds < most * size:
-            value = seconds / size
-            return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
-    years = seconds / 31_557_600.0
-    if years < 1e5:
-        return f"{years:,.0f} years"
-    return f"{years:.1e} years".replace("e+", "e")
-
-
 def time_sentence(num_calls: int, speed: float | None, *, measured: bool) -> str:
     """How long ``num_calls`` take, and on what grounds."""
     if speed is None:
@@ -157,14 +139,6 @@ def time_sentence(num_calls: int, speed: float | None, *, measured: bool) -> str
         f"{'' if seconds < 0.095 else 'about '}{duration(seconds)} "
         f"on one core at {rate(speed)} ({grounds})"
     )
-
-
-def rate(speed: float) -> str:
-    """A speed such as '50 M calls/s'."""
-    for unit, size in (("M ", 1e6), ("k ", 1e3)):
-        if speed >= size:
-            return f"{speed / size:.3g} {unit}calls/s"
-    return f"{speed:.3g} calls/s"
 
 
 # --- as data ------------------------------------------------------------------
@@ -184,8 +158,9 @@ def explain_dict(
     """
     plain = schedule.to_dict()
     price = max(1, schedule.num_calls)
+    calls = own_calls(schedule.levels, schedule.root, schedule.facts.num_actions)
     for row, moments, own in zip(
-        plain["levels"], level_moments(schedule), own_calls(schedule), strict=True
+        plain["levels"], level_moments(schedule), calls, strict=True
     ):
         row |= {
             "bias": moments.bias,

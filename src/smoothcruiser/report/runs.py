@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from smoothcruiser.report.console import indented, put, title
-from smoothcruiser.schedule.text import compact
+from smoothcruiser.schedule.numbers import compact
 
 # (heading, whether its cells are numbers)
 COLUMNS = (

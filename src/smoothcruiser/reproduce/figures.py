@@ -37,7 +37,7 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.reproduce import published
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.theory import paper
-from smoothcruiser.theory.paper import Setting
+from smoothcruiser.theory.paper import PaperSetting
 
 GAMMA, K, DELTA_PRIME, DELTA = 0.2, 2, 0.1, 0.1
 FIGURE_1_TEMPERATURE = 0.1
@@ -86,7 +86,7 @@ def figure_1(
     The sharp schedule is compiled at every ``sharp_every``-th accuracy from the
     largest down.
     """
-    setting = Setting.entropy(GAMMA, FIGURE_1_TEMPERATURE, K)
+    setting = PaperSetting.entropy(GAMMA, FIGURE_1_TEMPERATURE, K)
     facts = Facts(K, K, GAMMA, Entropy(FIGURE_1_TEMPERATURE), (0.0, 1.0))
     rows = []
     for i, e in enumerate(float(x) for x in np.logspace(-1, -9, points)):
@@ -102,7 +102,7 @@ def figure_2(
     """The rows of Figure 2."""
     rows = []
     for i, temperature in enumerate(float(x) for x in np.logspace(-4, 4, points)):
-        setting = Setting.entropy(GAMMA, temperature, K)
+        setting = PaperSetting.entropy(GAMMA, temperature, K)
         facts = Facts(K, K, GAMMA, Entropy(temperature), (0.0, 1.0))
         e = RELATIVE_ERROR * paper.value_bound(setting)
         sharp = span = math.nan
@@ -115,7 +115,7 @@ def figure_2(
 
 
 def _paper_curves(
-    setting: Setting, e: float
+    setting: PaperSetting, e: float
 ) -> tuple[float, float, float, float, float, float]:
     """(simulated, lemma_1, sparse, exact, exact_sparse, run) at accuracy e."""
     return (

@@ -59,7 +59,7 @@ from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.reproduce.table1 import ENVIRONMENTS, GAMMA, TEMPERATURE, Environment
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Schedule
-from smoothcruiser.theory.paper import Setting, log_delta_prime
+from smoothcruiser.theory.paper import PaperSetting, log_delta_prime
 
 DELTA = 0.1
 SCALE = 100.0
@@ -226,7 +226,7 @@ def run_case(case: Case, runs: int = RUNS) -> FullRow:
     outcome = repeat(problem, schedule, case.state, runs)
     errors = outcome.values - value
     q_errors = np.max(np.abs(outcome.q_values - q_values), axis=1)
-    log_calls = log_delta_prime(Setting.of(problem.facts), epsilon, DELTA)[1]
+    log_calls = log_delta_prime(PaperSetting.of(problem.facts), epsilon, DELTA)[1]
     return FullRow(
         group=case.group,
         environment=case.environment,

@@ -26,7 +26,7 @@ from smoothcruiser.reproduce.figures import (
     K,
 )
 from smoothcruiser.reproduce.relaxing import RelaxationRow
-from smoothcruiser.theory.paper import Setting, kappa
+from smoothcruiser.theory.paper import PaperSetting, kappa
 
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY, SKY = (
     "#0072B2",
@@ -100,7 +100,7 @@ def figure_1(rows: Sequence[Figure1Row]) -> Any:
             colour,
             dash,
         )
-    bar = kappa(Setting.entropy(GAMMA, FIGURE_1_TEMPERATURE, K))
+    bar = kappa(PaperSetting.entropy(GAMMA, FIGURE_1_TEMPERATURE, K))
     axis.axvline(1.0 / bar, color=RED, linestyle=":", linewidth=1.2, label="ε = κ")
     axis.set_ylim(0.0, HIGHEST)
     _finish(

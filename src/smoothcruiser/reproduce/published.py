@@ -28,28 +28,28 @@ from __future__ import annotations
 import math
 
 from smoothcruiser.theory.paper import alpha, beta, eta_2, value_bound
-from smoothcruiser.theory.paper_ladder import Setting, kappa
+from smoothcruiser.theory.paper_ladder import PaperSetting, kappa
 
 
-def height(setting: Setting, e: float) -> float:
+def height(setting: PaperSetting, e: float) -> float:
     """H(e) of the published code: not rounded up, and one more."""
     return 2.0 * math.log(e / value_bound(setting)) / math.log(setting.gamma) + 1.0
 
 
-def sparse_sampling_log10(setting: Setting, e: float, delta_prime: float) -> float:
+def sparse_sampling_log10(setting: PaperSetting, e: float, delta_prime: float) -> float:
     """Log10 of Prop. 1's formula with the published H, at any e."""
     h = height(setting, e)
     base = 2.0 * alpha(setting, delta_prime) / (e * e)
     return 0.5 * h * (h - 1.0) * math.log10(setting.gamma) + h * math.log10(base)
 
 
-def simulated_log10(setting: Setting, e: float, delta_prime: float) -> float:
+def simulated_log10(setting: PaperSetting, e: float, delta_prime: float) -> float:
     """Log10 of n_sim(e)."""
     return _simulated(setting, e, delta_prime, {})
 
 
 def _simulated(
-    setting: Setting, e: float, delta_prime: float, known: dict[float, float]
+    setting: PaperSetting, e: float, delta_prime: float, known: dict[float, float]
 ) -> float:
     """Log10 of n_sim(e), computed once for each accuracy.
 
@@ -67,7 +67,7 @@ def _simulated(
     return known[e]
 
 
-def lemma_1_log10(setting: Setting, e: float, delta_prime: float) -> float:
+def lemma_1_log10(setting: PaperSetting, e: float, delta_prime: float) -> float:
     """Log10 of the published curve "theoretical bound".
 
     Below kappa it is Lemma 1 with Prop. 1's formula in place of n(kappa), above

@@ -37,7 +37,7 @@ from smoothcruiser.reproduce.full import before_reward, repeat, variant
 from smoothcruiser.reproduce.table1 import ENVIRONMENTS
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.relaxation import Relaxation, relax, relaxed, value_band
-from smoothcruiser.theory.paper import Setting, log_delta_prime
+from smoothcruiser.theory.paper import PaperSetting, log_delta_prime
 
 DELTA = 0.1
 Tick = Callable[[], object]
@@ -230,16 +230,16 @@ def printed_scheme(
     gamma, K = 0.2, 2
     rows = []
     for epsilon in epsilons:
-        prices = {0.0: _printed_price(Setting(gamma, K, math.inf, 0.0), epsilon)}
+        prices = {0.0: _printed_price(PaperSetting(gamma, K, math.inf, 0.0), epsilon)}
         for share in (i / 50.0 for i in range(1, 50)):
             temperature = 2.0 * share * epsilon * (1.0 - gamma) / math.log(K)
             prices[share] = _printed_price(
-                Setting.entropy(gamma, temperature, K), (1.0 - share) * epsilon
+                PaperSetting.entropy(gamma, temperature, K), (1.0 - share) * epsilon
             )
         best = min(prices, key=lambda share: prices[share])
         rows.append(PrintedRow(epsilon, prices[0.0], best, prices[best]))
     return rows
 
 
-def _printed_price(setting: Setting, epsilon: float) -> float:
+def _printed_price(setting: PaperSetting, epsilon: float) -> float:
     return log_delta_prime(setting, epsilon, DELTA)[1] / math.log(10.0)

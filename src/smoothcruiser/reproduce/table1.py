@@ -41,7 +41,7 @@ from smoothcruiser.operators.base import Entropy
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import chain, gridworld
 from smoothcruiser.theory.paper import (
-    Setting,
+    PaperSetting,
     consistency_simulations,
     kappa,
     value_bound,
@@ -52,7 +52,7 @@ Floats = NDArray[np.float64]
 
 GAMMA, TEMPERATURE = 0.2, 10.0
 # K = 4, the most actions of the four, sets epsilon and the runs of all
-REFERENCE = Setting.entropy(GAMMA, TEMPERATURE, 4)
+REFERENCE = PaperSetting.entropy(GAMMA, TEMPERATURE, 4)
 EPSILON = kappa(REFERENCE) / 4.0
 RUNS = consistency_simulations(REFERENCE, EPSILON)
 
@@ -136,7 +136,7 @@ def sample_v_check(
     rng: np.random.Generator,
 ) -> Floats:
     """(runs,) outputs of sampleV_check(states, e), one sample each."""
-    setting = Setting.of(problem.facts)
+    setting = PaperSetting.of(problem.facts)
     total = np.zeros(len(states))
     weight = 1.0
     while e < kappa(setting):

@@ -1,15 +1,17 @@
 """Schedules with the paper's printed constants: Alg. 1-3 written out as a
 table, one row per accuracy.
 
-  case 1   e >= V_max          CONSTANT 0
-  case 2   kappa <= e          PLUGIN    samples N(e), query e/sqrt(gamma)
-  case 3   e < kappa           ROLLOUT   samples N(sqrt(kappa e)), query sqrt(kappa e/gamma), continuation e/sqrt(gamma)
-  root     N(eps) draws per action over e = eps/sqrt(gamma)
+  case 1   e >= V_max    CONSTANT 0
+  case 2   kappa <= e    PLUGIN    samples N(e), query e/sqrt(gamma)
+  case 3   e < kappa     ROLLOUT   samples N(sqrt(kappa e)), query
+                                   sqrt(kappa e/gamma), continuation e/sqrt(gamma)
+  root     N(eps) samples per action over e = eps/sqrt(gamma)
 
-legend   symbol         public name
-  delta'                ``delta_prime``: failure probability of one Q-hat; delta' (1 + K N(eps) n(eps/sqrt(gamma))) <= ``delta``
-  V_max                 (r_max + M)/(1 - gamma)
-  the rest              see ``theory.paper_ladder``
+legend   symbol   public name
+  delta'          ``delta_prime``: failure probability of one Q-hat;
+                  delta' (1 + K N(eps) n(eps/sqrt(gamma))) <= ``delta``
+  V_max           (r_max + M)/(1 - gamma)
+  the rest        see ``theory.paper_ladder``
 
 What is repaired, because the promise would break: the box that Q-hat is clipped
 to (printed: [0, V_max], wrong wherever Q can be negative: games, negative
@@ -31,7 +33,7 @@ from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 from smoothcruiser.theory.paper import (
-    Setting,
+    PaperSetting,
     delta_prime,
     failure_probability,
     log_delta_prime,
@@ -56,7 +58,7 @@ from smoothcruiser.theory.paper_ladder import (
 MAX_DIGITS = 4000
 # stages whose boxes are hulled one by one; beyond, [-V_max, V_max] holds them all
 MAX_STAGES = 64
-KINDS = {1: Kind.CONSTANT, 2: Kind.PLUGIN, 3: Kind.ROLLOUT}
+CASES = {1: Kind.CONSTANT, 2: Kind.PLUGIN, 3: Kind.ROLLOUT}
 REMEDY = "raise epsilon, or use the method 'smoothcruiser'"
 
 
@@ -70,7 +72,7 @@ def paper_schedule(
     """SmoothCruiser as printed, for the promise ``delta`` (then delta' is the
     largest that keeps it) or for a given delta'.
     """
-    setting = Setting.of(facts)
+    setting = PaperSetting.of(facts)
     if kappa(setting) == math.inf:
         raise InvalidInput(
             "The method 'paper' divides by the smoothness L of the operator and needs "
@@ -93,7 +95,7 @@ def paper_sparse_sampling(
     return _fill(
         "paper-sparse-sampling",
         facts,
-        sparse_sampling(Setting.of(facts)),
+        sparse_sampling(PaperSetting.of(facts)),
         epsilon,
         delta,
         delta_prime,
@@ -103,7 +105,7 @@ def paper_sparse_sampling(
 def _fill(
     method: str,
     facts: Facts,
-    setting: Setting,
+    setting: PaperSetting,
     epsilon: float,
     delta: float | None,
     given: float | None,
@@ -155,11 +157,11 @@ def _check_promise(epsilon: float, delta: float | None, given: float | None) -> 
             raise InvalidInput(f"{name} must lie in (0, 1), got {value!r}.")
 
 
-def _level(setting: Setting, rung: Rung, ell: float) -> Level:
+def _level(setting: PaperSetting, rung: Rung, ell: float) -> Level:
     if rung.case == 1:
         return Level(Kind.CONSTANT, constant=0.0)
     return Level(
-        KINDS[rung.case],
+        CASES[rung.case],
         samples_at(setting, rung.zeta, ell),
         rung.query,
         rung.continuation,
@@ -168,7 +170,7 @@ def _level(setting: Setting, rung: Rung, ell: float) -> Level:
 
 def _too_long(
     method: str,
-    setting: Setting,
+    setting: PaperSetting,
     epsilon: float,
     delta: float | None,
     given: float | None,
@@ -196,7 +198,7 @@ def clip_box(facts: Facts, rungs: tuple[Rung, ...]) -> tuple[float, float]:
     """
     stages = {facts.horizon} | {rung.remaining for rung in rungs if rung.case != 1}
     if len(stages) > MAX_STAGES:
-        top = value_bound(Setting.of(facts))
+        top = value_bound(PaperSetting.of(facts))
         return -top, top
     boxes = [
         facts.q_bounds(player, stage)

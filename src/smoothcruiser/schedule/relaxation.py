@@ -1,8 +1,10 @@
 """Regularization as a relaxation: which temperature makes a promise about the
 UNREGULARIZED value cheapest.
 
-  V_lambda - V_0 lies in a band [low, high]; its middle is known, so the answer for V_0 is  V-hat - (low + high)/2  and
-  |answer - V_0| <= |V-hat - V_lambda| + (high - low)/2 <= epsilon  if V-hat keeps  epsilon - (high - low)/2  for V_lambda.
+  V_lambda - V_0 lies in a band [low, high] whose middle is known, so the
+  answer for V_0 is V-hat - (low + high)/2, and
+  |answer - V_0| <= |V-hat - V_lambda| + (high - low)/2 <= epsilon
+  if V-hat keeps epsilon - (high - low)/2 for V_lambda.
 
 Proof of the band. F(Q) - max Q lies in [a, b]: F is monotone and F(Q + c) =
 F(Q) + c, so F(Q) <= F(max Q, ..., max Q) = max Q + F(0) = max Q + b; and F(Q)
@@ -12,13 +14,17 @@ operators are monotone and V -> V + c moves them by gamma c, so by induction
 over T_lambda^n V_0 the distances add up along the play with weights gamma^t,
 and the sums below bound them; a play that ends stops adding (hull with 0).
 
-legend      symbol     public name
-  lambda               ``temperature``
-  [a, b]               ``step_band``: [0, lambda log K] for entropy, [lambda log min mu, 0] for KL, [0, F(0)] for sparsemax,
-                       [lambda, lambda sqrt K] for the square root (its width lambda (sqrt K - 1) is what counts), [0, 0] for max
-  [low, high]          ``value_band(facts, player)``; for entropy in an MDP [0, lambda log K/(1-gamma)], the paper's bound, whose middle
-                       is known: only half of it is an error
-  share                (high - low)/2 over epsilon: what of the promise is spent on the relaxation; 0 is plain max
+legend   symbol   public name
+  lambda          ``temperature``
+  [a, b]          ``step_band``: [0, lambda log K] for entropy,
+                  [lambda log min mu, 0] for KL, [0, F(0)] for sparsemax,
+                  [lambda, lambda sqrt K] for the square root (its width
+                  lambda (sqrt K - 1) is what counts), [0, 0] for max
+  [low, high]     ``value_band(facts, player)``; for entropy in an MDP
+                  [0, lambda log K/(1-gamma)], the paper's bound, whose middle is
+                  known: only half of it is an error
+  share           (high - low)/2 over epsilon: what of the promise is spent on
+                  the relaxation; 0 is plain max
 
 What this file decides: the split of epsilon, by trying shares with the schedule
 compiler. It leaves out running the plan: plan the problem with ``operator``,

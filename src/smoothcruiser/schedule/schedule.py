@@ -2,29 +2,36 @@
 properties of the data.
 
 legend   symbol   public name
-  N               ``samples``: draws per legal action for the query Q-hat
-  X'              ``query``: index of the level that values next states inside Q-hat
-  X''             ``continuation``: index of the level that values the next state of the drawn action
+  N               ``samples``: per legal action, for the query Q-hat
+  X'              ``query``: the level that values next states inside Q-hat
+  X''             ``continuation``: the level that values the next state of the
+                  sampled action
   c               ``constant``
 
-What one draw of a level returns in a state s where the mover has sign +1 (max)
-or -1 (min); F, Omega are the mover's:
+What one sample of a level returns in a state s where the mover has sign +1
+(max) or -1 (min); F, Omega are the mover's (each kind's file has the details):
 
   CONSTANT   c
-  PLUGIN     F(Q-hat), Q-hat(a) = mean of N draws of r + gamma X'(z)
-  ROLLOUT    F(Q-hat) - <Q-hat, g> + |g|_1 (r(s,A) + gamma X''(z)),  g = grad F(Q-hat), A ~ g/|g|_1          (Alg. 2, line 13)
+  PLUGIN     F(Q-hat), Q-hat(a) = mean of N samples of r + gamma X'(z)
+  ROLLOUT    F(Q-hat) - <Q-hat, g> + |g|_1 (r(s,A) + gamma X''(z)),
+             g = grad F(Q-hat), A ~ g/|g|_1                  (Alg. 2, line 13)
   BLIND      the same with Q-hat = 0, unsampled
 
 each plus sign * ``shift``. Terminal states are worth 0 before any of this.
 Children stand before their parents in the table, so the recursion ends. The
-root draws ``samples`` values of r + gamma X(z) per action (target "q_values"),
+root takes ``samples`` values of r + gamma X(z) per action (target "q_values"),
 or of X itself (target "value").
+
+Prices are functions of rows, the same for a draft of the compiler and for a
+finished table: a level that asks makes K N calls of its own for each sample of
+it, a level that goes on makes one, and the children's come on top.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -32,20 +39,27 @@ from typing import Any, Literal
 
 from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.schedule.kinds import Kind, estimator_of
+
+__all__ = [
+    "LARGEST_COUNT",
+    "Kind",
+    "Level",
+    "Root",
+    "Schedule",
+    "Target",
+    "counted",
+    "level_calls",
+    "level_visits",
+    "own_calls",
+    "price",
+    "root_calls",
+]
 
 Target = Literal["q_values", "value"]
 # most readers of JSON hold numbers as float64, which tells larger whole numbers
 # apart no longer
 LARGEST_COUNT = 2**53
-
-
-class Kind(IntEnum):
-    """The kinds of estimator a level can be."""
-
-    CONSTANT = 0
-    PLUGIN = 1
-    ROLLOUT = 2
-    BLIND = 3
 
 
 @dataclass(frozen=True)
@@ -54,7 +68,7 @@ class Level:
     where there is none.
     """
 
-    kind: Kind
+    kind: IntEnum  # a ``Kind``, or one that ``schedule.kinds.register`` has added
     samples: int = 0
     query: int = -1
     continuation: int = -1
@@ -64,7 +78,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Root:
-    """What happens at the asked state: ``samples`` draws (per action for
+    """What happens at the requested state: ``samples`` samples (per action for
     q_values) over level ``child``.
     """
 
@@ -72,7 +86,7 @@ class Root:
     samples: int
     child: int
     bound: str  # which inequality closes the promise: "hoeffding", "bernstein", "paper"
-    # draw counts below ``samples`` at which an adaptive stop may look at the data
+    # counts below ``samples`` at which an adaptive stop may look at the data
     looks: tuple[int, ...] = ()
     # share of delta spent on those looks; the fixed promise keeps delta -
     # adaptive_delta
@@ -105,14 +119,13 @@ class Schedule:
 
     def _check_shape(self) -> None:
         for i, level in enumerate(self.levels):
-            wants_query = level.kind in (Kind.PLUGIN, Kind.ROLLOUT)
-            wants_continuation = level.kind in (Kind.ROLLOUT, Kind.BLIND)
-            if wants_query and not (level.samples >= 1 and 0 <= level.query < i):
+            estimator = estimator_of(level.kind)
+            if estimator.asks and not (level.samples >= 1 and 0 <= level.query < i):
                 raise BrokenPromise(
                     f"Level {i} ({level.kind.name}) needs samples >= 1 and a query "
                     f"child before it, got {level}."
                 )
-            if wants_continuation and not 0 <= level.continuation < i:
+            if estimator.goes_on and not 0 <= level.continuation < i:
                 raise BrokenPromise(
                     f"Level {i} ({level.kind.name}) needs a continuation before "
                     f"it, got {level}."
@@ -129,23 +142,17 @@ class Schedule:
 
     @cached_property
     def level_calls(self) -> tuple[int, ...]:
-        """Oracle calls of one draw of each level (exact integers; an upper
+        """Oracle calls of one sample of each level (exact integers; an upper
         bound where actions vary or states end).
         """
-        calls: list[int] = []
-        for level in self.levels:
-            calls.append(_draw_calls(level, calls, self.facts.num_actions))
-        return tuple(calls)
+        return level_calls(self.levels, self.facts.num_actions)
 
     @cached_property
     def num_calls(self) -> int:
         """The price: oracle calls of the whole run, exact when
         ``price_is_exact``, an upper bound otherwise.
         """
-        child = self.level_calls[self.root.child]
-        if self.root.target == "value":
-            return self.root.samples * child
-        return self.facts.num_actions * self.root.samples * (1 + child)
+        return price(self.levels, self.root, self.facts.num_actions)
 
     @cached_property
     def centers(self) -> tuple[float, ...]:
@@ -159,10 +166,11 @@ class Schedule:
         facts = self.facts
         middle = 0.5 * facts.reward_range[0] + 0.5 * facts.reward_range[1]
         offset = 0.0 if facts.game else facts.operator.offset(facts.num_actions)
-        values: list[float] = []  # what a level's draws lie around
+        values: list[float] = []  # what a level's samples lie around
         found: list[float] = []
         for level in self.levels:
-            if level.kind == Kind.CONSTANT:
+            estimator = estimator_of(level.kind)
+            if estimator.is_leaf:
                 values.append(level.constant)
                 found.append(0.0)
                 continue
@@ -170,7 +178,7 @@ class Schedule:
                 middle + facts.discount * values[child] if child >= 0 else 0.0
                 for child in (level.query, level.continuation)
             )
-            values.append((query if level.kind == Kind.PLUGIN else onward) + offset)
+            values.append((onward if estimator.goes_on else query) + offset)
             found.append(query)
         return tuple(found)
 
@@ -195,21 +203,11 @@ class Schedule:
         return depths[self.root.child]
 
     def visits(self) -> tuple[int, ...]:
-        """How often each level is drawn in a run (upper bounds where the price
+        """How often each level is sampled in a run (upper bounds where the price
         is one).
         """
-        counts = [0] * len(self.levels)
-        per_action = self.facts.num_actions if self.root.target == "q_values" else 1
-        counts[self.root.child] = self.root.samples * per_action
-        for i in range(len(self.levels) - 1, -1, -1):
-            level = self.levels[i]
-            if level.query >= 0:
-                counts[level.query] += (
-                    counts[i] * self.facts.num_actions * level.samples
-                )
-            if level.continuation >= 0:
-                counts[level.continuation] += counts[i]
-        return tuple(counts)
+        k = self.facts.num_actions
+        return level_visits(self.levels, self.root.child, _root_visits(self.root, k), k)
 
     def __str__(self) -> str:
         from smoothcruiser.schedule.text import plan_text
@@ -261,10 +259,70 @@ def counted(name: str, count: int) -> dict[str, Any]:
     }
 
 
-def _draw_calls(level: Level, calls: list[int], num_actions: int) -> int:
-    total = 0
-    if level.query >= 0:
-        total += num_actions * level.samples * (1 + calls[level.query])
-    if level.continuation >= 0:
-        total += 1 + calls[level.continuation]
-    return total
+# --- prices of rows -----------------------------------------------------------
+
+
+def _calls_per_sample(level: Level, num_actions: int) -> int:
+    """Oracle calls that one sample of ``level`` makes itself, its children's
+    not counted.
+    """
+    asked = num_actions * level.samples if level.query >= 0 else 0
+    return asked + (1 if level.continuation >= 0 else 0)
+
+
+def level_calls(levels: Sequence[Level], num_actions: int) -> tuple[int, ...]:
+    """Oracle calls of one sample of each level, its children's included."""
+    calls: list[int] = []
+    for level in levels:
+        total = _calls_per_sample(level, num_actions)
+        if level.query >= 0:
+            total += num_actions * level.samples * calls[level.query]
+        if level.continuation >= 0:
+            total += calls[level.continuation]
+        calls.append(total)
+    return tuple(calls)
+
+
+def price(levels: Sequence[Level], root: Root, num_actions: int) -> int:
+    """Oracle calls of the whole run."""
+    child = level_calls(levels, num_actions)[root.child]
+    return root_calls(root, num_actions) + _root_visits(root, num_actions) * child
+
+
+def root_calls(root: Root, num_actions: int) -> int:
+    """Oracle calls that the root makes itself: one per sample for action values,
+    none where it samples the value.
+    """
+    return _root_visits(root, num_actions) if root.target == "q_values" else 0
+
+
+def _root_visits(root: Root, num_actions: int) -> int:
+    """How often the root samples its child."""
+    return root.samples * (num_actions if root.target == "q_values" else 1)
+
+
+def level_visits(
+    levels: Sequence[Level], child: int, times: int, num_actions: int
+) -> tuple[int, ...]:
+    """How often each level is sampled where level ``child`` is, ``times`` times."""
+    counts = [0] * len(levels)
+    counts[child] = times
+    for i in range(len(levels) - 1, -1, -1):
+        level = levels[i]
+        if level.query >= 0:
+            counts[level.query] += counts[i] * num_actions * level.samples
+        if level.continuation >= 0:
+            counts[level.continuation] += counts[i]
+    return tuple(counts)
+
+
+def own_calls(levels: Sequence[Level], root: Root, num_actions: int) -> tuple[int, ...]:
+    """Oracle calls that each level itself makes in a run; with the root's they
+    add up to the price.
+    """
+    times = _root_visits(root, num_actions)
+    visits = level_visits(levels, root.child, times, num_actions)
+    return tuple(
+        count * _calls_per_sample(level, num_actions)
+        for count, level in zip(visits, levels, strict=True)
+    )

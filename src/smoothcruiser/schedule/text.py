@@ -1,16 +1,20 @@
-"""A schedule as text, like a database's EXPLAIN: one line a level, what it
+"""A schedule as text, like a database's EXPLAIN: one line per level, what it
 asks, what it promises, what it costs.
 
-  root                draws at the asked state, over level ``then``
-  rollout, blind      one path: the level named under ``then`` goes on where the drawn action leads
-  plug-in, rollout    ``draws`` samples for each action, whose next states are valued by the level named under ``asks``
+  root      samples at the requested state, over level ``then``
+  asks      ``draws`` samples for each action, whose next states are valued by
+            the level named under ``asks`` (plug-in, rollout)
+  goes on   one path: the level named under ``then`` takes over where the sampled
+            action leads (rollout, blind)
 
-legend   column       what it is
-  bias                half-width: |E draw - V| is at most this in every state (paper mode: the accuracy of Lemma 2)
-  range               length of the interval that holds one draw
-  calls/draw          oracle calls of one draw, its children's included
-  visits              how often the level is drawn in the whole run
-  share               of all oracle calls, those that this level itself makes; the column adds up to 100%
+legend   column   what it is
+  bias            half-width: |E X - V| is at most this in every state (paper
+                  mode: the accuracy of Lemma 2)
+  range           length of the interval that holds one sample X of the level
+  calls/draw      oracle calls of one sample, its children's included
+  visits          how often the level is sampled in the whole run
+  share           of all oracle calls, those that this level itself makes; the
+                  column adds up to 100%
 
 Levels form a graph without cycles, not a tree: each is printed once, under its
 first parent, and named by its number elsewhere. The path of a rollout stays on
@@ -21,27 +25,16 @@ leaves out: other methods' prices and seconds (``report``).
 
 from __future__ import annotations
 
-import math
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from smoothcruiser.schedule.schedule import Kind, Level
+from smoothcruiser.schedule.kinds import estimator_of
+from smoothcruiser.schedule.level_moments import LevelMoments, level_moments
+from smoothcruiser.schedule.nodes import children
+from smoothcruiser.schedule.numbers import compact, percent, short
+from smoothcruiser.schedule.schedule import own_calls, root_calls
 from smoothcruiser.schedule.verify.sharp import root_promise
-from smoothcruiser.theory.moments import (
-    Backup,
-    Moments,
-    backup,
-    blind,
-    constant,
-    ground,
-    moved,
-    plug_in,
-    rollout,
-)
-from smoothcruiser.theory.paper import Setting, c_gamma, value_bound
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.facts import Facts
@@ -50,12 +43,6 @@ if TYPE_CHECKING:
 # a terminal page; longer tables are cut to what costs most, and to_dict() has them
 # whole
 MOST_LINES = 48
-KIND_NAMES = {
-    Kind.CONSTANT: "constant",
-    Kind.PLUGIN: "plug-in",
-    Kind.ROLLOUT: "rollout",
-    Kind.BLIND: "blind",
-}
 BOUND_NAMES = {
     "hoeffding": "Hoeffding",
     "bernstein": "Bernstein",
@@ -73,193 +60,6 @@ HEADINGS = (
     "visits",
     "share",
 )
-
-Node = tuple[int, int | None]  # (row, steps left before the horizon)
-
-
-# --- numbers ------------------------------------------------------------------
-
-
-def short(count: int) -> str:
-    """A count for a sentence: digits in groups up to 10^12, then like 7.46e88
-    (also for integers too long to print).
-    """
-    return f"{count:,}" if count < 10**12 else _scientific(count)
-
-
-def compact(count: int) -> str:
-    """A count for a narrow column: digits up to 99,999, then like 1.33e8."""
-    return f"{count:,}" if count < 10**5 else _scientific(count)
-
-
-def _scientific(count: int) -> str:
-    exponent = math.floor(math.log10(count))
-    digits = round(10.0 ** (math.log10(count) - exponent) * 100)
-    if digits >= 1000:
-        digits, exponent = digits // 10, exponent + 1
-    return f"{digits // 100}.{digits % 100:02d}e{exponent}"
-
-
-def percent(share: float) -> str:
-    """A share in percent with three digits at the most."""
-    value = 100.0 * share
-    return (
-        f"{value:.0f}%"
-        if value >= 9.95
-        else f"{value:.1f}%"
-        if value >= 0.05
-        else "0"
-        if value == 0.0
-        else "<0.1%"
-    )
-
-
-# --- what each level promises -------------------------------------------------
-
-
-@dataclass(frozen=True)
-class LevelMoments:
-    """What is promised of one draw of a level, the worst over players and the
-    stages it is reached in.
-    """
-
-    bias: float
-    spread: float
-
-
-def level_moments(schedule: Schedule) -> tuple[LevelMoments, ...]:
-    """Bias and range of every level, recomputed from the table: by
-    ``theory.moments``, or by Lemma 2 for the paper's tables.
-    """
-    # children stand before their parents
-    nodes = sorted(_nodes(schedule), key=lambda node: node[0])
-    pairs = (
-        _paper_moments(schedule, nodes)
-        if schedule.delta_prime is not None
-        else _sharp_moments(schedule, nodes)
-    )
-    worst = [LevelMoments(0.0, 0.0)] * len(schedule.levels)
-    for (index, _), (bias, spread) in pairs.items():
-        worst[index] = LevelMoments(
-            max(bias, worst[index].bias), max(spread, worst[index].spread)
-        )
-    return tuple(worst)
-
-
-def _nodes(schedule: Schedule) -> set[Node]:
-    """Every row that the root reaches, with the steps left there."""
-    steps = schedule.facts.horizon
-    if steps is not None and schedule.root.target == "q_values":
-        steps -= 1
-    found: set[Node] = set()
-    todo: list[Node] = [(schedule.root.child, steps)]
-    while todo:
-        node = todo.pop()
-        if node not in found:
-            found.add(node)
-            after = None if node[1] is None else node[1] - 1
-            todo += [(child, after) for child in _children(schedule.levels[node[0]])]
-    return found
-
-
-def _children(level: Level) -> list[int]:
-    return [child for child in (level.query, level.continuation) if child >= 0]
-
-
-def _sharp_moments(
-    schedule: Schedule, nodes: list[Node]
-) -> dict[Node, tuple[float, float]]:
-    base = ground(schedule.facts)
-    known: dict[Node, Moments] = {}
-
-    def below(child: int, after: int | None) -> Backup:
-        return backup(base, known[child, after], after)
-
-    for index, remaining in nodes:
-        level = schedule.levels[index]
-        after = None if remaining is None else remaining - 1
-        n = np.array([float(level.samples)])
-        if level.kind == Kind.CONSTANT:
-            known[index, remaining] = constant(
-                base, remaining, level.constant, level.shift
-            )
-            continue
-        if level.kind == Kind.PLUGIN:
-            centred = plug_in(base, below(level.query, after), n)
-        elif level.kind == Kind.ROLLOUT:
-            centred = rollout(
-                base,
-                below(level.query, after),
-                n,
-                below(level.continuation, after),
-                remaining,
-            )
-        else:
-            centred = blind(base, below(level.continuation, after), remaining)
-        known[index, remaining] = moved(base, centred, level.shift)
-    return {
-        node: (float(np.max(m.bias)), float(np.max(m.high - m.low)))
-        for node, m in known.items()
-    }
-
-
-def _paper_moments(
-    schedule: Schedule, nodes: list[Node]
-) -> dict[Node, tuple[float, float]]:
-    """Accuracies of Lemma 2, i (gamma e_q + t(N), or gamma e_c + K L (...)^2);
-    every draw lies in [-C_gamma, C_gamma] (Lemma 2, ii).
-    """
-    facts, setting = schedule.facts, Setting.of(schedule.facts)
-    assert schedule.delta_prime is not None
-    scale = 2.0 * (math.log(2.0 * facts.num_actions) - math.log(schedule.delta_prime))
-    known: dict[Node, tuple[float, float]] = {}
-    for index, remaining in nodes:
-        level = schedule.levels[index]
-        after = None if remaining is None else remaining - 1
-        if level.kind == Kind.CONSTANT:
-            left = 1.0 if remaining is None else 1.0 - facts.discount**remaining
-            known[index, remaining] = (
-                abs(level.constant) + value_bound(setting) * left,
-                0.0,
-            )
-            continue
-        noise = c_gamma(setting) * math.exp(
-            0.5 * (math.log(scale) - math.log(level.samples))
-        )
-        error = facts.discount * known[level.query, after][0] + noise
-        if level.kind == Kind.ROLLOUT:
-            error = (
-                facts.discount * known[level.continuation, after][0]
-                + setting.K * setting.L * error * error
-            )
-        known[index, remaining] = (error, 2.0 * c_gamma(setting))
-    return known
-
-
-def own_calls(schedule: Schedule) -> tuple[int, ...]:
-    """Oracle calls that each level itself makes in a run (its children's not
-    counted); with the root's they add up to the price.
-    """
-    per_draw = [
-        (schedule.facts.num_actions * level.samples if level.query >= 0 else 0)
-        + (1 if level.continuation >= 0 else 0)
-        for level in schedule.levels
-    ]
-    return tuple(
-        visits * calls
-        for visits, calls in zip(schedule.visits(), per_draw, strict=True)
-    )
-
-
-def root_calls(schedule: Schedule) -> int:
-    """Oracle calls that the root itself makes: one a draw for action values,
-    none where it draws the value.
-    """
-    return (
-        schedule.facts.num_actions * schedule.root.samples
-        if schedule.root.target == "q_values"
-        else 0
-    )
 
 
 # --- the picture --------------------------------------------------------------
@@ -279,12 +79,12 @@ class Line:
 
 def plan_lines(schedule: Schedule) -> list[Line]:
     """The root and every level it reaches, in the order of the picture."""
-    moments, calls, visits, own = (
+    moments, calls, visits = (
         level_moments(schedule),
         schedule.level_calls,
         schedule.visits(),
-        own_calls(schedule),
     )
+    own = own_calls(schedule.levels, schedule.root, schedule.facts.num_actions)
     price = max(1, schedule.num_calls)
     lines = [_root_line(schedule, moments[schedule.root.child], price)]
     for stem, index in _walk(schedule):
@@ -299,9 +99,8 @@ def plan_lines(schedule: Schedule) -> list[Line]:
             compact(visits[index]),
             percent(own[index] / price),
         )
-        lines.append(
-            Line(f"{stem} {index} {KIND_NAMES[level.kind]}", index, cells, own[index])
-        )
+        word = estimator_of(level.kind).word
+        lines.append(Line(f"{stem} {index} {word}", index, cells, own[index]))
     return lines
 
 
@@ -309,7 +108,8 @@ def _root_line(schedule: Schedule, child: LevelMoments, price: int) -> Line:
     """The root: what one of its draws is (r + gamma X for action values, X
     itself for the value).
     """
-    root, facts, mine = schedule.root, schedule.facts, root_calls(schedule)
+    root, facts = schedule.root, schedule.facts
+    mine = root_calls(root, facts.num_actions)
     per_draw = schedule.level_calls[root.child]
     bias, spread = child.bias, child.spread
     if root.target == "q_values":
@@ -345,10 +145,11 @@ def _walk(schedule: Schedule) -> list[tuple[str, int]]:
         seen.add(index)
         rows.append((depth, index))
         level = schedule.levels[index]
-        if level.kind == Kind.ROLLOUT:
+        estimator = estimator_of(level.kind)
+        if estimator.asks and estimator.goes_on:
             todo += [(depth, level.continuation), (depth + 1, level.query)]
         else:
-            todo += [(depth, child) for child in _children(level)]
+            todo += [(depth, child) for child in children(level)]
     open_stems: set[int] = set()  # depths at which a later line follows
     stems: list[str] = []
     for depth, _ in reversed(rows):

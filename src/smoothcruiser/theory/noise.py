@@ -6,20 +6,21 @@ of variance at most sigma^2; Q-tilde = E Q-hat, and Q-tilde - Q has span at most
 gw over the actions. Two numbers matter, both sup over everything the facts
 leave open:
 
-  phi = E F(Q-hat) - F(Q-tilde)                                         (``plug_in_noise``: what a plug-in overestimates)
-  E D = E [F(Q) - F(Q-hat) - <grad F(Q-hat), Q - Q-hat>]                (``bregman_noise``: what a rollout of grad F(Q-hat) loses)
+  phi = E F(Q-hat) - F(Q-tilde)
+        what a plug-in overestimates (``plug_in_noise``)
+  E D = E [F(Q) - F(Q-hat) - <grad F(Q-hat), Q - Q-hat>]
+        what a rollout of grad F(Q-hat) loses (``bregman_noise``)
 
 legend   symbol    name here
   N                ``n``
   R, sigma^2       ``spread``, ``variance``: of one draw
   gw               ``tilt``: gamma * w of the level that values next states
-  lambda, K        ``Rule.temperature``, ``Rule.num_actions``
+  lambda, K        ``OperatorRule.temperature``, ``OperatorRule.num_actions``
   u = R/(lambda N) how far one draw can move log grad F
 
 Every function is non-increasing in n and non-decreasing in the other arguments,
 so bounds may be put in. What this file leaves out: how a level's moments follow
-from its children's (``sharp``), and which N to take
-(``schedule.compiler.optimizer``).
+from its children's (``moments``), and which N to take (``schedule.compiler``).
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _SUBSETS = 12
 
 
 @dataclass(frozen=True)
-class Rule:
+class OperatorRule:
     """What the noise lemmas need to know of F over at most ``num_actions`` actions."""
 
     code: int
@@ -62,11 +63,11 @@ class Rule:
     drop: float  # sup of D(0, .): how far -Omega can fall below F(0)
 
     @staticmethod
-    def of(operator: Operator, num_actions: int) -> Rule:
+    def of(operator: Operator, num_actions: int) -> OperatorRule:
         """The rule of ``operator`` over at most ``num_actions`` actions."""
         prior = getattr(operator, "prior", None)
         curvature = operator.curvature(num_actions) if num_actions > 1 else 0.0
-        return Rule(
+        return OperatorRule(
             operator.code,
             operator.strength,
             num_actions,
@@ -150,7 +151,7 @@ def log_mgf(u: Array, p: Array) -> Array:
 # --- the deterministic side: D over a box -------------------------------------
 
 
-def bregman_cap(rule: Rule, width: Array) -> Array:
+def bregman_cap(rule: OperatorRule, width: Array) -> Array:
     """sup D(Q, Q') over span(Q - Q') <= width: min(curv width^2/8, width), and
     for entropy and KL the exact lambda log_mgf.
     """
@@ -175,7 +176,7 @@ def blind_loss(
     """
     if num_actions == 1 or box == 0.0:
         return 0.0
-    rule = Rule.of(operator, num_actions)
+    rule = OperatorRule.of(operator, num_actions)
     ceiling = float(bregman_cap(rule, np.float64(box)))
     # beyond 256 actions j/K is dense enough that the ceiling is the value
     if not rule.convex or num_actions > 256:
@@ -205,7 +206,7 @@ def _bernoulli_gap(u: float, p: float) -> float:
 
 
 def _vertex_weights(
-    operator: Operator, rule: Rule, k: int, all_legal: bool
+    operator: Operator, rule: OperatorRule, k: int, all_legal: bool
 ) -> list[float]:
     """The masses that grad F(0) can give to a set of actions: j/k, or subset
     sums of a prior; [] where only the ceiling is safe.
@@ -222,14 +223,14 @@ def _vertex_weights(
     ]
 
 
-def regularizer_range(rule: Rule, spread: Array) -> Array:
+def regularizer_range(rule: OperatorRule, spread: Array) -> Array:
     """sup D(0, Q-hat) over span(Q-hat) <= spread: how far -Omega(grad F(Q-hat))
     lies below F(0).
     """
     return np.minimum(bregman_cap(rule, spread), rule.drop)
 
 
-def bregman_ceiling(rule: Rule, box: Array, spread: Array) -> Array:
+def bregman_ceiling(rule: OperatorRule, box: Array, spread: Array) -> Array:
     """sup D(Q, Q-hat) over span(Q) <= box, span(Q-hat) <= spread.
 
     For entropy D = lambda KL(grad F(Q-hat) | grad F(Q)) <= lambda max log
@@ -247,7 +248,9 @@ def bregman_ceiling(rule: Rule, box: Array, spread: Array) -> Array:
 # --- the random side ----------------------------------------------------------
 
 
-def plug_in_noise(rule: Rule, n: Array, spread: Array, variance: Array) -> Array:
+def plug_in_noise(
+    rule: OperatorRule, n: Array, spread: Array, variance: Array
+) -> Array:
     """phi: an upper bound on E F(Q-hat) - F(E Q-hat), the smallest of those
     that hold for the operator.
     """
@@ -299,7 +302,7 @@ def _log_cosh(x: Array) -> Array:
 
 
 def bregman_noise(
-    rule: Rule, n: Array, spread: Array, variance: Array, tilt: Array
+    rule: OperatorRule, n: Array, spread: Array, variance: Array, tilt: Array
 ) -> Array:
     """E D: an upper bound on E D(Q, Q-hat) where E Q-hat - Q has span at most
     ``tilt``.
@@ -328,7 +331,7 @@ def bregman_noise(
 
 
 def _swapped_bregman_noise(
-    rule: Rule, n: Array, spread: Array, noise: Array, tilt: Array
+    rule: OperatorRule, n: Array, spread: Array, noise: Array, tilt: Array
 ) -> Array:
     """S2 and S9: E D for entropy and KL without a factor K, by swapping single
     draws for independent copies.
@@ -346,7 +349,9 @@ def _swapped_bregman_noise(
     return np.minimum(apart, together) / t
 
 
-def plug_in_variance(rule: Rule, n: Array, spread: Array, variance: Array) -> Array:
+def plug_in_variance(
+    rule: OperatorRule, n: Array, spread: Array, variance: Array
+) -> Array:
     """An upper bound on Var F(Q-hat) by Efron-Stein: K sigma^2/N; R^2/N where F
     is convex; e^{2u} sigma^2/N for entropy and KL.
     """

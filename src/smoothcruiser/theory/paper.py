@@ -6,21 +6,30 @@ Theorem 1 bounds the oracle calls, and the failure probability is at most delta'
 times the number of calls. What does not hold as printed, and what stands in its
 place:
 
-  Theorem 1   writes N(eps) n(eps) for the count. Alg. 1 calls estimateQ(s, eps), which calls sampleV(., eps/sqrt(gamma)) for each of
-              K actions: the count is K N(eps) n(eps/sqrt(gamma)) (``oracle_calls``), and with the root's own estimateQ the failure
-              probability is delta' (1 + K N(eps) n(eps/sqrt(gamma))) (``failure_probability``).
-  Lemma 1     its induction applies the claim for e <= kappa to children in (kappa, kappa/sqrt(gamma)], where it was never shown; the
-              exact recurrence exceeds the printed bound there by orders of magnitude, even at e = kappa sqrt(gamma)^h. The same
-              induction works from a base that covers that interval: ``repaired_lemma_1_log10``.
-  N           the proofs drop the ceiling: 1 + K N(e) n <= 2 alpha/e^2 n holds in Prop. 1 because there the number under the ceiling is
-              at least 18 log 2; in Lemma 1 it fails for large kappa, and beta + (K+1) kappa in place of 2 beta always holds.
+  Theorem 1   writes N(eps) n(eps) for the count. Alg. 1 calls estimateQ(s, eps),
+              which calls sampleV(., eps/sqrt(gamma)) for each of K actions: the
+              count is K N(eps) n(eps/sqrt(gamma)) (``oracle_calls``), and with
+              the root's own estimateQ the failure probability is
+              delta' (1 + K N(eps) n(eps/sqrt(gamma))) (``failure_probability``).
+  Lemma 1     its induction applies the claim for e <= kappa to children in
+              (kappa, kappa/sqrt(gamma)], where it was never shown; the exact
+              recurrence exceeds the printed bound there by orders of magnitude,
+              even at e = kappa sqrt(gamma)^h. The same induction works from a
+              base that covers that interval: ``repaired_lemma_1_log10``.
+  N           the proofs drop the ceiling: 1 + K N(e) n <= 2 alpha/e^2 n holds in
+              Prop. 1 because there the number under the ceiling is at least
+              18 log 2; in Lemma 1 it fails for large kappa, and
+              beta + (K+1) kappa in place of 2 beta always holds.
 
-legend   symbol               name here
-  C_gamma, H, zeta            ``c_gamma``, ``depth``, ``zeta``
-  alpha, beta, eta_1, eta_2   ``alpha``, ``beta``, ``log10_eta_1``, ``eta_2``
-  n(e)                        ``sample_v_calls`` (exact, ``theory.paper_ladder``), bounds ``proposition_1_log10``, ``lemma_1_log10``
-  c_1 ... c_5                 ``theorem_1_constants``
-  delta'                      ``delta_prime``; delta is the promise of the whole run
+legend   symbol     name here
+  C_gamma, zeta     ``c_gamma``, ``zeta``
+  H                 ``depth`` (``theory.paper_bounds``, with all bounds on n)
+  alpha, beta       ``alpha``, ``beta``
+  eta_1, eta_2      ``log10_eta_1``, ``eta_2``
+  n(e)              ``sample_v_calls`` (exact, ``theory.paper_ladder``), bounds
+                    ``proposition_1_log10``, ``lemma_1_log10``
+  c_1 ... c_5       ``theorem_1_constants``
+  delta'            ``delta_prime``; delta is the promise of the whole run
 
 Counts are exact integers up to 10^4 rungs, upper bounds in log10 beyond. This
 file leaves out schedules (``schedule.paper``).
@@ -29,14 +38,24 @@ file leaves out schedules (``schedule.paper``).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from smoothcruiser.errors import InvalidInput, Unpayable
+from smoothcruiser.theory.paper_bounds import (
+    LOG10,
+    bound_log10,
+    check_lemma,
+    check_smooth,
+    depth,
+    halvings,
+    proposition_1_log10,
+    repaired_lemma_1_log10,
+    sparse_sampling,
+)
 from smoothcruiser.theory.paper_ladder import (
-    SAME,
+    PaperSetting,
     Rung,
-    Setting,
     child_accuracy,
     coefficient,
     exact_counts,
@@ -52,7 +71,7 @@ from smoothcruiser.theory.paper_ladder import (
 
 __all__ = [
     "Count",
-    "Setting",
+    "PaperSetting",
     "TheoremConstants",
     "alpha",
     "beta",
@@ -79,7 +98,6 @@ __all__ = [
     "zeta",
 ]
 
-LOG10 = math.log(10.0)
 # a normal float with room for the products it enters; a smaller one belongs to a
 # price above 10^299
 SMALLEST_DELTA_PRIME = 1e-300
@@ -98,44 +116,27 @@ class Count:
 # --- the printed constants ----------------------------------------------------
 
 
-def c_gamma(setting: Setting) -> float:
+def c_gamma(setting: PaperSetting) -> float:
     """C_gamma = 3 (r_max+M)/(1-gamma)^2, which bounds every output of sampleV
     (Lemma 2, ii).
     """
     return 3.0 * (setting.r_max + setting.M) / (1.0 - setting.gamma) ** 2
 
 
-def depth(setting: Setting, e: float) -> int:
-    """H(e) = ceil(2 log_gamma(e (1-gamma)/(r_max+M))), the rungs from e to
-    V_max; 0 above V_max, 1 below it for gamma = 0.
-    """
-    top = value_bound(setting)
-    if e >= top * (1.0 - SAME):
-        return 0
-    if setting.gamma == 0.0:
-        return 1
-    return max(
-        1,
-        math.ceil(
-            2.0 * (math.log(top) - math.log(e) - SAME) / -math.log(setting.gamma)
-        ),
-    )
-
-
-def alpha(setting: Setting, delta_prime: float) -> float:
+def alpha(setting: PaperSetting, delta_prime: float) -> float:
     """Alpha of Prop. 1: K N(e) e^2 without the ceiling."""
     return coefficient(setting) * setting.K * log_term(setting, delta_prime)
 
 
-def beta(setting: Setting, delta_prime: float) -> float:
+def beta(setting: PaperSetting, delta_prime: float) -> float:
     """Beta of Lemma 1: K N(sqrt(kappa e)) e without the ceiling, which is
     alpha/kappa.
     """
-    _check_smooth(setting, "beta")
+    check_smooth(setting, "beta")
     return alpha(setting, delta_prime) / kappa(setting)
 
 
-def zeta(setting: Setting, e: float) -> float:
+def zeta(setting: PaperSetting, e: float) -> float:
     """The accuracy that sampleV(., e) asks of its estimateQ: e, sqrt(kappa e)
     below kappa, infinite where it returns 0 at once.
     """
@@ -145,14 +146,16 @@ def zeta(setting: Setting, e: float) -> float:
     return e if e >= bar else math.sqrt(bar) * math.sqrt(e)
 
 
-def relaxation_bound(setting: Setting) -> float:
+def relaxation_bound(setting: PaperSetting) -> float:
     """M/(1-gamma) = lambda log K/(1-gamma): the most that |V_lambda - V_0| can
     be for entropy (others: ``Facts.relaxation_bound``).
     """
     return setting.M / (1.0 - setting.gamma)
 
 
-def consistency_simulations(setting: Setting, e: float, failure: float = 0.2) -> int:
+def consistency_simulations(
+    setting: PaperSetting, e: float, failure: float = 0.2
+) -> int:
     """N_sim of the paper's check: floor(C_gamma^2/(2 e^2) log(1/failure)),
     one-sided Hoeffding for outputs in [0, C_gamma].
     """
@@ -160,33 +163,11 @@ def consistency_simulations(setting: Setting, e: float, failure: float = 0.2) ->
     return math.floor(ratio * ratio / 2.0 * math.log(1.0 / failure))
 
 
-def _check_smooth(setting: Setting, what: str) -> None:
-    if not (0.0 < setting.L < math.inf and 0.0 < kappa(setting) < math.inf):
-        raise InvalidInput(
-            f"The paper's {what} needs 0 < L < inf, got L = {setting.L!r}; plain "
-            "max has Prop. 1 only, a linear F needs neither."
-        )
-
-
-def _check_lemma(setting: Setting, e: float, what: str) -> None:
-    _check_smooth(setting, what)
-    if setting.gamma == 0.0:
-        raise InvalidInput(
-            f"The paper's {what} has logarithms to base 1/gamma and needs gamma > "
-            "0; for gamma = 0 the count is exact anyway."
-        )
-    if e > kappa(setting) * (1.0 + SAME):
-        raise InvalidInput(
-            f"The paper's {what} is for accuracies up to kappa = "
-            f"{kappa(setting):.6g}, got {e:.6g}; above it Prop. 1 applies."
-        )
-
-
 # --- counts -------------------------------------------------------------------
 
 
 def sample_v_calls(
-    setting: Setting, e: float, delta_prime: float, remaining: int | None = None
+    setting: PaperSetting, e: float, delta_prime: float, remaining: int | None = None
 ) -> Count:
     """n(e): calls of sampleV that one sampleV(., e) makes, itself included
     (with at most ``remaining`` steps, if given).
@@ -194,13 +175,16 @@ def sample_v_calls(
     ell = log_term(setting, delta_prime)
     rungs = ladder(setting, e, remaining)
     if rungs is None:
-        return Count(_bound_log10(setting, e, ell), None)
+        return Count(bound_log10(setting, e, ell), None)
     exact = exact_counts(setting, rungs, ell)[-1]
     return Count(math.log10(exact), exact)
 
 
 def oracle_calls(
-    setting: Setting, epsilon: float, delta_prime: float, horizon: int | None = None
+    setting: PaperSetting,
+    epsilon: float,
+    delta_prime: float,
+    horizon: int | None = None,
 ) -> Count:
     """K N(eps) n(eps/sqrt(gamma)): exactly the oracle calls of Alg. 1, whatever
     the oracle answers.
@@ -216,55 +200,23 @@ def oracle_calls(
     return Count(log10, None if below.exact is None else draws * below.exact)
 
 
-def sparse_sampling(setting: Setting) -> Setting:
-    """The same setting with kappa = 0: Alg. 2 never linearizes, and the counts
-    are those of sparse sampling (Kearns et al.).
-
-    Its exact count is ``sample_v_calls`` of this; the paper's curve is
-    ``proposition_1_log10``, extrapolated below kappa.
-    """
-    return replace(setting, L=math.inf)
+# --- Lemma 1 as printed -------------------------------------------------------
 
 
-# --- bounds on n(e) -----------------------------------------------------------
-
-
-def proposition_1_log10(setting: Setting, e: float, delta_prime: float) -> float:
-    """Log10 of Prop. 1's bound gamma^(H(H-1)/2) (2 alpha/e^2)^H on n(e), e >=
-    kappa; for smaller e the paper's sparse sampling.
-    """
-    return _proposition_1(setting, e, log_term(setting, delta_prime))
-
-
-def _proposition_1(setting: Setting, e: float, ell: float) -> float:
-    height = depth(setting, e)
-    if height == 0:
-        return 0.0
-    base = math.log10(2.0 * coefficient(setting) * setting.K * ell) - 2.0 * math.log10(
-        e
-    )
-    shrink = (
-        0.0
-        if height == 1
-        else 0.5 * height * (height - 1.0) * math.log10(setting.gamma)
-    )
-    return shrink + height * base
-
-
-def log10_eta_1(setting: Setting, delta_prime: float) -> float:
+def log10_eta_1(setting: PaperSetting, delta_prime: float) -> float:
     """Log10 of eta_1 = kappa^2 n(kappa)."""
-    _check_smooth(setting, "eta_1")
+    check_smooth(setting, "eta_1")
     return (
         2.0 * math.log10(kappa(setting))
         + sample_v_calls(setting, kappa(setting), delta_prime).log10
     )
 
 
-def eta_2(setting: Setting, delta_prime: float) -> float:
+def eta_2(setting: PaperSetting, delta_prime: float) -> float:
     """Log2(gamma/(1-gamma) 2 beta/kappa), the exponent of Lemma 1; -inf for
     gamma = 0.
     """
-    _check_smooth(setting, "eta_2")
+    check_smooth(setting, "eta_2")
     if setting.gamma == 0.0:
         return -math.inf
     return math.log2(
@@ -276,18 +228,11 @@ def eta_2(setting: Setting, delta_prime: float) -> float:
     )
 
 
-def _halvings(setting: Setting, e: float) -> float:
-    """Log_{1/gamma}(kappa/(gamma e)): 1 at kappa, and halved by each query,
-    since log(kappa/(gamma sqrt(kappa e/gamma))) is half of it.
-    """
-    return 1.0 + (math.log(kappa(setting)) - math.log(e)) / -math.log(setting.gamma)
-
-
-def lemma_1_log10(setting: Setting, e: float, delta_prime: float) -> float:
+def lemma_1_log10(setting: PaperSetting, e: float, delta_prime: float) -> float:
     """Log10 of the printed eta_1 [log_{1/gamma}(kappa/(gamma e))]^eta_2 / e^2,
     e <= kappa. Not a bound: see the module head.
     """
-    _check_lemma(setting, e, "Lemma 1")
+    check_lemma(setting, e, "Lemma 1")
     power = eta_2(setting, delta_prime)
     if power < 0.0:
         raise InvalidInput(
@@ -296,78 +241,9 @@ def lemma_1_log10(setting: Setting, e: float, delta_prime: float) -> float:
         )
     return (
         log10_eta_1(setting, delta_prime)
-        + power * math.log10(_halvings(setting, e))
+        + power * math.log10(halvings(setting, e))
         - 2.0 * math.log10(e)
     )
-
-
-def repaired_lemma_1_log10(setting: Setting, e: float, delta_prime: float) -> float:
-    """Log10 of A y(e)^p / e^2, y = log_{1/gamma}(kappa/(gamma e)): a bound on
-    n(e) for every e <= kappa, by the paper's induction.
-
-    Step. For e < kappa both children of e lie below kappa/sqrt(gamma), and 1 +
-    K ceil(x) n <= (beta + (K+1) kappa)/e n for x = beta/(K e), e <= kappa. With
-    B(e) = A y^p/e^2 and p >= 0: B(e/sqrt(gamma)) <= gamma B(e), and (beta +
-    (K+1) kappa)/e B(query) = (beta + (K+1) kappa) gamma/kappa 2^-p B(e) <=
-    (1-gamma) B(e) for the p below. Base. B >= n on [kappa, kappa/sqrt(gamma)],
-    where y falls from 1 to 1/2: n falls in e, so 32 pieces, each with n of its
-    left end and e, y of its right end, give an A that is large enough (within
-    (1 + 1/32)^p gamma^(-1/32) of the least).
-    """
-    _check_lemma(setting, e, "Lemma 1")
-    return _lemma_1(setting, e, log_term(setting, delta_prime))
-
-
-def _lemma_1(setting: Setting, e: float, ell: float) -> float:
-    bar, gamma, pieces = kappa(setting), setting.gamma, 32
-    per_call = (
-        coefficient(setting) * setting.K * ell / bar + (setting.K + 1.0) * bar
-    ) / bar
-    power = max(0.0, math.log2(gamma / (1.0 - gamma) * per_call))
-    log10_a = -math.inf
-    for j in range(pieces):
-        left, right = (
-            gamma ** (-j / (2.0 * pieces)),
-            gamma ** (-(j + 1.0) / (2.0 * pieces)),
-        )
-        y = 1.0 - (j + 1.0) / (2.0 * pieces)
-        log10_a = max(
-            log10_a,
-            _above_kappa(setting, bar * left, ell)
-            + 2.0 * math.log10(bar * right)
-            - power * math.log10(y),
-        )
-    return (
-        log10_a
-        + power * math.log10(max(1.0, _halvings(setting, e)))
-        - 2.0 * math.log10(e)
-    )
-
-
-def _above_kappa(setting: Setting, e: float, ell: float) -> float:
-    """Log10 of n(e) for e >= kappa, counted up to 200 rungs (Prop. 1 is within
-    2^H of it), by Prop. 1 beyond.
-    """
-    # e >= kappa never linearizes; rounding of kappa must not matter
-    flat = sparse_sampling(setting)
-    rungs = ladder(flat, e) if depth(setting, e) <= 200 else None
-    return (
-        _proposition_1(setting, e, ell)
-        if rungs is None
-        else log_counts(flat, rungs, ell)[-1] / LOG10
-    )
-
-
-def _bound_log10(setting: Setting, e: float, ell: float) -> float:
-    """An upper bound on log10 n(e) in closed form: Prop. 1 from kappa upwards,
-    the repaired Lemma 1 below, 1 + H(e) for a linear F.
-    """
-    bar = kappa(setting)
-    if bar == math.inf:
-        return math.log10(1 + depth(setting, e))
-    if e >= bar * (1.0 - SAME):
-        return _proposition_1(setting, e, ell)
-    return _lemma_1(setting, e, ell)
 
 
 # --- Theorem 1 ----------------------------------------------------------------
@@ -384,9 +260,9 @@ class TheoremConstants:
     c5: float
 
 
-def theorem_1_constants(setting: Setting, delta_prime: float) -> TheoremConstants:
+def theorem_1_constants(setting: PaperSetting, delta_prime: float) -> TheoremConstants:
     """The constants as printed (appendix, end of the proof of Theorem 1)."""
-    _check_lemma(setting, 0.0, "Theorem 1")
+    check_lemma(setting, 0.0, "Theorem 1")
     gamma, root = setting.gamma, one_minus_root(setting)
     size = coefficient(setting)  # 18 (r_max+M)^2 / ((1-gamma)^4 root^2)
     kl = setting.K * setting.L
@@ -401,11 +277,11 @@ def theorem_1_constants(setting: Setting, delta_prime: float) -> TheoremConstant
     )
 
 
-def theorem_1_log10(setting: Setting, epsilon: float, delta_prime: float) -> float:
+def theorem_1_log10(setting: PaperSetting, epsilon: float, delta_prime: float) -> float:
     """Log10 of Theorem 1's c_1/eps^4 log(c_2/delta') [c_3
     log(c_4/eps)]^log2(c_5 log(c_2/delta')), eps <= kappa, as printed.
     """
-    _check_lemma(setting, epsilon, "Theorem 1")
+    check_lemma(setting, epsilon, "Theorem 1")
     c = theorem_1_constants(setting, delta_prime)
     ell = math.log(c.c2 / delta_prime)
     power = math.log2(c.c5 * ell)
@@ -428,7 +304,7 @@ def failure_probability(delta_prime: float, num_calls: int) -> Fraction:
 
 
 def _log_price(
-    setting: Setting, epsilon: float, rungs: tuple[Rung, ...] | None, ell: float
+    setting: PaperSetting, epsilon: float, rungs: tuple[Rung, ...] | None, ell: float
 ) -> float:
     """Log of K N(eps) n(eps/sqrt(gamma)), or of an upper bound where the ladder
     is too long.
@@ -437,14 +313,14 @@ def _log_price(
     if draws == 0:
         return -math.inf
     if rungs is None:
-        return math.log(draws) + LOG10 * _bound_log10(
+        return math.log(draws) + LOG10 * bound_log10(
             setting, child_accuracy(setting, epsilon), ell
         )
     return math.log(draws) + log_counts(setting, rungs, ell)[-1]
 
 
 def log_delta_prime(
-    setting: Setting, epsilon: float, delta: float, horizon: int | None = None
+    setting: PaperSetting, epsilon: float, delta: float, horizon: int | None = None
 ) -> tuple[float, float]:
     """(log delta', log of the oracle calls at it): the largest delta' with
     delta' (1 + calls(delta')) <= delta, by bisection in log delta'.
@@ -479,7 +355,7 @@ def log_delta_prime(
 
 
 def delta_prime(
-    setting: Setting, epsilon: float, delta: float, horizon: int | None = None
+    setting: PaperSetting, epsilon: float, delta: float, horizon: int | None = None
 ) -> float:
     """The largest delta' that keeps the promise delta with the repaired count,
     checked in exact arithmetic where the count is exact.

@@ -1,14 +1,17 @@
 """The paper's algorithm as data: which accuracies Alg. 2 visits below an
 accuracy e, and how often (the exact recurrence).
 
-  e >= V_max        case 1   n(e) = 1                                                            (Alg. 2, line 3)
-  kappa <= e        case 2   n(e) = 1 + K N(e) n(e/sqrt(gamma))                                  (Alg. 2, line 5)
-  e < kappa         case 3   n(e) = 1 + n(e/sqrt(gamma)) + K N(zeta) n(zeta/sqrt(gamma)),  zeta = sqrt(kappa e)   (lines 8 and 11)
-  N(e) = ceil( 18 (r_max+M)^2 log(2K/delta') / ((1-gamma)^4 (1-sqrt(gamma))^2 e^2) )             (Alg. 3, line 2)
+  e >= V_max   case 1   n(e) = 1                              (Alg. 2, line 3)
+  kappa <= e   case 2   n(e) = 1 + K N(e) n(e/sqrt(gamma))    (Alg. 2, line 5)
+  e < kappa    case 3   n(e) = 1 + n(e/sqrt(gamma)) + K N(zeta) n(zeta/sqrt(gamma)),
+                        zeta = sqrt(kappa e)                  (lines 8 and 11)
+  N(e) = ceil( 18 (r_max+M)^2 log(2K/delta')
+               / ((1-gamma)^4 (1-sqrt(gamma))^2 e^2) )        (Alg. 3, line 2)
 
 legend   symbol        name here
-  gamma, K, L, M       fields of ``Setting`` (public: ``discount``, ``num_actions``, the operator's smoothness, sup |F(0)|)
-  r_max                ``Setting.r_max``, the largest |reward|: the paper's 1
+  gamma, K, L, M       fields of ``PaperSetting`` (public: ``discount``,
+                       ``num_actions``, the operator's smoothness, sup |F(0)|)
+  r_max                ``PaperSetting.r_max``, the largest |reward|: the paper's 1
   V_max                ``value_bound``: (r_max+M)/(1-gamma)
   kappa, N             ``kappa``, ``num_samples``
   delta'               ``delta_prime``, the failure probability of one estimateQ
@@ -42,7 +45,7 @@ SAME = 1e-12
 
 
 @dataclass(frozen=True)
-class Setting:
+class PaperSetting:
     """What the paper's constants are functions of."""
 
     gamma: float
@@ -75,7 +78,7 @@ class Setting:
             )
 
     @classmethod
-    def of(cls, facts: Facts) -> Setting:
+    def of(cls, facts: Facts) -> PaperSetting:
         """The setting of a problem."""
         return cls(
             facts.discount,
@@ -86,22 +89,22 @@ class Setting:
         )
 
     @classmethod
-    def entropy(cls, gamma: float, temperature: float, K: int) -> Setting:
+    def entropy(cls, gamma: float, temperature: float, K: int) -> PaperSetting:
         """The printed setting: L = 1/lambda, M = lambda log K, rewards in [0, 1]."""
         return cls(gamma, K, 1.0 / temperature, temperature * math.log(K))
 
 
-def one_minus_root(setting: Setting) -> float:
+def one_minus_root(setting: PaperSetting) -> float:
     """1 - sqrt(gamma), written so that it keeps its digits for gamma near 1."""
     return (1.0 - setting.gamma) / (1.0 + math.sqrt(setting.gamma))
 
 
-def value_bound(setting: Setting) -> float:
+def value_bound(setting: PaperSetting) -> float:
     """V_max = (r_max + M)/(1 - gamma): |V| is at most that in every state."""
     return (setting.r_max + setting.M) / (1.0 - setting.gamma)
 
 
-def kappa(setting: Setting) -> float:
+def kappa(setting: PaperSetting) -> float:
     """(1 - sqrt(gamma))/(K L), below which Alg. 2 linearizes; 0 for L = inf
     (plain max), inf for L = 0 (linear F).
     """
@@ -110,14 +113,14 @@ def kappa(setting: Setting) -> float:
     return one_minus_root(setting) / setting.K / setting.L
 
 
-def log_term(setting: Setting, delta_prime: float) -> float:
+def log_term(setting: PaperSetting, delta_prime: float) -> float:
     """Log(2K/delta')."""
     if not 0.0 < delta_prime <= 1.0:
         raise InvalidInput(f"delta' is a probability in (0, 1], got {delta_prime!r}.")
     return math.log(2.0 * setting.K) - math.log(delta_prime)
 
 
-def coefficient(setting: Setting) -> float:
+def coefficient(setting: PaperSetting) -> float:
     """18 (r_max+M)^2 / ((1-gamma)^4 (1-sqrt(gamma))^2): N(e) without
     log(2K/delta')/e^2, and 2 C_gamma^2/(1-sqrt(gamma))^2.
     """
@@ -127,7 +130,7 @@ def coefficient(setting: Setting) -> float:
     return 18.0 * ratio * ratio
 
 
-def samples_at(setting: Setting, e: float, ell: float) -> int:
+def samples_at(setting: PaperSetting, e: float, ell: float) -> int:
     """N(e) for log(2K/delta') = ``ell``: an exact integer, also where the float
     formula would overflow.
     """
@@ -142,7 +145,7 @@ def samples_at(setting: Setting, e: float, ell: float) -> int:
     return math.ceil(Fraction(size) * Fraction(ell) / Fraction(e) ** 2)
 
 
-def num_samples(setting: Setting, e: float, delta_prime: float) -> int:
+def num_samples(setting: PaperSetting, e: float, delta_prime: float) -> int:
     """N(e), Alg. 3, line 2: draws per action for accuracy e with probability 1
     - delta'.
     """
@@ -188,13 +191,13 @@ def _key(e: float, remaining: int | None, top: float) -> Key:
     return float(f"{e:.11e}"), remaining
 
 
-def child_accuracy(setting: Setting, e: float) -> float:
+def child_accuracy(setting: PaperSetting, e: float) -> float:
     """e/sqrt(gamma); infinite for gamma = 0, where the next state does not matter."""
     return e / math.sqrt(setting.gamma) if setting.gamma > 0.0 else math.inf
 
 
 def ladder(
-    setting: Setting, e: float, remaining: int | None = None
+    setting: PaperSetting, e: float, remaining: int | None = None
 ) -> tuple[Rung, ...] | None:
     """Every rung below and including sampleV(., e), children first, e last;
     None if there are more than ``MAX_LEVELS``.
@@ -243,7 +246,7 @@ def _ordered(found: dict[Key, tuple[int, float, float, Key, Key]]) -> tuple[Rung
     return tuple(rungs)
 
 
-def exact_counts(setting: Setting, rungs: Sequence[Rung], ell: float) -> list[int]:
+def exact_counts(setting: PaperSetting, rungs: Sequence[Rung], ell: float) -> list[int]:
     """n of each rung, as exact integers, for log(2K/delta') = ``ell``."""
     counts: list[int] = []
     for rung in rungs:
@@ -258,7 +261,7 @@ def exact_counts(setting: Setting, rungs: Sequence[Rung], ell: float) -> list[in
     return counts
 
 
-def log_counts(setting: Setting, rungs: Sequence[Rung], ell: float) -> list[float]:
+def log_counts(setting: PaperSetting, rungs: Sequence[Rung], ell: float) -> list[float]:
     """Natural logarithms of n of each rung, in floats: what a search over
     delta' can afford on 10^4 rungs.
     """

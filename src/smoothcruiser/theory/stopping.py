@@ -8,13 +8,17 @@ log(2 actions/delta). Three rates:
 
   hoeffding   2 (t/R)^2
   bernstein   t^2 / (2 sigma^2 + 2 R t/3)
-  bennett     inf over p <= p* of KL(p + t/R | p), p*(1 - p*) = sigma^2/R^2: the exact Chernoff bound of everything with this range and
-              this variance; never below the other two
+  bennett     inf over p <= p* of KL(p + t/R | p), p*(1 - p*) = sigma^2/R^2:
+              the exact Chernoff bound of everything with this range and this
+              variance; never below the other two
 
 An adaptive stop looks at the data at fixed counts. With V the sample variance
-of the first n draws (divisor n-1), with probability
-1 - 3 e^{-l}:  sigma <= sqrt(V) + R sqrt(2 l/(n-1)) (Maurer and Pontil 2009, Theorem 10) and |mean - E| <= sqrt(2 sigma^2 l/n) + R l/(3n)
-(Bernstein, both sides). l = log(3 looks actions/adaptive_delta) makes all looks
+of the first n draws (divisor n-1), with probability 1 - 3 e^{-l}:
+
+  sigma <= sqrt(V) + R sqrt(2 l/(n-1))           (Maurer and Pontil 2009, Th. 10)
+  |mean - E| <= sqrt(2 sigma^2 l/n) + R l/(3n)   (Bernstein, both sides)
+
+l = log(3 looks actions/adaptive_delta) makes all looks
 of all actions hold at once, so any rule may choose among them. The fixed
 promise keeps delta - adaptive_delta.
 

@@ -34,7 +34,8 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators.functions import proportional
 from smoothcruiser.problem.answers import Answer
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.schedule.schedule import Kind, Level, Schedule
+from smoothcruiser.schedule.kinds import estimator_of
+from smoothcruiser.schedule.schedule import Level, Schedule
 
 
 @dataclass(frozen=True)
@@ -162,11 +163,12 @@ class SampleV:
         self.chain: list[Level] = [schedule.levels[row]]
         while self.chain[-1].continuation >= 0:
             self.chain.append(schedule.levels[self.chain[-1].continuation])
-        if any(level.kind is Kind.BLIND for level in self.chain):
-            raise InvalidInput(
-                "sampleV has no blind levels; give a schedule of rollouts, "
-                "plug-ins and constants (method 'paper')."
-            )
+        for estimator in (estimator_of(level.kind) for level in self.chain):
+            if not estimator.in_paper:
+                raise InvalidInput(
+                    f"sampleV has no {estimator.word} levels; give a schedule of "
+                    "rollouts, plug-ins and constants (method 'paper')."
+                )
         queries = {level.query for level in self.chain if level.query >= 0}
         self.below = {
             query: SampleV(problem, schedule, query, oracle, uniform)
@@ -175,7 +177,7 @@ class SampleV:
 
     def is_leaf(self, state: Any, depth: int) -> bool:
         """Whether the accuracy has risen to kappa: no rollout from here on."""
-        return self.chain[depth].kind is not Kind.ROLLOUT
+        return not estimator_of(self.chain[depth].kind).goes_on
 
     def select_action(self, state: Any, depth: int) -> Selection:
         """A ~ grad F(Q-hat) (Alg. 2, line 9), with the constant part of line 13
@@ -201,7 +203,7 @@ class SampleV:
     def evaluate_leaf(self, state: Any, depth: int) -> float:
         """F(estimateQ) (Alg. 2, line 6), or the constant (line 3)."""
         level = self.chain[depth]
-        if level.kind is Kind.CONSTANT:
+        if estimator_of(level.kind).is_leaf:
             return (
                 level.constant + self._sign(state) * level.shift
                 if level.shift != 0.0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import smoothcruiser as sc
-from smoothcruiser.report.price import duration, rate, rivals, time_sentence
+from smoothcruiser.report.price import rivals, time_sentence
+from smoothcruiser.schedule.numbers import duration, rate
 
 
 def test_times_are_said_as_a_person_would() -> None:

@@ -18,7 +18,7 @@ from smoothcruiser.reproduce import figures, full, published, table1
 from smoothcruiser.reproduce.results import Results, write_csv
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.theory import paper
-from smoothcruiser.theory.paper import Setting
+from smoothcruiser.theory.paper import PaperSetting
 
 # --- figures: an independent second opinion in plain floats -------------------
 
@@ -129,7 +129,7 @@ def test_the_simulated_curve_far_beyond_floats():
     """The memo and the logarithms: an accuracy of 1e-150 is finite, and the
     recurrence holds there.
     """
-    setting, e = Setting.entropy(0.2, 0.1, 2), 1e-150
+    setting, e = PaperSetting.entropy(0.2, 0.1, 2), 1e-150
     onward = published.simulated_log10(setting, e / math.sqrt(0.2), DP)
     query = math.log10(paper.beta(setting, DP) / e) + published.simulated_log10(
         setting, math.sqrt(paper.kappa(setting) * e / 0.2), DP

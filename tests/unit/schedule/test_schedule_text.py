@@ -11,18 +11,11 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.schedule.level_moments import level_moments
+from smoothcruiser.schedule.numbers import compact, percent, short
 from smoothcruiser.schedule.paper import paper_schedule
-from smoothcruiser.schedule.schedule import Kind
-from smoothcruiser.schedule.text import (
-    compact,
-    level_moments,
-    own_calls,
-    percent,
-    picture,
-    plan_lines,
-    root_calls,
-    short,
-)
+from smoothcruiser.schedule.schedule import Kind, own_calls, root_calls
+from smoothcruiser.schedule.text import picture, plan_lines
 from smoothcruiser.schedule.verify.sharp import root_promise
 
 
@@ -64,7 +57,9 @@ def schedule(request: pytest.FixtureRequest) -> sc.Schedule:
 def test_the_calls_of_the_levels_and_of_the_root_add_up_to_the_price(
     schedule: sc.Schedule,
 ) -> None:
-    assert root_calls(schedule) + sum(own_calls(schedule)) == schedule.num_calls
+    k, root = schedule.facts.num_actions, schedule.root
+    calls = own_calls(schedule.levels, root, k)
+    assert root_calls(root, k) + sum(calls) == schedule.num_calls
 
 
 def test_every_reached_level_is_shown_once_and_every_reference_is_to_a_shown_level(

@@ -301,9 +301,9 @@ def test_a_schedule_does_not_depend_on_what_was_asked_before() -> None:
     """The frontier is kept and grows between calls; the table for a promise is
     the same with a fresh one and with a long one.
     """
-    from smoothcruiser.schedule.compiler.optimizer import _frontier
+    from smoothcruiser.schedule.compiler.candidates import frontier_of
 
-    _frontier.cache_clear()
+    frontier_of.cache_clear()
     facts, _ = FACTS["plain"]
     fresh = compile_schedule(facts, epsilon=0.2, delta=0.1, target="value")
     compile_schedule(facts, epsilon=0.002, delta=0.1)

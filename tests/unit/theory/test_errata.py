@@ -24,7 +24,7 @@ from smoothcruiser.reproduce import published
 from smoothcruiser.reproduce.table1 import ENVIRONMENTS, EPSILON, GAMMA, TEMPERATURE
 from smoothcruiser.schedule.paper import paper_schedule
 from smoothcruiser.theory import paper
-from smoothcruiser.theory.paper import Setting
+from smoothcruiser.theory.paper import PaperSetting
 from smoothcruiser.theory.paper_ladder import (
     child_accuracy,
     ladder,
@@ -32,7 +32,7 @@ from smoothcruiser.theory.paper_ladder import (
     samples_at,
 )
 
-FIGURE_1 = Setting.entropy(0.2, 0.1, 2)
+FIGURE_1 = PaperSetting.entropy(0.2, 0.1, 2)
 
 
 def unverified(facts, levels, clip):
@@ -68,7 +68,7 @@ def test_1_the_count_of_theorem_1():
     count is too small, delta' chosen with it breaks delta.
     """
     problem = sc.make("chain:n=3", discount=0.05, temperature=10.0)
-    setting, eps, dp = Setting.of(problem.facts), 0.7, 0.9
+    setting, eps, dp = PaperSetting.of(problem.facts), 0.7, 0.9
     schedule = paper_schedule(problem.facts, epsilon=eps, delta_prime=dp)
     engine = ReferenceEngine(problem, schedule, 0)
     # one root draw of one action; every other makes the same calls
@@ -82,7 +82,7 @@ def test_1_the_count_of_theorem_1():
     assert counted == repaired == 8_003_940
     assert printed == 2_299_075_597
 
-    deep, delta = Setting.entropy(0.5, 10.0, 10), Fraction(1, 10)
+    deep, delta = PaperSetting.entropy(0.5, 10.0, 10), Fraction(1, 10)
     eps, dp = paper.kappa(deep) / 100.0, 1e-90
     true = paper.oracle_calls(deep, eps, dp).exact
     printed = (
@@ -181,7 +181,7 @@ def test_4_sample_v_is_a_rollout_within_the_values_own_bounds():
     ) == pytest.approx(entropy)
 
     problem = sc.make("garnet:states=5,actions=3,seed=2", discount=0.5, temperature=0.7)
-    setting = Setting.of(problem.facts)
+    setting = PaperSetting.of(problem.facts)
     top = paper.value_bound(setting)
     levels = [sc.Level(sc.Kind.CONSTANT)]
     levels += [sc.Level(sc.Kind.ROLLOUT, 1, 0, i) for i in range(8)]
@@ -325,7 +325,7 @@ def test_8_conditioning_on_the_good_event_tilts_the_next_state():
 
 
 def test_9_f_of_a_clipped_q_exceeds_the_printed_bound_by_m():
-    setting = Setting.entropy(0.5, 1.0, 3)
+    setting = PaperSetting.entropy(0.5, 1.0, 3)
     top = paper.value_bound(setting)
     value = sc.Entropy(1.0).value([top] * 3)
 
@@ -354,7 +354,7 @@ def test_10_lemma_1_as_printed_is_exceeded():
 
 
 def test_11_theorem_1_as_printed_is_exceeded():
-    setting = Setting.entropy(0.8, 0.1, 5)
+    setting = PaperSetting.entropy(0.8, 0.1, 5)
     eps = paper.kappa(setting) * math.sqrt(0.8) ** 7.2
     calls = paper.oracle_calls(setting, eps, 0.1).log10
     draws_at_root = math.log10(setting.K * paper.num_samples(setting, eps, 0.1))
@@ -373,7 +373,7 @@ def test_12_the_ceiling_of_n_matters_in_lemma_1():
     """KL at lambda = 1e5: 1 + K N n(query) <= (factor/e) n(query) for factor =
     beta + (K+1) kappa, not for 2 beta.
     """
-    setting = Setting.of(Facts(2, 2, 0.2, sc.KL(1e5), (0.0, 1.0)))
+    setting = PaperSetting.of(Facts(2, 2, 0.2, sc.KL(1e5), (0.0, 1.0)))
     assert setting.M == 0.0
     e, bar, beta = 0.5, paper.kappa(setting), paper.beta(setting, 0.1)
     onward = paper.sample_v_calls(setting, child_accuracy(setting, e), 0.1).exact
@@ -391,7 +391,7 @@ def test_12_the_ceiling_of_n_matters_in_lemma_1():
 
 
 def test_13_c_1_depends_on_delta_prime():
-    setting = Setting.entropy(0.5, 1.0, 2)
+    setting = PaperSetting.entropy(0.5, 1.0, 2)
     coarse, fine = (paper.theorem_1_constants(setting, dp) for dp in (0.1, 1e-9))
     # these are constants
     assert (coarse.c2, coarse.c3, coarse.c4, coarse.c5) == (
@@ -427,7 +427,7 @@ def test_15_a_linearized_call_draws_n_of_zeta():
     the printed parameter set.
     """
     problem = sc.make("chain:n=3", discount=0.05, temperature=10.0)
-    setting = Setting.of(problem.facts)
+    setting = PaperSetting.of(problem.facts)
     schedule = paper_schedule(problem.facts, epsilon=0.15, delta_prime=0.9)
     top = schedule.levels[schedule.root.child]
     e = child_accuracy(setting, 0.15)

@@ -16,10 +16,10 @@ from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.operators.base import Entropy, Max
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.theory import paper
-from smoothcruiser.theory.paper import Setting
+from smoothcruiser.theory.paper import PaperSetting
 from smoothcruiser.theory.paper_ladder import MAX_LEVELS, ladder
 
-HAND = Setting(0.25, 2, 0.125, 1.0)
+HAND = PaperSetting(0.25, 2, 0.125, 1.0)
 DP = 4.0 * math.exp(-2.0)
 GRID = list(product((0.05, 0.2, 0.5, 0.8), (0.1, 1.0, 10.0), (1, 2, 5), (0.1, 1e-9)))
 
@@ -122,22 +122,27 @@ def test_a_wider_reward_range_scales_everything():
     """Rewards c times as large with M, epsilon and 1/L c times as large are the
     same problem: the same counts.
     """
-    wide = Setting(0.25, 2, 0.125 / 8.0, 8.0, r_max=8.0)
+    wide = PaperSetting(0.25, 2, 0.125 / 8.0, 8.0, r_max=8.0)
     assert paper.oracle_calls(wide, 4.0, DP) == paper.oracle_calls(HAND, 0.5, DP)
 
 
 def test_setting_of_facts():
     facts = Facts(3, 2, 0.5, Entropy(2.0), (-4.0, 1.0))
-    assert Setting.of(facts) == Setting(0.5, 3, 0.5, 2.0 * math.log(3.0), 4.0)
+    assert PaperSetting.of(facts) == PaperSetting(0.5, 3, 0.5, 2.0 * math.log(3.0), 4.0)
 
 
 def test_the_counts_of_the_issue():
-    assert paper.oracle_calls(Setting.entropy(0.2, 1.0, 2), 0.9, 0.1).exact == 2_828_268
-    assert paper.oracle_calls(Setting.entropy(0.2, 0.5, 2), 0.8, 0.05).exact == 3_572
+    assert (
+        paper.oracle_calls(PaperSetting.entropy(0.2, 1.0, 2), 0.9, 0.1).exact
+        == 2_828_268
+    )
+    assert (
+        paper.oracle_calls(PaperSetting.entropy(0.2, 0.5, 2), 0.8, 0.05).exact == 3_572
+    )
 
 
 def test_number_of_simulations_of_the_papers_check():
-    setting = Setting.entropy(0.2, 10.0, 4)
+    setting = PaperSetting.entropy(0.2, 10.0, 4)
     assert paper.consistency_simulations(setting, paper.kappa(setting) / 4.0) == 32723
 
 
@@ -145,7 +150,7 @@ def test_number_of_simulations_of_the_papers_check():
     ("gamma", "temperature", "K", "delta_prime"), [row for row in GRID if row[0] < 0.8]
 )
 def test_ladder_counts_equal_the_plain_recursion(gamma, temperature, K, delta_prime):
-    setting = Setting.entropy(gamma, temperature, K)
+    setting = PaperSetting.entropy(gamma, temperature, K)
     for e in (0.9, 0.3, 0.11, 0.05):
         count, plain = (
             paper.sample_v_calls(setting, e, delta_prime),
@@ -162,7 +167,7 @@ def test_proposition_1_bounds_the_exact_count_above_kappa(
     gamma, temperature, K, delta_prime
 ):
     """And, for sparse sampling (kappa = 0), at every accuracy."""
-    setting = Setting.entropy(gamma, temperature, K)
+    setting = PaperSetting.entropy(gamma, temperature, K)
     flat = paper.sparse_sampling(setting)
     for i in range(1, 25):
         e = paper.value_bound(setting) * 0.83**i
@@ -177,7 +182,7 @@ def test_proposition_1_bounds_the_exact_count_above_kappa(
 def test_repaired_lemma_1_bounds_the_exact_count_below_kappa(
     gamma, temperature, K, delta_prime
 ):
-    setting = Setting.entropy(gamma, temperature, K)
+    setting = PaperSetting.entropy(gamma, temperature, K)
     for i in range(20):
         e = paper.kappa(setting) * math.sqrt(gamma) ** (i / 2.7)
         count = paper.sample_v_calls(setting, e, delta_prime).log10
@@ -191,14 +196,14 @@ def test_lemma_1_as_printed_is_exceeded():
     """Even on the lattice kappa sqrt(gamma)^h of its proof, and for the
     parameters of the paper's own first figure.
     """
-    setting = Setting.entropy(0.2, 0.1, 2)
+    setting = PaperSetting.entropy(0.2, 0.1, 2)
     e = paper.kappa(setting) * math.sqrt(0.2) ** 3
     exact, printed = plain_count(setting, e, 0.1), paper.lemma_1_log10(setting, e, 0.1)
     assert math.log10(exact) > printed + 1.0
 
 
 def test_lemma_1_as_printed_does_hold_where_its_base_happens_to():
-    setting = Setting.entropy(0.5, 1.0, 2)
+    setting = PaperSetting.entropy(0.5, 1.0, 2)
     for i in range(1, 40):
         e = paper.kappa(setting) * math.sqrt(0.5) ** (i / 5.0)
         assert paper.sample_v_calls(setting, e, 0.1).log10 <= paper.lemma_1_log10(
@@ -215,7 +220,7 @@ def test_theorem_1_counts_too_few():
     n(eps/sqrt(gamma)) is about gamma n(eps). A delta' chosen with it does not
     keep delta.
     """
-    shallow = Setting.entropy(0.2, 0.5, 2)
+    shallow = PaperSetting.entropy(0.2, 0.5, 2)
     top = paper.value_bound(shallow)
     printed = (
         paper.num_samples(shallow, top, 0.05)
@@ -223,7 +228,7 @@ def test_theorem_1_counts_too_few():
     )
     assert 2 * printed == paper.oracle_calls(shallow, top, 0.05).exact
 
-    deep = Setting.entropy(0.5, 10.0, 10)
+    deep = PaperSetting.entropy(0.5, 10.0, 10)
     eps, delta_prime = paper.kappa(deep) / 100.0, 1e-90
     printed = (
         paper.num_samples(deep, eps, delta_prime)
@@ -239,7 +244,7 @@ def test_theorem_1_as_printed_is_exceeded():
     """Both faults together, the count and Lemma 1: Alg. 1 makes more than ten
     times the calls of the printed bound.
     """
-    setting = Setting.entropy(0.8, 0.1, 5)
+    setting = PaperSetting.entropy(0.8, 0.1, 5)
     eps = paper.kappa(setting) * math.sqrt(0.8) ** 7.2
     assert (
         paper.oracle_calls(setting, eps, 0.1).log10
@@ -253,7 +258,7 @@ def test_theorem_1_as_printed_is_exceeded():
 )
 @pytest.mark.parametrize("delta", [0.5, 0.1, 1e-8])
 def test_delta_prime_keeps_delta_and_is_the_largest(gamma, temperature, K, delta):
-    setting = Setting.entropy(gamma, temperature, K)
+    setting = PaperSetting.entropy(gamma, temperature, K)
     value = paper.delta_prime(setting, 0.2, delta)
     assert paper.failure_probability(
         value, paper.oracle_calls(setting, 0.2, value).exact
@@ -280,7 +285,7 @@ def test_price_table_of_the_theory_note(key):
     """The note's digits belong to a delta' that is a little below the largest;
     the largest gives up to 5% fewer calls.
     """
-    setting, epsilon = Setting.entropy(*key), 0.05 / (1.0 - key[0])
+    setting, epsilon = PaperSetting.entropy(*key), 0.05 / (1.0 - key[0])
     largest = paper.delta_prime(setting, epsilon, 0.1)
     assert (
         f"{paper.oracle_calls(setting, epsilon, 0.8 * largest).exact:.1e}" == TABLE[key]
@@ -296,17 +301,19 @@ def test_strong_regularization_leaves_one_trajectory():
     """L -> 0: each of the H levels asks for one draw per action, and L = 0 for none."""
     e = 0.01
     height = paper.depth(HAND, e)
-    nearly = Setting(0.25, 2, 1e-300, 1.0)
+    nearly = PaperSetting(0.25, 2, 1e-300, 1.0)
     assert paper.sample_v_calls(nearly, e, DP).exact == 1 + height * (1 + 2)
-    assert paper.sample_v_calls(Setting(0.25, 2, 0.0, 1.0), e, DP).exact == 1 + height
+    assert (
+        paper.sample_v_calls(PaperSetting(0.25, 2, 0.0, 1.0), e, DP).exact == 1 + height
+    )
 
 
 def test_weak_regularization_is_sparse_sampling():
     """Lambda -> 0: kappa falls below every accuracy that is visited; Max is the
     limit.
     """
-    weak = Setting.entropy(0.5, 1e-9, 3)
-    plain = Setting.of(Facts(3, 3, 0.5, Max(), (0.0, 1.0)))
+    weak = PaperSetting.entropy(0.5, 1e-9, 3)
+    plain = PaperSetting.of(Facts(3, 3, 0.5, Max(), (0.0, 1.0)))
     assert paper.kappa(plain) == 0.0
     for e in (0.9, 0.11, 0.013):  # off the lattice 2 sqrt(1/2)^h, where counts jump
         exact = paper.sample_v_calls(weak, e, 0.1).exact
@@ -317,7 +324,7 @@ def test_weak_regularization_is_sparse_sampling():
 
 
 def test_discount_zero_looks_one_step_ahead():
-    setting = Setting.entropy(0.0, 1.0, 3)
+    setting = PaperSetting.entropy(0.0, 1.0, 3)
     assert paper.oracle_calls(setting, 0.1, 0.1).exact == 3 * paper.num_samples(
         setting, 0.1, 0.1
     )
@@ -325,7 +332,7 @@ def test_discount_zero_looks_one_step_ahead():
 
 
 def test_one_action_needs_no_regularizer():
-    setting = Setting.entropy(0.2, 1.0, 1)
+    setting = PaperSetting.entropy(0.2, 1.0, 1)
     assert setting.M == 0.0
     assert paper.oracle_calls(setting, 1.0, 0.1).exact == paper.num_samples(
         setting, 1.0, 0.1
@@ -333,7 +340,7 @@ def test_one_action_needs_no_regularizer():
 
 
 def test_nothing_to_learn_where_all_values_are_zero():
-    setting = Setting(0.5, 2, math.inf, 0.0, r_max=0.0)
+    setting = PaperSetting(0.5, 2, math.inf, 0.0, r_max=0.0)
     assert paper.oracle_calls(setting, 0.1, 0.1).exact == 2
 
 
@@ -346,7 +353,7 @@ def test_every_count_is_finite_in_log10(gamma, e):
     """Counts beyond the floats, ladders beyond 10^4 rungs, discounts that round
     to 1: never an overflow, never a hang.
     """
-    setting = Setting.entropy(gamma, 1.0, 2)
+    setting = PaperSetting.entropy(gamma, 1.0, 2)
     epsilon = e / (1.0 - gamma)
     count = paper.oracle_calls(setting, epsilon, 0.1)
     assert 0.0 < count.log10 < math.inf
@@ -358,14 +365,14 @@ def test_every_count_is_finite_in_log10(gamma, e):
 
 def test_a_delta_prime_below_the_floats_is_refused_with_the_price():
     with pytest.raises(Unpayable, match=r"10\^1789\.2 oracle calls"):
-        paper.delta_prime(Setting.entropy(0.9, 50.0, 4), 0.5, 0.1)
+        paper.delta_prime(PaperSetting.entropy(0.9, 50.0, 4), 0.5, 0.1)
 
 
 def test_a_horizon_cuts_the_ladder():
     """At 0 steps left a call returns 0; a horizon longer than the ladder
     changes nothing.
     """
-    setting = Setting.entropy(0.5, 1.0, 2)
+    setting = PaperSetting.entropy(0.5, 1.0, 2)
     draws = 2 * paper.num_samples(setting, 0.3, 0.1)
     assert paper.oracle_calls(setting, 0.3, 0.1, horizon=1).exact == draws
     below = 2 * paper.num_samples(setting, 0.3 / math.sqrt(0.5), 0.1)
@@ -378,21 +385,21 @@ def test_a_horizon_cuts_the_ladder():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: Setting(1.0, 2, 1.0, 1.0),
-        lambda: Setting(-0.1, 2, 1.0, 1.0),
-        lambda: Setting(math.nan, 2, 1.0, 1.0),
-        lambda: Setting(0.5, 0, 1.0, 1.0),
-        lambda: Setting(0.5, 2, -1.0, 1.0),
-        lambda: Setting(0.5, 2, 1.0, math.inf),
-        lambda: Setting(0.5, 2, 1.0, 1e200),
+        lambda: PaperSetting(1.0, 2, 1.0, 1.0),
+        lambda: PaperSetting(-0.1, 2, 1.0, 1.0),
+        lambda: PaperSetting(math.nan, 2, 1.0, 1.0),
+        lambda: PaperSetting(0.5, 0, 1.0, 1.0),
+        lambda: PaperSetting(0.5, 2, -1.0, 1.0),
+        lambda: PaperSetting(0.5, 2, 1.0, math.inf),
+        lambda: PaperSetting(0.5, 2, 1.0, 1e200),
         lambda: paper.num_samples(HAND, 0.0, 0.1),
         lambda: paper.num_samples(HAND, 1.0, 0.0),
         lambda: paper.num_samples(HAND, 1.0, 1.5),
         lambda: paper.sample_v_calls(HAND, math.nan, 0.1),
         lambda: paper.lemma_1_log10(HAND, 2.5, 0.1),
-        lambda: paper.lemma_1_log10(Setting(0.0, 2, 1.0, 1.0), 0.1, 0.1),
-        lambda: paper.lemma_1_log10(Setting(0.01, 2, 1e-6, 1.0), 0.1, 0.1),
-        lambda: paper.theorem_1_constants(Setting(0.5, 2, math.inf, 0.0), 0.1),
+        lambda: paper.lemma_1_log10(PaperSetting(0.0, 2, 1.0, 1.0), 0.1, 0.1),
+        lambda: paper.lemma_1_log10(PaperSetting(0.01, 2, 1e-6, 1.0), 0.1, 0.1),
+        lambda: paper.theorem_1_constants(PaperSetting(0.5, 2, math.inf, 0.0), 0.1),
         lambda: paper.delta_prime(HAND, 0.5, 1.0),
     ],
 )

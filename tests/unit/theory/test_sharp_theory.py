@@ -13,16 +13,10 @@ from scipy.stats import binom
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators.base import CustomOperator, Entropy, Max
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.theory.moments import (
-    backup,
-    blind,
-    constant,
-    ground,
-    plug_in,
-    rollout,
-)
+from smoothcruiser.theory.ground import ground
+from smoothcruiser.theory.moments import backup, blind, constant, plug_in, rollout
 from smoothcruiser.theory.noise import (
-    Rule,
+    OperatorRule,
     bregman_cap,
     log_mgf,
     plug_in_noise,
@@ -148,7 +142,7 @@ def test_terminals_enter_by_the_hull() -> None:
 
 def test_one_action_has_no_noise() -> None:
     """K = 1: F is the identity, so nothing is lost and nothing is overestimated."""
-    rule = Rule.of(Entropy(1.0), 1)
+    rule = OperatorRule.of(Entropy(1.0), 1)
     assert plug_in_noise(rule, 3.0, 1.0, 0.25) == 0.0
     assert ground(Facts(1, 1, 0.5, Max(), (0.0, 1.0))).blind(None)[0, 0] == 0.0
 
@@ -208,7 +202,7 @@ def test_skew_probability_solves_its_equation() -> None:
 
 def test_bregman_cap_of_entropy_is_below_both_simple_bounds() -> None:
     """sup D over a span: at most span^2/(8 lambda) and at most span."""
-    rule = Rule.of(Entropy(0.5), 3)
+    rule = OperatorRule.of(Entropy(0.5), 3)
     for width in (0.01, 1.0, 30.0):
         assert 0.0 < float(bregman_cap(rule, width)) <= min(width * width / 4.0, width)
 

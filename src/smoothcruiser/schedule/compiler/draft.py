@@ -1,5 +1,6 @@
-"""A plan: the rows that one root uses, as plain data that can be evaluated for
-many counts side by side and made tight.
+"""A draft: the rows that one root uses, as plain data that can be evaluated for
+many counts side by side and made tight. Its rows are levels whose shifts and
+constants are not yet known.
 
 The frontier chooses structure and rough counts. Here the counts are moved
 together (coordinate search on the price, the root's count being whatever the
@@ -7,7 +8,7 @@ promise then needs), and after rounding every count is lowered as long as the
 promise holds: no hidden slack.
 
 What this file leaves out: which structure (``frontier``), the final table
-(``optimizer``), and trust (``verify_sharp`` checks it again).
+(``optimizer``), and trust (``verify.sharp`` checks it again).
 """
 
 from __future__ import annotations
@@ -19,17 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.schedule.schedule import Kind, Target
-from smoothcruiser.theory.moments import (
-    Backup,
-    Ground,
-    Moments,
-    backup,
-    blind,
-    constant,
-    plug_in,
-    rollout,
-)
+from smoothcruiser.schedule.kinds import KINDS, moments_of
+from smoothcruiser.schedule.schedule import Level, Target, level_visits
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, Moments, backup
 from smoothcruiser.theory.stopping import best_rate, root_samples
 
 Array = Any
@@ -42,24 +36,14 @@ _WORK = 1200
 
 
 @dataclass(frozen=True)
-class Row:
-    """A level before its shift and constant are known."""
-
-    kind: Kind
-    samples: int
-    query: int
-    continuation: int
-    remaining: int | None
-
-
-@dataclass(frozen=True)
-class Plan:
+class Draft:
     """Rows, children first; the last is the root's child. ``level`` is log(2
     actions/delta) of the fixed promise.
     """
 
     base: Ground
-    rows: tuple[Row, ...]
+    rows: tuple[Level, ...]
+    remaining: tuple[int | None, ...]  # steps left at each row
     target: Target
     epsilon: float
     level: float
@@ -67,21 +51,17 @@ class Plan:
     @property
     def counted(self) -> list[int]:
         """The rows that have a count."""
-        return [
-            i
-            for i, row in enumerate(self.rows)
-            if row.kind in (Kind.PLUGIN, Kind.ROLLOUT)
-        ]
+        return [i for i, row in enumerate(self.rows) if KINDS[row.kind].asks]
 
-    def with_counts(self, counts: Array) -> Plan:
-        """The same plan with other counts for the counted rows."""
+    def with_counts(self, counts: Array) -> Draft:
+        """The same draft with other counts for the counted rows."""
         rows = list(self.rows)
         for i, n in zip(self.counted, counts, strict=True):
             rows[i] = replace(rows[i], samples=int(n))
         return replace(self, rows=tuple(rows))
 
-    def at_level(self, level: float) -> Plan:
-        """The same plan for another delta; its moments do not depend on it."""
+    def at_level(self, level: float) -> Draft:
+        """The same draft for another delta; its moments do not depend on it."""
         other = replace(self, level=level)
         if "made" in self.__dict__:
             other.__dict__["made"] = self.made
@@ -103,29 +83,23 @@ class Plan:
             for child in (row.query, row.continuation):
                 if child >= 0 and child not in backups:
                     backups[child] = backup(
-                        self.base, made[child], self.rows[child].remaining
+                        self.base, made[child], self.remaining[child]
                     )
-            if row.kind is Kind.CONSTANT:
-                made.append(constant(self.base, row.remaining))
-            elif row.kind is Kind.PLUGIN:
-                made.append(plug_in(self.base, backups[row.query], n))
-            elif row.kind is Kind.ROLLOUT:
-                made.append(
-                    rollout(
-                        self.base,
-                        backups[row.query],
-                        n,
-                        backups[row.continuation],
-                        row.remaining,
-                    )
+            made.append(
+                moments_of(
+                    self.base,
+                    row.kind,
+                    n,
+                    backups.get(row.query),
+                    backups.get(row.continuation),
+                    self.remaining[i],
                 )
-            else:
-                made.append(blind(self.base, backups[row.continuation], row.remaining))
+            )
         return made
 
     @cached_property
     def made(self) -> list[Moments]:
-        """Moments of every row with the plan's own counts."""
+        """Moments of every row with the draft's own counts."""
         return self.moments()
 
     def draws(self, counts: Array | None = None) -> tuple[Array, Array, Array, Array]:
@@ -140,7 +114,7 @@ class Plan:
                 np.max(last.variance, axis=0),
                 last.log_calls,
             )
-        back = backup(self.base, last, self.rows[-1].remaining)
+        back = backup(self.base, last, self.remaining[-1])
         price = back.log_calls + math.log(self.base.facts.num_actions)
         return (
             back.bias,
@@ -209,17 +183,17 @@ def priced(draws: Array, price: Array) -> Array:
     )
 
 
-def polish(plan: Plan) -> Plan:
-    """The plan with its counts moved to a local minimum of the price."""
-    counted = plan.counted
+def polish(draft: Draft) -> Draft:
+    """The draft with its counts moved to a local minimum of the price."""
+    counted = draft.counted
     if not counted:
-        return plan
-    best = np.array([float(plan.rows[i].samples) for i in counted])
-    price = float(plan.log_price(best[:, None])[0])
+        return draft
+    best = np.array([float(draft.rows[i].samples) for i in counted])
+    price = float(draft.log_price(best[:, None])[0])
     step = _FIRST_STEP
-    for _ in range(min(_MAX_ROUNDS, _WORK // (2 * len(plan.rows)))):
+    for _ in range(min(_MAX_ROUNDS, _WORK // (2 * len(draft.rows)))):
         trial, moved = _neighbours(best, step)
-        prices = plan.log_price(trial)
+        prices = draft.log_price(trial)
         winner = int(np.argmin(prices))
         if len(best) > 1:
             gains = (
@@ -228,7 +202,7 @@ def polish(plan: Plan) -> Plan:
             )
             up = prices[: len(best)] < prices[len(best) : 2 * len(best)]
             joint = np.where(gains, np.where(up, moved[0], moved[1]), best)
-            joint_price = float(plan.log_price(joint[:, None])[0])
+            joint_price = float(draft.log_price(joint[:, None])[0])
             if joint_price < prices[winner]:
                 trial, prices, winner = joint[:, None], np.array([joint_price]), 0
         if prices[winner] < price - 1e-9:
@@ -237,7 +211,7 @@ def polish(plan: Plan) -> Plan:
             break
         else:
             step = max(_LAST_STEP, math.sqrt(step))
-    return plan.with_counts(best)
+    return draft.with_counts(best)
 
 
 def _neighbours(counts: Array, step: float) -> tuple[Array, tuple[Array, Array]]:
@@ -253,30 +227,31 @@ def _neighbours(counts: Array, step: float) -> tuple[Array, tuple[Array, Array]]
     return trial, (up, down)
 
 
-def tighten(plan: Plan, draws: int) -> Plan:
-    """The plan with every count as low as ``draws`` root draws allow, the most
+def tighten(draft: Draft, draws: int) -> Draft:
+    """The draft with every count as low as ``draws`` root draws allow, the most
     expensive rows first.
     """
-    counts = np.array([float(plan.rows[i].samples) for i in plan.counted])
-    visits = _visits(plan)
+    counts = np.array([float(draft.rows[i].samples) for i in draft.counted])
+    last = len(draft.rows) - 1
+    visits = level_visits(draft.rows, last, 1, draft.base.facts.num_actions)
     order = sorted(
         range(len(counts)),
-        key=lambda k: -(visits[plan.counted[k]] + math.log(counts[k])),
+        key=lambda k: -(math.log(visits[draft.counted[k]]) + math.log(counts[k])),
     )
     waiting = [k for k in order if counts[k] > 1.0]
     while waiting:
         fewer = np.tile(counts[:, None], (1, len(waiting)))
         fewer[waiting, np.arange(len(waiting))] -= 1.0
-        kept = plan.holds(draws, fewer)
+        kept = draft.holds(draws, fewer)
         # slack only shrinks: what does not hold now never will
         waiting = [k for k, ok in zip(waiting, kept, strict=True) if ok]
         if waiting:
-            counts[waiting[0]] = _lowest(plan, draws, counts, waiting[0])
+            counts[waiting[0]] = _lowest(draft, draws, counts, waiting[0])
             waiting = waiting[1:]
-    return plan.with_counts(counts)
+    return draft.with_counts(counts)
 
 
-def _lowest(plan: Plan, draws: int, counts: Array, k: int) -> float:
+def _lowest(draft: Draft, draws: int, counts: Array, k: int) -> float:
     """The smallest count of the k-th counted row that holds, given that one
     less than now does.
     """
@@ -285,24 +260,8 @@ def _lowest(plan: Plan, draws: int, counts: Array, k: int) -> float:
         tries = np.unique(np.floor(np.linspace(low, high - 1.0, 12)))
         trial = np.tile(counts[:, None], (1, len(tries)))
         trial[k] = tries
-        kept = plan.holds(draws, trial)
+        kept = draft.holds(draws, trial)
         first = int(np.argmax(kept)) if kept.any() else len(tries)
         low = float(tries[first - 1]) + 1.0 if first > 0 else float(tries[0])
         high = float(tries[first]) if first < len(tries) else high
     return float(high)
-
-
-def _visits(plan: Plan) -> list[float]:
-    """Log of how often each row is drawn for one root draw."""
-    visits = [-math.inf] * len(plan.rows)
-    visits[-1] = 0.0
-    for i in range(len(plan.rows) - 1, -1, -1):
-        row = plan.rows[i]
-        if row.query >= 0:
-            calls = visits[i] + math.log(plan.base.facts.num_actions * row.samples)
-            visits[row.query] = float(np.logaddexp(visits[row.query], calls))
-        if row.continuation >= 0:
-            visits[row.continuation] = float(
-                np.logaddexp(visits[row.continuation], visits[i])
-            )
-    return visits

@@ -3,11 +3,12 @@ makes before it knows epsilon (docs/theory.md, section 6).
 
 Widths are cut into cells, each a fixed factor narrower than the one before. The
 walk goes from the widest (a constant) downwards; a cell keeps the cheapest
-level whose width falls into it, with its exact moments. Candidates for a cell:
+level whose width falls into it, with its exact moments. What is offered to a
+cell is up to each kind (``schedule.kinds``); it has one of three shapes:
 
-  PLUGIN    over any wider level, N on a geometric grid      w = gamma w' + phi(N)           price K N (1 + C')
-  BLIND     over any wider level                             w = gamma w'' + D(Q, 0)         price 1 + C''
-  ROLLOUT   over any wider continuation and query            w = gamma w'' + E D(q, N)       price 1 + C'' + K N (1 + C_q)
+  asks            over any wider level, N on a geometric grid   price K N (1 + C')
+  goes on         over any wider level                          price 1 + C''
+  asks, goes on   over any wider continuation and query         the sum of both
 
 A level costs more than its children, so wider cells are final when a cell is
 reached (Bellman's principle on prices, as in a database's join optimizer). The
@@ -24,26 +25,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
-from smoothcruiser.schedule.schedule import Kind, Target
-from smoothcruiser.theory.moments import (
-    Backup,
-    Ground,
-    Moments,
-    backup,
-    blind,
-    constant,
-    plug_in,
-    rollout,
-    rollout_loss,
-)
-from smoothcruiser.theory.noise import plug_in_noise
+from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, Pairs, moments_of
+from smoothcruiser.schedule.schedule import Level, Target
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, Moments, backup, constant
 
 Array = Any
-Kinds = frozenset[Kind]
 
 _MAX_SAMPLES = 1e13
 BATCH = 24  # cells between two stops
@@ -60,8 +52,8 @@ _WIDEST_OVER_NARROWEST = 1e6
 # a deviation that many times below a bias or a step makes no difference
 _NEGLIGIBLE = 10.0
 _LARGEST_OVER_SMALLEST_LOSS = 1e9
-# levels kept in one cell while blind rollouts creep towards their fixed point
-_BLIND_LABELS = 24
+# levels kept in one cell while steps that ask nothing creep to their fixed point
+_LABELS = 24
 
 
 def sample_grid(ratio: float) -> Array:
@@ -76,34 +68,24 @@ SAMPLE_GRID = sample_grid(1.06)  # the optimizer moves N off the grid afterwards
 _COARSE_GRID = sample_grid(1.3)
 
 
-@dataclass(frozen=True)
-class Choice:
-    """How a level is made: indices into the frontier that made it (of the stage
-    before, with a horizon).
-    """
-
-    kind: Kind
-    samples: int = 0
-    query: int = -1
-    continuation: int = -1
-
-
 @dataclass
-class Table:
-    """Finished levels in order of falling width, with their backups side by side."""
+class LevelTable:
+    """Finished levels in order of falling width, with their backups side by
+    side; children are indices into the table that they were made over.
+    """
 
     base: Ground
     remaining: int | None
-    choices: list[Choice] = field(default_factory=list)
+    levels: list[Level] = field(default_factory=list)
     moments: list[Moments] = field(default_factory=list)
     backups: list[Backup] = field(default_factory=list)
     # per level: tilt, log(1 + C), and what a root draw of it is
     columns: Array = field(default_factory=lambda: np.empty((9, 0)))
 
-    def add(self, choice: Choice, moments: Moments) -> int:
+    def add(self, level: Level, moments: Moments) -> int:
         """Append a level; returns its index."""
         back = backup(self.base, moments, self.remaining)
-        index = len(self.choices)
+        index = len(self.levels)
         if index >= self.columns.shape[1]:
             self.columns = np.concatenate(
                 [self.columns, np.empty((9, max(64, index)))], axis=1
@@ -119,7 +101,7 @@ class Table:
                 moments.log_calls[0],
             ),
         )
-        self.choices.append(choice)
+        self.levels.append(level)
         self.moments.append(moments)
         self.backups.append(back)
         return index
@@ -127,12 +109,12 @@ class Table:
     @property
     def tilt(self) -> Array:
         """Gamma w of every level, the largest over players."""
-        return self.columns[0, : len(self.choices)]
+        return self.columns[0, : len(self.levels)]
 
     @property
     def log_calls(self) -> Array:
         """Log(1 + C) of every level."""
-        return self.columns[1, : len(self.choices)]
+        return self.columns[1, : len(self.levels)]
 
     def root_draws(
         self, target: Target, levels: int
@@ -140,7 +122,7 @@ class Table:
         """(bias, spread, variance, log price) of one root draw over each of the
         first ``levels``: xi for all actions, or X itself.
         """
-        used = self.columns[:, : min(levels, len(self.choices))]
+        used = self.columns[:, : min(levels, len(self.levels))]
         if target == "value":
             return used[5], used[6], used[7], used[8]
         return (
@@ -150,25 +132,19 @@ class Table:
             used[1] + math.log(self.base.facts.num_actions),
         )
 
-    def level(self, choice: Choice, below: Table) -> Moments:
-        """The moments of ``choice`` over the levels of ``below``."""
-        n = np.array([float(choice.samples)])
-        if choice.kind is Kind.PLUGIN:
-            return plug_in(self.base, below.backups[choice.query], n)
-        if choice.kind is Kind.BLIND:
-            return blind(self.base, below.backups[choice.continuation], self.remaining)
-        if choice.kind is Kind.ROLLOUT:
-            return rollout(
-                self.base,
-                below.backups[choice.query],
-                n,
-                below.backups[choice.continuation],
-                self.remaining,
-            )
-        return constant(self.base, self.remaining)
+    def moments_over(self, below: LevelTable, level: Level) -> Moments:
+        """The moments of ``level`` over the levels of ``below``."""
+        return moments_of(
+            self.base,
+            level.kind,
+            np.array([float(level.samples)]),
+            below.backups[level.query] if level.query >= 0 else None,
+            below.backups[level.continuation] if level.continuation >= 0 else None,
+            self.remaining,
+        )
 
     def __len__(self) -> int:
-        return len(self.choices)
+        return len(self.levels)
 
 
 class Cells:
@@ -200,7 +176,7 @@ class Cells:
         self,
         cell: Array,
         price: Array,
-        kind: Kind,
+        kind: IntEnum,
         samples: Array,
         query: Array | int,
         continuation: Array | int,
@@ -221,7 +197,7 @@ class Cells:
         self,
         cell: Array,
         price: Array,
-        kind: Kind,
+        kind: IntEnum,
         samples: Array,
         query: Array,
         continuation: Array,
@@ -230,12 +206,36 @@ class Cells:
         self.price[cell], self.kind[cell], self.samples[cell] = price, kind, samples
         self.query[cell], self.continuation[cell] = query, continuation
 
-    def choice(self, cell: int) -> Choice | None:
+    def fill(
+        self, cell: int, kind: IntEnum, queries: Queries, children: LevelTable
+    ) -> None:
+        """Keep the cheapest level of ``cell`` that asks one of ``queries`` and
+        goes on with one of ``children``, if it is cheaper than what is there.
+        """
+        room = self.edge(cell) - children.tilt
+        fits = np.nonzero(room > 0.0)[0]
+        if len(fits) == 0:
+            return
+        price, where = queries.best(room[fits])
+        total = np.logaddexp(price, children.log_calls[fits])
+        best = int(np.argmin(total))
+        if total[best] < self.price[cell]:
+            at = queries.at(int(where[best]))
+            self.put(
+                cell,
+                float(total[best]),
+                kind,
+                queries.samples[at],
+                int(queries.query[at]),
+                int(fits[best]),
+            )
+
+    def cheapest(self, cell: int) -> Level | None:
         """What ``cell`` holds, None if it is empty."""
         if self.price[cell] == math.inf:
             return None
-        return Choice(
-            Kind(int(self.kind[cell])),
+        return Level(
+            KINDS[int(self.kind[cell])].kind,
             int(self.samples[cell]),
             int(self.query[cell]),
             int(self.continuation[cell]),
@@ -257,7 +257,7 @@ def _at(index: Array | int, where: Array) -> Array:
 
 
 class Queries:
-    """The cheapest (query, N) for every E D: cell c holds losses in (edge(c),
+    """The cheapest (query, N) for every loss: cell c holds losses in (edge(c),
     edge(c - 1)].
     """
 
@@ -323,8 +323,10 @@ class Frontier:
     """Levels of falling width for problems without a horizon; grows on demand."""
 
     def __init__(self, base: Ground, kinds: Kinds) -> None:
-        self.base, self.kinds = base, kinds
-        self.table = Table(base, None)
+        self.base = base
+        self.remaining: int | None = None
+        self.estimators = [KINDS[kind] for kind in sorted(kinds)]
+        self.table = LevelTable(base, None)
         top = constant(base, None)
         self.top = float(top.width[0])
         gamma = base.facts.discount
@@ -332,10 +334,17 @@ class Frontier:
         self.step = min(_COARSEST, max(_FINEST, step))
         size = max(1, math.ceil(math.log(_WIDEST_OVER_NARROWEST) / self.step))
         self.cells = Cells(self.top, self.step, size)
-        self.queries = Queries(self.top, _LOSS_STEP)
+        self.queries = {
+            estimator.kind: Queries(self.top, _LOSS_STEP)
+            for estimator in self.estimators
+            if estimator.asks and estimator.goes_on
+        }
         self.cell = 0
-        self.loss = float(np.max(base.blind(None)))
-        self._finish(Choice(Kind.CONSTANT), top)
+        self.newest = (
+            0  # the level that was finished last: the child of what is offered
+        )
+        self.waiting: list[Level] = []  # still in the cell of ``newest``
+        self._finish(Level(Kind.CONSTANT))
         self.stops = [Stop(len(self.table), self._floor())]
 
     def stop(self, number: int) -> Stop | None:
@@ -348,11 +357,11 @@ class Frontier:
             self.stops.append(Stop(len(self.table), self._floor()))
         return self.stops[number]
 
-    def root_table(self, target: Target) -> Table:
+    def root_table(self, target: Target) -> LevelTable:
         """The levels that a root may draw from: the same for either target."""
         return self.table
 
-    def child_table(self, table: Table) -> Table:
+    def child_table(self, table: LevelTable) -> LevelTable:
         """Where the children of a level of ``table`` stand: in the same table."""
         return table
 
@@ -375,92 +384,75 @@ class Frontier:
             return False
         for _ in range(min(cells, self.cells.size - self.cell)):
             self.cell += 1
-            if Kind.ROLLOUT in self.kinds:
-                self._consider_rollouts(self.cell)
-            choice = self.cells.choice(self.cell)
-            if choice is not None:
-                self._finish(choice, self.table.level(choice, self.table))
+            for kind, queries in self.queries.items():
+                self.cells.fill(self.cell, kind, queries, self.table)
+            level = self.cells.cheapest(self.cell)
+            if level is not None:
+                self._finish(level)
         return True
 
-    def _finish(self, choice: Choice, moments: Moments) -> None:
-        for label in range(_BLIND_LABELS):
-            index = self.table.add(choice, moments)
+    def _finish(self, level: Level) -> None:
+        """Add the level of a cell, and offer what can be made over it."""
+        self.waiting = [level]
+        for label in range(_LABELS):
+            if not self.waiting:
+                return
+            level = self.waiting.pop(0)
+            self.newest = self.table.add(
+                level, self.table.moments_over(self.table, level)
+            )
             if self.top <= 0.0:
                 return
-            if label == 0:  # the others are within the width of one cell of it
-                self._push(index)
-            width = float(self.table.tilt[index]) + self.loss
-            if Kind.BLIND not in self.kinds or not width < float(moments.width[0]) * (
-                1.0 - 0.02 * self.step
-            ):
-                return
-            cell = self.cells.of(np.array([width]))
-            if cell[0] > self.cell:
-                self.cells.offer(
-                    cell,
-                    self.table.log_calls[index : index + 1],
-                    Kind.BLIND,
-                    np.array([0.0]),
-                    -1,
-                    index,
-                )
-                return
-            # still in this cell: keep both, so that chains of blind steps get
-            # through
-            choice = Choice(Kind.BLIND, continuation=index)
-            moments = self.table.level(choice, self.table)
+            for estimator in self.estimators:
+                # as a query, the others are within the width of one cell of the first
+                if label == 0 or not estimator.asks:
+                    estimator.offer(self)
 
-    def _push(self, index: int) -> None:
-        """Offer plug-ins over the new level to narrower cells, and the level as
-        a query.
+    # --- what kinds are offered to (``kinds.Walk``) ---------------------------
+
+    def pairs(self, share: float) -> Pairs:
+        """The newest level as a query, with the counts that make a difference."""
+        back = self.table.backups[self.newest]
+        calls = float(self.table.log_calls[self.newest])
+        noise = float(np.max(back.tilt)) * share / _NEGLIGIBLE
+        grid = _useful(float(np.max(back.variance)), noise, calls > LOG_HOPELESS)
+        return Pairs(
+            np.full(len(grid), self.newest),
+            grid,
+            back,
+            np.log(grid) + (math.log(self.base.facts.num_actions) + calls),
+        )
+
+    def offer(self, kind: IntEnum, width: Array, pairs: Pairs) -> None:
+        """Offer levels that ask the newest to narrower cells."""
+        cell = self.cells.of(width)
+        ahead = cell > self.cell
+        self.cells.offer(
+            cell[ahead],
+            pairs.log_calls[ahead],
+            kind,
+            pairs.samples[ahead],
+            self.newest,
+            -1,
+        )
+
+    def offer_steps(self, kind: IntEnum, loss: float) -> None:
+        """Offer a level that goes on with the newest to its cell; where that is
+        the cell at hand, keep both, so that chains of such steps get through.
         """
-        back = self.table.backups[index]
-        spread, variance, tilt = (
-            float(np.max(x)) for x in (back.spread, back.variance, back.tilt)
-        )
-        hopeless = bool(self.table.log_calls[index] > LOG_HOPELESS)
-        log_price = math.log(self.base.facts.num_actions) + float(
-            self.table.log_calls[index]
-        )
-        if Kind.ROLLOUT in self.kinds:
-            # beyond it, noise adds less to E D than the next cell is away
-            grid = _useful(variance, tilt / _NEGLIGIBLE, hopeless)
-            loss = np.max(rollout_loss(self.base, back, grid, None)[0], axis=0)
-            self.queries.offer(
-                np.full(len(loss), index), grid, loss, np.log(grid) + log_price
-            )
-        if Kind.PLUGIN in self.kinds:
-            grid = _useful(variance, tilt * self.step / _NEGLIGIBLE, hopeless)
-            cell = self.cells.of(
-                tilt
-                + plug_in_noise(self.base.rule, grid, spread, variance)
-                * (1.0 if self.base.rule.convex else 2.0)
-            )
-            first = int(np.searchsorted(cell, self.cell, side="right"))
-            self.cells.offer(
-                cell[first:],
-                np.log(grid[first:]) + log_price,
-                Kind.PLUGIN,
-                grid[first:],
-                index,
-                -1,
-            )
-
-    def _consider_rollouts(self, cell: int) -> None:
-        room = self.cells.edge(cell) - self.table.tilt
-        fits = np.nonzero(room > 0.0)[0]
-        if len(fits) == 0:
+        width = float(self.table.tilt[self.newest]) + loss
+        now = float(self.table.moments[self.newest].width[0])
+        if not width < now * (1.0 - 0.02 * self.step):
             return
-        price, where = self.queries.best(room[fits])
-        total = np.logaddexp(price, self.table.log_calls[fits])
-        best = int(np.argmin(total))
-        if total[best] < self.cells.price[cell]:
-            at = self.queries.at(int(where[best]))
-            self.cells.put(
-                cell,
-                float(total[best]),
-                Kind.ROLLOUT,
-                self.queries.samples[at],
-                int(self.queries.query[at]),
-                int(fits[best]),
-            )
+        cell = self.cells.of(np.array([width]))
+        if cell[0] > self.cell:
+            price = self.table.log_calls[self.newest : self.newest + 1]
+            self.cells.offer(cell, price, kind, np.array([0.0]), -1, self.newest)
+        else:
+            self.waiting.append(Level(kind, continuation=self.newest))
+
+    def offer_paths(self, kind: IntEnum, loss: Array, pairs: Pairs) -> None:
+        """Remember the newest level as a query; cells are filled as the walk
+        comes to them.
+        """
+        self.queries[kind].offer(pairs.query, pairs.samples, loss, pairs.log_calls)

@@ -21,21 +21,23 @@ gamma^depth no longer matters, a stage starts with its constant alone.
 from __future__ import annotations
 
 import math
+from enum import IntEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from smoothcruiser.schedule.compiler.frontier import (
     Cells,
-    Choice,
-    Kinds,
+    LevelTable,
     Queries,
     Stop,
-    Table,
     sample_grid,
 )
-from smoothcruiser.schedule.schedule import Kind, Target
-from smoothcruiser.theory.moments import Backup, Ground, constant, plug_in, rollout_loss
+from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, Pairs
+from smoothcruiser.schedule.schedule import Level, Target
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, constant
 
 Array = Any
 
@@ -43,6 +45,7 @@ _WORK = 1200  # cells over all stages: some tenths of a second
 _FEWEST, _MOST = 12, 120
 _FINEST = 0.004  # log-width of the finest cells
 _NARROWEST = 1e-4  # of the widest: promises down to a thousandth of the value span
+_LOSS_STEP = 0.05  # log-width of a cell of the table of queries by loss
 _SAMPLES = sample_grid(1.15)
 _SAMPLES = _SAMPLES[_SAMPLES < 1e9]
 
@@ -53,7 +56,8 @@ class StagedFrontier:
     def __init__(self, base: Ground, kinds: Kinds) -> None:
         facts = base.facts
         assert facts.horizon is not None
-        self.base, self.kinds = base, kinds
+        self.base = base
+        self.estimators = [KINDS[kind] for kind in sorted(kinds)]
         depth = facts.horizon
         # beyond it, gamma^depth B is narrower than the narrowest cell
         if facts.discount < 1.0:
@@ -72,11 +76,11 @@ class StagedFrontier:
             float(constant(base, stage).width[0]) / facts.steps(stage)
             for stage in stages
         )
-        self.tables: dict[int, Table] = {}
+        self.tables: dict[int, LevelTable] = {}
         for stage in range(facts.horizon - depth, facts.horizon + 1):
             self.tables[stage] = self._stage(stage)
 
-    def root_table(self, target: Target) -> Table:
+    def root_table(self, target: Target) -> LevelTable:
         """The levels that a root may draw from: X at the asked state, or at the
         state after it.
         """
@@ -92,89 +96,88 @@ class StagedFrontier:
             else None
         )
 
-    def child_table(self, table: Table) -> Table:
+    def child_table(self, table: LevelTable) -> LevelTable:
         """Where the children of a level of ``table`` stand: one step later."""
         assert table.remaining is not None
         return self.tables[table.remaining - 1]
 
-    def _stage(self, remaining: int) -> Table:
-        table = Table(self.base, remaining)
-        table.add(Choice(Kind.CONSTANT), constant(self.base, remaining))
+    def _stage(self, remaining: int) -> LevelTable:
+        table = LevelTable(self.base, remaining)
+        start = Level(Kind.CONSTANT)
+        table.add(start, table.moments_over(table, start))
         below = self.tables.get(remaining - 1)
         if below is None or self.widest <= 0.0:
             return table
         cells = Cells(
             self.widest * self.base.facts.steps(remaining), self.step, self.size
         )
-        children = _side_by_side(below)
-        self._offer_plug_ins(cells, children)
-        self._offer_blind(cells, below, remaining)
-        self._offer_rollouts(cells, below, children, remaining)
+        stage = Stage(self.base, remaining, cells, below)
+        for estimator in self.estimators:
+            estimator.offer(stage)
+        tried = np.linspace(0, cells.size, 2 * self.kept).astype(np.int64)
+        for kind, queries in stage.queries.items():
+            for cell in np.unique(tried):
+                cells.fill(int(cell), kind, queries, below)
         for cell in _thinned(cells, self.kept):
-            choice = cells.choice(int(cell))
-            assert choice is not None  # only filled cells are kept
-            table.add(choice, table.level(choice, below))
+            level = cells.cheapest(int(cell))
+            assert level is not None  # only filled cells are kept
+            table.add(level, table.moments_over(below, level))
         return table
 
-    def _offer_plug_ins(self, cells: Cells, children: Backup) -> None:
-        if Kind.PLUGIN not in self.kinds:
-            return
-        which, samples = _pairs(children)
-        made = plug_in(self.base, children.pick(which), samples)
-        cells.offer(
-            cells.of(made.width), made.log_calls, Kind.PLUGIN, samples, which, -1
+
+class Stage:
+    """Where kinds offer levels with ``remaining`` steps left: all levels of the
+    stage below are new at once (``kinds.Walk``).
+    """
+
+    def __init__(
+        self, base: Ground, remaining: int, cells: Cells, below: LevelTable
+    ) -> None:
+        self.base = base
+        self.remaining: int | None = remaining
+        self.cells, self.below, self.step = cells, below, cells.step
+        self.queries: dict[IntEnum, Queries] = {}
+
+    @cached_property
+    def _every_pair(self) -> Pairs:
+        """Every child with every N of the grid, flat."""
+        children = _side_by_side(self.below)
+        count = children.log_calls.shape[0]
+        query = np.repeat(np.arange(count), len(_SAMPLES))
+        samples = np.tile(_SAMPLES, count)
+        return Pairs(
+            query,
+            samples,
+            children.pick(query),
+            np.log(samples * self.base.facts.num_actions) + children.log_calls[query],
         )
 
-    def _offer_blind(self, cells: Cells, below: Table, remaining: int) -> None:
-        if Kind.BLIND not in self.kinds:
-            return
-        used = len(below)
-        width = below.tilt + float(np.max(self.base.blind(remaining)))
-        cells.offer(
-            cells.of(width),
-            below.log_calls,
-            Kind.BLIND,
+    def pairs(self, share: float) -> Pairs:
+        """Every child with every count: there are few enough."""
+        return self._every_pair
+
+    def offer(self, kind: IntEnum, width: Array, pairs: Pairs) -> None:
+        """Offer levels that ask."""
+        self.cells.offer(
+            self.cells.of(width), pairs.log_calls, kind, pairs.samples, pairs.query, -1
+        )
+
+    def offer_steps(self, kind: IntEnum, loss: float) -> None:
+        """Offer levels that go on with a child and ask nothing."""
+        used = len(self.below)
+        self.cells.offer(
+            self.cells.of(self.below.tilt + loss),
+            self.below.log_calls,
+            kind,
             np.zeros(used),
             -1,
             np.arange(used),
         )
 
-    def _offer_rollouts(
-        self, cells: Cells, below: Table, children: Backup, remaining: int
-    ) -> None:
-        if Kind.ROLLOUT not in self.kinds:
-            return
-        which, samples = _pairs(children)
-        loss = np.max(
-            rollout_loss(self.base, children.pick(which), samples, remaining)[0], axis=0
-        )
-        queries = Queries(cells.top, 0.05)
-        queries.offer(
-            which,
-            samples,
-            loss,
-            np.log(samples * self.base.facts.num_actions) + children.log_calls[which],
-        )
-        for cell in np.unique(
-            np.linspace(0, cells.size, 2 * self.kept).astype(np.int64)
-        ):
-            room = cells.edge(int(cell)) - below.tilt
-            fits = np.nonzero(room > 0.0)[0]
-            if len(fits) == 0:
-                continue
-            price, where = queries.best(room[fits])
-            total = np.logaddexp(price, below.log_calls[fits])
-            best = int(np.argmin(total))
-            if total[best] < cells.price[cell]:
-                at = queries.at(int(where[best]))
-                cells.put(
-                    cell,
-                    float(total[best]),
-                    Kind.ROLLOUT,
-                    queries.samples[at],
-                    int(queries.query[at]),
-                    int(fits[best]),
-                )
+    def offer_paths(self, kind: IntEnum, loss: Array, pairs: Pairs) -> None:
+        """Collect queries; the stage fills its cells when all kinds have offered."""
+        queries = self.queries.setdefault(kind, Queries(self.cells.top, _LOSS_STEP))
+        queries.offer(pairs.query, pairs.samples, loss, pairs.log_calls)
 
 
 def _thinned(cells: Cells, kept: int) -> Array:
@@ -195,7 +198,7 @@ def _thinned(cells: Cells, kept: int) -> Array:
     ]
 
 
-def _side_by_side(table: Table) -> Backup:
+def _side_by_side(table: LevelTable) -> Backup:
     """All backups of ``table`` as one, a candidate a column."""
 
     def column(name: str) -> Array:
@@ -209,9 +212,3 @@ def _side_by_side(table: Table) -> Backup:
         column("variance"),
         column("log_calls"),
     )
-
-
-def _pairs(children: Backup) -> tuple[Array, Array]:
-    """(child, N) for every child and every N of the grid, flat."""
-    count = children.log_calls.shape[0]
-    return np.repeat(np.arange(count), len(_SAMPLES)), np.tile(_SAMPLES, count)

@@ -1,17 +1,19 @@
 """Does a table keep its promise by the paper's analysis (Lemma 2 with the
 printed constants)? Recomputed from the table alone.
 
-With C = 3 (r_max+M)/(1-gamma)^2 and t(N) = C sqrt(2 log(2K/delta')/N), each
-level has an accuracy, bottom up:
+With C, t(N) and sup |V| as in ``theory.paper_accuracy``, each level has an
+accuracy, bottom up (``paper_accuracy`` of each kind):
 
-  CONSTANT c   |c| + sup |V|                                    (sup |V| <= (r_max+M)(1-gamma^h)/(1-gamma), h steps left: 0 at the end)
-  PLUGIN       gamma e_q + t(N)                                 F is 1-Lipschitz in sup norm                 (Lemma 2, i, case 1)
-  ROLLOUT      gamma e_c + K L (gamma e_q + t(N))^2             |D| <= L norm2^2 <= K L sup^2                (Lemma 2, i, case 2)
-  root         gamma e + t(N) <= epsilon                        for every action value, hence for F of them
+  CONSTANT c   |c| + sup |V|                       sup |V| is 0 at the horizon
+  PLUGIN       gamma e_q + t(N)                    (Lemma 2, i, case 1)
+  ROLLOUT      gamma e_c + K L (gamma e_q + t(N))^2   (Lemma 2, i, case 2)
+  root         gamma e + t(N) <= epsilon           for every action value, hence
+                                                   for F of them
 
 legend   symbol     public name
   e_q, e_c          accuracies of ``query`` and ``continuation``
-  N, delta', K, L   ``samples``, ``delta_prime``, ``num_actions``, ``facts.smoothness``
+  N, delta'         ``samples``, ``delta_prime``
+  K, L              ``num_actions``, ``facts.smoothness``
 
 Why that is a promise (the proof repaired: theory note, section 2, item 8). Let
 X~ be a level's draw with every X~ below it in place of X, if |Q~ - Q| is within
@@ -19,9 +21,11 @@ gamma e_q + t, and V(s) otherwise. Then |X~| <= C, so Hoeffding's inequality
 (range 2C) makes a Q~ miss with probability at most delta'; the bias of X~ is at
 most e, without conditioning; and X~ = X unless one of the Q~ of its calls
 missed.
-|X~| <= C needs the box: clipped values within (r_max+M)/(1-gamma), constants within C. The box must hold the true Q, else clipping
-adds error. All misses together: delta' (1 + num_calls) <= delta. ``delta =
-1.0`` promises nothing and skips only this last line.
+
+|X~| <= C needs the box: clipped values within (r_max+M)/(1-gamma), constants
+within C. The box must hold the true Q, else clipping adds error. All misses
+together: delta' (1 + num_calls) <= delta. ``delta = 1.0`` promises nothing and
+skips only this last line.
 
 This file decides alone: it shares no code with the compiler of these tables. It
 leaves out the price (``Schedule.num_calls``).
@@ -30,12 +34,13 @@ leaves out the price (``Schedule.num_calls``).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from smoothcruiser.errors import BrokenPromise
-from smoothcruiser.schedule.schedule import Kind, Level
+from smoothcruiser.schedule.kinds import estimator_of
+from smoothcruiser.schedule.nodes import Node, nodes, root_node
+from smoothcruiser.theory.paper_accuracy import PaperConstants
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.facts import Facts
@@ -44,48 +49,19 @@ if TYPE_CHECKING:
 # relative: 10^4 levels, each a few operations of relative error 2^-53, and
 # accuracies merged at 12 digits
 ROUNDING = 1e-9
-# (level, steps left) pairs; tables of ours have about as many as levels
-MAX_NODES = 1_000_000
-
-Node = tuple[int, int | None]
-
-
-@dataclass(frozen=True)
-class _Constants:
-    """The numbers of Lemma 2, from the facts and delta'."""
-
-    gamma: float
-    size: float  # r_max + M
-    scale: float  # C sqrt(2 log(2K/delta')): t(N) = scale/sqrt(N)
-    curve: float  # K L
-    ceiling: float  # C
-
-    def noise(self, samples: int) -> float:
-        """t(N), also for an N beyond the floats."""
-        return (
-            self.scale / math.sqrt(samples)
-            if samples < 10**300
-            else self.scale * math.exp(-0.5 * math.log(samples))
-        )
-
-    def sup_value(self, remaining: int | None) -> float:
-        """A bound on |V| with ``remaining`` steps left."""
-        share = 1.0 if remaining is None else 1.0 - self.gamma**remaining
-        return self.size * share / (1.0 - self.gamma)
 
 
 def verify_paper(schedule: Schedule) -> None:
     """Raise ``BrokenPromise`` unless the table keeps (epsilon, delta) by Lemma 2."""
-    constants = _constants(schedule)
+    constants = PaperConstants.of(schedule.facts, schedule.delta_prime)
     _check_root(schedule)
-    nodes = _nodes(schedule)
-    _check_box(schedule, constants, nodes)
+    found = nodes(schedule)
+    _check_box(schedule, constants, found)
     reached: dict[Node, float] = {}
-    # children stand before their parents
-    for node in sorted(nodes, key=lambda node: node[0]):
+    for node in found:
         reached[node] = _accuracy(schedule, constants, node, reached)
     root = schedule.root
-    below = reached[_root_node(schedule)]
+    below = reached[root_node(schedule)]
     total = constants.gamma * below + constants.noise(root.samples)
     if not total <= schedule.epsilon * (1.0 + ROUNDING):
         raise BrokenPromise(
@@ -96,25 +72,6 @@ def verify_paper(schedule: Schedule) -> None:
             "samples of the root or of the levels below."
         )
     _check_failure(schedule)
-
-
-def _constants(schedule: Schedule) -> _Constants:
-    facts, delta_prime = schedule.facts, schedule.delta_prime
-    if delta_prime is None or not 0.0 < delta_prime <= 1.0:
-        raise BrokenPromise(
-            f"A schedule of the paper needs delta_prime in (0, 1], got {delta_prime!r}."
-        )
-    gamma = facts.discount
-    if not 0.0 <= gamma < 1.0:
-        raise BrokenPromise(
-            f"The paper's analysis needs a discount in [0, 1), got {gamma!r}."
-        )
-    size = facts.reward_bound + facts.regularizer_bound
-    ceiling = 3.0 * size / (1.0 - gamma) ** 2
-    scale = ceiling * math.sqrt(
-        2.0 * (math.log(2.0 * facts.num_actions) - math.log(delta_prime))
-    )
-    return _Constants(gamma, size, scale, facts.num_actions * facts.smoothness, ceiling)
 
 
 def _check_root(schedule: Schedule) -> None:
@@ -131,75 +88,38 @@ def _check_root(schedule: Schedule) -> None:
         )
 
 
-def _root_node(schedule: Schedule) -> Node:
-    horizon = schedule.facts.horizon
-    return schedule.root.child, None if horizon is None else horizon - 1
-
-
-def _nodes(schedule: Schedule) -> set[Node]:
-    """Every level that a run can reach, with the steps left there."""
-    seen: set[Node] = set()
-    todo = [_root_node(schedule)]
-    while todo:
-        node = todo.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if len(seen) > MAX_NODES:
-            raise BrokenPromise(
-                f"More than {MAX_NODES} pairs of a level and its steps left: too "
-                "many to verify."
-            )
-        todo += [
-            child
-            for child in _children(schedule.levels[node[0]], node[1])
-            if child[0] >= 0
-        ]
-    return seen
-
-
-def _children(level: Level, remaining: int | None) -> tuple[Node, Node]:
-    after = None if remaining is None else remaining - 1
-    return (level.query, after), (level.continuation, after)
-
-
 def _accuracy(
-    schedule: Schedule, constants: _Constants, node: Node, reached: dict[Node, float]
+    schedule: Schedule,
+    constants: PaperConstants,
+    node: Node,
+    reached: dict[Node, float],
 ) -> float:
     """The accuracy of one level with its steps left, from those of its children."""
     index, remaining = node
     level = schedule.levels[index]
     name = f"Level {index} ({level.kind.name})"
-    if level.kind == Kind.BLIND or level.shift != 0.0:
-        raise BrokenPromise(
-            f"{name} is not part of the paper's algorithm: no blind levels and no "
-            f"shifts there, got {level}."
-        )
-    if level.kind == Kind.CONSTANT:
-        if abs(level.constant) > constants.ceiling:
-            raise BrokenPromise(
-                f"{name} returns {level.constant:g}, beyond C_gamma = "
-                f"{constants.ceiling:g}."
-            )
-        return abs(level.constant) + constants.sup_value(remaining)
-    if remaining is not None and remaining < 1:
+    estimator = estimator_of(level.kind)
+    flaw = estimator.paper_flaw(constants, level)
+    if flaw is not None:
+        raise BrokenPromise(f"{name} {flaw}.")
+    if remaining is not None and remaining < 1 and not estimator.is_leaf:
         raise BrokenPromise(
             f"{name} is reached with no steps left before the horizon; only the "
             "constant 0 is right there."
         )
-    query, onward = _children(level, remaining)
-    q_error = constants.gamma * reached[query] + constants.noise(level.samples)
-    if level.kind == Kind.PLUGIN:
-        return q_error
-    if constants.curve == math.inf:
-        raise BrokenPromise(
-            f"{name} linearizes {schedule.facts.operator.name}, which is not "
-            "smooth (L is infinite)."
-        )
-    return constants.gamma * reached[onward] + constants.curve * q_error * q_error
+    after = None if remaining is None else remaining - 1
+    return estimator.paper_accuracy(
+        constants,
+        level,
+        reached.get((level.query, after), math.nan),
+        reached.get((level.continuation, after), math.nan),
+        remaining,
+    )
 
 
-def _check_box(schedule: Schedule, constants: _Constants, nodes: set[Node]) -> None:
+def _check_box(
+    schedule: Schedule, constants: PaperConstants, found: list[Node]
+) -> None:
     """The range condition: Q-hat is clipped, to a box that holds Q at every
     stage, within what C_gamma allows.
     """
@@ -220,8 +140,8 @@ def _check_box(schedule: Schedule, constants: _Constants, nodes: set[Node]) -> N
         return  # |Q| <= top at every stage
     facts = schedule.facts
     stages = {facts.horizon: "the root"}
-    for index, remaining in sorted(nodes, key=lambda node: node[0]):
-        if schedule.levels[index].kind != Kind.CONSTANT:
+    for index, remaining in found:
+        if not estimator_of(schedule.levels[index].kind).is_leaf:
             stages.setdefault(remaining, f"level {index}")
     for remaining, name in stages.items():
         if remaining is None or remaining >= 1:

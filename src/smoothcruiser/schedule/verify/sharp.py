@@ -22,25 +22,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smoothcruiser.errors import BrokenPromise
-from smoothcruiser.theory.moments import (
-    Ground,
-    Moments,
-    backup,
-    blind,
-    constant,
-    ground,
-    moved,
-    plug_in,
-    rollout,
-)
+from smoothcruiser.schedule.kinds import estimator_of
+from smoothcruiser.schedule.kinds.base import TOLERANCE
+from smoothcruiser.schedule.nodes import Node, children, root_node
+from smoothcruiser.theory.ground import Ground, ground
+from smoothcruiser.theory.moments import Moments, backup
 from smoothcruiser.theory.stopping import best_rate, look_level, root_radius
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level, Schedule
 
 UNIT = 2.0**-53  # the largest relative error of one operation in double precision
-# relative: rounding of some hundred operations in double precision, with room
-_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -79,11 +71,11 @@ def verify_sharp(schedule: Schedule) -> None:
     _check_promise(schedule)
     bias, spread, variance, _, _ = _root_draw(schedule)
     root = schedule.root
-    slack = schedule.epsilon * (1.0 + _TOLERANCE) - bias
+    slack = schedule.epsilon * (1.0 + TOLERANCE) - bias
     level = _level(schedule)
     if not slack > 0.0 or root.samples * best_rate(slack, spread, variance)[
         0
-    ] < level * (1.0 - _TOLERANCE):
+    ] < level * (1.0 - TOLERANCE):
         raise BrokenPromise(
             f"The root's {root.samples} draws of level {root.child} do not keep "
             f"epsilon={schedule.epsilon:g} at delta={schedule.delta:g}: "
@@ -194,7 +186,7 @@ def _check_promise(schedule: Schedule) -> None:
         )
 
 
-Known = dict[tuple[int, int | None], Moments]  # by row and steps left
+Known = dict[Node, Moments]
 
 
 def _root_draw(
@@ -203,13 +195,9 @@ def _root_draw(
     """(bias, spread, variance, (low, high) per player) of one draw at the root,
     and the moments of all rows.
     """
-    facts = schedule.facts
-    base = ground(facts)
-    steps = facts.horizon
-    if steps is not None and schedule.root.target == "q_values":
-        steps -= 1
-    known: Known = {}
-    child = _row(schedule, base, schedule.root.child, steps, known)
+    known = row_moments(schedule)
+    top, steps = root_node(schedule)
+    child = known[top, steps]
     if schedule.root.target == "value":
         spread = float(np.max(child.high - child.low))
         return (
@@ -219,7 +207,7 @@ def _root_draw(
             (child.low, child.high),
             known,
         )
-    draw = backup(base, child, steps)
+    draw = backup(ground(schedule.facts), child, steps)
     spread = float(np.max(draw.spread))
     return (
         float(draw.bias[0]),
@@ -230,13 +218,13 @@ def _root_draw(
     )
 
 
-def _row(
-    schedule: Schedule, base: Ground, top: int, steps: int | None, known: Known
-) -> Moments:
-    """The moments of row ``top`` with ``steps`` remaining, from its children's;
-    an explicit stack, for tables of thousands of rows.
+def row_moments(schedule: Schedule) -> Known:
+    """The moments of every row that the root reaches, from its children's; an
+    explicit stack, for tables of thousands of rows.
     """
-    stack = [(top, steps)]
+    base = ground(schedule.facts)
+    known: Known = {}
+    stack = [root_node(schedule)]
     while stack:
         index, remaining = stack[-1]
         if (index, remaining) in known:
@@ -250,65 +238,34 @@ def _row(
             )
         after = None if remaining is None else remaining - 1
         missing = [
-            (child, after)
-            for child in (level.query, level.continuation)
-            if child >= 0 and (child, after) not in known
+            (child, after) for child in children(level) if (child, after) not in known
         ]
         if missing:
             stack.extend(missing)
             continue
         known[index, remaining] = _moments(base, index, level, remaining, known)
         stack.pop()
-    return known[top, steps]
+    return known
 
 
 def _moments(
     base: Ground, index: int, level: Level, remaining: int | None, known: Known
 ) -> Moments:
-    from smoothcruiser.schedule.schedule import Kind
-
-    if level.kind == Kind.CONSTANT:
-        middle, written = (
-            constant(base, remaining),
-            constant(base, remaining, level.constant, level.shift),
-        )
-        off = float(np.max(np.abs(middle.low - written.low)))
-        if off > _TOLERANCE * (
-            float(np.max(np.abs(middle.low))) + float(middle.width[0])
-        ):
-            raise BrokenPromise(
-                f"Level {index} (CONSTANT) is {off:g} off the middle of its bounds, "
-                f"constant {float(np.mean(middle.low)):g} with shift "
-                f"{float(middle.shift[0]):g}, where its bias is smallest."
-            )
-        return written
-    if remaining == 0:
+    estimator = estimator_of(level.kind)
+    name = f"Level {index} ({level.kind.name})"
+    if remaining == 0 and not estimator.is_leaf:
         raise BrokenPromise(
-            f"Level {index} ({level.kind.name}) stands where no steps remain; a "
-            "value there is 0, so a constant 0 belongs there."
+            f"{name} stands where no steps remain; a value there is 0, so a constant "
+            "0 belongs there."
         )
     after = None if remaining is None else remaining - 1
-    n = np.array([float(level.samples)])
-    query = backup(base, known[level.query, after], after) if level.query >= 0 else None
-    continuation = (
-        backup(base, known[level.continuation, after], after)
-        if level.continuation >= 0
-        else None
+    query, onward = (
+        backup(base, known[child, after], after) if child >= 0 else None
+        for child in (level.query, level.continuation)
     )
-    if level.kind == Kind.PLUGIN and query is not None:
-        centred = plug_in(base, query, n)
-    elif level.kind == Kind.ROLLOUT and query is not None and continuation is not None:
-        centred = rollout(base, query, n, continuation, remaining)
-    elif level.kind == Kind.BLIND and continuation is not None:
-        centred = blind(base, continuation, remaining)
-    else:
-        raise BrokenPromise(
-            f"Level {index} has the kind {level.kind!r} without the children it needs."
-        )
-    right = float(centred.shift[0])
-    if abs(right - level.shift) > _TOLERANCE * (abs(right) + float(centred.width[0])):
-        raise BrokenPromise(
-            f"Level {index} ({level.kind.name}) has shift {level.shift:g}, and the "
-            f"one that centres its bias is {right:g}."
-        )
-    return moved(base, centred, level.shift)
+    samples = np.array([float(level.samples)])
+    centred = estimator.moments(base, samples, query, onward, remaining)
+    flaw = estimator.flaw(base, level, centred, remaining)
+    if flaw is not None:
+        raise BrokenPromise(f"{name} {flaw}.")
+    return estimator.written(base, level, centred, remaining)

@@ -1,0 +1,220 @@
+"""Which level of the frontier the root samples: for each the price of closing
+epsilon at delta, and the cheapest few of all.
+
+The frontier is walked only as far as a cheaper level may still come. What this
+file leaves out: the frontier (``frontier``, ``frontier_horizon``), and the table
+that a candidate becomes (``optimizer``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import count
+
+import numpy as np
+
+from smoothcruiser.errors import Unpayable
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.schedule.compiler.draft import priced, root_log_draws
+from smoothcruiser.schedule.compiler.frontier import SAMPLE_GRID, Frontier, LevelTable
+from smoothcruiser.schedule.compiler.frontier_horizon import StagedFrontier
+from smoothcruiser.schedule.kinds import KINDS, Kinds
+from smoothcruiser.schedule.schedule import Target
+from smoothcruiser.theory.ground import ground
+from smoothcruiser.theory.moments import backup, constant
+from smoothcruiser.theory.noise import plug_in_noise
+
+POLISHED = 3  # candidates that become drafts, of which the cheapest is taken
+# in log price: the range of a draw may still grow or shrink a little along the walk
+_MARGIN = 0.02
+# of epsilon: there the bias takes 1% of epsilon, 2% of the root's draws
+_NARROWEST = 1.0 / 50.0
+# in units of 1/(1 - gamma): there the value bounds are within e^-3 = 5% of those
+# without a horizon
+_LONG_HORIZON = 3.0
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A level that a root can draw from, with the log of the price."""
+
+    log_price: float
+    target: Target
+    table: LevelTable
+    index: int
+
+
+@lru_cache(maxsize=8)
+def frontier_of(facts: Facts, kinds: Kinds) -> Frontier | StagedFrontier:
+    """The frontier of ``facts``, kept between calls: it does not depend on the
+    promise.
+    """
+    # without a choice F is the identity: one draw along the only action is all
+    # there is
+    if facts.num_actions == 1:
+        unasked = frozenset(kind for kind in kinds if not KINDS[kind].asks)
+        kinds = unasked if any(KINDS[kind].goes_on for kind in unasked) else kinds
+    if (
+        facts.horizon is not None
+        and facts.horizon * (1.0 - facts.discount) < _LONG_HORIZON
+    ):
+        return StagedFrontier(ground(facts), kinds)
+    # a long horizon: levels as without one, laid out by stages afterwards
+    return Frontier(ground(replace(facts, horizon=None)), kinds)
+
+
+def _sources(
+    front: Frontier | StagedFrontier, target: Target
+) -> list[tuple[Target, LevelTable]]:
+    """The draws a root may make for ``target``, and the tables their levels
+    stand in.
+    """
+    targets: tuple[Target, ...] = (
+        ("q_values",) if target == "q_values" else ("value", "q_values")
+    )
+    return [(t, front.root_table(t)) for t in targets]
+
+
+def level_of(facts: Facts, target: Target, delta: float) -> float:
+    """Log(2 K/delta): a union bound over the means that the root takes."""
+    return math.log(2.0 * (facts.num_actions if target == "q_values" else 1) / delta)
+
+
+def _prices(
+    facts: Facts,
+    table: LevelTable,
+    target: Target,
+    epsilon: float,
+    delta: float,
+    levels: int,
+) -> np.ndarray:
+    """Log of the price of the promise over each of the first ``levels`` of
+    ``table``.
+    """
+    bias, spread, variance, price = table.root_draws(target, levels)
+    log_price: np.ndarray = priced(
+        root_log_draws(
+            epsilon - bias, spread, variance, level_of(facts, target, delta)
+        ),
+        price,
+    )
+    return log_price
+
+
+def candidates(
+    facts: Facts, kinds: Kinds, epsilon: float, delta: float, target: Target
+) -> list[Candidate]:
+    """The cheapest few levels to draw from, cheapest first."""
+    front = frontier_of(facts, kinds)
+    found: list[Candidate] = []
+    for number in count():
+        stop = front.stop(number)
+        if stop is None:
+            break
+        # what the levels to come cost at least: a bias of 0 is the best they can
+        # have
+        found, still = [], math.inf
+        for draw, table in _sources(front, target):
+            prices = _prices(facts, table, draw, epsilon, delta, stop.levels)
+            order = np.argsort(prices, kind="stable")[: 4 * POLISHED : 4]
+            found += [
+                Candidate(float(prices[i]), draw, table, int(i))
+                for i in order
+                if prices[i] < math.inf
+            ]
+            _, spread, variance, _ = (
+                x[-1:] for x in table.root_draws(draw, stop.levels)
+            )
+            draws = float(
+                root_log_draws(
+                    np.array([epsilon]), spread, variance, level_of(facts, draw, delta)
+                )[0]
+            )
+            each = (
+                stop.floor
+                if draw == "value"
+                else float(np.logaddexp(0.0, stop.floor)) + math.log(facts.num_actions)
+            )
+            still = min(still, draws + each)
+        found.sort(key=lambda c: c.log_price)
+        if found and still > found[0].log_price + _MARGIN:
+            break
+    if not found:
+        levels, digits = _chain(facts, epsilon)
+        raise Unpayable(
+            f"No schedule for epsilon={epsilon:g} at discount {facts.discount:g} that "
+            "could be paid or even written down: a chain of about "
+            f"{levels} levels would take some 10^{digits:.0f} oracle calls; ask for a "
+            "larger epsilon or temperature, or use a method "
+            "without a worst-case promise."
+        )
+    return found[:POLISHED]
+
+
+def _chain(facts: Facts, epsilon: float) -> tuple[int, float]:
+    """(levels, log10 of the price) of equal plug-ins that end at width epsilon:
+    each may add (1 - gamma) epsilon.
+    """
+    base = ground(facts)
+    draw = backup(base, constant(base, facts.horizon), facts.horizon)
+    levels = facts.horizon or math.ceil(
+        math.log(max(2.0, float(np.max(draw.tilt)) / epsilon))
+        / -math.log(facts.discount)
+    )
+    room = (
+        epsilon / levels if facts.discount == 1.0 else epsilon * (1.0 - facts.discount)
+    )
+    spread = float(np.max(base.q_box(facts.horizon)))
+    noise = plug_in_noise(base.rule, SAMPLE_GRID, spread, spread * spread / 4.0)
+    samples = float(
+        SAMPLE_GRID[
+            min(
+                int(np.argmax(noise <= room)) if np.any(noise <= room) else -1,
+                len(SAMPLE_GRID) - 1,
+            )
+        ]
+    )
+    return levels, (levels + 1) * math.log10(facts.num_actions * samples)
+
+
+def affordable(
+    facts: Facts, kinds: Kinds, log_budget: float, delta: float, target: Target
+) -> float:
+    """The smallest epsilon that some level of the frontier keeps within the
+    budget, unpolished.
+    """
+    front = frontier_of(facts, kinds)
+    best = math.inf
+    for number in count():
+        stop = front.stop(number)
+        if stop is None:
+            break
+        for draw, table in _sources(front, target):
+            level = level_of(facts, draw, delta)
+            bias, spread, variance, price = table.root_draws(draw, stop.levels)
+            # below 0 unpayable; after e^80 draws the radius is 0 in double
+            # precision
+            log_draws = np.clip(log_budget - price, -1.0, 80.0)
+            each = level * np.exp(-log_draws)
+            radius = np.minimum(
+                spread * np.sqrt(each / 2.0),
+                np.sqrt(2.0 * variance * each) + spread * each / 3.0,
+            )
+            best = min(
+                best,
+                float(
+                    np.min(
+                        np.where(
+                            log_draws >= 0.0,
+                            bias + np.minimum(radius, spread),
+                            math.inf,
+                        )
+                    )
+                ),
+            )
+        narrowest = float(np.min(front.root_table("q_values").tilt[: stop.levels]))
+        if stop.floor > log_budget or narrowest < _NARROWEST * best:
+            break
+    return best

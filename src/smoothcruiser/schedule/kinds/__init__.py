@@ -1,0 +1,101 @@
+"""The table of all kinds of estimators. Everybody else asks it; nobody switches
+on its members but the engines, which run them.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.schedule.kinds.base import (
+    FIRST_FOREIGN,
+    Estimator,
+    Kind,
+    Pairs,
+    Walk,
+)
+from smoothcruiser.schedule.kinds.blind import Blind
+from smoothcruiser.schedule.kinds.constant import Constant
+from smoothcruiser.schedule.kinds.plug_in import PlugIn
+from smoothcruiser.schedule.kinds.rollout import Rollout
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, Moments
+
+__all__ = [
+    "FIRST_FOREIGN",
+    "KINDS",
+    "Estimator",
+    "Kind",
+    "Kinds",
+    "Pairs",
+    "Walk",
+    "estimator_of",
+    "kind_named",
+    "moments_of",
+    "register",
+]
+
+Kinds = frozenset[IntEnum]
+
+# by number; ``register`` adds to it
+KINDS: dict[int, Estimator] = {
+    estimator.kind: estimator
+    for estimator in (Constant(), PlugIn(), Rollout(), Blind())
+}
+
+
+def estimator_of(kind: int) -> Estimator:
+    """The estimator of ``kind``; unknown kinds are refused."""
+    if kind not in KINDS:
+        known = ", ".join(estimator.kind.name for estimator in KINDS.values())
+        raise InvalidInput(
+            f"There is no estimator of the kind {kind!r}; known are {known}, and "
+            "schedule.kinds.register adds one."
+        )
+    return KINDS[kind]
+
+
+def kind_named(name: str) -> IntEnum:
+    """The kind called ``name``, as it stands in stores and JSON, in any case."""
+    for estimator in KINDS.values():
+        if estimator.kind.name == name.upper():
+            return estimator.kind
+    known = ", ".join(estimator.kind.name.lower() for estimator in KINDS.values())
+    raise InvalidInput(
+        f"There is no estimator of the kind {name!r}; known are {known}. Import the "
+        "module that registers it first."
+    )
+
+
+def register(estimator: Estimator) -> None:
+    """Add a kind from outside this package. Its number is ``FIRST_FOREIGN`` or
+    more, and neither number nor name is another kind's.
+    """
+    kind = estimator.kind
+    if kind < FIRST_FOREIGN:
+        raise InvalidInput(
+            f"The kind {kind.name} has the number {int(kind)}; smaller numbers than "
+            f"{FIRST_FOREIGN} are this package's own, so choose a larger one."
+        )
+    for other in KINDS.values():
+        if other.kind == kind or other.kind.name == kind.name:
+            raise InvalidInput(
+                f"The kind {kind.name} ({int(kind)}) is taken by {other.kind!r}; choose "
+                "another number and another name."
+            )
+    KINDS[kind] = estimator
+
+
+def moments_of(
+    base: Ground,
+    kind: int,
+    samples: Any,
+    query: Backup | None,
+    onward: Backup | None,
+    remaining: int | None,
+) -> Moments:
+    """The moments of a level of ``kind`` over backups of its children, with the
+    shift that centres its bias.
+    """
+    return estimator_of(kind).moments(base, samples, query, onward, remaining)

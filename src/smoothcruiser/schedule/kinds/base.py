@@ -1,0 +1,170 @@
+"""What a kind of estimator is: everything that the compiler, the verifiers and
+the text need to know of it, in one object.
+
+A level of a schedule may *ask* (N samples per action, their next states valued
+by its query) and may *go on* (one path, followed by its continuation). Its
+price follows from that alone (``schedule.schedule``); what its samples promise
+is the kind's own:
+
+  sharp analysis   ``moments``: bias, range and variance from those of the children
+  paper            ``paper_accuracy``: Lemma 2, for the kinds that the paper has
+  compiler         ``offer``: which candidates are worth a place on the frontier
+
+A kind has a number and a name. Numbers stand in compiled code and in arrays,
+names in stores and JSON. The kinds of this package are the members of ``Kind``,
+numbered from 0 without gaps, because kernels branch on them. A kind from
+elsewhere is a member of an ``IntEnum`` of its own, numbered from
+``FIRST_FOREIGN`` on: then a kind that this package adds later cannot meet it,
+and nobody has to reopen a closed enumeration.
+
+What this package leaves out: running a level (``engines`` declare which kinds
+they run), and the search for a cheap table (``compiler``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+from smoothcruiser.errors import BrokenPromise
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, Moments, moved
+
+if TYPE_CHECKING:
+    from smoothcruiser.schedule.schedule import Level
+    from smoothcruiser.theory.paper_accuracy import PaperConstants
+
+Array = Any
+
+FIRST_FOREIGN = 100  # the smallest number of a kind that this package does not have
+# relative: rounding of some hundred operations in double precision, with room
+TOLERANCE = 1e-9
+
+
+class Kind(IntEnum):
+    """The kinds of estimator a level can be."""
+
+    CONSTANT = 0
+    PLUGIN = 1
+    ROLLOUT = 2
+    BLIND = 3
+
+
+class Pairs(NamedTuple):
+    """Queries that a candidate may ask: for each a child, a count and a price."""
+
+    query: Array  # (M,): index of the child
+    samples: Array  # (M,): N
+    over: Backup  # of those children; one column, or M
+    log_calls: Array  # (M,): log of the calls that asking takes
+
+
+class Walk(Protocol):
+    """Where candidates are offered: a frontier that has just finished one level
+    or more, the children of what is offered. A candidate needs no exact width:
+    the one that is chosen gets its own moments.
+    """
+
+    base: Ground
+    remaining: int | None
+    step: float  # the log-width of a cell
+
+    def pairs(self, share: float) -> Pairs:
+        """The new levels as queries, each with every count worth trying: up to
+        where the deviation of the mean is far below ``share`` of the bias.
+        """
+
+    def offer(self, kind: IntEnum, width: Array, pairs: Pairs) -> None:
+        """Offer levels that ask: one of ``width`` over each of ``pairs``."""
+
+    def offer_steps(self, kind: IntEnum, loss: float) -> None:
+        """Offer levels that go on and ask nothing: one over each new level, by
+        ``loss`` wider than it.
+        """
+
+    def offer_paths(self, kind: IntEnum, loss: Array, pairs: Pairs) -> None:
+        """Offer levels that ask and go on: over every continuation, as much
+        wider than it as the ``loss`` of the query in ``pairs``.
+        """
+
+
+class Estimator(ABC):
+    """One kind of estimator. Objects of this class have no state."""
+
+    kind: ClassVar[IntEnum]
+    word: ClassVar[str]  # in text: "plug-in"
+    asks: ClassVar[bool]  # has a query and a count
+    goes_on: ClassVar[bool]  # has a continuation
+    in_paper: ClassVar[bool] = False  # one of the three cases of Alg. 2
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether a level of this kind has no children: it returns its constant."""
+        return not self.asks and not self.goes_on
+
+    @abstractmethod
+    def moments(
+        self,
+        base: Ground,
+        samples: Array,
+        query: Backup | None,
+        onward: Backup | None,
+        remaining: int | None,
+    ) -> Moments:
+        """What one sample of a level promises, with the shift that centres its
+        bias; ``samples`` may hold many candidates side by side.
+        """
+
+    @abstractmethod
+    def offer(self, walk: Walk) -> None:
+        """Offer candidates of this kind over the levels that ``walk`` has just
+        finished.
+        """
+
+    def finished(self, row: Level, moments: Moments) -> Level:
+        """``row`` with the shift (and the constant) that its moments rely on."""
+        return replace(row, shift=float(moments.shift[0]))
+
+    def written(
+        self, base: Ground, level: Level, centred: Moments, remaining: int | None
+    ) -> Moments:
+        """The moments of ``level`` with the shift and the constant that are
+        written in it.
+        """
+        return moved(base, centred, level.shift)
+
+    def flaw(
+        self, base: Ground, level: Level, centred: Moments, remaining: int | None
+    ) -> str | None:
+        """What is wrong with the numbers written in ``level``, None if nothing is."""
+        right = float(centred.shift[0])
+        room = TOLERANCE * (abs(right) + float(centred.width[0]))
+        if abs(right - level.shift) <= room:
+            return None
+        return (
+            f"has shift {level.shift:g}, and the one that centres its bias is {right:g}"
+        )
+
+    def paper_flaw(self, c: PaperConstants, level: Level) -> str | None:
+        """Why Lemma 2 does not cover ``level``, None if it does."""
+        if self.in_paper and level.shift == 0.0:
+            return None
+        what = "shifts" if self.in_paper else f"{self.word} levels"
+        return f"is not part of the paper's algorithm: no {what} there, got {level}"
+
+    def paper_accuracy(
+        self,
+        c: PaperConstants,
+        level: Level,
+        query: float,
+        onward: float,
+        remaining: int | None,
+    ) -> float:
+        """The accuracy of ``level`` by Lemma 2, from those of its children (nan
+        where there is none).
+        """
+        raise BrokenPromise(
+            f"A {self.word} level is not part of the paper's algorithm."
+        )

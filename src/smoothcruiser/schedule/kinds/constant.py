@@ -1,0 +1,87 @@
+"""CONSTANT: c, whatever the state. Free, and exact where no steps remain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smoothcruiser.schedule.kinds.base import TOLERANCE, Estimator, Kind, Walk
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, Moments, constant
+
+if TYPE_CHECKING:
+    from smoothcruiser.schedule.schedule import Level
+    from smoothcruiser.theory.paper_accuracy import PaperConstants
+
+
+class Constant(Estimator):
+    """A guess in the middle of the bounds on V; in the paper the guess is 0
+    (Alg. 2, line 3).
+    """
+
+    kind = Kind.CONSTANT
+    word = "constant"
+    asks = False
+    goes_on = False
+    in_paper = True
+
+    def moments(
+        self,
+        base: Ground,
+        samples: Any,
+        query: Backup | None,
+        onward: Backup | None,
+        remaining: int | None,
+    ) -> Moments:
+        """The moments of the middle of the bounds."""
+        return constant(base, remaining)
+
+    def offer(self, walk: Walk) -> None:
+        """Nothing: every walk begins with a constant, and others are wider."""
+
+    def finished(self, row: Level, moments: Moments) -> Level:
+        """``row`` with its guess: the same number for every player, and a shift."""
+        return replace(
+            super().finished(row, moments), constant=float(np.mean(moments.low))
+        )
+
+    def written(
+        self, base: Ground, level: Level, centred: Moments, remaining: int | None
+    ) -> Moments:
+        """The moments of the constant and the shift in ``level``."""
+        return constant(base, remaining, level.constant, level.shift)
+
+    def flaw(
+        self, base: Ground, level: Level, centred: Moments, remaining: int | None
+    ) -> str | None:
+        """A constant belongs into the middle, where its bias is smallest."""
+        written = self.written(base, level, centred, remaining)
+        off = float(np.max(np.abs(centred.low - written.low)))
+        size = float(np.max(np.abs(centred.low))) + float(centred.width[0])
+        if off <= TOLERANCE * size:
+            return None
+        return (
+            f"is {off:g} off the middle of its bounds, constant "
+            f"{float(np.mean(centred.low)):g} with shift {float(centred.shift[0]):g}, "
+            "where its bias is smallest"
+        )
+
+    def paper_flaw(self, c: PaperConstants, level: Level) -> str | None:
+        """Outputs beyond C_gamma break the range that Hoeffding's inequality needs."""
+        flaw = super().paper_flaw(c, level)
+        if flaw is None and abs(level.constant) > c.ceiling:
+            flaw = f"returns {level.constant:g}, beyond C_gamma = {c.ceiling:g}"
+        return flaw
+
+    def paper_accuracy(
+        self,
+        c: PaperConstants,
+        level: Level,
+        query: float,
+        onward: float,
+        remaining: int | None,
+    ) -> float:
+        """|c| + sup |V|."""
+        return abs(level.constant) + c.sup_value(remaining)

@@ -1,0 +1,70 @@
+"""PLUGIN: F(Q-hat), Q-hat(a) the mean of N samples of r + gamma X'(z).
+
+Width gamma w' + phi(N), price K N (1 + C').
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smoothcruiser.schedule.kinds.base import Estimator, Kind, Walk
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, Moments, plug_in
+from smoothcruiser.theory.noise import plug_in_noise
+
+if TYPE_CHECKING:
+    from smoothcruiser.schedule.schedule import Level
+    from smoothcruiser.theory.paper_accuracy import PaperConstants
+
+
+class PlugIn(Estimator):
+    """Sparse sampling's step (Alg. 2, lines 5-6)."""
+
+    kind = Kind.PLUGIN
+    word = "plug-in"
+    asks = True
+    goes_on = False
+    in_paper = True
+
+    def moments(
+        self,
+        base: Ground,
+        samples: Any,
+        query: Backup | None,
+        onward: Backup | None,
+        remaining: int | None,
+    ) -> Moments:
+        """The moments of F(Q-hat)."""
+        assert query is not None
+        return plug_in(base, query, samples)
+
+    def offer(self, walk: Walk) -> None:
+        """A plug-in over each new level, for every count that makes a difference
+        of a cell.
+        """
+        pairs = walk.pairs(walk.step)
+        if walk.remaining is not None:
+            width = plug_in(walk.base, pairs.over, pairs.samples).width
+        else:
+            # a walk without a horizon offers each of its thousands of levels
+            # alone: the worst over players is enough for the choice of a cell
+            spread, variance, tilt = (
+                float(np.max(x))
+                for x in (pairs.over.spread, pairs.over.variance, pairs.over.tilt)
+            )
+            noise = plug_in_noise(walk.base.rule, pairs.samples, spread, variance)
+            width = tilt + noise * (1.0 if walk.base.rule.convex else 2.0)
+        walk.offer(self.kind, width, pairs)
+
+    def paper_accuracy(
+        self,
+        c: PaperConstants,
+        level: Level,
+        query: float,
+        onward: float,
+        remaining: int | None,
+    ) -> float:
+        """Gamma e_q + t(N): F is 1-Lipschitz in the sup norm (Lemma 2, i, case 1)."""
+        return c.gamma * query + c.noise(level.samples)

@@ -1,0 +1,76 @@
+"""What each level of a table promises: bias and range, recomputed from the table
+for a reader (``text``, ``report``).
+
+The numbers are those that a verifier of the table finds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smoothcruiser.schedule.kinds import estimator_of
+from smoothcruiser.schedule.nodes import Node, nodes
+from smoothcruiser.schedule.verify.sharp import row_moments
+from smoothcruiser.theory.paper_accuracy import PaperConstants
+
+if TYPE_CHECKING:
+    from smoothcruiser.schedule.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class LevelMoments:
+    """What is promised of one sample of a level, the worst over players and the
+    stages it is reached in.
+    """
+
+    bias: float
+    spread: float
+
+
+def level_moments(schedule: Schedule) -> tuple[LevelMoments, ...]:
+    """Bias and range of every level, recomputed from the table: by
+    ``theory.moments``, or by Lemma 2 for the paper's tables.
+    """
+    pairs = (
+        _paper_moments(schedule)
+        if schedule.delta_prime is not None
+        else _sharp_moments(schedule)
+    )
+    worst = [LevelMoments(0.0, 0.0)] * len(schedule.levels)
+    for (index, _), (bias, spread) in pairs.items():
+        worst[index] = LevelMoments(
+            max(bias, worst[index].bias), max(spread, worst[index].spread)
+        )
+    return tuple(worst)
+
+
+def _sharp_moments(schedule: Schedule) -> dict[Node, tuple[float, float]]:
+    return {
+        node: (float(np.max(m.bias)), float(np.max(m.high - m.low)))
+        for node, m in row_moments(schedule).items()
+    }
+
+
+def _paper_moments(schedule: Schedule) -> dict[Node, tuple[float, float]]:
+    """Accuracies of Lemma 2, i; every sample that is not a constant lies in
+    [-C_gamma, C_gamma] (Lemma 2, ii).
+    """
+    constants = PaperConstants.of(schedule.facts, schedule.delta_prime)
+    known: dict[Node, tuple[float, float]] = {}
+    nothing = (math.nan, math.nan)
+    for index, remaining in nodes(schedule):
+        level = schedule.levels[index]
+        after = None if remaining is None else remaining - 1
+        query, onward = (
+            known.get((child, after), nothing)[0]
+            for child in (level.query, level.continuation)
+        )
+        estimator = estimator_of(level.kind)
+        accuracy = estimator.paper_accuracy(constants, level, query, onward, remaining)
+        spread = 0.0 if estimator.is_leaf else 2.0 * constants.ceiling
+        known[index, remaining] = (accuracy, spread)
+    return known

@@ -1,0 +1,49 @@
+"""Which levels a run reaches, and with how many steps left before the horizon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smoothcruiser.errors import BrokenPromise
+
+if TYPE_CHECKING:
+    from smoothcruiser.schedule.schedule import Level, Schedule
+
+# (level, steps left) pairs; tables of ours have about as many as levels
+MOST_NODES = 1_000_000
+
+Node = tuple[int, int | None]  # a row, and the steps left there (None: no horizon)
+
+
+def children(level: Level) -> list[int]:
+    """The rows that ``level`` samples."""
+    return [child for child in (level.query, level.continuation) if child >= 0]
+
+
+def root_node(schedule: Schedule) -> Node:
+    """The root's child, with the steps left there."""
+    steps = schedule.facts.horizon
+    if steps is not None and schedule.root.target == "q_values":
+        steps -= 1
+    return schedule.root.child, steps
+
+
+def nodes(schedule: Schedule) -> list[Node]:
+    """Every row that the root reaches, with the steps left there; children
+    stand before their parents.
+    """
+    found: set[Node] = set()
+    todo = [root_node(schedule)]
+    while todo:
+        node = todo.pop()
+        if node in found:
+            continue
+        found.add(node)
+        if len(found) > MOST_NODES:
+            raise BrokenPromise(
+                f"More than {MOST_NODES} pairs of a level and its steps left: too "
+                "many to verify."
+            )
+        after = None if node[1] is None else node[1] - 1
+        todo += [(child, after) for child in children(schedule.levels[node[0]])]
+    return sorted(found, key=lambda node: node[0])

@@ -1,0 +1,77 @@
+"""Numbers as a person reads them: counts, shares, lengths of time and speeds, in
+one form wherever they are printed.
+"""
+
+from __future__ import annotations
+
+import math
+
+
+def short(count: int) -> str:
+    """A count for a sentence: digits in groups up to 10^12, then like 7.46e88
+    (also for integers too long to print).
+    """
+    return f"{count:,}" if count < 10**12 else _scientific(count)
+
+
+def compact(count: int) -> str:
+    """A count for a narrow column: digits up to 99,999, then like 1.33e8."""
+    return f"{count:,}" if count < 10**5 else _scientific(count)
+
+
+def _scientific(count: int) -> str:
+    exponent = math.floor(math.log10(count))
+    digits = round(10.0 ** (math.log10(count) - exponent) * 100)
+    if digits >= 1000:
+        digits, exponent = digits // 10, exponent + 1
+    return f"{digits // 100}.{digits % 100:02d}e{exponent}"
+
+
+def amount(count: int) -> str:
+    """A count in the units of a speed: '950', '58.2 k', '133 M'."""
+    for unit, size, least in (("M", 10**6, 10**6), ("k", 10**3, 10**4)):
+        if count >= least:
+            value = count / size
+            return f"{value:,.0f} {unit}" if value >= 99.95 else f"{value:.3g} {unit}"
+    return f"{count:,}"
+
+
+def percent(share: float) -> str:
+    """A share in percent with three digits at the most."""
+    value = 100.0 * share
+    if value >= 9.95:
+        return f"{value:.0f}%"
+    if value >= 0.05:
+        return f"{value:.1f}%"
+    return "0" if value == 0.0 else "<0.1%"
+
+
+def duration(seconds: float) -> str:
+    """A length of time as a person would say it: '0.3 s', '4 min', '3 h', '12
+    days', '5.1e60 years'.
+    """
+    if seconds < 0.095:
+        return "under 0.1 s"
+    if seconds == math.inf:
+        return "longer than anybody can wait"
+    for unit, size, most in (
+        ("s", 1.0, 120.0),
+        ("min", 60.0, 120.0),
+        ("h", 3600.0, 48.0),
+        ("days", 86400.0, 730.0),
+    ):
+        if seconds < most * size:
+            value = seconds / size
+            return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
+    years = seconds / 31_557_600.0
+    if years < 1e5:
+        return f"{years:,.0f} years"
+    return f"{years:.1e} years".replace("e+", "e")
+
+
+def rate(speed: float) -> str:
+    """A speed such as '50 M calls/s'."""
+    for unit, size in (("M ", 1e6), ("k ", 1e3)):
+        if speed >= size:
+            return f"{speed / size:.3g} {unit}calls/s"
+    return f"{speed:.3g} calls/s"

@@ -1,0 +1,172 @@
+"""What the estimator algebra knows before any level is made: bounds on V and on
+the span of Q, by player and by steps left (docs/theory.md, section 3).
+
+legend   symbol    name
+  P                number of players; every bound has shape (P, 1), player first
+  V_lo, V_hi       ``Ground.values``
+  B_Q              ``Ground.q_box``: the span that the true Q can have in one state
+  sup D(Q, 0)      ``Ground.blind``: what acting by grad F(0) loses at the most
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.theory.noise import OperatorRule, blind_loss
+
+Array = Any  # float64 array
+
+GIVEN_ROUNDING = 1e-9  # relative: by how much given bounds may contradict a backup
+# the bounds below only tighten; they are valid after any number of steps, and 64
+# reach the fixed point in practice
+_BELLMAN_STEPS = 64
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Facts in the form the algebra uses; ``ground(facts)`` makes and keeps it."""
+
+    facts: Facts
+    rule: OperatorRule
+    sign: Array  # (P, 1): +1 for the player who maximizes, -1 for the other
+    # (P, 1): smallest F(0) of the player over the numbers of legal actions, signed
+    offset_low: Array
+    offset_high: Array
+
+    def after(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """Hull over the next states of a state in which each player moves: who
+        moves next, and 0 where states can be terminal.
+        """
+        if self.sign.shape[0] == 2:
+            if self.facts.alternating:
+                low, high = low[::-1], high[::-1]
+            else:
+                low = np.broadcast_to(np.min(low, axis=0, keepdims=True), low.shape)
+                high = np.broadcast_to(np.max(high, axis=0, keepdims=True), high.shape)
+        if self.facts.terminals:
+            low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
+        return low, high
+
+    def values(self, remaining: int | None) -> tuple[Array, Array]:
+        """V_lo and V_hi of a non-terminal state in which each player moves,
+        with ``remaining`` steps left: shape (P, 1).
+        """
+        return (
+            _stationary_values(self)
+            if remaining is None
+            else _stage_values(self, remaining)
+        )
+
+    def bellman(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """Bounds on V one step before bounds on V: F is monotone and F(Q + c) =
+        F(Q) + c.
+        """
+        facts = self.facts
+        low, high = self.after(low, high)
+        low = facts.reward_range[0] + facts.discount * low + self.offset_low
+        high = facts.reward_range[1] + facts.discount * high + self.offset_high
+        if facts.given_bounds is not None:
+            low, high = (
+                np.maximum(low, facts.given_bounds[0]),
+                np.minimum(high, facts.given_bounds[1]),
+            )
+            size = max(abs(x) for x in (*facts.given_bounds, *facts.reward_range))
+            if np.any(low - high > GIVEN_ROUNDING * size):
+                raise InvalidInput(
+                    f"value_bounds {facts.given_bounds!r} contradict the rewards: one "
+                    "backup of values inside them leads "
+                    f"to [{float(np.max(low)):g}, {float(np.min(high)):g}]; widen them."
+                )
+        return low, np.maximum(low, high)
+
+    def q_box(self, remaining: int | None) -> Array:
+        """B_Q of each player, shape (P, 1): rho + gamma times the span of V
+        over the next states.
+        """
+        low, high = self.after(
+            *self.values(None if remaining is None else remaining - 1)
+        )
+        return self.facts.reward_span + self.facts.discount * (high - low)
+
+    def blind(self, remaining: int | None) -> Array:
+        """sup D(Q, 0) of each player, shape (P, 1)."""
+        return _blind(self.facts, remaining)
+
+
+@lru_cache(maxsize=64)
+def ground(facts: Facts) -> Ground:
+    """The ground of ``facts``; needs an operator with F(Q + c) = F(Q) + c."""
+    if not facts.operator.shift_invariant:
+        raise InvalidInput(
+            "The sharp analysis needs an operator with F(Q + c) = F(Q) + c, which "
+            f"{facts.operator.name} does not promise; use 'paper'."
+        )
+    if facts.horizon is None and not facts.discount < 1.0:
+        raise InvalidInput(
+            "Without a horizon the discount must be below 1, got "
+            f"{facts.discount}; give horizon= or a smaller discount."
+        )
+    low, high = facts.offsets
+    players = 2 if facts.game else 1
+    return Ground(
+        facts=facts,
+        rule=OperatorRule.of(facts.operator, facts.num_actions),
+        sign=np.array([[1.0], [-1.0]])[:players],
+        offset_low=np.array([[low], [-high]])[:players],
+        offset_high=np.array([[high], [-low]])[:players],
+    )
+
+
+_VALUES: dict[tuple[Facts, int | None], tuple[Array, Array]] = {}
+
+
+def _stationary_values(base: Ground) -> tuple[Array, Array]:
+    key = (base.facts, None)
+    if key not in _VALUES:
+        bounds = [
+            base.facts.value_bounds(player) for player in (1, 2)[: base.sign.shape[0]]
+        ]
+        low, high = (
+            np.array([[b[0]] for b in bounds]),
+            np.array([[b[1]] for b in bounds]),
+        )
+        for _ in range(_BELLMAN_STEPS):
+            new_low, new_high = base.bellman(low, high)
+            low, high = np.maximum(low, new_low), np.minimum(high, new_high)
+        _remember(key, (low, np.maximum(low, high)))
+    return _VALUES[key]
+
+
+def _stage_values(base: Ground, remaining: int) -> tuple[Array, Array]:
+    low = high = np.zeros_like(base.sign)
+    start = 0
+    for stage in range(remaining, 0, -1):
+        if (base.facts, stage) in _VALUES:
+            start, (low, high) = stage, _VALUES[base.facts, stage]
+            break
+    for stage in range(start + 1, remaining + 1):
+        low, high = base.bellman(low, high)
+        _remember((base.facts, stage), (low, high))
+    return low, high
+
+
+def _remember(key: tuple[Facts, int | None], bounds: tuple[Array, Array]) -> None:
+    if len(_VALUES) > 20_000:  # a few megabytes; bounds are cheap to make again
+        _VALUES.clear()
+    _VALUES[key] = bounds
+
+
+@lru_cache(maxsize=4096)
+def _blind(facts: Facts, remaining: int | None) -> Array:
+    boxes = ground(facts).q_box(remaining)
+    losses = [
+        blind_loss(facts.operator, facts.min_actions, facts.num_actions, float(box))
+        for box in boxes[:, 0]
+    ]
+    return np.array(losses)[:, None]

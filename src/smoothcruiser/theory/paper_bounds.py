@@ -1,0 +1,178 @@
+"""Upper bounds on n(e), the calls of sampleV below an accuracy e, in closed form:
+Prop. 1 from kappa upwards, Lemma 1 below.
+
+Lemma 1 as printed is not a bound (see ``theory.paper``); the same induction from a
+wider base is: ``repaired_lemma_1_log10``. Everything is in log10, since these
+numbers pass 10^1000. What this file leaves out: exact counts
+(``theory.paper_ladder``) and what follows from both (``theory.paper``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.theory.paper_ladder import (
+    SAME,
+    PaperSetting,
+    coefficient,
+    kappa,
+    ladder,
+    log_counts,
+    log_term,
+    value_bound,
+)
+
+LOG10 = math.log(10.0)
+
+
+def sparse_sampling(setting: PaperSetting) -> PaperSetting:
+    """The same setting with kappa = 0: Alg. 2 never linearizes, and the counts
+    are those of sparse sampling (Kearns et al.).
+
+    Its exact count is ``sample_v_calls`` of this; the paper's curve is
+    ``proposition_1_log10``, extrapolated below kappa.
+    """
+    return replace(setting, L=math.inf)
+
+
+def depth(setting: PaperSetting, e: float) -> int:
+    """H(e) = ceil(2 log_gamma(e (1-gamma)/(r_max+M))), the rungs from e to
+    V_max; 0 above V_max, 1 below it for gamma = 0.
+    """
+    top = value_bound(setting)
+    if e >= top * (1.0 - SAME):
+        return 0
+    if setting.gamma == 0.0:
+        return 1
+    return max(
+        1,
+        math.ceil(
+            2.0 * (math.log(top) - math.log(e) - SAME) / -math.log(setting.gamma)
+        ),
+    )
+
+
+def check_smooth(setting: PaperSetting, what: str) -> None:
+    """Refuse a setting in which kappa is 0 or infinite."""
+    if not (0.0 < setting.L < math.inf and 0.0 < kappa(setting) < math.inf):
+        raise InvalidInput(
+            f"The paper's {what} needs 0 < L < inf, got L = {setting.L!r}; plain "
+            "max has Prop. 1 only, a linear F needs neither."
+        )
+
+
+def check_lemma(setting: PaperSetting, e: float, what: str) -> None:
+    """Refuse an accuracy or a discount that Lemma 1 does not cover."""
+    check_smooth(setting, what)
+    if setting.gamma == 0.0:
+        raise InvalidInput(
+            f"The paper's {what} has logarithms to base 1/gamma and needs gamma > "
+            "0; for gamma = 0 the count is exact anyway."
+        )
+    if e > kappa(setting) * (1.0 + SAME):
+        raise InvalidInput(
+            f"The paper's {what} is for accuracies up to kappa = "
+            f"{kappa(setting):.6g}, got {e:.6g}; above it Prop. 1 applies."
+        )
+
+
+def proposition_1_log10(setting: PaperSetting, e: float, delta_prime: float) -> float:
+    """Log10 of Prop. 1's bound gamma^(H(H-1)/2) (2 alpha/e^2)^H on n(e), e >=
+    kappa; for smaller e the paper's sparse sampling.
+    """
+    return _proposition_1(setting, e, log_term(setting, delta_prime))
+
+
+def _proposition_1(setting: PaperSetting, e: float, ell: float) -> float:
+    height = depth(setting, e)
+    if height == 0:
+        return 0.0
+    base = math.log10(2.0 * coefficient(setting) * setting.K * ell) - 2.0 * math.log10(
+        e
+    )
+    shrink = (
+        0.0
+        if height == 1
+        else 0.5 * height * (height - 1.0) * math.log10(setting.gamma)
+    )
+    return shrink + height * base
+
+
+def halvings(setting: PaperSetting, e: float) -> float:
+    """Log_{1/gamma}(kappa/(gamma e)): 1 at kappa, and halved by each query,
+    since log(kappa/(gamma sqrt(kappa e/gamma))) is half of it.
+    """
+    return 1.0 + (math.log(kappa(setting)) - math.log(e)) / -math.log(setting.gamma)
+
+
+def repaired_lemma_1_log10(
+    setting: PaperSetting, e: float, delta_prime: float
+) -> float:
+    """Log10 of A y(e)^p / e^2, y = log_{1/gamma}(kappa/(gamma e)): a bound on
+    n(e) for every e <= kappa, by the paper's induction.
+
+    Step. For e < kappa both children of e lie below kappa/sqrt(gamma), and 1 +
+    K ceil(x) n <= (beta + (K+1) kappa)/e n for x = beta/(K e), e <= kappa. With
+    B(e) = A y^p/e^2 and p >= 0: B(e/sqrt(gamma)) <= gamma B(e), and (beta +
+    (K+1) kappa)/e B(query) = (beta + (K+1) kappa) gamma/kappa 2^-p B(e) <=
+    (1-gamma) B(e) for the p below. Base. B >= n on [kappa, kappa/sqrt(gamma)],
+    where y falls from 1 to 1/2: n falls in e, so 32 pieces, each with n of its
+    left end and e, y of its right end, give an A that is large enough (within
+    (1 + 1/32)^p gamma^(-1/32) of the least).
+    """
+    check_lemma(setting, e, "Lemma 1")
+    return _lemma_1(setting, e, log_term(setting, delta_prime))
+
+
+def _lemma_1(setting: PaperSetting, e: float, ell: float) -> float:
+    bar, gamma, pieces = kappa(setting), setting.gamma, 32
+    per_call = (
+        coefficient(setting) * setting.K * ell / bar + (setting.K + 1.0) * bar
+    ) / bar
+    power = max(0.0, math.log2(gamma / (1.0 - gamma) * per_call))
+    log10_a = -math.inf
+    for j in range(pieces):
+        left, right = (
+            gamma ** (-j / (2.0 * pieces)),
+            gamma ** (-(j + 1.0) / (2.0 * pieces)),
+        )
+        y = 1.0 - (j + 1.0) / (2.0 * pieces)
+        log10_a = max(
+            log10_a,
+            _above_kappa(setting, bar * left, ell)
+            + 2.0 * math.log10(bar * right)
+            - power * math.log10(y),
+        )
+    return (
+        log10_a
+        + power * math.log10(max(1.0, halvings(setting, e)))
+        - 2.0 * math.log10(e)
+    )
+
+
+def _above_kappa(setting: PaperSetting, e: float, ell: float) -> float:
+    """Log10 of n(e) for e >= kappa, counted up to 200 rungs (Prop. 1 is within
+    2^H of it), by Prop. 1 beyond.
+    """
+    # e >= kappa never linearizes; rounding of kappa must not matter
+    flat = sparse_sampling(setting)
+    rungs = ladder(flat, e) if depth(setting, e) <= 200 else None
+    return (
+        _proposition_1(setting, e, ell)
+        if rungs is None
+        else log_counts(flat, rungs, ell)[-1] / LOG10
+    )
+
+
+def bound_log10(setting: PaperSetting, e: float, ell: float) -> float:
+    """An upper bound on log10 n(e) in closed form: Prop. 1 from kappa upwards,
+    the repaired Lemma 1 below, 1 + H(e) for a linear F.
+    """
+    bar = kappa(setting)
+    if bar == math.inf:
+        return math.log10(1 + depth(setting, e))
+    if e >= bar * (1.0 - SAME):
+        return _proposition_1(setting, e, ell)
+    return _lemma_1(setting, e, ell)
