@@ -15,7 +15,12 @@ from smoothcruiser.engines.stopping import stopping_rule
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.paper import paper_schedule
-from smoothcruiser.theory.stopping import may_stop, radius_at_look, sample_variance
+from smoothcruiser.theory.stopping import (
+    look_level,
+    may_stop,
+    radius_at_look,
+    sample_variance,
+)
 
 FACTS = Facts(2, 2, 0.3, sc.Entropy(1.0), (0.0, 1.0))
 SCHEDULE = compile_schedule(FACTS, epsilon=0.05, delta=0.1)
@@ -100,6 +105,13 @@ def test_the_variance_has_one_degree_of_freedom_less() -> None:
     """Samples 0, 1, 2, 3: the sum of squares about 3/2 is 5, over 3."""
     assert sample_variance(4, 6.0, 14.0) == pytest.approx(5.0 / 3.0)
     assert sample_variance(1, 6.0, 14.0) == 0.0
+
+
+def test_every_look_of_every_action_pays_for_three_events() -> None:
+    """Two sides of the mean and the variance, 5 looks, 2 actions: 30 events that
+    fail with probability 0.03 together.
+    """
+    assert look_level(2, 5, 0.03) == pytest.approx(math.log(1000.0))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def problem(**more: object) -> sc.MDP:
         step,
         num_actions=2,
         discount=0.2,
-        operator=sc.Entropy(1.0),
+        operator=sc.Max(),
         initial_state=0,
         **more,
     )

@@ -85,6 +85,7 @@ def test_figure_1_equals_the_published_formulas():
     assert compared > 60
 
 
+@pytest.mark.compiles
 def test_figure_2_equals_the_published_formulas():
     for row in figures.figure_2(points=100, sharp_every=1000):
         sparse, simulated, lemma = plain(row.temperature)
@@ -96,6 +97,7 @@ def test_figure_2_equals_the_published_formulas():
         assert same(row.sparse, sparse(row.epsilon))
 
 
+@pytest.mark.compiles
 def test_counts_beside_the_curves():
     """Exact counts lie below the published curves; below kappa a run for delta
     costs more than one draw; sparse above smooth.
@@ -106,6 +108,7 @@ def test_counts_beside_the_curves():
         assert row.run > row.exact
 
 
+@pytest.mark.compiles
 def test_the_sharp_schedule_is_cheaper_by_orders():
     row = figures.figure_1(points=9, sharp_every=8)[-1]
     assert row.epsilon == pytest.approx(0.1)

@@ -68,6 +68,7 @@ def test_the_offered_epsilon_is_payable_as_it_is_printed(budget: int) -> None:
     assert accepted.num_calls + asked.inspection_calls <= budget
 
 
+@pytest.mark.compiles
 def test_the_offered_temperature_is_the_first_whose_price_fits() -> None:
     """Temperatures 4, 16, ...: the price of 4 is enough for it, and one call less
     takes 16.
@@ -89,6 +90,7 @@ def test_the_offered_temperature_is_the_first_whose_price_fits() -> None:
         assert distance == pytest.approx(step * math.log(2.0) / (1.0 - 0.3))
 
 
+@pytest.mark.compiles
 def test_a_dearer_method_is_told_that_the_sharp_one_keeps_its_promise() -> None:
     """Within the budget it is offered at its price; below its price it is not."""
     asked = problem(0.3, sc.Entropy(1.0))

@@ -21,6 +21,8 @@ from smoothcruiser.schedule.compiler.optimizer import (
 from smoothcruiser.schedule.schedule import Kind, Schedule
 from smoothcruiser.schedule.verify.sharp import root_promise
 
+pytestmark = pytest.mark.compiles
+
 E1 = Entropy(1.0)
 FACTS = {
     "plain": (Facts(2, 2, 0.5, E1, (0.0, 1.0)), 0.1),
@@ -43,7 +45,6 @@ def compiled(name: str, **options: object) -> Schedule:
     )  # type: ignore[arg-type]
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize(
     "gamma, temperature, k, share, q_values, value",
     [
@@ -75,7 +76,6 @@ def test_prices_are_at_most_at_the_bar(
     assert compile_schedule(facts, target="value", **promise).num_calls <= value  # type: ignore[arg-type]
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("name", FACTS)
 def test_halved_counts_are_refused(name: str) -> None:
     """Every count is as low as the promise allows: half of it, at any level or
@@ -97,7 +97,6 @@ def test_halved_counts_are_refused(name: str) -> None:
                     with_level(schedule, i, samples=fewer)
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("name", FACTS)
 def test_altered_rows_are_refused(name: str) -> None:
     """A shift zeroed or turned, a constant moved, a wider child: all break the
@@ -207,7 +206,6 @@ def test_root_promise_adds_up(name: str) -> None:
     assert math.isnan(promise.look_level) == (not schedule.root.looks)
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("name", ["plain", "strong", "alternating", "horizon"])
 @pytest.mark.parametrize("budget", [2_000, 300_000])
 def test_smallest_epsilon_inverts_the_price(name: str, budget: int) -> None:
