@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.engines.compiled.kernel import Plan
-from smoothcruiser.operators.functions import MAX
+from smoothcruiser.engines.compiled.kernel import ScheduleTable
+from smoothcruiser.operators import Max
 
 HERE = Path(__file__).parent
 FLAGS = ["-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC"]
@@ -72,7 +72,12 @@ class CKernel:
     """Runs one shard; the same bits as the engine."""
 
     def __init__(
-        self, plan: Plan, tables: Any, state: tuple[int, ...], *, walk: bool = False
+        self,
+        plan: ScheduleTable,
+        tables: Any,
+        state: tuple[int, ...],
+        *,
+        walk: bool = False,
     ) -> None:
         self.library = build(walk=walk)
         self.keep = [plan, tables]
@@ -91,7 +96,7 @@ class CKernel:
         ):
             setattr(self.plan, name, getattr(plan, name))
         self.plan.clips = int(plan.clips)
-        self.plan.maximum = int(plan.operator == MAX)
+        self.plan.maximum = int(plan.operator == Max.code)
         if tables is not None:
             accept, alias = tables.alias_form
             for name in ("start", "next_state", "reward"):

@@ -34,9 +34,10 @@ from certified_worlds import (
 from smoothcruiser.certified.bounds.betting import best_bound, pair_cost
 from smoothcruiser.certified.price import price_bound
 from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.steering import Steering
 from smoothcruiser.errors import OracleError
 from smoothcruiser.exact import solve
-from smoothcruiser.operators.base import Entropy
+from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.problem import Problem
 
 # --- Frozen Lake --------------------------------------------------------------
@@ -103,6 +104,12 @@ def _entropy(q: Any, t: float) -> Any:
     return top + t * np.log(np.exp((q - top[:, None]) / t).sum(axis=1))
 
 
+class Uniform(Certified):
+    """Certified search that samples every pair equally often."""
+
+    uniform = True
+
+
 def show_lake() -> None:
     small = frozen_lake(LAKE_4, discount=0.5, operator=Entropy(1.0))
     Certified(small, delta=0.1).query(budget=1_000)  # compile
@@ -120,9 +127,7 @@ def show_lake() -> None:
         epsilon = share * problem.facts.value_span()
         for target in ("value", "q_values"):
             ours = Certified(problem, delta=0.05).query(epsilon=epsilon, target=target)  # type: ignore[arg-type]
-            equal = Certified(problem, delta=0.05, uniform=True).query(
-                epsilon=epsilon, target=target
-            )  # type: ignore[arg-type]
+            equal = Uniform(problem, delta=0.05).query(epsilon=epsilon, target=target)  # type: ignore[arg-type]
             old = f"{'':12}"
             if target == "value":
                 old = f"{uniform_bernstein(problem, epsilon, 0.05):12.3g}"
@@ -285,8 +290,9 @@ class Wasteful(Certified):
     The price must not rely on them.
     """
 
-    def _jobs_steered(self, root: int, limits: Any, calls: int) -> Any:
-        return np.array([self.memory.graph.nodes["first"][root]]), np.array([calls])
+    class steering(Steering):
+        def steered(self, root: int, limits: Any, calls: int) -> Any:
+            return np.array([self.memory.graph.nodes["first"][root]]), np.array([calls])
 
 
 def one_certain(

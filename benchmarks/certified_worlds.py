@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     Entropy,
     Max,

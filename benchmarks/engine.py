@@ -43,6 +43,7 @@ from timing import best, load, machine, signed
 from walk import START, problems
 
 import smoothcruiser as sc
+from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
 from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.shards import Shard
@@ -86,7 +87,7 @@ def against_c(case: Case, calls: float) -> Row:
     schedule = case.schedule
     ground = schedule.facts
     problem = ring(ground.num_actions, ground.discount, ground.operator)
-    engine = CompiledEngine(problem, schedule, 0, center=CENTER)
+    engine = CompiledEngine(Job(problem, schedule, 0, CENTER))
     kernel = CKernel(engine.plan, problem.tables, (0,))
     count = draws_for(case, calls)
     shard = Shard(0, 0, 0, count)
@@ -118,7 +119,7 @@ def two_threads(case: Case, calls: float) -> Row:
     schedule = case.schedule
     ground = schedule.facts
     problem = ring(ground.num_actions, ground.discount, ground.operator)
-    engine = CompiledEngine(problem, schedule, 0, center=CENTER)
+    engine = CompiledEngine(Job(problem, schedule, 0, CENTER))
     kernel = CKernel(engine.plan, problem.tables, (0,))
     count = draws_for(case, calls / 8)
 
@@ -165,7 +166,7 @@ def user_oracles(calls: float) -> list[Row]:
         count = draws_for(case, calls)
         shard = Shard(0, 0, 0, count)
         engines = {
-            form: CompiledEngine(problem, case.schedule, state, center=CENTER)
+            form: CompiledEngine(Job(problem, case.schedule, state, CENTER))
             for form, (problem, state) in problems(
                 ground.discount, ground.operator
             ).items()
@@ -203,8 +204,8 @@ def against_reference() -> Row:
     problem = ring(4, 0.5, case.schedule.facts.operator)
     rates = {}
     for name, engine, calls in (
-        ("reference", ReferenceEngine(problem, case.schedule, 0), 3e4),
-        ("compiled", CompiledEngine(problem, case.schedule, 0), 3e6),
+        ("reference", ReferenceEngine(Job(problem, case.schedule, 0)), 3e4),
+        ("compiled", CompiledEngine(Job(problem, case.schedule, 0)), 3e6),
     ):
         shard = Shard(0, 0, 0, draws_for(case, calls))
         spent = engine.run_shard(shard, SEED).calls
@@ -253,8 +254,9 @@ import smoothcruiser as sc
 {problem}
 schedule = sc.explain(problem, epsilon=0.9, delta_prime=0.1, method="paper")
 ready, spent = time.perf_counter(), time.process_time()
+from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
-engine = CompiledEngine(problem, schedule, state)
+engine = CompiledEngine(Job(problem, schedule, state))
 built, used = time.perf_counter() - ready, time.process_time() - spent
 sc.run(problem, schedule, state, workers=1)
 total, cpu = time.perf_counter() - begin, time.process_time()

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from quantecon.markov import DiscreteDP
 
 import smoothcruiser.exact as exact
-from smoothcruiser.operators.base import Entropy, Max
+from smoothcruiser.operators import Entropy, Max
 from smoothcruiser.problem.tabular import tabular
 
 TOLERANCE = 1e-8

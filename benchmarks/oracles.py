@@ -17,6 +17,7 @@ import time
 import numpy as np
 
 import smoothcruiser as sc
+from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.registry import make_engine
 from smoothcruiser.engines.shards import Shard
 
@@ -70,7 +71,7 @@ def spring_jax():
 def seconds_per_call(problem, state, executor, calls, epsilon="6%"):
     """(seconds per call, calls of a shard), best of five."""
     schedule = sc.explain(problem, epsilon=epsilon, delta=0.1, method="smoothcruiser")
-    engine = make_engine(executor, problem, schedule, state, center=0.0)
+    engine = make_engine(executor, Job(problem, schedule, state))
     count = max(1, calls // (1 + schedule.level_calls[schedule.root.child]))
     engine.run_shard(Shard(0, 0, 0, max(1, count // 20)), 0)  # compile and touch memory
     clock = (

@@ -21,7 +21,7 @@ import sys
 import time
 
 from smoothcruiser.errors import SmoothcruiserError
-from smoothcruiser.operators.base import Entropy
+from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Target

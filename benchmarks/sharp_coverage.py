@@ -44,6 +44,7 @@ from adversarial import cases
 
 import smoothcruiser as sc
 from smoothcruiser.engines.answer import pieces
+from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.registry import make_engine
 from smoothcruiser.engines.shards import cut
 from smoothcruiser.engines.stopping import stopping_rule
@@ -111,7 +112,7 @@ def scheduled(problem: sc.Problem, schedule: Schedule) -> Callable[[int], Answer
     """One run of a schedule, as a function of its seed."""
     state = problem.start()
     rule = stopping_rule(schedule)
-    engine = make_engine("compiled", problem, schedule, state, center=rule.center)
+    engine = make_engine("compiled", Job(problem, schedule, state, rule.center))
     segments = cut(schedule)
     actions = (
         problem.legal_actions(state) if schedule.root.target == "q_values" else [0]

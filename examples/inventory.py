@@ -16,7 +16,7 @@ import time
 
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.exact import solve
-from smoothcruiser.operators.base import Entropy
+from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.problem import MDP
 
 CAPACITY = (34, 30)  # places for A and for B: 35 * 31 = 1,085 states

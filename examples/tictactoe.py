@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import cache
 
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.operators.base import Entropy
+from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.problem import Game
 
 LINES = [

@@ -31,7 +31,7 @@ from smoothcruiser.methods.scheduled import (
     resume,
     run,
 )
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     CustomOperator,
     Entropy,
@@ -39,8 +39,8 @@ from smoothcruiser.operators.base import (
     Operator,
     Sparsemax,
     SquareRoot,
+    check_operator,
 )
-from smoothcruiser.operators.check import check_operator
 from smoothcruiser.play.agent import Agent
 from smoothcruiser.play.episodes import play
 from smoothcruiser.problem.batched import batched

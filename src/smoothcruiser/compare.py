@@ -33,8 +33,6 @@ from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.tree import TreeSearch
-from smoothcruiser.operators.base import has_prior
-from smoothcruiser.operators.functions import CUSTOM
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.searches import TREE_SEARCHES, Search
@@ -89,7 +87,7 @@ class Truth:
 
         None where a prior decides beside the values.
         """
-        if has_prior(self.problem.operator):
+        if self.problem.operator.has_prior:
             return None
         sign = 1.0 if self.player == 1 else -1.0
         return (
@@ -98,10 +96,8 @@ class Truth:
 
     def policy_regret(self, policy: Sequence[float]) -> float | None:
         """What one step of the policy loses; None for operators without Omega."""
-        from smoothcruiser.evaluation.kernel import omega
-
         operator = self.problem.operator
-        if operator.code == CUSTOM:
+        if not operator.has_omega:
             return None
         sign = 1.0 if self.player == 1 else -1.0
         actions = sorted(self.q_values)
@@ -110,9 +106,7 @@ class Truth:
         worth = sum(
             share * sign * self.q_values[a] for share, a in zip(p, actions, strict=True)
         )
-        return sign * self.value - (
-            worth - omega(operator.code, p, w, len(p), operator.strength)
-        )
+        return sign * self.value - (worth - operator.omega(p, w))
 
 
 def truth_of(problem: Problem, state: Any) -> Truth | None:

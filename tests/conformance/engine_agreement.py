@@ -9,11 +9,12 @@ targets.
 import math
 import random
 
+from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
-from smoothcruiser.engines.pools.threads import LocalWorkers
 from smoothcruiser.engines.reference import ReferenceEngine
-from smoothcruiser.engines.run import run
+from smoothcruiser.engines.run import Ledger, run
 from smoothcruiser.engines.shards import Shard, cut
+from smoothcruiser.engines.workers import local_workers
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.paper import paper_schedule, paper_sparse_sampling
@@ -157,8 +158,8 @@ def assert_engines_agree(problem, schedule, state, *, seed=7):
     """Both engines give the same bits on two shards of every action; the number
     of calls made by one shard of each is right.
     """
-    reference = ReferenceEngine(problem, schedule, state, center=CENTER)
-    compiled = CompiledEngine(problem, schedule, state, center=CENTER)
+    reference = ReferenceEngine(Job(problem, schedule, state, CENTER))
+    compiled = CompiledEngine(Job(problem, schedule, state, CENTER))
     root = schedule.root
     actions = problem.legal_actions(state) if root.target == "q_values" else [0]
     half = -(-root.samples // 2)
@@ -183,15 +184,13 @@ def assert_engines_agree(problem, schedule, state, *, seed=7):
 
 def outcome(engine, schedule, segments, actions, *, seed, workers):
     """Every bit of the sums and the counts of a run without early stops."""
-    pool = LocalWorkers(engine, workers)
+    pool = local_workers(engine, workers)
     try:
         result = run(
             pool,
             schedule,
-            segments,
-            actions,
+            Ledger(segments, actions, lambda look, tally: False),
             seed=seed,
-            enough=lambda look, tally: False,
         )
     finally:
         pool.close()
@@ -209,8 +208,8 @@ def assert_workers_do_not_matter(problem, schedule, state, *, seed=3):
     actions = (
         problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
     )
-    reference = ReferenceEngine(problem, schedule, state, center=CENTER)
-    compiled = CompiledEngine(problem, schedule, state, center=CENTER)
+    reference = ReferenceEngine(Job(problem, schedule, state, CENTER))
+    compiled = CompiledEngine(Job(problem, schedule, state, CENTER))
     for shards in (None, 3):
         segments = cut(schedule, shards=shards)
         slow = outcome(reference, schedule, segments, actions, seed=seed, workers=1)

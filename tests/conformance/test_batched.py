@@ -15,15 +15,16 @@ from engine_agreement import CENTER, bits, hand_made, random_table
 from test_engines import FAMILIES, OPERATORS, build
 
 import smoothcruiser as sc
+from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.batched import BatchedEngine
-from smoothcruiser.engines.batched_operators import both, drawn
 from smoothcruiser.engines.compiled.engine import CompiledEngine
-from smoothcruiser.engines.pools.processes import ProcessWorkers
-from smoothcruiser.engines.pools.threads import LocalWorkers
 from smoothcruiser.engines.python import PythonEngine
 from smoothcruiser.engines.reference import ReferenceEngine
-from smoothcruiser.engines.run import run
+from smoothcruiser.engines.registry import open_workers
+from smoothcruiser.engines.run import Ledger, run
 from smoothcruiser.engines.shards import Shard, cut
+from smoothcruiser.operators.sampling import sampled_columns
+from smoothcruiser.query import Compute
 
 Z = 4.5
 DRAWS = 1500
@@ -54,10 +55,10 @@ def test_python_returns_the_bits_of_reference(family):
                 problem.legal_actions(3) if schedule.root.target == "q_values" else [0]
             )
             shard = Shard(actions[-1], 1, 0, 2)
-            slow = ReferenceEngine(problem, schedule, 3, center=CENTER).run_shard(
+            slow = ReferenceEngine(Job(problem, schedule, 3, CENTER)).run_shard(
                 shard, 5
             )
-            fast = PythonEngine(problem, schedule, 3, center=CENTER).run_shard(shard, 5)
+            fast = PythonEngine(Job(problem, schedule, 3, CENTER)).run_shard(shard, 5)
             assert bits(slow) == bits(fast)
 
 
@@ -79,7 +80,7 @@ def test_python_returns_the_bits_of_reference_for_a_user_operator():
             Shard(problem.legal_actions(0)[0], 0, 0, 2),
         )
         slow, fast = (
-            kind(problem, schedule, 0, center=CENTER).run_shard(shard, 2)
+            kind(Job(problem, schedule, 0, CENTER)).run_shard(shard, 2)
             for kind in (ReferenceEngine, PythonEngine)
         )
         assert bits(slow) == bits(fast)
@@ -100,7 +101,7 @@ def test_python_returns_the_bits_of_reference_for_flags_and_odd_rewards():
     )
     for schedule in (hand_made(problem.facts), random_table(problem.facts, 3)):
         slow, fast = (
-            kind(problem, schedule, 0).run_shard(Shard(1, 0, 0, 40), 2)
+            kind(Job(problem, schedule, 0)).run_shard(Shard(1, 0, 0, 40), 2)
             for kind in (ReferenceEngine, PythonEngine)
         )
         assert bits(slow) == bits(fast)
@@ -123,18 +124,21 @@ def test_processes_return_the_bits_of_reference():
         schedule = hand_made(problem.facts, samples=6)
         outcomes = []
         for workers in (
-            LocalWorkers(ReferenceEngine(problem, schedule, 1, center=CENTER)),
-            ProcessWorkers(problem, schedule, 1, center=CENTER, workers=2),
+            open_workers(
+                Job(problem, schedule, 1, CENTER),
+                Compute(executor=name, workers=2),
+            )
+            for name in ("reference", "processes")
         ):
             try:
                 outcomes.append(
                     run(
                         workers,
                         schedule,
-                        cut(schedule, shards=3),
-                        [0, 1],
+                        Ledger(
+                            cut(schedule, shards=3), [0, 1], lambda look, tally: False
+                        ),
                         seed=4,
-                        enough=lambda look, tally: False,
                     )
                 )
             finally:
@@ -216,10 +220,10 @@ def test_batched_agrees_with_compiled_in_law_and_in_counts(family):
                 if schedule.root.target == "q_values"
                 else 0
             )
-            fast = CompiledEngine(problem, schedule, 0).run_shard(
+            fast = CompiledEngine(Job(problem, schedule, 0)).run_shard(
                 Shard(action, 0, 0, DRAWS), 1
             )
-            wide = BatchedEngine(problem, schedule, 0, max_batch=4096).run_shard(
+            wide = BatchedEngine(Job(problem, schedule, 0), max_batch=4096).run_shard(
                 Shard(action, 0, 0, DRAWS), 1
             )
             assert_same_law(fast, wide, (family, index, schedule.root.target))
@@ -235,8 +239,8 @@ def test_batched_agrees_with_compiled_in_law_and_in_counts(family):
 def test_slices_change_neither_counts_nor_law(max_batch):
     problem = problem_of("game", 1)
     schedule = hand_made(problem.facts, samples=200)
-    whole = BatchedEngine(problem, schedule, 0).run_shard(Shard(0, 0, 0, 200), 1)
-    sliced = BatchedEngine(problem, schedule, 0, max_batch=max_batch).run_shard(
+    whole = BatchedEngine(Job(problem, schedule, 0)).run_shard(Shard(0, 0, 0, 200), 1)
+    sliced = BatchedEngine(Job(problem, schedule, 0), max_batch=max_batch).run_shard(
         Shard(0, 0, 0, 20 if max_batch == 1 else 200), 2
     )
     assert sliced.calls * whole.draws == whole.calls * sliced.draws
@@ -248,7 +252,7 @@ def test_a_batched_run_is_reproducible():
     problem = problem_of("everything", 2)
     schedule = hand_made(problem.facts, samples=50)
     parts = [
-        BatchedEngine(problem, schedule, 0).run_shard(
+        BatchedEngine(Job(problem, schedule, 0)).run_shard(
             Shard(problem.legal_actions(0)[0], 3, 0, 50), 9
         )
         for _ in range(2)
@@ -266,7 +270,7 @@ def test_operators_over_columns_are_the_scalar_ones(name):
     q[rng.random((K, 50)) < 0.3] = -np.inf
     q[2] = rng.normal(size=50)
     weights = np.array(operator.weights(K))
-    value, gradient = both(operator, q, weights)
+    value, gradient = operator.batch(q, weights)
     for i in range(50):
         legal = np.flatnonzero(q[:, i] > -np.inf)
         assert value[i] == pytest.approx(
@@ -280,7 +284,7 @@ def test_operators_over_columns_are_the_scalar_ones(name):
 
 def test_actions_are_drawn_in_proportion_and_never_with_weight_zero():
     g = np.array([[0.0], [0.25], [0.0], [0.75], [0.0]]).repeat(40_000, axis=1)
-    action, norm = drawn(g, np.random.default_rng(0))
+    action, norm = sampled_columns(g, np.random.default_rng(0))
     counts = np.bincount(action, minlength=5)
     assert counts[[0, 2, 4]].sum() == 0
     assert np.all(norm == 1.0)
@@ -390,15 +394,17 @@ def test_oracles_over_arrays_agree_with_their_scalar_forms(kind):
     action = scalar.legal_actions(state)[-1]
     assert wide.legal_actions(wide_state) == scalar.legal_actions(state)
     assert wide.mover(wide_state) == scalar.mover(state)
-    one = PythonEngine(scalar, schedule, state).run_shard(Shard(action, 0, 0, 400), 1)
-    many = BatchedEngine(wide, schedule, wide_state).run_shard(
+    one = PythonEngine(Job(scalar, schedule, state)).run_shard(
+        Shard(action, 0, 0, 400), 1
+    )
+    many = BatchedEngine(Job(wide, schedule, wide_state)).run_shard(
         Shard(action, 0, 0, 400), 1
     )
     assert_same_law(one, many, kind)
     if scalar.facts.price_is_exact:
         assert one.calls == many.calls
     # a batch of one row at a time
-    single = ReferenceEngine(wide, schedule, wide_state).run_shard(
+    single = ReferenceEngine(Job(wide, schedule, wide_state)).run_shard(
         Shard(action, 0, 0, 40), 1
     )
     assert 0 < single.calls <= 40 * (1 + schedule.level_calls[schedule.root.child])
@@ -474,7 +480,7 @@ def test_jax_oracles_agree_with_their_scalar_forms():
 
     scalar = ARRAYS["numbers"][1]
     schedule = hand_made(scalar.facts, samples=4000)
-    one = PythonEngine(scalar, schedule, 0.25).run_shard(Shard(1, 0, 0, 400), 1)
+    one = PythonEngine(Job(scalar, schedule, 0.25)).run_shard(Shard(1, 0, 0, 400), 1)
     for step, mapped in ((each, True), (rows, False)):
         problem = sc.MDP(
             sc.batched(step, backend="jax", each=mapped, max_batch=4096),
@@ -482,7 +488,7 @@ def test_jax_oracles_agree_with_their_scalar_forms():
             **COMMON,
         )
         assert problem.facts == scalar.facts
-        engine = BatchedEngine(problem, schedule, 0.25)
+        engine = BatchedEngine(Job(problem, schedule, 0.25))
         many = engine.run_shard(Shard(1, 0, 0, 400), 1)
         assert_same_law(one, many, step.__name__)
         assert bits(many) == bits(engine.run_shard(Shard(1, 0, 0, 400), 1))

@@ -17,6 +17,7 @@ import pytest
 from numba import njit
 
 import smoothcruiser as sc
+from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled import engine as compiled_module
 from smoothcruiser.engines.compiled.engine import CompiledEngine
 from smoothcruiser.engines.reference import ReferenceEngine
@@ -129,7 +130,7 @@ def test_an_error_names_the_state_and_action_at_fault(monkeypatch):
     )
     monkeypatch.setattr(compiled_module, "REPLAYED_CALLS", 100)
     # it would find the faults first
-    monkeypatch.setattr("smoothcruiser.engines.pools.threads.look", lambda *_: (0, ()))
+    monkeypatch.setattr("smoothcruiser.engines.workers.look", lambda *_: (0, ()))
     for mood, (error, message) in FAULTS.items():
         problem = moody_problem(mood)
         for workers in (1, 2):
@@ -157,7 +158,7 @@ def test_an_error_deep_inside_a_shard_is_found():
         samples=HUGE,
         levels=(Level(Kind.CONSTANT), Level(Kind.BLIND, continuation=0)),
     )
-    engine = CompiledEngine(problem, schedule, (RARE, 0))
+    engine = CompiledEngine(Job(problem, schedule, (RARE, 0)))
     with pytest.raises(
         OracleError, match=r"one in ten million at state \(6, [12]\), action [01]"
     ):
@@ -187,7 +188,8 @@ TABLES = {
 def test_a_stop_from_another_thread_ends_a_shard(name, engine_class):
     """Each of these shards would take days."""
     problem = chain()
-    engine = engine_class(problem, table(problem, samples=HUGE, levels=TABLES[name]), 0)
+    schedule = table(problem, samples=HUGE, levels=TABLES[name])
+    engine = engine_class(Job(problem, schedule, 0))
     timer = threading.Timer(0.2, engine.stop)
     timer.start()
     with pytest.raises(Interrupted):
@@ -198,7 +200,7 @@ def test_a_stop_from_another_thread_ends_a_shard(name, engine_class):
 def test_a_stop_set_before_a_shard_costs_no_draws():
     """The flag is polled before the first draw: the stream has not moved."""
     problem = chain()
-    engine = CompiledEngine(problem, table(problem), 0)
+    engine = CompiledEngine(Job(problem, table(problem), 0))
     engine.stop()
     with pytest.raises(Interrupted):
         engine.run_shard(Shard(0, 0, 0, 1000), seed=0)
@@ -338,6 +340,6 @@ def test_a_state_of_another_type_is_refused_with_a_remedy():
             InvalidInput,
             match=r"Compiled oracles take states of numbers, tuples.* got dict",
         ):
-            engine(moody_problem(0), table(moody_problem(0)), {1: 2})
+            engine(Job(moody_problem(0), table(moody_problem(0)), {1: 2}))
     with pytest.raises(InvalidInput, match="could not be compiled for a state of type"):
         sc.run(moody_problem(0), table(moody_problem(0)), (0, 1, 2))

@@ -15,6 +15,7 @@ import pytest
 import recipes
 
 import smoothcruiser as sc
+from smoothcruiser.engines.registry import EXECUTORS
 from smoothcruiser.errors import BrokenPromise, InvalidInput
 from smoothcruiser.report.price import explain_dict
 from smoothcruiser.schedule.compiler.candidates import frontier_of
@@ -35,6 +36,7 @@ def recipe(tmp_path: Path) -> Iterator[ModuleType]:
             yield module
         finally:
             KINDS.pop(module.MyKind.HALVES, None)
+            EXECUTORS.pop("halves", None)
             frontier_of.cache_clear()
 
 
@@ -155,3 +157,32 @@ def test_an_unknown_kind_is_refused_with_those_that_are_known(
         replace(schedule)
     with pytest.raises(InvalidInput, match="no estimator of the kind 'halves'"):
         kind_named("halves")
+
+
+@pytest.mark.parametrize("executor", ["reference", "python", "compiled", "batched"])
+def test_an_engine_that_does_not_declare_it_refuses_it(
+    recipe: ModuleType, executor: str
+) -> None:
+    """In one sentence, which names who can, before anything runs."""
+    schedule = compiled(recipe, problem().facts)
+    with pytest.raises(InvalidInput, match=r"kind halves; executors that can: halves"):
+        sc.run(problem(), schedule, executor=executor)
+
+
+def test_an_engine_that_declares_it_keeps_the_promise(recipe: ModuleType) -> None:
+    """Within epsilon of the exact values, at exactly the price."""
+    schedule = compiled(recipe, problem().facts, share=0.25)
+    estimate = sc.run(problem(), schedule, executor="halves", seed=3)
+    exact = sc.plan(problem(), method="exact")
+    assert (
+        np.abs(np.subtract(estimate.q_values, exact.q_values)).max() <= schedule.epsilon
+    )
+    assert estimate.num_calls == schedule.num_calls
+
+
+def test_the_engine_still_refuses_what_it_does_not_run(recipe: ModuleType) -> None:
+    facts = problem().facts
+    levels = (Level(Kind.CONSTANT), Level(Kind.BLIND, continuation=0))
+    schedule = Schedule("", facts, levels, Root("value", 1, 1, ""), math.inf, 0.1)
+    with pytest.raises(InvalidInput, match="cannot run levels of kind blind"):
+        sc.run(problem(), schedule, executor="halves")

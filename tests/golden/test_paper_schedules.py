@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from smoothcruiser.errors import BrokenPromise, InvalidInput, Unpayable
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     CustomOperator,
     Entropy,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smoothcruiser.exact import METHODS, policy_value, solve
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     Entropy,
     Max,

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smoothcruiser.errors import BrokenPromise
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     Entropy,
     Max,

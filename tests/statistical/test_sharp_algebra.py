@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     Entropy,
     Max,

@@ -68,6 +68,7 @@ def mean_of_level(
     problem: sc.Problem, levels: tuple[Level, ...], *, draws: int = 200_000, clip=None
 ) -> tuple[float, float]:
     """(mean, standard error) of draws of the last level at the initial state."""
+    from smoothcruiser.engines.base import Job
     from smoothcruiser.engines.compiled.engine import CompiledEngine
     from smoothcruiser.engines.shards import Shard
 
@@ -80,7 +81,7 @@ def mean_of_level(
         1.0,
         clip=clip,
     )
-    part = CompiledEngine(problem, schedule, problem.start()).run_shard(
+    part = CompiledEngine(Job(problem, schedule, problem.start())).run_shard(
         Shard(0, 0, 0, draws), 5
     )
     mean = part.total / part.draws

@@ -26,7 +26,7 @@ from smoothcruiser.estimate import (
     best_action,
     not_excluded,
 )
-from smoothcruiser.operators.base import CustomOperator, Operator
+from smoothcruiser.operators import Operator
 from smoothcruiser.problem.assumptions import assumptions as assumed
 from smoothcruiser.problem.problem import Problem
 
@@ -42,7 +42,6 @@ SAME_KEY = (
     "states with one key= have one future (mover, legal actions and end are "
     "compared when a key comes back)"
 )
-KNOWN = "outcomes= is the model"
 
 
 def answer(
@@ -75,14 +74,14 @@ def answer(
         root,
         state,
         confidence=1.0 if exact else 1.0 - search.delta,
-        bound="interval iteration" if exact else "betting",
+        bound="interval iteration" if exact else search.bound.word,
         assumptions=search.assumed,
         epsilon=reached if epsilon is None or reason != "epsilon" else epsilon,
         delta=0.0 if exact else search.delta,
         num_calls=num_calls,
         seconds=seconds,
         compile_seconds=compile_seconds,
-        seed=search.seed if search.sampled else None,
+        seed=search.seed,
         notes=notes,
     )
 
@@ -153,7 +152,7 @@ def policy_loss(
         else 0.0
     )
     # a user's F is not known to be convex
-    if len(boxes) > CORNERS or isinstance(operator, CustomOperator):
+    if len(boxes) > CORNERS or not operator.convex:
         return bound
     sign = 1.0 if player == 1 else -1.0
     at_middle = operator.value(middles, player=player, weights=weights)
@@ -187,11 +186,9 @@ def one_outcome(twice: int) -> str:
     return f"deterministic=True: every state and action has one outcome ({checked})"
 
 
-def assumptions(
-    problem: Problem, law: str, *, sampled: bool, looked: str
-) -> tuple[str, ...]:
+def assumptions(problem: Problem, law: str, *, looked: str) -> tuple[str, ...]:
     """What the promise takes on trust; ``law`` is what the outcomes follow."""
-    found = assumed(problem, law, looked, "call" if sampled else "outcome")
+    found = assumed(problem, law, looked)
     return (*found, SAME_KEY) if problem.key is not None else found
 
 
@@ -204,7 +201,6 @@ def _notes(
         "budget": f"the budget of {num_calls:,} calls was spent",
         "seconds": "the time was up",
         "callback": "the callback said stop",
-        "states": "max_states states were met",
         "rounding": (
             "double precision holds no less where values are of this size "
             "(move rewards towards 0), so it ended"

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from smoothcruiser.certified.price import EqualDraws, rounding_floor
+from smoothcruiser.certified.bounds.base import Bound
+from smoothcruiser.certified.price import EqualSamples
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.progress import Progress
@@ -25,8 +26,8 @@ class Ends:
 
     epsilon: float | None
     goal: float | None  # epsilon, or what double precision can hold where that is more
-    # what equal draws would need for epsilon; None where nothing is estimated
-    equal: EqualDraws | None
+    # what equal numbers of samples need for epsilon; None where nothing is estimated
+    equal: EqualSamples | None
     budget: int
     deadline: float
     callback: Callable[[Progress], object] | None
@@ -66,11 +67,12 @@ def make_limits(
     )
 
 
-def estimated(limits: Ends, facts: Facts, delta: float) -> Ends:
-    """The limits where outcomes are estimated from draws: no goal below
+def estimated(limits: Ends, bound: Bound, facts: Facts, delta: float) -> Ends:
+    """The limits where outcomes are estimated from samples: no goal below
     rounding, and a price at the most.
     """
     if limits.epsilon is None:
         return limits
-    goal = max(limits.epsilon, rounding_floor(facts))
-    return replace(limits, goal=goal, equal=EqualDraws(facts, limits.epsilon, delta))
+    goal = max(limits.epsilon, bound.floor(facts))
+    equal = EqualSamples(bound, facts, limits.epsilon, delta)
+    return replace(limits, goal=goal, equal=equal)

@@ -1,41 +1,37 @@
-"""Certified search's draws on several workers: worker processes or a Dask
-cluster for plain Python oracles.
+"""Certified search's samples on workers in other processes, for plain Python
+oracles: tasks for the pools of ``engines``.
 
-A round of the search is a list of jobs, (pair, number of draws); every pair has
+A round of the search is a list of jobs, (pair, number of samples); every pair has
 its own stream that goes on where it stopped, and what the workers return is
 entered in the order of the jobs. So the result has the bits of one process,
-whoever drew what. Compiled oracles use threads instead
-(``certified_sampling.CompiledSampler``).
+whoever sampled what. Compiled oracles use threads instead
+(``sampling.CompiledSampler``).
 """
 
 from __future__ import annotations
 
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.certified.memory import END, Memory
+from smoothcruiser.certified.graph import END
+from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.sampling import Sampler
+from smoothcruiser.engines.base import Executor
 from smoothcruiser.engines.inspection import Looks, look, sendable
-from smoothcruiser.engines.pools.processes import (
-    Recipe,
-    SpawnedPool,
-    check_begun,
-    rebuilt,
-    recipe_of,
-)
-from smoothcruiser.engines.pools.threads import check_workers
+from smoothcruiser.engines.pools.base import Build, check_workers
 from smoothcruiser.errors import OracleError
+from smoothcruiser.jit.streams import from_words
 from smoothcruiser.problem.answers import raised
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.problem.tabular import Floats, Ints
+from smoothcruiser.query import Compute
 
-PARTS_PER_WORKER = 4  # of a round: enough to even out draws that differ in length
+PARTS_PER_WORKER = 4  # of a round: enough to even out samples that differ in length
 
 
-class Job(NamedTuple):
+class PairJob(NamedTuple):
     """Draws to make at one pair: its state and action, how many, and its
     stream's words.
     """
@@ -59,10 +55,8 @@ class Drawn(NamedTuple):
     told: bool = False  # whether the error is a whole sentence already
 
 
-def draw_jobs(oracle: Any, jobs: list[Job]) -> list[Drawn]:
+def draw_jobs(problem: Problem, jobs: list[PairJob]) -> list[Drawn]:
     """The draws of some jobs, one after the other; an error ends the list."""
-    from smoothcruiser.jit.streams import from_words
-
     found: list[Drawn] = []
     guard = Guard()
     for job in jobs:
@@ -71,7 +65,7 @@ def draw_jobs(oracle: Any, jobs: list[Job]) -> list[Drawn]:
         try:
             before = guard.copied(job.state) if guard.due(job.draws) else None
             for _ in range(job.draws):
-                reward, after, *rest = oracle(job.state, job.action, rng)
+                reward, after, *rest = problem.oracle(job.state, job.action, rng)
                 drawn.rewards.append(float(reward))
                 drawn.states.append(after)
                 drawn.ended.append(bool(rest[0]) if rest else False)
@@ -84,38 +78,26 @@ def draw_jobs(oracle: Any, jobs: list[Job]) -> list[Drawn]:
     return found
 
 
-_problem: Problem | None = None  # this process's own, rebuilt once
+def draw_part(problem: Problem, item: tuple[int, list[PairJob]]) -> list[Drawn]:
+    """The samples of the numbered part of a round."""
+    return draw_jobs(problem, item[1])
 
 
-def _begin(recipe: Recipe) -> None:
-    global _problem
-    _problem = rebuilt(recipe)
-
-
-def _look_here(
-    state: Any, seed: int, looked: Looks | None, most_calls: int
+def look_elsewhere(
+    problem: Problem, item: tuple[Any, int, Looks | None, int]
 ) -> tuple[int, Looks]:
-    check_begun()
-    assert _problem is not None
-    return look_remote(_problem, state, seed, looked, most_calls)
-
-
-def look_remote(
-    problem: Problem, state: Any, seed: int, looked: Looks | None, most_calls: int
-) -> tuple[int, Looks]:
-    """A look at the step, on a worker."""
-    calls, found = look(problem, state, seed, looked, most_calls)
+    """A look at the step, as far as it can be sent back."""
+    calls, found = look(problem, *item)
     return calls, sendable(found)
 
 
-def _draw_here(jobs: list[Job]) -> list[Drawn]:
-    check_begun()
-    assert _problem is not None
-    return draw_jobs(_problem.oracle, jobs)
+def itself(problem: Problem) -> Problem:
+    """What a worker builds: the problem."""
+    return problem
 
 
 class ParallelSampler(Sampler):
-    """Rounds of draws spread over workers; next states become nodes in the
+    """Rounds of samples spread over workers; next states become nodes in the
     order of the jobs.
     """
 
@@ -126,23 +108,13 @@ class ParallelSampler(Sampler):
         problem: Problem,
         memory: Memory,
         seed: int,
-        *,
-        workers: int | None,
-        executor: str,
-        scheduler: str | None = None,
+        executor: Executor,
+        compute: Compute,
     ) -> None:
         super().__init__(problem, memory, seed)
-        self.size = check_workers(workers)
-        self.pool: SpawnedPool | None = None
-        if executor == "dask":
-            from smoothcruiser.engines.pools.dask import connect
-
-            self.client, self.cluster = connect(self.size, scheduler)
-            self.payload = self.client.scatter(
-                problem.oracle, broadcast=True, hash=False
-            )
-        else:
-            self.pool = SpawnedPool(self.size, _begin, recipe_of(problem))
+        assert executor.pool is not None
+        self.size = check_workers(compute.workers)
+        self.pool = executor.pool(Build(problem, itself), compute)
 
     @property
     def looks(self) -> None:
@@ -154,18 +126,7 @@ class ParallelSampler(Sampler):
         """Look in a worker: a simulator that crashes must not take this process
         with it.
         """
-        found: tuple[int, Looks]
-        if self.pool is None:
-            task = (self.problem, state, self.seed, looked, most_calls)
-            found = self.client.submit(look_remote, *task, pure=False).result()
-            return found
-        try:
-            found = self.pool.submit(
-                _look_here, state, self.seed, looked, most_calls
-            ).result()
-        except BrokenProcessPool as error:
-            raise self.pool.death() from error
-        return found
+        return self.pool.ask(look_elsewhere, (state, self.seed, looked, most_calls))
 
     def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
         """(next nodes, rewards) of the jobs, one after the other."""
@@ -176,7 +137,7 @@ class ParallelSampler(Sampler):
         ):
             found = self.memory.graph.pairs[pair]
             jobs.append(
-                Job(
+                PairJob(
                     self.memory.states[int(found["node"])],
                     int(found["action"]),
                     count,
@@ -195,20 +156,17 @@ class ParallelSampler(Sampler):
         self.memory.check_turns(np.repeat(pairs, counts), raws)
         return raws, rewards
 
-    def _gathered(self, jobs: list[Job]) -> list[Drawn]:
+    def _gathered(self, jobs: list[PairJob]) -> list[Drawn]:
+        """What came of the jobs, in their order."""
         parts = _parts(jobs, PARTS_PER_WORKER * self.size)
-        if self.pool is None:
-            futures = [
-                self.client.submit(draw_jobs, self.payload, part, pure=False)
-                for part in parts
-            ]
-            return [drawn for part in self.client.gather(futures) for drawn in part]
-        try:
-            return [
-                drawn for part in self.pool.map(_draw_here, parts) for drawn in part
-            ]
-        except BrokenProcessPool as error:
-            raise self.pool.death() from error
+        found: list[list[Drawn]] = [[] for _ in parts]
+
+        def report(item: tuple[int, list[PairJob]], part: list[Drawn]) -> bool:
+            found[item[0]] = part
+            return False
+
+        self.pool.map(draw_part, enumerate(parts), report)
+        return [drawn for part in found for drawn in part]
 
     def _enter(
         self, pair: int, drawn: Drawn, raws: Ints, rewards: Floats, at: int
@@ -236,21 +194,16 @@ class ParallelSampler(Sampler):
 
     def close(self) -> None:
         """End the workers."""
-        if self.pool is not None:
-            self.pool.shutdown(wait=True, cancel_futures=True)
-            return
-        self.client.close()
-        if self.cluster is not None:
-            self.cluster.close()
+        self.pool.close()
 
 
-def _parts(jobs: list[Job], number: int) -> list[list[Job]]:
+def _parts(jobs: list[PairJob], number: int) -> list[list[PairJob]]:
     """The jobs in order, cut into at most ``number`` parts of about the same
     number of draws.
     """
     total = sum(job.draws for job in jobs)
     goal = max(1, -(-total // number))
-    parts: list[list[Job]] = [[]]
+    parts: list[list[PairJob]] = [[]]
     size = 0
     for job in jobs:
         if size >= goal:

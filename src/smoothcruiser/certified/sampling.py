@@ -17,19 +17,23 @@ from __future__ import annotations
 
 import itertools
 import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.certified.memory import END, Memory, mixed
+from smoothcruiser.certified.graph import END
+from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.memory_kernel import mixed
+from smoothcruiser.engines.pools.threads import Threads
+from smoothcruiser.engines.registry import choose
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.jit.build import compiled, is_compiled
+from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.answers import at, outside, raised, undeclared_end, unpacked
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.problem.tabular import Floats, Ints
+from smoothcruiser.query import Compute
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.inspection import Looks
@@ -39,12 +43,11 @@ ALWAYS_COMPARED, COMPARED_EVERY = 8, 64
 GOLDEN = 0x9E3779B97F4A7C15  # the odd step of SplitMix64
 # draws of a round below which handing it to threads costs more than it saves
 LEAST_SHARED = 20_000
-STREAM_KEY = 6  # spawn key of certified search's streams under the user's seed
 
 
 def first_words(seed: int, pairs: Ints) -> Any:
     """The streams of pairs nothing was drawn from, as rows of four words."""
-    base = np.random.SeedSequence(seed, spawn_key=(STREAM_KEY,)).generate_state(
+    base = np.random.SeedSequence(seed, spawn_key=(Key.CERTIFIED,)).generate_state(
         1, np.uint64
     )[0]
     places = (
@@ -123,10 +126,9 @@ class CompiledSampler(Sampler):
         self, problem: Problem, memory: Memory, seed: int, *, workers: int = 1
     ) -> None:
         super().__init__(problem, memory, seed)
-        self.threads = ThreadPoolExecutor(workers) if workers > 1 else None
-        self.parts = workers
+        self.pool = Threads(workers, self, _nothing) if workers > 1 else None
         begin = time.perf_counter()
-        from smoothcruiser.certified import draws
+        from smoothcruiser.certified import draws_kernel as draws
 
         self.draws = draws
         if problem.tables is not None:
@@ -134,11 +136,12 @@ class CompiledSampler(Sampler):
             self.kernel = compiled(draws.draw_jobs, nogil=True)
         else:
             self.data = ()
-            adapter = (
-                draws.step_three
-                if _values_returned(problem.oracle) == 3
-                else draws.step_two
-            )
+            from numba import types
+
+            from smoothcruiser.jit.oracle import returned_type
+
+            returned = returned_type(problem.oracle, types.int64)
+            adapter = draws.step_three if len(returned) == 3 else draws.step_two
             self.kernel = compiled(
                 draws.draw_jobs,
                 nogil=True,
@@ -201,7 +204,7 @@ class CompiledSampler(Sampler):
         )
         words = self._streams(pairs)
         try:
-            if self.threads is None or size < LEAST_SHARED:
+            if self.pool is None or size < LEAST_SHARED:
                 status = self._run(states, actions, counts, words, raws, rewards, fault)
             else:
                 status = self._run_shared(
@@ -236,44 +239,72 @@ class CompiledSampler(Sampler):
         """The same on several threads: jobs in contiguous parts of about the
         same number of draws, each with its streams and buffers.
         """
-        assert self.threads is not None
-        ends = np.cumsum(counts)
+        assert self.pool is not None
+        ends, number = np.cumsum(counts), self.pool.size
         cuts = [
             0,
             *(
-                int(np.searchsorted(ends, ends[-1] * part / self.parts)) + 1
-                for part in range(1, self.parts)
+                int(np.searchsorted(ends, ends[-1] * part / number)) + 1
+                for part in range(1, number)
             ),
             len(counts),
         ]
         cuts = sorted({min(cut, len(counts)) for cut in cuts})
-        found = []
+        parts = []
         for first, last in itertools.pairwise(cuts):
             low, high = int(ends[first] - counts[first]), int(ends[last - 1])
-            part = (
+            jobs = (
                 states[first:last],
                 actions[first:last],
                 counts[first:last],
                 words[first:last],
                 raws[low:high],
                 rewards[low:high],
+                np.zeros(2, dtype=np.int64),
             )
-            wrong = np.zeros(2, dtype=np.int64)
-            found.append(
-                (first, low, wrong, self.threads.submit(self._run, *part, wrong))
-            )
-        for first, low, wrong, future in found:
-            fault[0], fault[1] = first + wrong[0], low + wrong[1]
-            status = future.result()
-            fault[0], fault[1] = first + wrong[0], low + wrong[1]
-            if status != self.draws.FINE:
-                return status
+            parts.append(_Part(first, low, jobs))
+        found: dict[int, int | Exception] = {}
+
+        def report(part: _Part, ended: int | Exception) -> bool:
+            found[part.first] = ended
+            return False
+
+        self.pool.map(_run_part, iter(parts), report)
+        for part in parts:  # the first fault in the order of the jobs is the one told
+            ended, wrong = found[part.first], part.jobs[-1]
+            fault[0], fault[1] = part.first + wrong[0], part.low + wrong[1]
+            if isinstance(ended, Exception):
+                raise ended
+            if ended != self.draws.FINE:
+                return ended
         return int(self.draws.FINE)
 
     def close(self) -> None:
         """End the threads."""
-        if self.threads is not None:
-            self.threads.shutdown()
+        if self.pool is not None:
+            self.pool.close()
+
+
+class _Part(NamedTuple):
+    """Jobs for one thread: the first of them, the place of its first sample, and
+    the arguments of ``CompiledSampler._run``.
+    """
+
+    first: int
+    low: int
+    jobs: tuple[Any, ...]
+
+
+def _run_part(sampler: CompiledSampler, part: _Part) -> int | Exception:
+    """How a part ended, or what it raised: the sampler tells which comes first."""
+    try:
+        return sampler._run(*part.jobs)
+    except Exception as error:
+        return error
+
+
+def _nothing() -> None:
+    """Samples of a round cannot be interrupted: they take milliseconds."""
 
 
 class PythonSampler(Sampler):
@@ -355,17 +386,8 @@ class PythonSampler(Sampler):
         return at + count
 
 
-@dataclass(frozen=True)
-class Help:
-    """Who draws: nothing here changes a bit of the result."""
-
-    executor: str | None = None  # "processes" or "dask" for plain Python oracles
-    workers: int | None = None
-    scheduler: str | None = None
-
-
 def make_sampler(
-    problem: Problem, memory: Memory, state: Any, seed: int, help: Help
+    problem: Problem, memory: Memory, state: Any, seed: int, compute: Compute
 ) -> Sampler:
     """The sampler that fits: compiled where the step is and states are whole
     numbers, Python elsewhere, on workers if asked for.
@@ -378,59 +400,20 @@ def make_sampler(
     if problem.tables is not None or (
         whole and is_compiled(problem.oracle) and _whole_states(problem.oracle)
     ):
-        return CompiledSampler(problem, memory, seed, workers=help.workers or 1)
-    if help.executor in ("processes", "dask") or help.scheduler is not None:
+        return CompiledSampler(problem, memory, seed, workers=compute.workers or 1)
+    executor = choose(problem, compute)
+    if executor.pool is not None:
         from smoothcruiser.certified.parallel import ParallelSampler
 
-        executor = "dask" if help.scheduler is not None else str(help.executor)
-        return ParallelSampler(
-            problem,
-            memory,
-            seed,
-            workers=help.workers,
-            executor=executor,
-            scheduler=help.scheduler,
-        )
+        return ParallelSampler(problem, memory, seed, executor, compute)
     return PythonSampler(problem, memory, seed)
-
-
-def _signature(oracle: Any) -> Any:
-    """What Numba infers that the step returns for a whole-number state."""
-    import numba
-
-    from smoothcruiser.engines.compiled.engine import _first_line
-    from smoothcruiser.jit.streams import STREAM
-
-    types = (numba.types.int64, numba.types.int64, STREAM)
-    try:
-        oracle.compile(types)
-    except Exception as error:
-        told = (
-            "The oracle could not be compiled for whole-number states: "
-            + _first_line(error)
-        )
-        raise InvalidInput(told) from error
-    return oracle.overloads[types].signature.return_type
-
-
-def _values_returned(oracle: Any) -> int:
-    count = len(_signature(oracle))
-    if count not in (2, 3):
-        raise InvalidInput(
-            "The oracle must return (reward, next_state) or (reward, next_state, "
-            f"terminated), got {count} values."
-        )
-    return count
 
 
 def _whole_states(oracle: Any) -> bool:
     """Whether the step maps whole numbers to whole numbers."""
-    import numba
+    from numba import types
 
-    returned = _signature(oracle)
-    return (
-        isinstance(returned, numba.types.BaseTuple)
-        and len(returned) > 1
-        and isinstance(returned[1], numba.types.Integer)
-        and returned[1].signed
-    )
+    from smoothcruiser.jit.oracle import next_state_type
+
+    after = next_state_type(oracle, types.int64)
+    return isinstance(after, types.Integer) and after.signed

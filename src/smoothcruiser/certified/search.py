@@ -1,24 +1,25 @@
 """Certified search: intervals that hold at any time, for states that come back,
 paid for by the problem at hand.
 
-The problem: V(s0) and Q(s0, a) of a regularized MDP or game, from draws of its
+The problem: V(s0) and Q(s0, a) of a regularized MDP or game, from samples of its
 oracle alone, with a promise that holds for every state seen, every number of
-draws and every query on one memory at once, with probability 1 - delta. Each
-round sweeps the bounds L <= V <= U over the seen graph (``certified_sweeps``),
-stops if the interval is narrow enough, and otherwise draws where the width of
-the answer comes from (``certified_sampling``); the radii are those of
-``certified_radii``, the data lie in ``certified_memory``.
+samples and every query on one memory at once, with probability 1 - delta. Each
+round sweeps the bounds L <= V <= U over the seen graph (``region``), stops if
+the interval is narrow enough, and otherwise samples (``sampling``) where the
+width of the answer comes from (``steering``). How far a mean can be off is the
+business of a bound (``bounds``); the data lie in ``memory``.
 
-    value = (L + U)/2,  interval = [L, U],  q box = [Q_L(a), Q_U(a)],  policy = grad F at the middle of the box.
+    value = (L + U)/2,            interval = [L, U],
+    q box = [Q_L(a), Q_U(a)],     policy = grad F at the middle of the box.
 
 legend   symbol      public name
   delta              ``delta``: belongs to the memory, not to a query
   epsilon            half the width that a query is to reach
 
-A query of ``epsilon`` steers its draws for as many calls as equal draws would
-certainly need. After that it brings every pair that it can reach to the equal
-share (``certified_price``), so that its price has a bound. It also falls back
-on equal draws where steering finds nothing to do. It gives up only where no
+A query of ``epsilon`` steers its samples for as many calls as equal numbers of
+samples would certainly need. After that it brings every pair that it can reach
+to the equal share (``price``), so that its price has a bound. It also falls back
+on equal numbers where steering finds nothing to do. It gives up only where no
 pair in reach has a radius and every sweep was made.
 
 Rounds: calls grow by a quarter each time, so that a problem that takes n calls
@@ -26,69 +27,52 @@ takes about log(n)/log(1.25) rounds of sweeps and at most a quarter of the calls
 came too late to be steered. Nothing depends on the clock but a stop that
 ``seconds`` asks for.
 
-What this file decides: rounds, stops, and what an Estimate says. Proofs:
-docs/certified.md.
+What this file decides: rounds and stops. Proofs: docs/certified.md.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from smoothcruiser.certified.bounds.betting import POLE_COSTS, POLE_OFFSETS, pair_cost
+from smoothcruiser.certified.bounds import DEFAULT, bound_of
+from smoothcruiser.certified.bounds.base import KEEP, SCAN, SWEPT, WALK
 from smoothcruiser.certified.estimate import (
-    KNOWN,
     SAME_LAW,
     answer,
     assumptions,
     one_outcome,
 )
-from smoothcruiser.certified.kernels import Kernels, make_kernels, warmed
+from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.limits import (
     Ends,
     Target,
     estimated,
     make_limits,
 )
-from smoothcruiser.certified.memory import END, Memory
-from smoothcruiser.certified.price import SWEPT, EqualDraws, largest_value
-from smoothcruiser.certified.sampling import STREAM_KEY, Help, Sampler, make_sampler
-from smoothcruiser.certified.sweeps import FIRST_BATCH, KEEP, SCAN, WALK, Rules
+from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.region import Region
+from smoothcruiser.certified.sampling import Sampler, make_sampler
+from smoothcruiser.certified.steering import Jobs, Steering
 from smoothcruiser.engines.inspection import Looks, seen
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.estimate import Estimate, terminal_estimate
+from smoothcruiser.jit.keys import SALT, Key
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import copied
-from smoothcruiser.problem.tabular import Floats, Ints
+from smoothcruiser.problem.tabular import Ints
 from smoothcruiser.progress import Progress
+from smoothcruiser.query import Compute
 
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into looking at the step
-GROWTH = 0.25  # calls of a round, as a share of those the query's pairs have
-# near the goal: widths fall at least like 1/n, so width/epsilon - 1 is a share that
-# does not overshoot
-LEAST_GROWTH = 0.04
-# above this share of the widest interval there is nothing to steer by yet: calls
-# double
-UNTOLD = 0.8
-# A draw has to narrow the answer by this share of width / (draws so far). Where
-# draws are given out in balance the marginal gain is width/n (radii that fall like
-# 1/n) or width/(2n) (like 1/sqrt(n)): what is worth far less is a pair that has
-# more than it needs.
-WORTH = 0.25
-LEAST_CALLS = 256  # of a round, so that the first levels are not met one by one
-LEAST_NEW = 32  # pairs that a round tries where one draw is exact
 CHUNK = 1 << 20  # draws held in buffers at a time: 16 MB
 # sweeps end when one closes less than this share of the width (weighed by visits)
 SETTLED = 0.01
 MOST_SWEEPS = 400  # of a round; the rest is made up in the next one, or at the end
-# a round; masses are kept from round to round, so they converge over a few of them
-SPREAD_PASSES = 6
-SPREAD_SHARE = 0.02  # of the width: flow that matters less in all is not passed on
 # with deterministic=True the first 8 pairs and every 16th are drawn twice and
 # compared
 CHECKED_FIRST, CHECKED_EVERY = 8, 16
@@ -99,7 +83,9 @@ class Certified:
     share.
     """
 
-    sampled = True  # whether outcomes are drawn from the oracle
+    steering = Steering  # who chooses what to sample; tests put in worse ones
+    # whether every pair is sampled equally often: what benchmarks compare with
+    uniform = False
 
     def __init__(
         self,
@@ -107,19 +93,20 @@ class Certified:
         *,
         delta: float,
         seed: int = 0,
+        bound: str = DEFAULT,
         executor: str | None = None,
         workers: int | None = None,
         scheduler: str | None = None,
         radius_scale: float = 1.0,
-        uniform: bool = False,
     ) -> None:
-        """``executor`` ("processes", "dask") and ``workers`` spread a round's
-        draws and change no bit of the result.
+        """``bound`` is a word of ``certified.bounds.BOUNDS``: how far a mean of
+        samples can be from what it estimates; certificates name it.
+        ``executor`` ("processes", "dask") and ``workers`` spread a round's
+        samples and change no bit of the result.
 
-        ``radius_scale`` and ``uniform`` are for tests and benchmarks: wrong
-        radii, and the same number of draws for every pair.
+        ``radius_scale`` is for tests: wrong radii.
         """
-        self._help = Help(executor, workers, scheduler)
+        self._compute = Compute(executor=executor, workers=workers, scheduler=scheduler)
         if (
             isinstance(delta, bool)
             or not isinstance(delta, int | float)
@@ -129,29 +116,27 @@ class Certified:
                 f"delta must be a probability strictly between 0 and 1, got {delta!r}."
             )
         self.problem, self.delta, self.seed = problem, float(delta), seed
-        self.memory = Memory(problem)
+        self.bound = bound_of(bound)
+        self.memory = Memory(problem, self.bound)
         self.num_calls = 0
-        self.exact = problem.deterministic  # whether the first draw of a pair tells all
-        self._uniform = uniform
+        self.exact = problem.deterministic  # whether the first sample tells all
+        self._radius_scale = radius_scale
         self._drawn_pairs = 0  # k: pairs that have been given a share of delta
         self._fault: str | None = None
         self._salt = np.random.SeedSequence(
-            seed, spawn_key=(STREAM_KEY, 1)
+            seed, spawn_key=(Key.CERTIFIED, SALT)
         ).generate_state(1, np.uint64)[0]
-        self._rules = _rules(problem, radius_scale)
-        self._kernels: Kernels | None = None
-        self._sampler: Sampler | None = None
-        self._order: Ints = np.zeros(0, dtype=np.int64)
-        self._count = 0
-        self._looked: Looks | None = None  # what the look before the first draw saw
-        self._twice = 0  # pairs of a deterministic problem that were drawn twice
+        self._prepared = False  # whether the next three are there
+        self._region: Region
+        self._steering: Steering
+        self._sampler: Sampler
+        self._looked: Looks | None = None  # what the look before the first sample saw
+        self._twice = 0  # pairs of a deterministic problem that were sampled twice
         self._asked = 0  # calls of the last look after a query
-        # calls of the query at hand that went where they seemed to pay
-        self._steered = 0
 
     def close(self) -> None:
         """End the workers, if any were asked for; the memory can still be read."""
-        if self._sampler is not None:
+        if self._prepared:
             self._sampler.close()
 
     # --- asking ---------------------------------------------------------------
@@ -177,7 +162,7 @@ class Certified:
         begin = time.perf_counter()
         limits = make_limits(epsilon, budget, seconds, callback, target, begin)
         if not self.exact:
-            limits = estimated(limits, self.problem.facts, self.delta)
+            limits = estimated(limits, self.bound, self.problem.facts, self.delta)
         if self._fault is not None:
             raise InvalidInput(
                 f"This memory was left unfinished by an error ({self._fault}); "
@@ -202,7 +187,7 @@ class Certified:
             root,
             state,
             epsilon=limits.epsilon,
-            reached=self._half_width(root, target),
+            reached=self.memory.half_width(root, target),
             reason=reason,
             num_calls=self.num_calls - before,
             seconds=time.perf_counter() - begin - compile_seconds,
@@ -211,19 +196,22 @@ class Certified:
 
     def _prepare(self, state: Any) -> float:
         """Seconds spent on compiling what the first query needs."""
-        if self._kernels is not None:
+        if self._prepared:
             return 0.0
         begin = time.perf_counter()
-        self._kernels = make_kernels(self.problem.operator)
+        self._region = Region(self.problem, self.memory, self.bound, self._radius_scale)
+        self._steering = self.steering(self.problem, self._region, exact=self.exact)
         self._sampler = make_sampler(
-            self.problem, self.memory, state, self.seed, self._help
+            self.problem, self.memory, state, self.seed, self._compute
         )
-        warmed(self._kernels, self.memory.graph, self._rules)
+        self._region.warm()
+        self._prepared = True
         return time.perf_counter() - begin
 
     def _search(self, root: int, limits: Ends, begin: float) -> str:
         """Rounds until the query may end; why it did."""
-        self._start(root)
+        self._region.start(root)
+        self._steering.start()
         first_call = self.num_calls
         while True:
             self._settle(root, limits)
@@ -236,7 +224,7 @@ class Certified:
                     calls=self.num_calls - first_call,
                     seconds=time.perf_counter() - begin,
                     interval=(float(node["lower"]), float(node["upper"])),
-                    half_width=self._half_width(root, limits.target),
+                    half_width=self.memory.half_width(root, limits.target),
                     states=self.memory.num_nodes - 1,
                 )
                 if limits.callback(report) is False:
@@ -256,7 +244,6 @@ class Certified:
         """Look at the step before its first draw; calls counted, those after
         the query among them.
         """
-        assert self._sampler is not None
         calls, self._looked = self._sampler.look(state, None, left // INSPECTED_SHARE)
         self.num_calls += calls + len(self._looked)
         return calls + len(self._looked)
@@ -267,7 +254,6 @@ class Certified:
         """
         self.memory.check_untouched()
         if self._looked:
-            assert self._sampler is not None
             calls, _ = self._sampler.look(state, self._looked, 0)
             self.num_calls += calls - (0 if self._asked else len(self._looked))
             self._asked = calls
@@ -275,60 +261,38 @@ class Certified:
     @property
     def assumed(self) -> tuple[str, ...]:
         """What the certificates of this memory take on trust."""
-        looks, doubts = (
-            (0, "")
-            if self._sampler is None
-            else (self._sampler.looks, self._sampler.guard.doubts)
-        )
         looked = (
             ""
             if self._looked is None
-            else seen(len(self._looked), self._asked, looks, doubts)
+            else seen(
+                len(self._looked),
+                self._asked,
+                self._sampler.looks,
+                self._sampler.guard.doubts,
+            )
         )
         law = one_outcome(self._twice) if self.problem.deterministic else SAME_LAW
-        return assumptions(
-            self.problem,
-            law if self.sampled else KNOWN,
-            sampled=self.sampled,
-            looked=looked,
-        )
+        return assumptions(self.problem, law, looked=looked)
 
     def _narrow(self, root: int, limits: Ends) -> bool:
         return (
             limits.goal is not None
-            and self._half_width(root, limits.target) <= limits.goal
+            and self.memory.half_width(root, limits.target) <= limits.goal
         )
 
     def _reached(self, root: int, limits: Ends) -> str:
         assert limits.epsilon is not None
         return (
             "epsilon"
-            if self._half_width(root, limits.target) <= limits.epsilon
+            if self.memory.half_width(root, limits.target) <= limits.epsilon
             else "rounding"
         )
 
     # --- one round ------------------------------------------------------------
 
-    def _start(self, root: int) -> None:
-        """Begin the list of nodes that matter for this query."""
-        g, n = self.memory.graph, self.memory.num_nodes
-        for name in ("listed", "mass", "residual"):
-            g.nodes[name][:n] = 0
-        g.nodes["listed"][root] = 1
-        self._order = np.zeros(max(64, 2 * n), dtype=np.int64)
-        self._order[0], self._count = root, 1
-        self._steered = 0
-
     def _sweep(self, tune: int) -> float:
-        """One sweep over the listed nodes; by how much, weighed by visits, they
-        closed.
-        """
-        assert self._kernels is not None
-        closed = float(
-            self._kernels.sweep(
-                self.memory.graph, self._order, self._count, tune, self._rules
-            )
-        )
+        """``Region.sweep``, where bounds that exclude each other are an error."""
+        closed = self._region.sweep(tune)
         if closed < 0.0:
             raise contradiction(
                 self.memory.states[int(-closed)], self.delta, self.assumed
@@ -339,7 +303,7 @@ class Certified:
         """Sweep until little moves, or the answer is narrow enough."""
         for i in range(MOST_SWEEPS):
             closed = self._sweep(WALK if i == 0 else KEEP)
-            little = SETTLED * 2.0 * self._half_width(root, limits.target)
+            little = SETTLED * 2.0 * self.memory.half_width(root, limits.target)
             if (
                 self._narrow(root, limits)
                 or closed <= little
@@ -348,54 +312,36 @@ class Certified:
                 return
 
     def _finish(self, root: int, limits: Ends) -> None:
-        """Sweep all nodes in reach until trying every pole moves none of them:
+        """Sweep all nodes in reach until a scan moves none of them:
         sweeps are cheap, use what was bought.
 
         The widest node then satisfies width <= gamma width + radii + what the
         last sweep moved, so that stopping here adds ``SWEPT`` of the goal at
         the most.
         """
-        self._list_reach()
-        listed, steps = (
-            self._order[: self._count],
-            self.problem.facts.steps(self.problem.horizon),
-        )
+        self._region.list_reach()
+        steps = self.problem.facts.steps(self.problem.horizon)
         tune = SCAN
         while not self._narrow(root, limits) and time.perf_counter() <= limits.deadline:
-            before = self._widths(listed)
+            before = self._region.widths
             self._sweep(tune)
             goal = (
-                self._half_width(root, limits.target)
+                self.memory.half_width(root, limits.target)
                 if limits.goal is None
                 else limits.goal
             )
-            still = float((before - self._widths(listed)).max()) <= (
+            still = float((before - self._region.widths).max()) <= (
                 0.0 if self.exact else 2.0 * SWEPT * goal / steps
             )
             if still and tune == SCAN:
                 return
             tune = SCAN if still else KEEP
 
-    def _widths(self, listed: Ints) -> Floats:
-        nodes = self.memory.graph.nodes[listed]
-        widths: Floats = nodes["upper"] - nodes["lower"]
-        return widths
-
-    def _list_reach(self) -> None:
-        """Let the list hold every node that the asked state leads to, also
-        those that no flow was passed on to.
-        """
-        assert self._kernels is not None
-        self._order = _fitted(self._order, self.memory.num_nodes)
-        self._count = int(
-            self._kernels.reach(self.memory.graph, self._order, self._count)
-        )
-
     def _round(self, root: int, limits: Ends, left: int) -> str | None:
         """Choose pairs, draw and record; None, or why there was nothing to draw."""
         pairs, counts = (
-            self._jobs_uniform(left)
-            if self._uniform
+            self._steering.uniform(left)
+            if self.uniform
             else self._jobs(root, limits, left)
         )
         if len(pairs) == 0:
@@ -414,17 +360,13 @@ class Certified:
                 break
         return None
 
-    def _jobs(self, root: int, limits: Ends, left: int) -> tuple[Ints, Ints]:
+    def _jobs(self, root: int, limits: Ends, left: int) -> Jobs:
         """Which pairs to draw from, and how often each."""
-        growth = self._growth(root, self._half_width(root, limits.target), limits.goal)
-        new = max(LEAST_NEW, int(GROWTH * self._drawn_pairs))
-        calls = min(
-            left,
-            new if self.exact else max(LEAST_CALLS, int(growth * self._query_draws())),
-        )
-        steered = self._allowed(limits, calls)
+        choose = self._steering
+        calls = min(left, choose.calls(root, limits, self._drawn_pairs))
+        steered = choose.allowed(limits, calls)
         if steered <= 0:
-            pairs, counts = self._jobs_equal(limits.equal, left)
+            pairs, counts = choose.equal(limits.equal, left)
             if len(pairs):
                 return pairs, counts
             # certainly narrow enough, unless rounding is in the way
@@ -432,133 +374,13 @@ class Certified:
             if self._narrow(root, limits):
                 return pairs, counts
             steered = calls
-        pairs, counts = self._jobs_steered(root, limits, steered)
+        pairs, counts = choose.steered(root, limits, steered)
         if len(pairs) == 0:
-            pairs, counts = self._jobs_equal(None, steered)
-        self._steered += int(counts.sum())
+            pairs, counts = choose.equal(None, steered)
+        choose.num_steered += int(counts.sum())
         return (
             (pairs, self._with_checks(counts, left)) if self.exact else (pairs, counts)
         )
-
-    def _jobs_steered(self, root: int, limits: Ends, calls: int) -> tuple[Ints, Ints]:
-        """At most ``calls`` draws, where they narrow the answer most."""
-        assert self._kernels is not None
-        memory, g = self.memory, self.memory.graph
-        self._order = _fitted(self._order, memory.num_nodes)
-        source = self._source(root, limits)
-        width = 2.0 * self._half_width(root, limits.target)
-        share = SPREAD_SHARE * width / self._count
-        self._count = int(
-            self._kernels.spread(
-                g, self._order, self._count, source, share, SPREAD_PASSES, self._rules
-            )
-        )
-        pairs, counts = (
-            np.zeros(memory.num_pairs, dtype=np.int64),
-            np.zeros(memory.num_pairs, dtype=np.int64),
-        )
-        floor = 0.0 if self.exact else WORTH * width / max(1.0, self._query_draws())
-        first = 1 if self.exact else FIRST_BATCH
-        jobs = self._kernels.allocate(
-            g, self._order, self._count, calls, floor, first, pairs, counts
-        )
-        return pairs[:jobs], counts[:jobs]
-
-    def _allowed(self, limits: Ends, calls: int) -> int:
-        """As many of the calls as may be steered: with those before, no more
-        than equal draws would certainly need.
-        """
-        known = self.memory.num_pairs
-        if limits.equal is None or not limits.equal.enough(
-            (self._steered + calls) / known, known
-        ):
-            return calls
-        return min(calls, known * limits.equal.draws(known) - self._steered)
-
-    def _jobs_equal(self, enough: EqualDraws | None, left: int) -> tuple[Ints, Ints]:
-        """Draws for the pairs in reach that have fewest, up to twice as many as
-        those have.
-
-        They go on up to the number that is certainly enough, or, where that is
-        None, for pairs that have a radius.
-        """
-        self._list_reach()
-        g, size = self.memory.graph, self.memory.num_pairs
-        known = g.pairs[:size]
-        n, first = known["total"], 1 if self.exact else FIRST_BATCH
-        level = math.inf if enough is None else float(enough.draws(size))
-        span = g.nodes["q_high"][known["node"]] - g.nodes["q_low"][known["node"]]
-        open_ended = (
-            np.where(n == 0.0, span, known["slope_up"] + known["slope_down"]) > 0.0
-        )
-        short = (g.nodes["listed"][known["node"]] == 1) & (
-            open_ended if enough is None else n < level
-        )
-        if not short.any():
-            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        level = min(level, max(float(first), 2.0 * float(n[short].min())))
-        pairs = np.flatnonzero(short & (n < level))
-        counts = (level - n[pairs]).astype(np.int64)
-        fit = max(1, int(np.searchsorted(np.cumsum(counts), left, side="right")))
-        return pairs[:fit], np.minimum(counts[:fit], left)
-
-    def _growth(self, root: int, half_width: float, goal: float | None) -> float:
-        """Calls of the next round, as a share of those so far."""
-        node = self.memory.graph.nodes[root]
-        if half_width > UNTOLD * 0.5 * float(node["q_high"] - node["q_low"]):
-            return 1.0
-        return (
-            GROWTH
-            if goal is None
-            else min(GROWTH, max(LEAST_GROWTH, half_width / goal - 1.0))
-        )
-
-    def _jobs_uniform(self, left: int) -> tuple[Ints, Ints]:
-        """Every pair seen, as many draws as the others: what certified search
-        is compared with.
-        """
-        n = self.memory.graph.pairs["total"][: self.memory.num_pairs]
-        pairs = np.flatnonzero(n == 0.0) if np.any(n == 0.0) else np.arange(len(n))
-        least = max(FIRST_BATCH, int(n.max(initial=0.0)))
-        each = least if np.any(n == 0.0) else max(1, int(LEAST_GROWTH * least))
-        pairs = pairs[: max(1, left // each)] if len(pairs) * each > left else pairs
-        g, count = self.memory.graph, self.memory.num_nodes - 1
-        self._order = _fitted(self._order, count + 1)
-        others = [node for node in range(1, count + 1) if node != self._order[0]]
-        self._order[1 : 1 + len(others)], self._count = others, 1 + len(others)
-        g.nodes["mass"][1 : count + 1] = 1.0
-        return pairs, np.full(len(pairs), min(each, left), dtype=np.int64)
-
-    def _query_draws(self) -> float:
-        """Draws of the pairs that this query has met."""
-        g = self.memory.graph
-        nodes = g.pairs["node"][: self.memory.num_pairs]
-        return float(
-            g.pairs["total"][: self.memory.num_pairs][
-                g.nodes["listed"][nodes] == 1
-            ].sum()
-        )
-
-    def _source(self, root: int, limits: Ends) -> Floats:
-        """With which weights the asked state's actions matter: as F weighs
-        them, or those whose intervals are too wide.
-        """
-        pairs, player = (
-            self._root_pairs(root),
-            1 if self.memory.graph.nodes["sign"][root] > 0 else 2,
-        )
-        if limits.target == "value":
-            ends = pairs["q_upper"] if player == 1 else pairs["q_lower"]
-            return np.array(
-                self.problem.operator.gradient(
-                    ends.tolist(), player=player, weights=pairs["prior"].tolist()
-                )
-            )
-        widths = pairs["q_upper"] - pairs["q_lower"]
-        goal = 0.5 * float(widths.max()) if limits.goal is None else 2.0 * limits.goal
-        wide = (widths > goal).astype(np.float64)
-        share: Floats = wide / max(1.0, wide.sum())
-        return share
 
     def _give_shares(self, pairs: Ints) -> None:
         """The next k for every pair that is drawn for the first time, before
@@ -567,21 +389,19 @@ class Certified:
         g = self.memory.graph
         new = pairs[g.pairs["total"][pairs] == 0.0]
         if not self.exact:
-            g.pairs["cost"][new] = pair_cost(
+            g.pairs["cost"][new] = self.bound.cost(
                 self._drawn_pairs + 1 + np.arange(len(new)), self.delta
             )
         self._drawn_pairs += len(new)
 
     def _draw(self, pairs: Ints, counts: Ints) -> None:
-        assert self._kernels is not None
-        assert self._sampler is not None
         memory = self.memory
         raws, rewards = self._sampler.draw(pairs, counts)
         low, high = self.problem.facts.reward_range
         resolved, done = self._sampler.resolved, 0
         while True:
             done = int(
-                self._kernels.record(
+                self._region.loops.record(
                     memory.graph,
                     pairs,
                     counts,
@@ -596,7 +416,7 @@ class Certified:
             )
             if done == len(raws):
                 break
-            memory.make_room(rehash_with=self._kernels.rehash)
+            memory.make_room(rehash_with=self._region.loops.rehash)
         if not resolved:
             memory.resolve()
         self.num_calls += len(raws)
@@ -625,42 +445,7 @@ class Certified:
                 "drop deterministic=, or mend the simulator."
             )
 
-    def _root_pairs(self, root: int) -> Any:
-        node = self.memory.graph.nodes[root]
-        return self.memory.graph.pairs[node["first"] : node["first"] + node["size"]]
-
-    def _half_width(self, root: int, target: Target) -> float:
-        if target == "value":
-            node = self.memory.graph.nodes[root]
-            return 0.5 * float(node["upper"] - node["lower"])
-        pairs = self._root_pairs(root)
-        return 0.5 * float((pairs["q_upper"] - pairs["q_lower"]).max())
-
-
-def _rules(problem: Problem, radius_scale: float) -> Rules:
-    facts = problem.facts
-    K = facts.num_actions
-    return Rules(
-        discount=facts.discount,
-        operator=problem.operator.code,
-        temperature=float(problem.operator.strength),
-        poles=np.stack([POLE_OFFSETS, POLE_COSTS], axis=1),
-        shrink=float(radius_scale),
-        scale=largest_value(facts),
-        q=np.zeros(K),
-        w=np.ones(K),
-        out=np.zeros(K),
-    )
-
 
 def _chunk(counts: Ints, done: int) -> int:
     """How many of the jobs from ``done`` on fit in the buffers."""
     return int(np.searchsorted(np.cumsum(counts[done:]), CHUNK, side="right"))
-
-
-def _fitted(order: Ints, size: int) -> Ints:
-    if len(order) >= size:
-        return order
-    larger = np.zeros(max(size, 2 * len(order)), dtype=np.int64)
-    larger[: len(order)] = order
-    return larger

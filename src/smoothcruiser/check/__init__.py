@@ -148,7 +148,7 @@ def check(
 @contextmanager
 def _limited(probe: Probe) -> Iterator[None]:
     """The watch over a call that hangs, as the engines have it."""
-    from smoothcruiser.engines.python import watched
+    from smoothcruiser.engines.watchdog import watched
 
     with watched(probe, probe.call_seconds):
         yield

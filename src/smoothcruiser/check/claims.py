@@ -7,8 +7,8 @@ from typing import Any
 
 from smoothcruiser.check.probe import SAMPLES, Finding, Probe
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.operators.base import CustomOperator
-from smoothcruiser.operators.check import check_operator
+from smoothcruiser.jit.keys import CheckKey
+from smoothcruiser.operators import check_operator
 from smoothcruiser.problem.answers import two_in_one
 from smoothcruiser.problem.states import check_recognizable, identical, same_state
 
@@ -19,9 +19,10 @@ def determinism(probe: Probe) -> Finding:
     """``deterministic=True`` holds, or could be declared."""
     for i, (state, action) in enumerate(probe.some(20)):
         first, second = (
-            probe.sample(state, action, probe.stream(5, i, k)) for k in range(2)
+            probe.sample(state, action, probe.stream(CheckKey.DETERMINISM, i, k))
+            for k in range(2)
         )
-        if not probe.alike(first, second, 5, i, 2):
+        if not probe.alike(first, second, CheckKey.DETERMINISM, i, 2):
             if probe.problem.deterministic:
                 raise OracleError(
                     f"deterministic=True, but state {state!r}, action {action} "
@@ -57,7 +58,9 @@ def outcomes(probe: Probe) -> Finding:
             )
         counts = [0] * len(model)
         for k in range(samples):
-            reward, after, _ = probe.sample(state, action, probe.stream(6, i, k))
+            reward, after, _ = probe.sample(
+                state, action, probe.stream(CheckKey.OUTCOMES, i, k)
+            )
             hits = [
                 j
                 for j, (_, r, z) in enumerate(model)
@@ -117,7 +120,9 @@ def keys(probe: Probe) -> Finding:
                 raise two_in_one(
                     state, other, problem.profile(state), problem.profile(other)
                 )
-            if compared <= SAMPLES and not probe.same_future(other, state, 7, compared):
+            if compared <= SAMPLES and not probe.same_future(
+                other, state, CheckKey.KEYS, compared
+            ):
                 raise OracleError(
                     f"Two states with one key have different futures: {other!r} and "
                     f"{state!r}; let key= (or the state's own == and hash) tell apart "
@@ -166,7 +171,7 @@ def value_bounds(probe: Probe) -> Finding:
         actions = problem.legal_actions(state)
         means = [
             math.fsum(
-                probe.sample(state, a, probe.stream(8, i, a, k))[0]
+                probe.sample(state, a, probe.stream(CheckKey.VALUE_BOUNDS, i, a, k))[0]
                 for k in range(samples)
             )
             / samples
@@ -211,7 +216,9 @@ def ends(probe: Probe) -> Finding:
         try:
             reward = float(
                 problem.oracle(
-                    state, problem.legal_actions(state)[0], probe.stream(9, i)
+                    state,
+                    problem.legal_actions(state)[0],
+                    probe.stream(CheckKey.ENDS, i),
                 )[0]
             )
         except Exception:
@@ -232,7 +239,7 @@ def ends(probe: Probe) -> Finding:
 def operator(probe: Probe) -> Finding:
     """A user's own operator keeps the conditions of the promises."""
     mine = probe.problem.operator
-    if not isinstance(mine, CustomOperator):
+    if mine.built_in:
         return Finding("operator", "ok", f"{mine.label} is built in.")
     report = check_operator(mine, probe.problem.num_actions)
     for condition in report.conditions:

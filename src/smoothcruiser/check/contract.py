@@ -20,6 +20,7 @@ from smoothcruiser.check.probe import (
     Probe,
 )
 from smoothcruiser.errors import InvalidInput, OracleError
+from smoothcruiser.jit.keys import CheckKey, Key
 from smoothcruiser.problem.answers import (
     flickering,
     remembered,
@@ -39,10 +40,10 @@ def walks(probe: Probe, start: Any) -> Finding:
             "can be done."
         )
     for action in problem.legal_actions(start):
-        probe.met(start, action, probe.stream(0, action))
+        probe.met(start, action, probe.stream(CheckKey.ACTIONS, action))
     begin, longest = time.perf_counter(), 0
     for walk in range(WALKS):
-        state, rng = start, probe.stream(1, walk)
+        state, rng = start, probe.stream(CheckKey.WALKS, walk)
         for step in range(
             STEPS if problem.horizon is None else min(STEPS, problem.horizon)
         ):
@@ -83,15 +84,15 @@ def deterministic_stream(probe: Probe) -> Finding:
     """
     for i, place in enumerate(probe.places(40)):
         state, action = probe.pairs[place]
-        rng = probe.stream(2, i)
+        rng = probe.stream(CheckKey.EQUAL_STREAMS, i)
         begun = rng.words.copy()
         first = probe.sample(state, action, rng)
         taken = rng.words.tolist()
         moved = taken != begun.tolist()
         # in the same object, since a cache may depend on its identity
-        rng.words[:] = begun if moved else probe.stream(10, i).words
+        rng.words[:] = begun if moved else probe.stream(CheckKey.OTHER_STREAMS, i).words
         second = probe.sample(state, action, rng)
-        if not probe.alike(first, second, 2, i):
+        if not probe.alike(first, second, CheckKey.EQUAL_STREAMS, i):
             why = (
                 (
                     "The oracle takes randomness from elsewhere (a global generator, "
@@ -128,7 +129,9 @@ def separate_rows(probe: Probe) -> Finding:
         return Finding("rows", "ok", "the step takes one state at a time.")
     for i, (state, action) in enumerate(probe.some(6)):
         seeds = [
-            np.random.SeedSequence(probe.seed, spawn_key=(probe.KEY, 11, i, k))
+            np.random.SeedSequence(
+                probe.seed, spawn_key=(Key.CHECK, CheckKey.ROWS, i, k)
+            )
             for k in range(SAMPLES)
         ]
         probe.calls += SAMPLES * SAMPLES
@@ -141,12 +144,16 @@ def independent(probe: Probe) -> Finding:
     """The same samples in another order give the same answers."""
     for i, (state, action) in enumerate(probe.some(12)):
         order = list(range(SAMPLES))
-        there = [probe.sample(state, action, probe.stream(3, i, k)) for k in order]
+        there = [
+            probe.sample(state, action, probe.stream(CheckKey.ORDER, i, k))
+            for k in order
+        ]
         back = [
-            probe.sample(state, action, probe.stream(3, i, k)) for k in reversed(order)
+            probe.sample(state, action, probe.stream(CheckKey.ORDER, i, k))
+            for k in reversed(order)
         ][::-1]
         for k, (one, other) in enumerate(zip(there, back, strict=True)):
-            if not probe.alike(one, other, 3, i, k):
+            if not probe.alike(one, other, CheckKey.ORDER, i, k):
                 raise OracleError(
                     f"Draws at state {state!r}, action {action} depend on the draws "
                     f"before them: {one[:2]!r} became {other[:2]!r} "
@@ -170,7 +177,9 @@ def untouched(probe: Probe) -> Finding:
                     "changes to them go unseen."
                 ),
             )
-        _, first, _ = probe.sample(state, action, probe.stream(4, i, 0))
+        _, first, _ = probe.sample(
+            state, action, probe.stream(CheckKey.UNTOUCHED, i, 0)
+        )
         if unchanged(before, state) is False:
             raise OracleError(
                 f"The oracle changed the state it was given: {before!r} became "
@@ -179,7 +188,7 @@ def untouched(probe: Probe) -> Finding:
                 "changing it."
             )
         kept = copy.deepcopy(first)
-        probe.sample(state, action, probe.stream(4, i, 1))
+        probe.sample(state, action, probe.stream(CheckKey.UNTOUCHED, i, 1))
         if unchanged(kept, first) is False:
             raise OracleError(
                 f"A next state changed when the oracle was called again: {kept!r} "

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from smoothcruiser.errors import Hung, SmoothcruiserError
+from smoothcruiser.jit.keys import CheckKey, Key
 from smoothcruiser.problem.answers import (
     Answer,
     at,
@@ -25,7 +26,6 @@ from smoothcruiser.problem.states import same_state
 # slow oracles
 WALKS, STEPS, SAMPLES = 8, 10, 16
 ENOUGH_SECONDS = 5.0  # after which no further state is inspected
-CHECK = 104  # spawn key of the streams used here
 
 Verdict = Literal["ok", "warning", "wrong"]
 
@@ -43,7 +43,6 @@ class Finding:
 class Probe:
     """Draws with named faults, and what was seen."""
 
-    KEY: ClassVar[int] = CHECK
     problem: Problem
     seed: int
     call_seconds: float
@@ -57,11 +56,11 @@ class Probe:
     over: list[Any] = field(default_factory=list)  # states where an episode ended
     spent: float = 0.0
 
-    def stream(self, *key: int) -> Any:
+    def stream(self, use: CheckKey, *key: int) -> Any:
         """A separate stream for every use."""
         from smoothcruiser.jit.streams import stream
 
-        return stream(self.seed, self.KEY, *key)
+        return stream(self.seed, Key.CHECK, use, *key)
 
     def sample(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
         """One checked call."""
@@ -91,23 +90,25 @@ class Probe:
             self.over.append(after)
         return reward, after, ended
 
-    def alike(self, one: Answer, other: Answer, *key: int) -> bool:
+    def alike(self, one: Answer, other: Answer, use: CheckKey, *key: int) -> bool:
         """Whether two answers have equal rewards, ends, and next states or futures."""
         if one[0] != other[0] or one[2] != other[2]:
             return False
         return (
             one[2]
             or same_state(one[1], other[1]) is True
-            or self.same_future(one[1], other[1], *key)
+            or self.same_future(one[1], other[1], use, *key)
         )
 
-    def same_future(self, x: Any, y: Any, *key: int) -> bool:
+    def same_future(self, x: Any, y: Any, use: CheckKey, *key: int) -> bool:
         """Whether two states pay the same under equal streams."""
         return same_future(
             self.problem,
             x,
             y,
-            lambda state, action, i: self.sample(state, action, self.stream(*key, i)),
+            lambda state, action, i: self.sample(
+                state, action, self.stream(use, *key, i)
+            ),
         )
 
     def met(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:

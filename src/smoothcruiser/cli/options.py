@@ -19,6 +19,7 @@ from typing import Any
 import click
 
 from smoothcruiser.errors import SmoothcruiserError
+from smoothcruiser.operators import OPERATORS
 from smoothcruiser.problem.states import shaped
 
 Function = Callable[..., Any]
@@ -95,7 +96,7 @@ def _problem_words(function: Function) -> Function:
         click.option(
             "--operator",
             metavar="NAME",
-            help="entropy (default), kl, sparsemax, square-root or max.",
+            help=f"One of {', '.join(OPERATORS)} (default: entropy).",
         ),
         click.option(
             "--temperature",

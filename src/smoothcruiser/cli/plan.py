@@ -198,7 +198,7 @@ def _resumed(run: int, asked: dict[str, Any], head: Head) -> Any:
     """The estimate of a stored run that is taken up again."""
     from smoothcruiser.engines.store import Store, fingerprint, schedule_from
     from smoothcruiser.methods.scheduled import resume
-    from smoothcruiser.problem.make import make
+    from smoothcruiser.problem.spec import from_spec
 
     store = asked["store"]
     if store is None:
@@ -218,13 +218,7 @@ def _resumed(run: int, asked: dict[str, Any], head: Head) -> Any:
         with Store(store) as opened:
             stored = opened.get(run)
         if stored.spec is not None:
-            spec = stored.spec
-            problem = make(
-                spec["problem"],
-                discount=spec["discount"],
-                temperature=spec["temperature"],
-                operator=spec["operator"],
-            )
+            problem = from_spec(stored.spec)
             if fingerprint(problem) == stored.fingerprint:
                 # plain data in the store: a NamedTuple or an array again
                 state = state_of(problem, stored.state)

@@ -150,17 +150,17 @@ def _opponent(text: str, problem: Any, how: dict[str, Any]) -> Any:
     """
     import numpy as np
 
+    from smoothcruiser.jit.keys import Key
     from smoothcruiser.methods import METHODS
     from smoothcruiser.play.agent import Agent
-    from smoothcruiser.play.episodes import OTHER, random_player
+    from smoothcruiser.play.episodes import random_player
 
     if text == "random":
         return random_player
     if text in METHODS:
         _check_promise(problem, text, how)
-        seed = int(
-            np.random.SeedSequence(how["seed"], spawn_key=(OTHER,)).generate_state(1)[0]
-        )
+        of_other = np.random.SeedSequence(how["seed"], spawn_key=(Key.OTHER_PLAYER,))
+        seed = int(of_other.generate_state(1)[0])
         return Agent(problem, text, **{**how, "seed": seed})
     module, colon, attribute = text.partition(":")
     if not colon:

@@ -13,8 +13,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from smoothcruiser.engines.run import Outcome, Tally, Workers
-from smoothcruiser.engines.stopping import Rule
+from smoothcruiser.engines.base import Workers
+from smoothcruiser.engines.run import Outcome, RootSums
+from smoothcruiser.engines.stopping import StoppingRule
 from smoothcruiser.estimate import (
     Certificate,
     Estimate,
@@ -32,7 +33,7 @@ from smoothcruiser.schedule.schedule import Schedule
 def assemble(
     problem: Problem,
     state: Any,
-    rule: Rule,
+    rule: StoppingRule,
     outcome: Outcome,
     engine: Workers,
     *,
@@ -88,11 +89,11 @@ def assemble(
 
 
 def interval_of(
-    problem: Problem, state: Any, rule: Rule
-) -> Callable[[dict[int, Tally]], Interval | None]:
+    problem: Problem, state: Any, rule: StoppingRule
+) -> Callable[[dict[int, RootSums]], Interval | None]:
     """The interval that tallies at a look certify, for a progress display."""
 
-    def interval(tallies: dict[int, Tally]) -> Interval | None:
+    def interval(tallies: dict[int, RootSums]) -> Interval | None:
         return (
             pieces(problem, state, rule, tallies)[1]
             if rule.schedule.delta < 1.0
@@ -108,7 +109,7 @@ Pieces = tuple[
 
 
 def pieces(
-    problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]
+    problem: Problem, state: Any, rule: StoppingRule, tallies: dict[int, RootSums]
 ) -> Pieces:
     """(value, interval, action values, their intervals, policy) of root sums."""
     make = _from_draws_of_v if rule.schedule.root.target == "value" else _from_q
@@ -116,7 +117,7 @@ def pieces(
 
 
 def _from_q(
-    problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]
+    problem: Problem, state: Any, rule: StoppingRule, tallies: dict[int, RootSums]
 ) -> Pieces:
     mover = problem.mover(state)
     low, high = problem.facts.q_bounds(mover)
@@ -141,7 +142,7 @@ def _from_q(
 
 
 def _from_draws_of_v(
-    problem: Problem, state: Any, rule: Rule, tallies: dict[int, Tally]
+    problem: Problem, state: Any, rule: StoppingRule, tallies: dict[int, RootSums]
 ) -> Pieces:
     (tally,) = tallies.values()
     low, high = problem.facts.value_bounds(problem.mover(state))

@@ -12,7 +12,8 @@ The simulator may live anywhere (NumPy, JAX on an accelerator): states stay with
 it, actions go in, rewards and flags come out, and the sums, operators and
 checks are done here in float64.
 
-  stream   SeedSequence(seed, spawn_key=(action, shard)) for the whole shard, shared by the simulator and by action draws
+  stream   SeedSequence(seed, spawn_key=(action, shard)) for the whole shard, shared
+           by the simulator and by the sampling of actions
 
 Same schedule, same shards, same counts as the other executors; the estimates
 agree in law, not in bits (other streams, other order of sums). A run's bits
@@ -30,8 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.engines.batched_operators import both, drawn
-from smoothcruiser.engines.reference import UNIFORM_AT_ZERO
+from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import (
     Interrupted,
@@ -39,6 +39,7 @@ from smoothcruiser.errors import (
     OracleError,
     SmoothcruiserError,
 )
+from smoothcruiser.operators.sampling import sampled_columns
 from smoothcruiser.problem.answers import (
     at,
     outside,
@@ -56,7 +57,7 @@ from smoothcruiser.problem.batched import (
 )
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.tabular import Tables
-from smoothcruiser.schedule.schedule import Kind, Schedule
+from smoothcruiser.schedule.schedule import Kind
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -82,11 +83,7 @@ def parts_of(problem: Problem, max_batch: int | None = None) -> Parts:
     """A problem's functions over rows: the user's own, or those of its tables."""
     if problem.tables is not None:
         return _tabular_parts(problem, problem.tables, max_batch or MAX_BATCH)
-    if not isinstance(problem.oracle, Batched):
-        raise InvalidInput(
-            "The batched executor needs a step over arrays, marked as batched(step), "
-            "or a tabular problem; use executor='python' for a step of one state."
-        )
+    assert isinstance(problem.oracle, Batched)  # the registry refuses others
 
     def inner(function: Any) -> Any:
         return function.function if isinstance(function, BatchedFunction) else None
@@ -138,18 +135,15 @@ class BatchedEngine:
     """Runs shards of one (problem, schedule, state) in batches."""
 
     name = "batched"
-    looks = 0  # a step gets rows of its own, which it may write into
+    kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN, Kind.ROLLOUT, Kind.BLIND})
+    parallel = False
+    python = False
+    guard = None  # a step gets rows of its own, which it may write into
 
-    def __init__(
-        self,
-        problem: Problem,
-        schedule: Schedule,
-        state: Any,
-        *,
-        center: float = 0.0,
-        max_batch: int | None = None,
-    ) -> None:
-        self.problem, self.schedule, self.center = problem, schedule, center
+    def __init__(self, job: Job, *, max_batch: int | None = None) -> None:
+        self.job, self.center = job, job.center
+        problem, self.schedule, state = job.problem, job.schedule, job.state
+        self.problem = problem
         self.parts = parts_of(problem, max_batch)
         self.backend = self.parts.backend
         try:
@@ -355,7 +349,7 @@ class BatchedEngine:
                 q = self.estimate_q(states, n, legal, row)
                 if isinstance(sign, np.ndarray):
                     q = np.where(q > -np.inf, sign * q, -np.inf)
-                value, g = both(self.problem.operator, q, self.weights)
+                value, g = self.problem.operator.batch(q, self.weights)
                 if level.kind == Kind.PLUGIN:
                     return _added(out, where, weight * (sign * (value + level.shift)))
                 head = value - np.where(
@@ -363,7 +357,7 @@ class BatchedEngine:
                     q * g if legal is None else np.where(legal, q, 0.0) * g,
                     0.0,
                 ).sum(axis=0)
-                action, norm = drawn(g, self.own)
+                action, norm = sampled_columns(g, self.own)
             rewards, states, alive = self.step(states, action)
             scale = 1.0 if self.unit else norm
             out = _added(
@@ -381,15 +375,15 @@ class BatchedEngine:
     def _blind(self, n: int, legal: Bools | None) -> tuple[Any, Ints, Any]:
         """A ~ grad F(0) for n states: (F(0), actions, |g|_1)."""
         K, operator = self.problem.num_actions, self.problem.operator
-        if legal is None and operator.code in UNIFORM_AT_ZERO:
+        if legal is None and operator.uniform_at_zero:
             return self.offsets[K], self.own.integers(K, size=n), 1.0
         g = np.ones((K, n)) if legal is None else legal.astype(np.float64)
         head = (
             self.offsets[K] if legal is None else self.offsets.take(legal.sum(axis=0))
         )
-        if operator.code not in UNIFORM_AT_ZERO:
-            _, g = both(operator, np.where(g > 0.0, 0.0, -np.inf), self.weights)
-        action, norm = drawn(g, self.own)
+        if not operator.uniform_at_zero:
+            _, g = operator.batch(np.where(g > 0.0, 0.0, -np.inf), self.weights)
+        action, norm = sampled_columns(g, self.own)
         return head, action, norm
 
     def _legal(self, states: Any, n: int) -> Bools | None:

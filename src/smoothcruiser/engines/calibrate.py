@@ -1,8 +1,8 @@
-"""How fast an oracle is: calls a second of one core, measured on a small
+"""How fast an oracle is: calls per second of one core, measured on a small
 schedule of the same problem.
 
 A price in calls becomes a time only with the speed of the user's simulator,
-which may be 10 ns or 10 s a call. So a schedule that costs a few hundred calls
+which may be 10 ns or 10 s per call. So a schedule that costs a few hundred calls
 is run again and again until ``SECONDS`` have passed; if that was over at once,
 one of ``LARGE`` calls, whose leaves and rollouts are mixed like those of a real
 plan. The same engine runs it that would run the plan.
@@ -17,11 +17,11 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from smoothcruiser.engines.registry import default_executor, make_engine
-from smoothcruiser.engines.run import Engine
+from smoothcruiser.engines.base import Engine, Job
+from smoothcruiser.engines.registry import default_executor, make_engine, named
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import Interrupted, SmoothcruiserError
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.streams import warm_up
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, smallest_epsilon
@@ -38,18 +38,13 @@ DELTA = 0.1  # any will do: it scales the root's draws, not what is drawn
 def calls_per_second(
     problem: Problem, state: Any, executor: str | None = None
 ) -> float:
-    """Oracle calls a second of one core at ``state``."""
-    # the others run these
-    name = (
-        executor
-        if executor in ("compiled", "python", "reference")
-        else default_executor(problem)
-    )
-    calls, seconds = _timed(name, problem, _sample(problem.facts, SMALL), state, QUICK)
+    """Oracle calls per second of one core at ``state``."""
+    name = executor or default_executor(problem)
+    job = Job(problem, _sample(problem.facts, SMALL), state)
+    calls, seconds = _timed(name, job, QUICK)
     if seconds < 5.0 * QUICK:
-        calls, seconds = _timed(
-            name, problem, _sample(problem.facts, LARGE), state, SECONDS
-        )
+        large = replace(job, schedule=_sample(problem.facts, LARGE))
+        calls, seconds = _timed(name, large, SECONDS)
     return calls / seconds
 
 
@@ -66,24 +61,20 @@ def _sample(facts: Facts, budget: int) -> Schedule:
         )
 
 
-def _timed(
-    name: str, problem: Problem, schedule: Schedule, state: Any, least: float
-) -> tuple[int, float]:
-    """(calls, seconds) of repetitions of ``schedule`` until ``least`` seconds
-    have passed; plain Python stops in the middle of one.
+def _timed(name: str, job: Job, least: float) -> tuple[int, float]:
+    """(calls, seconds) of repetitions of the job until ``least`` seconds have
+    passed; plain Python stops in the middle of one.
     """
-    clock = _Deadline(problem.oracle)
-    if name not in ("compiled", "batched"):
-        problem = replace(problem, oracle=clock)
-    engine = make_engine(name, problem, schedule, state, center=0.0)
-    action = problem.legal_actions(state)[0]
-    warm = stream(0)
-    # their first use from Python compiles them
-    warm.random(), warm.integers(2), warm.normal()
+    clock = _Deadline(job.problem.oracle)
+    if named(name).engine(job.problem).python:
+        job = replace(job, problem=replace(job.problem, oracle=clock))
+    engine = make_engine(name, job)
+    action = job.problem.legal_actions(job.state)[0]
+    warm_up()
     calls, begin = 0, time.perf_counter()
     clock.end = begin + SECONDS
     for index in range(1_000_000):
-        calls += _one(engine, Shard(action, index, 0, schedule.root.samples))
+        calls += _one(engine, Shard(action, index, 0, job.schedule.root.samples))
         seconds = time.perf_counter() - begin
         if seconds >= least:
             break
@@ -95,7 +86,7 @@ def _one(engine: Engine, shard: Shard) -> int:
     try:
         return engine.run_shard(shard, seed=0).calls
     except Interrupted:
-        return int(getattr(engine, "calls", 1))
+        return engine.calls
 
 
 class _Deadline:

@@ -6,10 +6,12 @@ alone and hands out states that nobody changes later. Here each of these is put
 to the test at a few pairs (state, action): every action of the asked state,
 then pairs met by a random walk.
 
-  before the run   each pair is called twice from equal streams (from different ones if the first call took
-                   nothing from its stream, or ``deterministic`` is declared): the answers must agree, and
-                   neither the state nor an answer given earlier may have changed
-  after the run    each pair is called once more from the same stream and must answer as it did
+  before the run   each pair is called twice from equal streams (from different ones
+                   if the first call took nothing from its stream, or
+                   ``deterministic`` is declared): the answers must agree, and neither
+                   the state nor an answer given earlier may have changed
+  after the run    each pair is called once more from the same stream and must answer
+                   as it did
 
 Answers agree if reward and end are equal and the next states hold equal values.
 Where they do not, or show nothing to compare, their futures decide: both are
@@ -31,10 +33,11 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.engines.python import watched
 from smoothcruiser.engines.reference import retyped_by
+from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.errors import Hung, OracleError
-from smoothcruiser.jit.streams import Stream, stream
+from smoothcruiser.jit.keys import Key
+from smoothcruiser.jit.streams import Stream, stream, warm_up
 from smoothcruiser.problem.answers import (
     Answer,
     answered,
@@ -57,12 +60,11 @@ from smoothcruiser.problem.states import copied, same_state, unchanged, written_
 
 # after which no further pair is looked at: some simulators take seconds a call
 LOOK_SECONDS = 2.0
+WALK = 0  # the place of streams that are not of one pair; pairs are counted from 1
 OTHER = 2**20  # added to the place of a stream for another one
-# of the streams used here: above every action, so that no shard shares one
-STREAM_KEY = 2**31
 
 
-class Asked(Enum):
+class SecondCall(Enum):
     """How a pair was called for the second time; the value begins a sentence."""
 
     TWICE = "Two calls from equal"
@@ -127,6 +129,7 @@ class _Inspector:
         self.room = CALLS_PER_LOOK * most
         self.last = CALLS_PER_LOOK  # what the last pair took of it
         self.looked: list[Look] = []
+        warm_up()  # the clock is for simulators, not for our own compiling
         self.began = time.perf_counter()
 
     def _in_time(self) -> bool:
@@ -142,7 +145,7 @@ class _Inspector:
         for i in range(min(shown, most)):
             if self._in_time() and self.last <= self.room:
                 self._pair(start, actions[i * len(actions) // shown])
-        state, steps, walk = start, 0, stream(self.seed, STREAM_KEY, 0)
+        state, steps, walk = start, 0, stream(self.seed, Key.INSPECTION, WALK)
         while len(self.looked) < most and self._in_time() and self.last <= self.room:
             actions = problem.legal_actions(state)
             _, after, ended = self._pair(
@@ -161,7 +164,7 @@ class _Inspector:
     def _rows(self, oracle: Batched, state: Any, action: int) -> None:
         """Rows of one batch are drawn apart."""
         seeds = [
-            np.random.SeedSequence(self.seed, spawn_key=(STREAM_KEY, 0, k))
+            np.random.SeedSequence(self.seed, spawn_key=(Key.INSPECTION, WALK, k))
             for k in range(LOOKED_BATCHES)
         ]
         try:
@@ -179,7 +182,7 @@ class _Inspector:
                 return
             rng = self._stream(found.place)
             self._compare(
-                found, self._call(found.state, found.action, rng), Asked.AGAIN
+                found, self._call(found.state, found.action, rng), SecondCall.AGAIN
             )
             self._check_taken(found, rng)
 
@@ -204,7 +207,9 @@ class _Inspector:
         rng.words[:] = self._stream(OTHER + place).words if certain else begun
         second = self._call(given, action, rng)
         self._check_untouched(before, given, action)
-        self._compare(found, second, Asked.ELSEWHERE if certain else Asked.TWICE)
+        self._compare(
+            found, second, SecondCall.ELSEWHERE if certain else SecondCall.TWICE
+        )
         if not certain:
             self._check_taken(found, rng)
         # asked again, it takes one call less: states that show nothing take more
@@ -233,7 +238,7 @@ class _Inspector:
             raise written_into(before, state, action)
 
     def _stream(self, place: int) -> Stream:
-        return stream(self.seed, STREAM_KEY, place)
+        return stream(self.seed, Key.INSPECTION, place)
 
     def _call(self, state: Any, action: int, rng: Stream) -> Answer:
         self.calls += 1
@@ -243,7 +248,7 @@ class _Inspector:
         )
         return reward, after if self.retype is None else self.retype(after), ended
 
-    def _compare(self, found: Look, other: Answer, asked: Asked) -> None:
+    def _compare(self, found: Look, other: Answer, asked: SecondCall) -> None:
         reward, after, ended = found.answer
         where = f"at state {found.state!r}, action {found.action}"
         if self.problem.profile(found.state) != found.profile:
@@ -264,13 +269,13 @@ class _Inspector:
                 f"{self._remedy(asked)}"
             )
 
-    def _remedy(self, asked: Asked) -> str:
-        if asked is Asked.ELSEWHERE and self.problem.deterministic:
+    def _remedy(self, asked: SecondCall) -> str:
+        if asked is SecondCall.ELSEWHERE and self.problem.deterministic:
             return (
                 "deterministic=True is declared, so one call should tell all; drop "
                 "deterministic=."
             )
-        if asked is Asked.ELSEWHERE:
+        if asked is SecondCall.ELSEWHERE:
             return (
                 "The oracle uses rng without moving it on (a copy of it?) or takes "
                 "randomness from elsewhere; draw every number from the rng that step "
@@ -288,7 +293,7 @@ class _Inspector:
             x,
             y,
             lambda state, action, i: self._call(
-                state, action, stream(self.seed, STREAM_KEY, place, i)
+                state, action, stream(self.seed, Key.INSPECTION, place, i)
             ),
         )
 
@@ -337,7 +342,7 @@ def look_once(problem: Problem, state: Any, seed: int) -> int:
         problem,
         given,
         action,
-        stream(seed, STREAM_KEY, 0),
+        stream(seed, Key.INSPECTION, WALK),
         *facts.reward_range,
         facts.terminals,
     )

@@ -7,36 +7,21 @@ checks can apply at all), and a query whose draws end in a constant is one tight
 loop around the user's step. Order of calls, order of sums and every check are
 those of ``reference``; a test holds the two to the same bits.
 
-An oracle that hangs: the problem's ``call_seconds`` limits one call. A watching
-thread sees that no call has been finished for that long and raises inside the
-call, so that the error names the state and action at hand. (In the main thread
-by a signal, which also ends a sleep or a blocking read; elsewhere by an
-exception set on the thread, which ends Python loops. Native code that neither
-returns nor releases the interpreter's lock can be ended by neither: run such a
-simulator with executor ``processes`` and ``seconds``.)
-
-What this file decides: nothing about values. It leaves out batches and processes.
+What this file decides: nothing about values. It leaves out batches, processes, and
+oracles that hang (``engines.watchdog``).
 """
 
 from __future__ import annotations
 
-import ctypes
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
-from smoothcruiser.engines.reference import UNIFORM_AT_ZERO
+from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
 from smoothcruiser.jit.streams import Stream, stream
-from smoothcruiser.operators.functions import (
-    CUSTOM,
-    builtin_both,
-    builtin_value,
-    proportional,
-)
+from smoothcruiser.operators.sampling import proportional
 from smoothcruiser.problem.answers import (
     at,
     companion_hung,
@@ -46,15 +31,11 @@ from smoothcruiser.problem.answers import (
     undeclared_end,
     unpacked,
 )
-from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, copied
-from smoothcruiser.schedule.schedule import Kind, Level, Schedule
+from smoothcruiser.schedule.schedule import Kind, Level
 
 Draw = Callable[[Any], float]
-Query = Callable[[Any, list[int]], list[float]]
-# of ``call_seconds`` between two looks of the watching thread: an overlong call is
-# ended at most 25% late
-WATCH_SHARE = 0.25
+Means = Callable[[Any, list[int]], list[float]]
 
 
 class PythonEngine:
@@ -63,17 +44,14 @@ class PythonEngine:
     """
 
     name = "python"
+    kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN, Kind.ROLLOUT, Kind.BLIND})
+    parallel = False
+    python = True
     compile_seconds = 0.0
 
-    def __init__(
-        self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0
-    ) -> None:
-        self.problem, self.schedule, self.state, self.center = (
-            problem,
-            schedule,
-            state,
-            center,
-        )
+    def __init__(self, job: Job) -> None:
+        self.job, self.state, self.center = job, job.state, job.center
+        problem, schedule = self.problem, self.schedule = job.problem, job.schedule
         self.calls = 0
         self.guard = Guard()
         self.rng: Stream = stream(0)
@@ -86,11 +64,6 @@ class PythonEngine:
         self.draws: list[Draw] = []
         for row, level in enumerate(schedule.levels):
             self.draws.append(self._drawer(row, level))
-
-    @property
-    def looks(self) -> int:
-        """How often it was looked whether the step leaves its state alone."""
-        return self.guard.looks
 
     def stop(self) -> None:
         """Ask a running shard to end."""
@@ -207,7 +180,7 @@ class PythonEngine:
 
         return backup
 
-    def _query(self, row: int) -> Query:
+    def _query(self, row: int) -> Means:
         """Alg. 3: the mean of N backups for each legal action, clipped in paper
         mode only.
         """
@@ -310,7 +283,7 @@ class PythonEngine:
     def _plugin(self, row: int, level: Level) -> Draw:
         query, operator, shift = self._query(row), self.problem.operator, level.shift
         game, weights, every = self.problem.is_game, self.weights, self.all_actions
-        code, strength = operator.code, operator.strength
+        value_of, strength = operator.scalar.value, operator.strength
 
         def plugin(state: Any) -> float:
             actions = self._actions(state)
@@ -319,11 +292,7 @@ class PythonEngine:
             if game:
                 q = [sign * x for x in q]
             w = weights if actions is every else [weights[a] for a in actions]
-            value = (
-                operator.value(q, weights=w)
-                if code == CUSTOM
-                else builtin_value(code, q, w, strength)
-            )
+            value = value_of(q, w, strength)
             return 0.0 + 1.0 * (sign * value + sign * shift)
 
         return plugin
@@ -364,7 +333,7 @@ class PythonEngine:
             operator.value([0.0] * k, weights=[1.0] * k)
             for k in range(1, self.problem.num_actions + 1)
         ]
-        uniform, game = operator.code in UNIFORM_AT_ZERO, self.problem.is_game
+        uniform, game = operator.uniform_at_zero, self.problem.is_game
 
         def blind_head(state: Any) -> tuple[float, int, float]:
             actions = self._actions(state)
@@ -385,7 +354,7 @@ class PythonEngine:
         """A ~ grad F(Q-hat): (what is added, the action, |g|_1)."""
         query, operator, shift = self._query(row), self.problem.operator, level.shift
         game, weights, every = self.problem.is_game, self.weights, self.all_actions
-        code, strength = operator.code, operator.strength
+        both = operator.both
 
         def sampled_head(state: Any) -> tuple[float, int, float]:
             actions = self._actions(state)
@@ -394,14 +363,7 @@ class PythonEngine:
             if game:
                 q = [sign * x for x in q]
             w = weights if actions is every else [weights[a] for a in actions]
-            if code == CUSTOM:
-                value, gradient = (
-                    operator.value(q, weights=w),
-                    operator.gradient(q, weights=w),
-                )
-            else:
-                gradient = [0.0] * len(q)
-                value = builtin_both(code, q, w, strength, gradient)
+            value, gradient = both(q, w)
             inner = 0.0
             for x, g in zip(q, gradient, strict=True):
                 inner += x * g
@@ -421,56 +383,3 @@ class PythonEngine:
             norm += g
         chosen = proportional(gradient, len(gradient), self.rng.random() * norm)
         return actions[chosen], 1.0 if self.problem.operator.shift_invariant else norm
-
-
-# --- oracles that hang --------------------------------------------------------
-
-
-class Counting(Protocol):
-    """What counts its oracle calls as it makes them."""
-
-    calls: int
-
-
-@contextmanager
-def watched(engine: Counting, call_seconds: float | None) -> Iterator[None]:
-    """Raise ``Hung`` in this thread if one oracle call lasts longer than
-    ``call_seconds``.
-    """
-    if call_seconds is None:
-        yield
-        return
-    over = threading.Event()
-    thread = threading.get_ident()
-    by_signal = threading.current_thread() is threading.main_thread() and hasattr(
-        signal, "pthread_kill"
-    )
-    before = signal.signal(signal.SIGALRM, _raise_hung) if by_signal else None
-
-    def watch() -> None:
-        seen, quiet = engine.calls, 0.0
-        while not over.wait(WATCH_SHARE * call_seconds):
-            quiet = quiet + WATCH_SHARE * call_seconds if engine.calls == seen else 0.0
-            seen = engine.calls
-            if quiet >= call_seconds:
-                if by_signal:
-                    signal.pthread_kill(thread, signal.SIGALRM)
-                else:
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                        ctypes.c_ulong(thread), ctypes.py_object(Hung)
-                    )
-                quiet = 0.0
-
-    watcher = threading.Thread(target=watch, daemon=True, name="smoothcruiser-watch")
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
-        if by_signal:
-            signal.signal(signal.SIGALRM, before)
-
-
-def _raise_hung(*_: Any) -> None:
-    raise Hung

@@ -14,32 +14,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.jit.streams import Stream, stream
-from smoothcruiser.operators.functions import ENTROPY, MAX, SPARSEMAX, SQUARE_ROOT
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, copied
-from smoothcruiser.schedule.schedule import Kind, Schedule
-
-# operators with the uniform policy at Q = 0 (for Max: among its subgradients)
-UNIFORM_AT_ZERO = (ENTROPY, SPARSEMAX, SQUARE_ROOT, MAX)
+from smoothcruiser.schedule.schedule import Kind
 
 
 class ReferenceEngine:
     """Runs shards of one (problem, schedule, state) in plain Python."""
 
     name = "reference"
+    kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN, Kind.ROLLOUT, Kind.BLIND})
+    parallel = False
+    python = True
     compile_seconds = 0.0
 
-    def __init__(
-        self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0
-    ) -> None:
-        self.problem, self.schedule, self.center = problem, schedule, center
-        self.retype = retyped_by(problem, state)
-        self.state = state if self.retype is None else self.retype(state)
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.problem, self.schedule, self.center = job.problem, job.schedule, job.center
+        problem = job.problem
+        self.retype = retyped_by(problem, job.state)
+        self.state = job.state if self.retype is None else self.retype(job.state)
         self.weights = problem.operator.weights(problem.num_actions)
         self.unit = problem.operator.shift_invariant
         self.blind_head = [0.0] + [
@@ -50,11 +50,6 @@ class ReferenceEngine:
         self.guard = Guard()
         self.rng: Stream
         self.stopped = False
-
-    @property
-    def looks(self) -> int:
-        """How often it was looked whether the step leaves its state alone."""
-        return self.guard.looks
 
     def stop(self) -> None:
         """Ask a running shard to end."""
@@ -173,7 +168,7 @@ class ReferenceEngine:
 
     def blind_action(self, actions: list[int]) -> tuple[int, float]:
         """A ~ grad F(0), and its norm."""
-        if self.problem.operator.code in UNIFORM_AT_ZERO:
+        if self.problem.operator.uniform_at_zero:
             return actions[self.rng.integers(len(actions))], 1.0
         gradient = self.problem.operator.gradient(
             [0.0] * len(actions), weights=[self.weights[a] for a in actions]
@@ -205,7 +200,7 @@ def retyped_by(problem: Problem, state: Any) -> Callable[[Any], Any] | None:
     """
     if not is_compiled(problem.oracle):
         return None
-    from smoothcruiser.engines.compiled.engine import next_state_type, state_type
+    from smoothcruiser.jit.oracle import next_state_type, state_type
     from smoothcruiser.jit.state_words import retyped
 
     return retyped(next_state_type(problem.oracle, state_type(state)))

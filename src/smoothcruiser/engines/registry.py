@@ -1,87 +1,247 @@
-"""Which workers run a problem: those asked for, or the fastest that can."""
+"""The table of executors: what a name stands for, which one runs a problem, and
+what each refuses.
+
+A row is an engine and a place (``engines.base``). Everybody else asks this table;
+nobody compares names. Engines are imported when a row is used, so that reading the
+names loads no Numba.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
-from smoothcruiser.engines.pools.threads import LocalWorkers
-from smoothcruiser.engines.run import Engine, Workers
+from smoothcruiser.engines.base import Engine, Executor, Job, Workers
+from smoothcruiser.engines.pools.base import Build, Pool, check_workers
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.schedule.schedule import Schedule
+from smoothcruiser.query import Compute
 
-EXECUTORS = ("reference", "python", "compiled", "batched", "processes", "dask")
+# --- engines ------------------------------------------------------------------
+
+
+def _reference(problem: Problem) -> type[Engine]:
+    from smoothcruiser.engines.reference import ReferenceEngine
+
+    return ReferenceEngine
+
+
+def _python(problem: Problem) -> type[Engine]:
+    from smoothcruiser.engines.python import PythonEngine
+
+    return PythonEngine
+
+
+def _compiled(problem: Problem) -> type[Engine]:
+    from smoothcruiser.engines.compiled.engine import CompiledEngine
+
+    return CompiledEngine
+
+
+def _batched(problem: Problem) -> type[Engine]:
+    from smoothcruiser.engines.batched import BatchedEngine
+
+    return BatchedEngine
+
+
+def _default_engine(problem: Problem) -> type[Engine]:
+    return EXECUTORS[default_executor(problem)].engine(problem)
+
+
+# --- places -------------------------------------------------------------------
+
+
+def _here(
+    engine: Callable[[Problem], type[Engine]],
+) -> Callable[[Job, Compute], Workers]:
+    """Workers in this process."""
+
+    def open_here(job: Job, compute: Compute) -> Workers:
+        from smoothcruiser.engines.workers import local_workers
+
+        return local_workers(engine(job.problem)(job), compute.workers)
+
+    return open_here
+
+
+def _in_processes(job: Job, compute: Compute) -> Workers:
+    from smoothcruiser.engines.pools.processes import Processes
+    from smoothcruiser.engines.workers import ShardWorkers, engine_build
+
+    build = engine_build(PYTHON.name, job)
+    return ShardWorkers(
+        PROCESSES.name, Processes(check_workers(compute.workers), build)
+    )
+
+
+def _on_dask(job: Job, compute: Compute) -> Workers:
+    from smoothcruiser.engines.workers import ShardWorkers, engine_build
+
+    build = engine_build(default_executor(job.problem), job)
+    return ShardWorkers(DASK.name, _dask_pool(build, compute))
+
+
+def _process_pool(build: Build, compute: Compute) -> Pool:
+    from smoothcruiser.engines.pools.processes import Processes
+
+    return Processes(check_workers(compute.workers), build, ahead=AHEAD)
+
+
+def _dask_pool(build: Build, compute: Compute) -> Pool:
+    from smoothcruiser.engines.pools.dask import Dask
+
+    return Dask(check_workers(compute.workers), compute.scheduler, build)
+
+
+AHEAD = 4  # tasks per process that wait in line: they are short and all are needed
+
+# --- the table ----------------------------------------------------------------
+
+
+def not_compiled(problem: Problem) -> str | None:
+    """Why machine code cannot run a problem."""
+    if problem.is_compiled:
+        return None
+    return (
+        "The compiled executor needs a tabular problem, or step, legal, terminal and "
+        "player that are numba.njit functions; decorate them, or use "
+        "executor='reference'."
+    )
+
+
+def _not_batched(job: Job) -> str | None:
+    if job.problem.tables is not None or isinstance(job.problem.oracle, Batched):
+        return None
+    return (
+        "The batched executor needs a step over arrays, marked as batched(step), or a "
+        "tabular problem; use executor='python' for a step of one state."
+    )
+
+
+REFERENCE = Executor(
+    name="reference", same_bits=True, engine=_reference, open=_here(_reference)
+)
+PYTHON = Executor(
+    name="python",
+    same_bits=True,
+    engine=_python,
+    open=_here(_python),
+    default_for=lambda problem: True,
+)
+COMPILED = Executor(
+    name="compiled",
+    same_bits=True,
+    engine=_compiled,
+    open=_here(_compiled),
+    refuses=lambda job: not_compiled(job.problem),
+    default_for=lambda problem: problem.is_compiled,
+)
+BATCHED = Executor(
+    name="batched",
+    same_bits=False,
+    engine=_batched,
+    open=_here(_batched),
+    refuses=_not_batched,
+    default_for=lambda problem: isinstance(problem.oracle, Batched),
+)
+PROCESSES = Executor(
+    name="processes",
+    same_bits=True,
+    engine=_python,
+    open=_in_processes,
+    pool=_process_pool,
+)
+DASK = Executor(
+    name="dask",
+    same_bits=True,
+    engine=_default_engine,
+    open=_on_dask,
+    pool=_dask_pool,
+    scheduler=True,
+)
+EXECUTORS: dict[str, Executor] = {
+    row.name: row for row in (REFERENCE, PYTHON, COMPILED, BATCHED, PROCESSES, DASK)
+}
+
+# --- asking it ----------------------------------------------------------------
+
+
+def named(name: str) -> Executor:
+    """The executor of a name, or one sentence with all names."""
+    if name not in EXECUTORS:
+        raise InvalidInput(
+            f"Unknown executor {name!r}; choose one of {', '.join(EXECUTORS)}."
+        )
+    return EXECUTORS[name]
 
 
 def default_executor(problem: Problem) -> str:
-    """Compiled where every function of the problem can be, batched where they
-    are over arrays, plain Python elsewhere.
+    """The name of the fastest that can: batched where the problem's functions are
+    over arrays, compiled where all of them are, plain Python elsewhere.
     """
-    if isinstance(problem.oracle, Batched):
-        return "batched"
-    return "compiled" if problem.is_compiled else "python"
+    return [row.name for row in EXECUTORS.values() if row.default_for(problem)][-1]
 
 
-def make_engine(
-    name: str, problem: Problem, schedule: Schedule, state: Any, *, center: float
-) -> Engine:
-    """The engine called ``name``."""
-    if name == "compiled":
-        from smoothcruiser.engines.compiled.engine import CompiledEngine
-
-        return CompiledEngine(problem, schedule, state, center=center)
-    if name == "python":
-        from smoothcruiser.engines.python import PythonEngine
-
-        return PythonEngine(problem, schedule, state, center=center)
-    if name == "batched":
-        from smoothcruiser.engines.batched import BatchedEngine
-
-        return BatchedEngine(problem, schedule, state, center=center)
-    if name == "reference":
-        from smoothcruiser.engines.reference import ReferenceEngine
-
-        return ReferenceEngine(problem, schedule, state, center=center)
-    raise InvalidInput(
-        f"Unknown executor {name!r}; choose one of {', '.join(EXECUTORS)}."
-    )
-
-
-def make_workers(
-    name: str | None,
-    problem: Problem,
-    schedule: Schedule,
-    state: Any,
-    *,
-    center: float,
-    workers: int | None = None,
-    scheduler: str | None = None,
-) -> Workers:
-    """The workers of executor ``name``, ready to run; close them after use."""
-    if name == "dask" or (name is None and scheduler is not None):
-        from smoothcruiser.engines.pools.dask import DaskWorkers
-
-        engine = default_executor(problem)
-        return DaskWorkers(
-            engine,
-            problem,
-            schedule,
-            state,
-            center=center,
-            workers=workers,
-            scheduler=scheduler,
-        )
-    if scheduler is not None:
+def choose(problem: Problem, compute: Compute) -> Executor:
+    """The executor that was named, the one of a cluster whose address was given, or
+    the fastest that can.
+    """
+    if compute.scheduler is None:
+        return named(compute.executor or default_executor(problem))
+    clusters = [row for row in EXECUTORS.values() if row.scheduler]
+    chosen = clusters[0] if compute.executor is None else named(compute.executor)
+    if not chosen.scheduler:
         raise InvalidInput(
-            "A scheduler address belongs to executor 'dask', got executor "
-            f"{name!r}; drop --scheduler or use --executor dask."
+            f"A scheduler address belongs to executor {clusters[0].name!r}, got executor "
+            f"{compute.executor!r}; drop --scheduler or use --executor "
+            f"{clusters[0].name}."
         )
-    if name == "processes":
-        from smoothcruiser.engines.pools.processes import ProcessWorkers
+    return chosen
 
-        return ProcessWorkers(problem, schedule, state, center=center, workers=workers)
-    made = make_engine(
-        name or default_executor(problem), problem, schedule, state, center=center
-    )
-    return LocalWorkers(made, workers, (problem, state))
+
+def open_workers(job: Job, compute: Compute) -> Workers:
+    """Workers for a job, ready to run; close them after use."""
+    chosen = choose(job.problem, compute)
+    _check(chosen, job)
+    return chosen.open(job, compute)
+
+
+def make_engine(name: str, job: Job) -> Engine:
+    """The engine of executor ``name``, in this process."""
+    chosen = named(name)
+    _check(chosen, job)
+    return chosen.engine(job.problem)(job)
+
+
+def _check(chosen: Executor, job: Job) -> None:
+    """Refuse a job that the executor cannot run, before anything is built."""
+    sentence = chosen.refuses(job)
+    if sentence is not None:
+        raise InvalidInput(sentence)
+    needed = {level.kind for level in job.schedule.levels}
+    unknown = needed - chosen.engine(job.problem).kinds
+    if unknown:
+        words = " and ".join(sorted(kind.name.lower() for kind in unknown))
+        able = [
+            row.name
+            for row in EXECUTORS.values()
+            if needed <= row.engine(job.problem).kinds
+        ]
+        raise InvalidInput(
+            f"The executor {chosen.name!r} cannot run levels of kind {words}; "
+            f"executors that can: {', '.join(able) or 'none'}."
+        )
+
+
+def machine_code(executor: str | None, user: str) -> bool | None:
+    """Which of its two forms ``user`` runs in, a method without workers: True for
+    machine code, False for plain Python, None where the caller leaves it open.
+    """
+    if executor is None:
+        return None
+    if executor not in (COMPILED.name, REFERENCE.name):
+        raise InvalidInput(
+            f"{user} runs on executor {COMPILED.name!r} or {REFERENCE.name!r}, got "
+            f"{executor!r}."
+        )
+    return executor == COMPILED.name

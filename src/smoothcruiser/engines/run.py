@@ -6,8 +6,7 @@ handed out in order, and workers that would be idle while a look waits for its
 last shard are given shards beyond it (``calls_spent`` counts them,
 ``num_calls`` only what the answer uses). Sums are combined in shard order and
 looks see exactly the shards before them, so neither workers nor timing can
-change a bit of the result. What a pool is: ``engines.pools.threads`` (threads),
-``engines.pools.processes``, ``engines.pools.dask`` (Dask).
+change a bit of the result. Where shards run: ``engines.pools``.
 """
 
 from __future__ import annotations
@@ -16,82 +15,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
+from smoothcruiser.engines.base import Workers
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.progress import Progress
 from smoothcruiser.schedule.schedule import Schedule
 
-# told of a finished shard; True: nothing more is needed
-Report = Callable[[Shard, Partial], bool]
 Keep = Callable[[Shard, Partial], None]
 Known = Mapping[tuple[int, int], Partial]  # (action, shard index) -> sums
 
 
-class Engine(Protocol):
-    """What runs a shard."""
-
-    name: str
-
-    @property
-    def looks(self) -> int:
-        """How often it was looked, during shards, whether the step leaves its
-        state alone.
-        """
-
-    compile_seconds: float
-
-    def run_shard(self, shard: Shard, seed: int) -> Partial:
-        """The sums of one shard."""
-
-    def stop(self) -> None:
-        """Ask running shards to end: they raise ``Interrupted``."""
-
-
-class Workers(Protocol):
-    """What runs many shards: in this thread, in threads, in processes, on a cluster."""
-
-    name: str
-
-    @property
-    def looks(self) -> int | None:
-        """As of an engine; None where the engines are elsewhere and look
-        without counting here.
-        """
-
-    compile_seconds: float
-    unfinished: int  # calls counted in shards that were cut short
-
-    def inspect(self, seed: int) -> tuple[int, int]:
-        """Look at the step where it runs (``engines.inspection``): (calls made
-        in all, those of this time).
-
-        The first time before the run, the second time after it.
-        """
-
-    def seen(self, asked: int) -> str:
-        """What was seen of the step, where ``asked`` calls were made after the run."""
-
-    def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
-        """Run what the source hands out, pulling a shard only when a worker is
-        free, until it ends or ``report`` is True.
-
-        Each shard is reported once, from this thread, in any order; the first
-        error ends the rest and is raised.
-        """
-
-    def stop(self) -> None:
-        """Ask running shards to end; ``map`` then raises ``Interrupted``. May
-        be called from another thread.
-        """
-
-    def close(self) -> None:
-        """Release threads, processes and connections."""
-
-
 @dataclass
-class Tally:
+class RootSums:
     """Sums of one action's root draws so far."""
 
     draws: int = 0
@@ -110,14 +46,14 @@ class Tally:
 class Outcome:
     """The tallies of the asked actions, and what they cost."""
 
-    tallies: dict[int, Tally]
+    tallies: dict[int, RootSums]
     num_calls: int = 0
     calls_spent: int = 0
     # False: stopped from outside; the tallies are those of the last finished look
     finished: bool = True
     seconds: float = 0.0
     # tallies at the last finished look
-    kept: dict[int, Tally] = field(default_factory=dict)
+    kept: dict[int, RootSums] = field(default_factory=dict)
 
     def look(self, number: int, live: list[int], enough: Enough) -> list[int]:
         """The actions that go on after a look."""
@@ -128,7 +64,7 @@ class Outcome:
         return [action for action in live if self.tallies[action].look is None]
 
 
-Enough = Callable[[int, Tally], bool]  # (look, tally) -> may this action stop here?
+Enough = Callable[[int, RootSums], bool]  # (look, tally) -> may this action stop here?
 
 
 @dataclass(frozen=True)
@@ -138,7 +74,7 @@ class Listener:
     progress: Callable[[Progress], object] | None = None
     keep: Keep | None = None  # called with every shard that was drawn, e.g. to store it
     # for the progress display
-    interval: Callable[[dict[int, Tally]], tuple[float, float] | None] | None = None
+    interval: Callable[[dict[int, RootSums]], tuple[float, float] | None] | None = None
 
 
 class Ledger:
@@ -149,12 +85,12 @@ class Ledger:
         segments: tuple[tuple[Shard, ...], ...],
         actions: list[int],
         enough: Enough,
-        known: Known,
+        known: Known | None = None,
     ) -> None:
         self.segments, self.enough = segments, enough
-        self.outcome = Outcome({action: Tally() for action in actions})
+        self.outcome = Outcome({action: RootSums() for action in actions})
         self.live = list(actions)
-        self.parts = dict(known)
+        self.parts = dict(known or {})
         self.segment = 0  # the one whose shards are being waited for
         self.missing = self._missing()
         self._advance()
@@ -189,7 +125,7 @@ class Ledger:
         self._advance()
 
     def _advance(self) -> None:
-        """Tally every segment that is complete, in shard order, and look."""
+        """RootSums every segment that is complete, in shard order, and look."""
         while not self.missing and not self.complete:
             for action in self.live:
                 for shard in self.segments[self.segment]:
@@ -206,20 +142,16 @@ class Ledger:
 def run(
     workers: Workers,
     schedule: Schedule,
-    segments: tuple[tuple[Shard, ...], ...],
-    actions: list[int],
+    ledger: Ledger,
     *,
     seed: int,
-    enough: Enough,
     listener: Listener = Listener(),
-    known: Known | None = None,
     seconds: float | None = None,
 ) -> Outcome:
-    """The outcome of running every segment, or those up to a stop; ``known``
-    shards are not drawn again.
+    """The outcome of running every shard that the ledger needs, or those up to a
+    stop.
     """
     begin = time.perf_counter()
-    ledger = Ledger(segments, actions, enough, known or {})
     outcome = ledger.outcome
     outcome.calls_spent = sum(part.calls for part in ledger.parts.values())
     per_action = schedule.num_calls // (
@@ -240,7 +172,7 @@ def run(
             listener.progress(
                 Progress(
                     calls=outcome.calls_spent,
-                    price=per_action * len(actions),
+                    price=per_action * len(outcome.tallies),
                     seconds=time.perf_counter() - begin,
                     interval=certified,
                 )
@@ -262,7 +194,7 @@ def run(
         outcome.num_calls = sum(
             ledger.parts[action, shard.index].calls
             for action, tally in outcome.kept.items()
-            for segment in segments
+            for segment in ledger.segments
             for shard in segment
             if shard.first < tally.draws
         )

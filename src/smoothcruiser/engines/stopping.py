@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from smoothcruiser.engines.run import Outcome, Tally
+from smoothcruiser.engines.run import Outcome, RootSums
 from smoothcruiser.engines.shards import cut
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.schedule.schedule import Schedule
@@ -26,7 +26,7 @@ ROUNDING_SHARE = 1e-2
 
 
 @dataclass(frozen=True)
-class Rule:
+class StoppingRule:
     """The stopping rule of one schedule; ``promise`` is None where only the
     printed epsilon holds.
     """
@@ -46,17 +46,17 @@ class Rule:
             return sum(self.schedule.facts.q_bounds()) / 2.0
         return (min(self.promise.low) + max(self.promise.high)) / 2.0
 
-    def mean(self, tally: Tally) -> float:
+    def mean(self, tally: RootSums) -> float:
         """The mean of the root's draws."""
         return self.center + tally.total / tally.draws
 
-    def enough(self, look: int, tally: Tally) -> bool:
+    def enough(self, look: int, tally: RootSums) -> bool:
         """Whether an action may stop at this look."""
         return self.promise is not None and may_stop(
             self._empirical(tally), self.promise.bias, self.schedule.epsilon
         )
 
-    def _empirical(self, tally: Tally) -> float:
+    def _empirical(self, tally: RootSums) -> float:
         assert self.promise is not None
         if math.isnan(self.promise.look_level):
             return math.inf
@@ -69,7 +69,7 @@ class Rule:
             self.promise.variance,
         )
 
-    def half_width(self, tally: Tally) -> float:
+    def half_width(self, tally: RootSums) -> float:
         """|mean - truth| is at most this for every action at once, with the
         schedule's confidence.
         """
@@ -101,7 +101,7 @@ class Rule:
         )
 
 
-def stopping_rule(schedule: Schedule, shards: int | None = None) -> Rule:
+def stopping_rule(schedule: Schedule, shards: int | None = None) -> StoppingRule:
     """The rule of a schedule; a hand-made table (epsilon infinite) promises
     nothing and never stops early.
 
@@ -110,12 +110,12 @@ def stopping_rule(schedule: Schedule, shards: int | None = None) -> Rule:
     """
     sharp = schedule.delta_prime is None and schedule.epsilon < math.inf
     if not sharp:
-        return Rule(schedule, None)
+        return StoppingRule(schedule, None)
     promise = root_promise(schedule)
     parts = [shard for segment in cut(schedule, shards=shards) for shard in segment]
     # a shard is summed by itself, then the shards
     sums = max(shard.count for shard in parts) + len(parts)
-    center = Rule(schedule, promise).center
+    center = StoppingRule(schedule, promise).center
     farthest = max(abs(x - center) for x in (*promise.low, *promise.high))
     rounding = promise.rounding + UNIT * sums * farthest
     if rounding > ROUNDING_SHARE * schedule.epsilon:
@@ -126,4 +126,4 @@ def stopping_rule(schedule: Schedule, shards: int | None = None) -> Rule:
             f"answer by {rounding:.2g}; subtract what all rewards share, or ask for a "
             "larger epsilon."
         )
-    return Rule(schedule, promise, rounding)
+    return StoppingRule(schedule, promise, rounding)

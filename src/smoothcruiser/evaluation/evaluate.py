@@ -29,19 +29,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from smoothcruiser.engines.inspection import look, seen
+from smoothcruiser.engines.registry import machine_code
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.estimate import Certificate, Estimate, Interval, terminal_estimate
 from smoothcruiser.evaluation.confidence import HIGH, LOW, TOTAL, begin
 from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
-from smoothcruiser.operators.base import Operator
-from smoothcruiser.operators.functions import (
-    ENTROPY,
-    KL_PRIOR,
-    MAX,
-    SPARSEMAX,
-    SQUARE_ROOT,
-)
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.problem import Problem
@@ -111,18 +104,15 @@ def evaluate(query: Query, policy: Any) -> Estimate:
         >>> bool(low <= solution.values[0] <= high)
         True
     """
-    problem, state, executor = query.problem, query.place, query.compute.executor
-    if executor not in (None, "compiled", "reference"):
-        raise InvalidInput(
-            f"evaluate runs on executor 'compiled' or 'reference', got {executor!r}."
-        )
+    problem, state = query.problem, query.place
+    compiled = machine_code(query.compute.executor, "evaluate")
     if problem.is_terminal(state):
         return terminal_estimate(problem, state, "evaluate", query.seed)
     steps = _steps(problem, policy, query.promise.epsilon)
     bounds = _bounds(problem, steps)
     setting = rollout_setting(problem, steps, bounds.middle)
     task = RolloutTask(problem, state, setting, query.seed)
-    rollouts = rollouts_of(task, policy, executor)
+    rollouts = rollouts_of(task, policy, compiled)
     most_calls = _most_calls(query)
     inspected = None if most_calls == NO_LIMIT else most_calls // INSPECTED_SHARE
     calls, pairs = look(problem, state, query.seed, most_calls=inspected)
@@ -331,28 +321,16 @@ def _notes(
 # --- bounds -------------------------------------------------------------------
 
 
-def bonus_range(operator: Operator, num_actions: int) -> Interval:
-    """The smallest and largest -Omega(pi) over policies of at most
-    ``num_actions`` actions.
-    """
-    if operator.code == KL_PRIOR:
-        weights = operator.weights(num_actions)
-        return operator.strength * math.log(min(weights) / sum(weights)), 0.0
-    if operator.code == SQUARE_ROOT:
-        return operator.strength, operator.strength * math.sqrt(num_actions)
-    if operator.code in (ENTROPY, SPARSEMAX):
-        return 0.0, operator.offset(num_actions)
-    if operator.code == MAX:
-        return 0.0, 0.0
-    raise InvalidInput(
-        f"The operator {operator.name!r} gives no regularizer "
-        "Omega; evaluate needs a built-in operator."
-    )
-
-
 def _income(problem: Problem) -> Interval:
     """What one step may pay, the regularizer included."""
-    low, high = bonus_range(problem.operator, problem.num_actions)
+    operator = problem.operator
+    if not operator.has_omega:
+        raise InvalidInput(
+            f"The operator {operator.name!r} gives no regularizer "
+            "Omega; evaluate needs a built-in operator."
+        )
+    omega = operator.omega_range(problem.num_actions)
+    low, high = 0.0 - omega[1], 0.0 - omega[0]
     if problem.is_game:
         low, high = min(low, -high), max(high, -low)
     return problem.reward_range[0] + low, problem.reward_range[1] + high

@@ -3,27 +3,23 @@
 One rollout is X = sum over t < H of gamma^t (r_t - sign Omega(pi(.|s_t))), plus
 gamma^H times a constant where it was truncated at H. Its mean is the
 regularized value of the policy, up to the truncation. Omega is what
-``exact.policy_value`` subtracts (its table of operators is repeated by
-``omega``). A tree's policy is followed from its root for as long as the tree
-knows the state. From there on the policy is blind: grad F(0).
+``exact.policy_value`` subtracts. A tree's policy is followed from its root for as
+long as the tree knows the state. From there on the policy is blind: grad F(0).
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from smoothcruiser.engines.compiled.kernel import keep, load, store, transition
 from smoothcruiser.evaluation.confidence import take
-from smoothcruiser.operators.functions import (
-    ENTROPY,
-    KL_PRIOR,
-    MAX,
-    SPARSEMAX,
-    SQUARE_ROOT,
+from smoothcruiser.operators.dispatch import (
+    builtin_blind,
     builtin_gradient,
+    builtin_omega,
+    is_greedy,
 )
 from smoothcruiser.problem.tabular_kernel import (
     tabular_legal,
@@ -65,37 +61,8 @@ STEP, LEGAL, TERMINAL, PLAYER, ROW = (
     tabular_player,
     table_row,
 )
+GRADIENT, OMEGA, UNINFORMED = builtin_gradient, builtin_omega, builtin_blind
 LOAD, STORE, KEEP, HASH, SAME = load, store, keep, state_hash, same
-
-
-def omega(code: int, p: Any, w: Any, size: int, t: float) -> float:
-    """Omega of a policy over ``size`` legal actions with prior weights ``w``."""
-    total = 0.0
-    mass = 0.0
-    for j in range(size):
-        mass += w[j]
-    for j in range(size):
-        if p[j] > 0.0:
-            if code == ENTROPY:
-                total += p[j] * math.log(p[j])
-            elif code == KL_PRIOR:
-                total += p[j] * math.log(p[j] * mass / w[j])
-            elif code == SPARSEMAX:
-                total += 0.5 * p[j] * p[j]
-            elif code == SQUARE_ROOT:
-                total -= math.sqrt(p[j])
-    if code == SPARSEMAX:
-        total -= 0.5
-    return t * total
-
-
-def blind(code: int, w: Any, size: int, t: float, zeros: Any, p: Any) -> None:
-    """grad F(0) over the legal actions; uniform for Max."""
-    if code == KL_PRIOR:
-        builtin_gradient(code, zeros[:size], w[:size], t, p)
-    else:
-        for j in range(size):
-            p[j] = 1.0 / size
 
 
 def node_policies(
@@ -121,13 +88,13 @@ def node_policies(
         size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
         for a in range(K):
             out[node, a] = 0.0
-        if code == MAX:
+        if is_greedy(code):
             out[node, acts[recommended(rule, x, n, size)]] = 1.0
             continue
         for j in range(size):
             w[j] = weights[acts[j]]
             y[j] = x[j]
-        builtin_gradient(code, y[:size], w[:size], t, p)
+        GRADIENT(code, y[:size], w[:size], t, p)
         for j in range(size):
             out[node, acts[j]] = p[j]
 
@@ -147,7 +114,9 @@ def policy_rollouts(
     """
     K = setting.num_actions
     acts = np.empty(K, np.int64)
-    p, w, zeros = np.empty(K), np.empty(K), np.zeros(K)
+    p: Any = np.empty(K)
+    w: Any = np.empty(K)
+    zeros: Any = np.zeros(K)
     for finished in range(count):
         STORE(scratch, 0, root_state)
         state = LOAD(scratch, 0)
@@ -168,7 +137,7 @@ def policy_rollouts(
                 STORE(scratch, 1, state)
                 return FEW_ACTIONS, finished
             if follows and cursor < 0:
-                blind(code, w, size, t, zeros, p)
+                UNINFORMED(code, zeros[:size], w[:size], t, p[:size])
             else:
                 row = cursor if follows else ROW(state)
                 for j in range(size):
@@ -193,7 +162,7 @@ def policy_rollouts(
                     if setting.low <= reward <= setting.high
                     else BAD_REWARD
                 ), finished
-            total += weight * (reward - sign * omega(code, p, w, size, t))
+            total += weight * (reward - sign * OMEGA(code, p[:size], w[:size], t))
             depth += 1
             weight *= setting.discount
             if setting.ends and (over or TERMINAL(data, after)):

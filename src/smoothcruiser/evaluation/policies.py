@@ -32,13 +32,16 @@ from smoothcruiser.evaluation.rollouts import (
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Tables
+from smoothcruiser.tree.compiled import CompiledTree
 from smoothcruiser.tree.tree import Tree
 
 
-def rollouts_of(task: RolloutTask, policy: Any, executor: str | None) -> Rollouts:
-    """The rollouts of ``policy``, read as what it is."""
+def rollouts_of(task: RolloutTask, policy: Any, compiled: bool | None) -> Rollouts:
+    """The rollouts of ``policy``, read as what it is, in machine code or not; None:
+    where that can be.
+    """
     problem = task.problem
-    plain = executor == "reference"
+    plain = compiled is False
     if isinstance(policy, Tree):
         return _of_tree(task, policy, plain=plain)
     if isinstance(policy, Estimate):
@@ -51,7 +54,7 @@ def rollouts_of(task: RolloutTask, policy: Any, executor: str | None) -> Rollout
     if getattr(policy, "states", None) is not None:  # a Solution over explored states
         rows = np.asarray(table, dtype=float)
         return PlainRollouts(task, lambda: _stationary(lambda s: rows[policy.index(s)]))
-    if callable(policy) and executor == "compiled":
+    if callable(policy) and compiled:
         raise InvalidInput(
             "A policy that is a function runs in Python; drop "
             "executor='compiled', or give an array (S, A) or a Tree."
@@ -75,7 +78,7 @@ def _of_tree(task: RolloutTask, tree: Tree, *, plain: bool) -> Rollouts:
             f"The tree is rooted at {tree.state!r}, but {task.state!r} "
             "was requested; advance the tree, or drop state=."
         )
-    if tree._backend.name == "compiled" and not plain:
+    if isinstance(tree._backend, CompiledTree) and not plain:
         return CompiledRollouts.of_tree(task, tree)
     return PlainRollouts(task, lambda: _follow(tree))
 

@@ -17,12 +17,15 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from smoothcruiser.engines.compiled.kernel import allocate
-from smoothcruiser.engines.python import watched
+from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.evaluation import kernel as evaluate_kernel
 from smoothcruiser.evaluation.confidence import take
 from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
+from smoothcruiser.operators import Operator
+from smoothcruiser.operators.parts import parts_of
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, copied
@@ -32,7 +35,6 @@ from smoothcruiser.tree.searches import TreeRule
 from smoothcruiser.tree.selection import drawn
 from smoothcruiser.tree.tree import Tree
 
-STREAM_KEY = 10  # apart from the trees' 9 and from the shards' (action, shard)
 # how far probabilities may be from summing to 1, as printed decimals are
 SUM_TOLERANCE = 1e-6
 
@@ -107,6 +109,13 @@ def _no_row(state: Any) -> int:
     return 0
 
 
+def _operator_parts(operator: Operator) -> dict[str, Any]:
+    own = parts_of(operator)
+    if own is None:
+        return {}
+    return {"GRADIENT": own.gradient, "OMEGA": own.omega, "UNINFORMED": own.blind}
+
+
 class CompiledRollouts:
     """Rollouts in compiled code."""
 
@@ -125,10 +134,10 @@ class CompiledRollouts:
         self.meta, self.fault = np.zeros(5, np.int64), np.zeros(1)
         reserve = compiled(allocate) if machine is None else machine.allocate
         self.scratch = reserve(2)
-        self.rng = stream(task.seed, STREAM_KEY)
+        self.rng = stream(task.seed, Key.ROLLOUTS)
         self.lots = np.zeros(2)  # whether the policy ever drew lots, and the last X
         begin = time.perf_counter()
-        self.kernel = _kernel(machine)
+        self.kernel = _kernel(machine, operator)
         self._run(0, 0, 0.0, 1.0, np.zeros(10))
         self.compile_seconds = time.perf_counter() - begin
 
@@ -147,7 +156,8 @@ class CompiledRollouts:
         table = np.empty((count, K))
         operator = task.problem.operator
         rule: TreeRule = tree.rule
-        compiled(evaluate_kernel.node_policies)(
+        own = _operator_parts(operator)
+        compiled(evaluate_kernel.node_policies, **own)(
             rule,
             inner.nodes.ints,
             inner.nodes.floats,
@@ -247,7 +257,7 @@ class CompiledRollouts:
         complain(self.problem, self.setting, status, where, action, reward)
 
 
-def _kernel(machine: Any) -> Any:
+def _kernel(machine: Any, operator: Operator) -> Any:
     """The compiled rollouts for one compiled oracle, kept for the next evaluation.
 
     The oracle is kept beside its kernel, so that its identity stays its own.
@@ -255,10 +265,11 @@ def _kernel(machine: Any) -> Any:
     parts: dict[str, Any] = {}
     if machine is not None and machine.parts:
         parts = machine.parts | {"ROW": compiled(_no_row)}
-    key = id(machine) if parts else 0
+    own = _operator_parts(operator)
+    key = (id(machine) if parts else 0, *own.values())
     if key not in _kernels:
         used = {name: part for name, part in parts.items() if name != "ALLOCATE"}
-        built = compiled(evaluate_kernel.policy_rollouts, nogil=True, **used)
+        built = compiled(evaluate_kernel.policy_rollouts, nogil=True, **used, **own)
         _kernels[key] = (built, machine)
     return _kernels[key][0]
 
@@ -273,7 +284,7 @@ class PlainRollouts:
         self.problem, self.state = task.problem, task.state
         self.setting, self.start_walk = task.setting, start_walk
         self.weights = task.problem.operator.weights(task.problem.num_actions)
-        self.rng = stream(task.seed, STREAM_KEY)
+        self.rng = stream(task.seed, Key.ROLLOUTS)
         self.random, self.last = False, 0.0
         self.calls = 0
         self.guard = Guard()
@@ -338,11 +349,7 @@ class PlainRollouts:
             reward, state, over = answered(
                 problem, state, action, self.rng, low, high, ends, self.guard
             )
-            total += weight * (
-                reward
-                - sign
-                * evaluate_kernel.omega(operator.code, p, w, len(p), operator.strength)
-            )
+            total += weight * (reward - sign * operator.omega(p, w))
             if over or (self.setting.ends and problem.is_terminal(state)):
                 return total
             weight *= self.setting.discount
@@ -353,16 +360,7 @@ class PlainRollouts:
     ) -> list[float]:
         """Checked probabilities of the legal actions; None is the blind policy."""
         if found is None:
-            p = [0.0] * len(actions)
-            evaluate_kernel.blind(
-                self.problem.operator.code,
-                w,
-                len(actions),
-                self.problem.operator.strength,
-                [0.0] * len(actions),
-                p,
-            )
-            return p
+            return self.problem.operator.blind(w)
         K = self.problem.num_actions
         try:
             values = [float(share) for share in found]

@@ -25,7 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.operators.functions import MAX, builtin_gradient, builtin_value
+from smoothcruiser.operators.dispatch import (
+    builtin_gradient,
+    builtin_value,
+    is_greedy,
+)
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
 
 # Indices are unsigned: compiled code then need not handle negative ones, and a
@@ -147,7 +151,7 @@ def fill_values(m: Model, out: Floats) -> None:
     """TV from Q_V. Where every action is legal the buffers are passed whole: a
     slice costs more than a maximum of four numbers.
     """
-    if m.code == MAX:
+    if is_greedy(m.code):
         for s in range(len(out)):
             out[s] = m.sign[s] * greedy(m, s)[1] if m.sign[s] != 0.0 else 0.0
         return
@@ -171,7 +175,7 @@ def fill_values(m: Model, out: Floats) -> None:
 
 def fill_policy(m: Model, policy: Floats) -> None:
     """The policy grad F(Q_V), 0 where an action is not legal."""
-    if m.code == MAX:
+    if is_greedy(m.code):
         for s in range(len(policy)):
             for a in range(policy.shape[1]):
                 policy[s, a] = 0.0

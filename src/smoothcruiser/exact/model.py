@@ -21,7 +21,8 @@ import numpy as np
 from smoothcruiser.exact import loops
 from smoothcruiser.exact.loops import Indices, Model, Packed, Starts
 from smoothcruiser.jit.build import compiled, is_compiled
-from smoothcruiser.operators.base import CustomOperator, Max, Operator
+from smoothcruiser.operators import Max, Operator
+from smoothcruiser.operators.parts import parts_of
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Bools, Floats, Tables
 
@@ -127,31 +128,23 @@ def evaluator(kernels: Kernels, m: Model, value: Floats, packed: Packed) -> Eval
 def kernels_for(operator: Operator) -> Kernels:
     """The loops for ``operator``.
 
-    All built-in operators share one compiled set; a user's compiled functions
-    get their own.
+    All built-in operators share one compiled set; others get their own, as a
+    user's compiled functions do.
     """
-    if not isinstance(operator, CustomOperator):
+    own = parts_of(operator)
+    if own is None:
         return _kernels(None, None)
-    if is_compiled(operator.value_function) and is_compiled(operator.gradient_function):
-        return _kernels(operator.value_function, operator.gradient_function)
-    return _interpreted(operator)
+    return _kernels(own.value, own.gradient) if own.compiled else _interpreted(operator)
 
 
 @cache
 def _kernels(value: Any, gradient: Any) -> Kernels:
-    replaced = (
-        {}
-        if value is None
-        else {
-            "apply_value": _value_adapter(value),
-            "apply_gradient": _gradient_adapter(gradient),
-        }
-    )
-    picked = {name: {name: part} for name, part in replaced.items()}
+    own_value = {} if value is None else {"apply_value": value}
+    own_gradient = {} if gradient is None else {"apply_gradient": gradient}
     return Kernels(
         fill_q=compiled(loops.fill_q),
-        values=compiled(loops.fill_values, **picked.get("apply_value", {})),
-        policy=compiled(loops.fill_policy, **picked.get("apply_gradient", {})),
+        values=compiled(loops.fill_values, **own_value),
+        policy=compiled(loops.fill_policy, **own_gradient),
         pack=compiled(loops.pack),
         evaluate=compiled(loops.evaluate),
         unpack=compiled(loops.unpack),
@@ -159,24 +152,7 @@ def _kernels(value: Any, gradient: Any) -> Kernels:
     )
 
 
-def _value_adapter(function: Any) -> Any:
-    import numba
-
-    return numba.njit(lambda code, q, w, t: function(q))
-
-
-def _gradient_adapter(function: Any) -> Any:
-    import numba
-
-    def fill(code: int, q: Any, w: Any, t: float, out: Any) -> None:
-        found = function(q)
-        for a in range(len(q)):
-            out[a] = found[a]
-
-    return numba.njit(fill)
-
-
-def _interpreted(operator: CustomOperator) -> Kernels:
+def _interpreted(operator: Operator) -> Kernels:
     """The loops for an operator in plain Python: one call of it per state."""
 
     def state_values(m: Model, s: int) -> tuple[Bools, list[float], int]:

@@ -4,18 +4,12 @@ It is an independent check of the solver and of other planners.
 
 V_pi(s) = sum_a pi(a|s) (r + gamma P V_pi) - Omega(pi(.|s)) where the max player
 moves, + Omega where the min player does, because F(Q) = max <pi, Q> - Omega(pi)
-and the min player has -F(-Q) = min <pi, Q> + Omega(pi). Per state, lambda =
-``temperature``:
-
-    entropy       lambda sum pi log pi
-    KL            lambda sum pi log(pi/mu), mu renormalized over legal actions
-    sparsemax     (lambda/2)(|pi|^2 - 1)
-    square root   -lambda sum sqrt(pi)
-    max           0
+and the min player has -F(-Q) = min <pi, Q> + Omega(pi). Omega is the
+operator's (``operators``).
 
 V_pi <= V* in an MDP, with equality at the optimal policy: a lower bound that
-owes nothing to the sweeps of the solver. A user's own operator gives no Omega,
-so it is refused.
+owes nothing to the sweeps of the solver. A ``CustomOperator`` gives no Omega, so
+it is refused.
 """
 
 from __future__ import annotations
@@ -26,14 +20,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact.reachable import known_model
-from smoothcruiser.operators.base import Operator
-from smoothcruiser.operators.functions import (
-    ENTROPY,
-    KL_PRIOR,
-    MAX,
-    SPARSEMAX,
-    SQUARE_ROOT,
-)
+from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Bools, Floats
 
@@ -44,29 +31,15 @@ POLICY_TOLERANCE = 1e-6
 
 def regularizer(operator: Operator, policy: Floats, live: Bools) -> Floats:
     """Omega(pi(.|s)) of every state (S,), over its live actions."""
-    strength, p = operator.strength, np.where(live, policy, 0.0)
-    logs = np.log(np.where(p > 0.0, p, 1.0))
-    if operator.code == ENTROPY:
-        omega = strength * np.sum(p * logs, axis=1)
-    elif operator.code == KL_PRIOR:
-        prior = np.where(live, np.array(operator.weights(policy.shape[1])), 0.0)
-        prior = prior / np.maximum(
-            prior.sum(axis=1, keepdims=True), np.finfo(float).tiny
-        )
-        omega = strength * np.sum(
-            p * (logs - np.log(np.where(prior > 0.0, prior, 1.0))), axis=1
-        )
-    elif operator.code == SPARSEMAX:
-        omega = 0.5 * strength * (np.sum(p * p, axis=1) - 1.0)
-    elif operator.code == SQUARE_ROOT:
-        omega = -strength * np.sum(np.sqrt(p), axis=1)
-    elif operator.code == MAX:
-        omega = np.zeros(len(p))
-    else:
+    if not operator.has_omega:
         raise InvalidInput(
             f"The operator {operator.name!r} gives no regularizer Omega; "
             "policy_value needs a built-in operator."
         )
+    weights = np.array(operator.weights(policy.shape[1]))
+    omega = operator.omega_rows(
+        np.where(live, policy, 0.0), np.where(live, weights, 0.0)
+    )
     return np.where(live.any(axis=1), omega, 0.0)
 
 

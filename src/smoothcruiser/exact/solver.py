@@ -53,8 +53,7 @@ from smoothcruiser.exact.loops import Model
 from smoothcruiser.exact.model import Kernels, evaluator, prepare, room_for_policy
 from smoothcruiser.exact.reachable import Known, known_model
 from smoothcruiser.exact.solution import Solution
-from smoothcruiser.operators.base import Operator
-from smoothcruiser.operators.functions import CUSTOM
+from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.tabular import Floats
@@ -205,11 +204,7 @@ class _Search:
         )
         self.room = room_for_policy(model)
         self.clamped = not operator.shift_invariant or bool(np.any(model.sign == 0.0))
-        self.strength: float = (
-            abs(operator.offset(model.live.shape[1]))
-            if operator.code == CUSTOM
-            else operator.strength
-        )
+        self.rounding_scale = operator.rounding_scale(model.live.shape[1])
         self.longest = int(np.max(np.diff(model.start), initial=1))
         rewards = model.reward[model.live.reshape(-1)]
         self.span = float(np.max(rewards) - np.min(rewards)) if len(rewards) else 0.0
@@ -265,7 +260,8 @@ class _Search:
         k = len(self.model.weights)
         size = self.model.reward_top + self.model.discount * top
         return UNIT * (
-            size * (3.0 * self.longest + 14.0) + self.strength * (2.0 * k * k + 16.0)
+            size * (3.0 * self.longest + 14.0)
+            + self.rounding_scale * (2.0 * k * k + 16.0)
         )
 
     def remaining(self) -> int:

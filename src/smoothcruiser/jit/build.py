@@ -4,14 +4,16 @@ functions when they are first needed.
 ``compiled(f)`` copies ``f`` with its globals rebound: every plain function of
 this package that ``f`` calls is compiled first, and ``replace`` puts other
 functions in the place of named ones (a user's step for the engine's ``STEP``,
-say). Numba is imported here and nowhere else at first use, so that ``import
-smoothcruiser`` and ``--help`` stay fast.
+say). A user's plain function is compiled in the same way, with the functions of
+its own module that it calls. Numba is imported here and nowhere else at first
+use, so that ``import smoothcruiser`` and ``--help`` stay fast.
 
 The on-disk cache of Numba keys on a function's name, place and bytecode, not on
 what its globals mean. Hence two rules: the name carries a fingerprint of the
 sources it is made of (an edit makes a new entry), and a function with a foreign
 replacement is cached only if the caller gives a ``salt`` that identifies the
-replacement.
+replacement. Users' functions are not cached on disk: their sources are not
+followed.
 """
 
 from __future__ import annotations
@@ -63,9 +65,7 @@ def is_compiled(function: object) -> bool:
 def compiled(
     function: Any, *, nogil: bool = False, salt: str | None = None, **replace: Any
 ) -> Any:
-    """The Numba form of a plain function of this package; the same object for
-    the same arguments.
-    """
+    """The Numba form of a plain function; the same object for the same arguments."""
     if is_compiled(function):
         return function
     key = (
@@ -90,9 +90,7 @@ def _build(
     for name in _names(function.__code__):
         if name in replace:
             scope[name] = replace[name]
-        elif isinstance(scope.get(name), types.FunctionType) and scope[
-            name
-        ].__module__.startswith(_PACKAGE):
+        elif _is_part(scope.get(name), function):
             used = {k: v for k, v in replace.items() if k in _deep_names(scope[name])}
             scope[name] = compiled(scope[name], salt=salt, **used)
     fresh = types.FunctionType(
@@ -103,9 +101,23 @@ def _build(
         function.__closure__,
     )
     fresh.__module__ = function.__module__
-    fresh.__qualname__ = f"{function.__qualname__}_{source_fingerprint(function)}{'' if salt is None else '_' + salt}"
-    return numba.njit(
-        fresh, nogil=nogil, cache=not replace or salt is not None, error_model="numpy"
+    cached = _is_ours(function) and (not replace or salt is not None)
+    if _is_ours(function):
+        marks = [source_fingerprint(function), *([] if salt is None else [salt])]
+        fresh.__qualname__ = "_".join([function.__qualname__, *marks])
+    return numba.njit(fresh, nogil=nogil, cache=cached, error_model="numpy")
+
+
+def _is_ours(function: types.FunctionType) -> bool:
+    return function.__module__.split(".", maxsplit=1)[0] == _PACKAGE
+
+
+def _is_part(inner: object, function: types.FunctionType) -> bool:
+    """Whether ``inner``, which ``function`` calls, is to be compiled with it: a
+    plain function of this package or of the same module.
+    """
+    return isinstance(inner, types.FunctionType) and (
+        _is_ours(inner) or inner.__module__ == function.__module__
     )
 
 
@@ -118,7 +130,7 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 def _reachable(function: types.FunctionType) -> list[types.FunctionType]:
-    """A package function and the package functions that it calls, directly or not."""
+    """A function and those compiled with it: that it calls, directly or not."""
     found: dict[int, types.FunctionType] = {}
     waiting = [function]
     while waiting:
@@ -127,10 +139,8 @@ def _reachable(function: types.FunctionType) -> list[types.FunctionType]:
             continue
         found[id(current)] = current
         for name in _names(current.__code__):
-            inner = current.__globals__.get(name)
-            if isinstance(inner, types.FunctionType) and inner.__module__.startswith(
-                _PACKAGE
-            ):
+            inner: Any = current.__globals__.get(name)
+            if _is_part(inner, current):
                 waiting.append(inner)
     return list(found.values())
 

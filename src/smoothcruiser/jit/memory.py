@@ -7,12 +7,17 @@ the memory must keep it alive while an address is in use:
 ``problem.tabular.Tables`` does for tables, ``engines.compiled.engine`` for
 schedules and frames. This module imports Numba, so it is itself imported late.
 
-  int_at, float_at, byte_at (address, index)     reads
-  put_int, put_float (address, index, value)     writes of 8-byte words
-  flag_at (address)                              a read that another thread's write reaches: never moved out of a loop
-  array_at(type) (address, shape)                an array over it in the form that user functions take, not counted; ``floats_at`` a vector
-  copy_array (address, array, bytes)             a contiguous array copied to memory
-  uncounted (array or tuple of arrays)           the same, without a count: for arguments, which their caller keeps alive
+  int_at, float_at, byte_at (address, index)   reads
+  put_int, put_float (address, index, value)   writes of 8-byte words
+  flag_at (address)                            a read that another thread's write
+                                               reaches: never moved out of a loop
+  array_at(type) (address, shape)              an array over it in the form that user
+                                               functions take, not counted;
+                                               ``floats_at`` a vector
+  copy_array (address, array, bytes)           a contiguous array copied to memory
+  uncounted (array or tuple of arrays)         the same, without a count: for
+                                               arguments, which their caller keeps
+                                               alive
 """
 
 from __future__ import annotations

@@ -45,6 +45,7 @@ __all__ = [
     "missing_method",
     "stream",
     "stream_at",
+    "warm_up",
 ]
 
 METHODS = (
@@ -350,3 +351,11 @@ def stream(seed: int, *key: int) -> Stream:
     return Stream(
         np.random.SeedSequence(seed, spawn_key=key).generate_state(4, np.uint64)
     )
+
+
+def warm_up() -> None:
+    """Load or compile the methods that simulators use most, before a clock starts:
+    their first use in a process may take a second or two.
+    """
+    rng = stream(0)
+    rng.random(), rng.integers(2), rng.normal()

@@ -23,12 +23,11 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
+from smoothcruiser.jit.keys import Key
 from smoothcruiser.query import KEYWORDS, Query
 from smoothcruiser.schedule.schedule import counted
 
 DEFAULT_BUDGET = 10**9  # calls; minutes at the speed of the compiled engine
-# Spawn key of the seeds of an agent's decisions, apart from a shard's (action, shard).
-PLANS = 103
 
 
 class Explanation(Protocol):
@@ -166,7 +165,7 @@ class Session:
     def decide(self, state: Any, *, remaining: int | None = None) -> Estimate:
         """The Estimate at ``state``, with ``remaining`` steps left of a horizon."""
         seed = np.random.SeedSequence(
-            self.query.seed, spawn_key=(PLANS, self.decisions)
+            self.query.seed, spawn_key=(Key.PLANS, self.decisions)
         ).generate_state(1)[0]
         estimate = self._decide(self._at(state, int(seed), remaining))
         self.decisions += 1

@@ -236,21 +236,15 @@ def _same_problem(stored: Any, number: int, given: Problem | None) -> Problem:
     Its fingerprint must be the stored one.
     """
     from smoothcruiser.engines.store import fingerprint
-    from smoothcruiser.problem.make import make
+    from smoothcruiser.problem.spec import from_spec
 
     if given is None:
-        spec = stored.spec
-        if spec is None:
+        if stored.spec is None:
             raise InvalidInput(
                 f"Run {number} is of a problem made in Python ({stored.problem}); pass "
                 "the same problem to resume()."
             )
-        given = make(
-            spec["problem"],
-            discount=spec["discount"],
-            temperature=spec["temperature"],
-            operator=spec["operator"],
-        )
+        given = from_spec(stored.spec)
     found = fingerprint(given)
     if found != stored.fingerprint:
         raise InvalidInput(
@@ -286,8 +280,9 @@ def _run(
     query: Query, schedule: Schedule, keeper: tuple[Store, int] | None
 ) -> Estimate:
     from smoothcruiser.engines.answer import assemble, interval_of
-    from smoothcruiser.engines.registry import make_workers
-    from smoothcruiser.engines.run import Listener
+    from smoothcruiser.engines.base import Job
+    from smoothcruiser.engines.registry import open_workers
+    from smoothcruiser.engines.run import Ledger, Listener
     from smoothcruiser.engines.run import run as run_shards
     from smoothcruiser.engines.shards import cut
     from smoothcruiser.engines.stopping import stopping_rule
@@ -304,26 +299,16 @@ def _run(
         store, number = keeper
         keep, known = partial(store.keep, number), store.parts(number)
         hint = f"Finished shards are kept: go on with --resume {number} --store {store.path}."
-    pool = make_workers(
-        compute.executor,
-        problem,
-        schedule,
-        state,
-        center=rule.center,
-        workers=compute.workers,
-        scheduler=compute.scheduler,
-    )
+    segments = cut(schedule, shards=compute.shards)
+    pool = open_workers(Job(problem, schedule, state, rule.center), compute)
     try:
         pool.inspect(query.seed)
         outcome = run_shards(
             pool,
             schedule,
-            cut(schedule, shards=compute.shards),
-            actions,
+            Ledger(segments, actions, rule.enough, known),
             seed=query.seed,
-            enough=rule.enough,
             listener=Listener(query.progress, keep, interval_of(problem, state, rule)),
-            known=known,
             seconds=query.limits.seconds,
         )
         looked_calls, repeated = pool.inspect(query.seed)

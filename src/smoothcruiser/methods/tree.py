@@ -186,7 +186,7 @@ def _reporter(
 class Keeping(Session):
     """A tree that is kept below the moves made since the last decision."""
 
-    _tree: Tree | None = None
+    tree: Tree | None = None
     _move: int | None = None  # the last action, which leads to the part that is kept
 
     def moved(self, action: int) -> None:  # noqa: D102
@@ -194,7 +194,7 @@ class Keeping(Session):
 
     def _decide(self, query: Query) -> Estimate:
         begin = time.perf_counter()
-        tree, fresh = self._tree, False
+        tree, fresh = self.tree, False
         horizon = query.problem.horizon
         if (
             tree is None
@@ -203,7 +203,7 @@ class Keeping(Session):
         ):
             tree, fresh = _planted(self.method, query), True
             tree.warm()
-        self._tree, self._move = tree, None
+        self.tree, self._move = tree, None
         before = 0 if fresh else tree.num_calls
         spent = time.perf_counter() - begin
         limits = query.limits
@@ -225,7 +225,7 @@ class Keeping(Session):
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {
-            "_tree": None,
+            "tree": None,
             "_move": None,
         }  # a tree stays where it is
 

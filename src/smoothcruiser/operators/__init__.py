@@ -1,1 +1,71 @@
-"""The smooth operators: what replaces the maximum over actions."""
+"""The smooth operators: what replaces the maximum over actions.
+
+``OPERATORS`` is the table of those that have a name on the command line;
+``register`` adds one to it (docs/extending.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.operators.base import Operator, TemperedOperator
+from smoothcruiser.operators.check import check_operator
+from smoothcruiser.operators.custom import CustomOperator
+from smoothcruiser.operators.entropy import Entropy
+from smoothcruiser.operators.kl import KL
+from smoothcruiser.operators.max import Max
+from smoothcruiser.operators.sparsemax import Sparsemax
+from smoothcruiser.operators.square_root import SquareRoot
+
+__all__ = [
+    "KL",
+    "OPERATORS",
+    "CustomOperator",
+    "Entropy",
+    "Max",
+    "Operator",
+    "Sparsemax",
+    "SquareRoot",
+    "TemperedOperator",
+    "check_operator",
+    "make_operator",
+    "register",
+]
+
+OPERATORS: dict[str, type[Operator]] = {}
+Kind = TypeVar("Kind", bound=type[Operator])
+
+
+def register(operator: Kind) -> Kind:
+    """The same class, listed in ``OPERATORS`` under its name: ``make``, the command
+    line and ``relax`` then know it. Use it as a decorator.
+    """
+    name: Any = operator.name
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(
+            f"{operator.__name__} needs a class attribute name, the operator's name "
+            f"on the command line, got {name!r}."
+        )
+    if name in OPERATORS:
+        raise InvalidInput(
+            f"An operator called {name!r} is registered already "
+            f"({OPERATORS[name].__name__}); choose another name."
+        )
+    OPERATORS[name] = operator
+    return operator
+
+
+for _operator in (Entropy, KL, Sparsemax, SquareRoot, Max):
+    register(_operator)
+
+
+def make_operator(name: str, temperature: float | None) -> Operator:
+    """The operator called ``name`` at ``temperature``; temperature 0 is Max for
+    every name.
+    """
+    if name not in OPERATORS:
+        raise InvalidInput(
+            f"Unknown operator {name!r}; choose one of {', '.join(OPERATORS)}."
+        )
+    return Max() if temperature == 0 else OPERATORS[name].at(temperature)

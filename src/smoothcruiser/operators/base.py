@@ -1,61 +1,80 @@
-"""Smooth Bellman operators: F(Q) = max over policies of <pi, Q> - Omega(pi), in
-one definition for Python and compiled code.
+"""What a smooth Bellman operator is: F(Q) = max over policies of <pi, Q> - Omega(pi).
 
 legend      symbol   public name
-  Q, q               action values over the k legal actions of a state (a list or an array of length k)
+  Q, q               action values over the k legal actions of a state
   lambda    t        ``temperature``
-  mu        w        prior weights of those actions (KL only; renormalized over the legal actions)
+  mu        w        prior weights of those actions (KL only; renormalized)
   F(0)               ``offset(k)``
   curv               ``curvature(k)``: D(Q, Q') <= curv * span(Q - Q')**2 / 8
-  L                  ``smoothness(k)``: |D(Q, Q')| <= L * norm2(Q - Q')**2, the paper's definition (its printed value for entropy)
+  L                  ``smoothness(k)``: |D(Q, Q')| <= L * norm2(Q - Q')**2, the
+                     paper's definition (its printed value for entropy)
+  Omega              ``omega(p, w)``; ``omega_range(k)`` is where it lies
+  D(Q, Q')           F(Q) - F(Q') - <Q - Q', grad F(Q')>
 
-The arithmetic is in ``operator_functions``, shared with compiled code. The min
-player has F_min(Q) = -F(-Q); its policy is the gradient of F at -Q. What this
-file leaves out: how errors propagate (``theory``).
+An operator is one file of this folder: a frozen class with these numbers, three
+scalar functions that Python and compiled code share (``Scalar``), and, where
+speed asks for it, the same over arrays (``batch``, ``omega_rows``). Everybody
+else asks the object; only compiled code knows operators by a number (``code``,
+see ``dispatch``). The min player has F_min(Q) = -F(-Q); its policy is the
+gradient of F at -Q. What this file leaves out: how errors propagate
+(``theory``).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, MutableSequence, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.functions import (
-    CUSTOM,
-    ENTROPY,
-    KL_PRIOR,
-    MAX,
-    SPARSEMAX,
-    SQUARE_ROOT,
-    builtin_gradient,
-    builtin_value,
-)
+from smoothcruiser.jit.build import compiled
 
-# --- the operators as data ----------------------------------------------------
+# a list of floats in Python, a float64 array in compiled code
+Vector = MutableSequence[float]
+Floats = NDArray[np.float64]
+
+# the code of every operator that ``dispatch`` does not list
+OWN = -1
 
 
-def _check_temperature(name: str, temperature: float) -> None:
-    # Below 1e-300 lambda/2 and its quotients leave the normal numbers; every
-    # operator is plain max long before.
-    if (
-        isinstance(temperature, bool)
-        or not isinstance(temperature, int | float)
-        or not (1e-300 <= temperature < math.inf)
-    ):
-        raise InvalidInput(
-            f"{name} needs a finite temperature above 0, got {temperature!r}; for "
-            "plain max/min use Max()."
-        )
+class Scalar(NamedTuple):
+    """An operator's functions over the k legal actions of one state, for the max
+    player, in plain Python that Numba can compile.
+
+    Scalar arithmetic in a fixed order (``math.exp/log/sqrt``, sequential sums),
+    so that the interpreter and compiled code return the same bits.
+    """
+
+    value: Callable[[Any, Any, float], float]  # (q, w, t) -> F(q)
+    gradient: Callable[[Any, Any, float, Any], None]  # (q, w, t, out): into out
+    omega: Callable[[Any, Any, float], float]  # (p, w, t) -> Omega(p)
 
 
 @dataclass(frozen=True)
 class Operator(ABC):
     """A smooth maximum F with its gradient, constants and min-player form.
-    Frozen data; final subclasses below.
+    Frozen data; its subclasses are final.
     """
+
+    code: ClassVar[int] = OWN
+    # whether F is convex, so that D >= 0
+    convex: ClassVar[bool] = True
+    # whether F(Q) = max <pi, Q> - Omega(pi) for an Omega that can be computed
+    has_omega: ClassVar[bool] = True
+    # whether blind policies pick all actions alike: grad F(0) is uniform for every
+    # object of the class (for Max: among its subgradients)
+    uniform_at_zero: ClassVar[bool] = True
+    # whether F reads the prior weights
+    weighted: ClassVar[bool] = False
+    # whether F = lambda log sum mu exp(Q / lambda), so that the Hessian is a
+    # covariance under grad F over lambda: the noise lemmas of ``theory`` are
+    # sharper then
+    entropic: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -64,8 +83,27 @@ class Operator(ABC):
 
     @property
     @abstractmethod
-    def code(self) -> int:
-        """Which of the built-in functions computes it (``CUSTOM`` for a user's own)."""
+    def scalar(self) -> Scalar:
+        """The functions that define it."""
+
+    def compiled_scalar(self) -> Scalar | None:
+        """``scalar`` as Numba functions; None where it runs in Python alone."""
+        return Scalar(*(compiled(function) for function in self.scalar))
+
+    @classmethod
+    def at(cls, temperature: float | None) -> Self:
+        """The operator at a temperature, as the command line makes it."""
+        if temperature is None:
+            raise InvalidInput(
+                f"The {cls.name} operator needs a temperature above 0; give "
+                "--temperature (temperature=)."
+            )
+        return cls(temperature)  # type: ignore[call-arg]  # its first field
+
+    @property
+    def built_in(self) -> bool:
+        """Whether the operator is one of this package, whose promises are proved."""
+        return self.code != OWN
 
     @property
     def strength(self) -> float:
@@ -75,11 +113,7 @@ class Operator(ABC):
     @property
     def label(self) -> str:
         """Name and temperature, for people: "entropy(0.1)", "max"."""
-        return (
-            self.name
-            if self.code in (MAX, CUSTOM)
-            else f"{self.name}({self.strength:g})"
-        )
+        return f"{self.name}({self.strength:g})" if self.strength > 0.0 else self.name
 
     @abstractmethod
     def offset(self, num_actions: int) -> float:
@@ -97,10 +131,44 @@ class Operator(ABC):
         entropy.
         """
 
+    @abstractmethod
+    def omega_range(self, num_actions: int) -> tuple[float, float]:
+        """The smallest and the largest Omega over all policies of at most
+        ``num_actions`` actions; infinite where nothing is known.
+
+        F(Q) - max Q lies in [-largest, -smallest], because Omega is convex: its
+        largest value is at a single action.
+        """
+
+    def omega_width(self, num_actions: int) -> float:
+        """The width of ``omega_range``, which is sup D(0, .): how far -Omega can
+        fall below F(0).
+        """
+        low, high = self.omega_range(num_actions)
+        return high - low
+
+    def strong_convexity(self) -> float:
+        """A number c such that Omega is c-strongly convex in the Euclidean norm,
+        that is, the Hessian of F is at most 1/c; 0 where none is known that says
+        more than ``curvature``.
+        """
+        return 0.0
+
+    def rounding_scale(self, num_actions: int) -> float:
+        """What the rounding error of F is proportional to, beside the size of Q."""
+        return self.strength
+
     @property
     def shift_invariant(self) -> bool:
         """Whether F(Q + c) = F(Q) + c, so that gradients are probability vectors."""
         return True
+
+    @property
+    def has_prior(self) -> bool:
+        """Whether the operator prefers some actions before anything is known of
+        their values.
+        """
+        return False
 
     def weights(self, num_actions: int) -> list[float]:
         """Prior weights of the actions, all 1 where the operator has none."""
@@ -116,9 +184,7 @@ class Operator(ABC):
         """F(q) for the max player (1), -F(-q) for the min player (2)."""
         sign = _sign(player)
         w = self.weights(len(q)) if weights is None else list(weights)
-        return sign * builtin_value(
-            self.code, [sign * float(x) for x in q], w, self.strength
-        )
+        return sign * self.scalar.value([sign * float(x) for x in q], w, self.strength)
 
     def gradient(
         self,
@@ -131,285 +197,85 @@ class Operator(ABC):
         sign = _sign(player)
         w = self.weights(len(q)) if weights is None else list(weights)
         out = [0.0] * len(q)
-        builtin_gradient(self.code, [sign * float(x) for x in q], w, self.strength, out)
+        self.scalar.gradient([sign * float(x) for x in q], w, self.strength, out)
         return out
 
+    def both(self, q: Vector, w: Vector) -> tuple[float, list[float]]:
+        """(F(q), its gradient) for the max player, without the checks of the two:
+        what a rollout needs.
+        """
+        scalar, out = self.scalar, [0.0] * len(q)
+        scalar.gradient(q, w, self.strength, out)
+        return scalar.value(q, w, self.strength), out
 
-def has_prior(operator: Operator) -> bool:
-    """Whether the operator prefers some actions before anything is known of
-    their values.
-    """
-    return getattr(operator, "prior", None) is not None
+    def blind(self, w: Sequence[float]) -> list[float]:
+        """The policy where nothing is known of the values, over legal actions with
+        prior weights ``w``: grad F(0), uniform for Max.
+        """
+        if self.uniform_at_zero:
+            return [1.0 / len(w)] * len(w)
+        return self.gradient([0.0] * len(w), weights=w)
+
+    def omega(self, p: Sequence[float], w: Sequence[float]) -> float:
+        """Omega of a policy over the legal actions, whose prior weights are ``w``."""
+        return self.scalar.omega(p, w, self.strength)
+
+    def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:
+        """(F, gradient) of shapes (n,) and (K, n) at action values (K, n), for the
+        max player; ``w`` (K,) are the prior weights.
+
+        Columns are states, so that every reduction runs along memory. An action
+        that is not legal has q = -inf and gets weight 0. Here column by column;
+        operators with an array form use NumPy's exp and log, whose last bits
+        differ: the batched executor agrees with the others in law and in counts,
+        not in bits.
+        """
+        value, g = np.empty(q.shape[1]), np.zeros_like(q)
+        for i in range(q.shape[1]):
+            legal = np.flatnonzero(q[:, i] > -np.inf)
+            numbers, shares = q[legal, i].tolist(), w[legal].tolist()
+            value[i] = self.value(numbers, weights=shares)
+            g[legal, i] = self.gradient(numbers, weights=shares)
+        return value, g
+
+    def omega_rows(self, p: Floats, w: Floats) -> Floats:
+        """Omega (n,) of policies (n, K), one per row; actions that are not legal
+        have p = 0 and w = 0.
+        """
+        return np.array(
+            [
+                self.omega(row[legal].tolist(), prior[legal].tolist())
+                for row, prior, legal in zip(p, w, w > 0.0, strict=True)
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class TemperedOperator(Operator):
+    """An operator with a temperature lambda above 0."""
+
+    temperature: float
+
+    def __post_init__(self) -> None:
+        # Below 1e-300 lambda/2 and its quotients leave the normal numbers; every
+        # operator is plain max long before.
+        t = self.temperature
+        if (
+            isinstance(t, bool)
+            or not isinstance(t, int | float)
+            or not (1e-300 <= t < math.inf)
+        ):
+            raise InvalidInput(
+                f"{type(self).__name__} needs a finite temperature above 0, got "
+                f"{t!r}; for plain max/min use Max()."
+            )
+
+    @property
+    def strength(self) -> float:  # noqa: D102
+        return float(self.temperature)
 
 
 def _sign(player: int) -> float:
     if player not in (1, 2):
         raise InvalidInput(f"A player is 1 (max) or 2 (min), got {player!r}.")
     return 1.0 if player == 1 else -1.0
-
-
-@dataclass(frozen=True)
-class Entropy(Operator):
-    """Shannon entropy: F = lambda log sum exp(Q / lambda), softmax policy. The
-    paper's operator.
-    """
-
-    temperature: float
-    name = "entropy"
-    code = ENTROPY
-
-    def __post_init__(self) -> None:
-        _check_temperature("Entropy", self.temperature)
-
-    @property
-    def strength(self) -> float:  # noqa: D102
-        return float(self.temperature)
-
-    def offset(self, num_actions: int) -> float:  # noqa: D102
-        return self.temperature * math.log(num_actions)
-
-    def curvature(self, num_actions: int) -> float:  # noqa: D102
-        return 1.0 / self.temperature if num_actions > 1 else 0.0
-
-    def smoothness(self, num_actions: int) -> float:  # noqa: D102
-        return 1.0 / self.temperature
-
-
-@dataclass(frozen=True)
-class KL(Operator):
-    """Relative entropy to a prior: F = lambda log sum mu exp(Q / lambda).
-    Mellowmax without a prior.
-
-    Where a state has fewer legal actions, the prior is renormalized over them,
-    so F(0) = 0 in every state.
-    """
-
-    temperature: float
-    prior: tuple[float, ...] | None = None
-    name = "kl"
-    code = KL_PRIOR
-
-    def __post_init__(self) -> None:
-        _check_temperature("KL", self.temperature)
-        if self.prior is None:
-            return
-        prior = tuple(float(p) for p in self.prior)
-        if not prior or not all(0.0 < p < math.inf for p in prior):
-            raise InvalidInput(
-                f"KL needs a prior of positive weights, got {prior}; an action "
-                "that must not be taken belongs in legal=."
-            )
-        total = sum(prior)
-        object.__setattr__(self, "prior", tuple(p / total for p in prior))
-
-    @property
-    def strength(self) -> float:  # noqa: D102
-        return float(self.temperature)
-
-    def weights(self, num_actions: int) -> list[float]:  # noqa: D102
-        if self.prior is None:
-            return [1.0] * num_actions
-        if len(self.prior) != num_actions:
-            raise InvalidInput(
-                f"KL's prior has {len(self.prior)} weights for {num_actions} "
-                "actions; give one weight an action."
-            )
-        return list(self.prior)
-
-    def offset(self, num_actions: int) -> float:  # noqa: D102
-        return 0.0
-
-    def curvature(self, num_actions: int) -> float:  # noqa: D102
-        return 1.0 / self.temperature if num_actions > 1 else 0.0
-
-    def smoothness(self, num_actions: int) -> float:  # noqa: D102
-        return 1.0 / self.temperature
-
-
-@dataclass(frozen=True)
-class Sparsemax(Operator):
-    """Tsallis entropy: Omega = (lambda/2)(|pi|^2 - 1); the policy is a
-    projection and may drop actions.
-    """
-
-    temperature: float
-    name = "sparsemax"
-    code = SPARSEMAX
-
-    def __post_init__(self) -> None:
-        _check_temperature("Sparsemax", self.temperature)
-
-    @property
-    def strength(self) -> float:  # noqa: D102
-        return float(self.temperature)
-
-    def offset(self, num_actions: int) -> float:  # noqa: D102
-        return 0.5 * self.temperature * (1.0 - 1.0 / num_actions)
-
-    def curvature(self, num_actions: int) -> float:  # noqa: D102
-        return num_actions / self.temperature if num_actions > 1 else 0.0
-
-    def smoothness(self, num_actions: int) -> float:
-        """1/(2 lambda): the gradient is a projection over lambda, hence
-        1/lambda-Lipschitz.
-        """
-        return 0.5 / self.temperature
-
-
-@dataclass(frozen=True)
-class SquareRoot(Operator):
-    """The paper's appendix: Omega = -lambda sum sqrt(pi); its policy resembles
-    the pulls of UCB.
-    """
-
-    temperature: float
-    name = "square-root"
-    code = SQUARE_ROOT
-
-    def __post_init__(self) -> None:
-        _check_temperature("SquareRoot", self.temperature)
-
-    @property
-    def strength(self) -> float:  # noqa: D102
-        return float(self.temperature)
-
-    def offset(self, num_actions: int) -> float:  # noqa: D102
-        return self.temperature * math.sqrt(num_actions)
-
-    def curvature(self, num_actions: int) -> float:  # noqa: D102
-        return 4.0 / self.temperature if num_actions > 1 else 0.0
-
-    def smoothness(self, num_actions: int) -> float:
-        """1/lambda: the Hessian is (sum h) Cov_w with sum h <= 4/lambda, and a
-        variance is at most norm2**2 / 2.
-        """
-        return 1.0 / self.temperature
-
-
-@dataclass(frozen=True)
-class Max(Operator):
-    """Plain maximum (minimum for player 2): no regularization."""
-
-    name = "max"
-    code = MAX
-
-    def offset(self, num_actions: int) -> float:  # noqa: D102
-        return 0.0
-
-    def curvature(self, num_actions: int) -> float:  # noqa: D102
-        return math.inf if num_actions > 1 else 0.0
-
-    def smoothness(self, num_actions: int) -> float:  # noqa: D102
-        return math.inf if num_actions > 1 else 0.0
-
-
-@dataclass(frozen=True)
-class CustomOperator(Operator):
-    """A user's own F: ``value(q) -> float`` and ``gradient(q) -> k numbers``,
-    plain Python or ``numba.njit``.
-
-    The paper's conditions (section "Generalization"): differentiable, 0 <
-    |grad|_1 <= 1, grad >= 0, L-smooth. Gradients need not sum to one.
-    ``check_operator`` tests the four numerically. ``smooth`` is L in |D| <= L
-    norm2**2. Where gradients sum to one, Q - Q' may be centred, so norm2**2 <=
-    k span**2 / 4 and D <= k L span**2 / 4: curv = 2 k L.
-    """
-
-    value_function: Callable[[Any], float]
-    gradient_function: Callable[[Any], Any]
-    smooth: float
-    label: str = "custom"
-    sums_to_one: bool = field(default=False)
-    code = CUSTOM
-
-    def __post_init__(self) -> None:
-        if not callable(self.value_function) or not callable(self.gradient_function):
-            raise InvalidInput(
-                "CustomOperator needs two functions of q, the value and the "
-                "gradient; got something that cannot be called."
-            )
-        if not (0.0 <= self.smooth < math.inf):
-            raise InvalidInput(
-                f"CustomOperator needs a finite smoothness L >= 0, got {self.smooth!r}."
-            )
-
-    @property
-    def name(self) -> str:  # noqa: D102
-        return self.label
-
-    @property
-    def shift_invariant(self) -> bool:  # noqa: D102
-        return self.sums_to_one
-
-    def value(
-        self,
-        q: Sequence[float],
-        *,
-        player: int = 1,
-        weights: Sequence[float] | None = None,
-    ) -> float:
-        """F(q) as the user's function computes it."""
-        sign = _sign(player)
-        return sign * float(self.value_function(_array([sign * float(x) for x in q])))
-
-    def gradient(
-        self,
-        q: Sequence[float],
-        *,
-        player: int = 1,
-        weights: Sequence[float] | None = None,
-    ) -> list[float]:
-        """Grad F(q) as the user's function computes it."""
-        sign = _sign(player)
-        return [
-            float(g)
-            for g in self.gradient_function(_array([sign * float(x) for x in q]))
-        ]
-
-    def offset(self, num_actions: int) -> float:  # noqa: D102
-        return float(self.value_function(_array([0.0] * num_actions)))
-
-    def curvature(self, num_actions: int) -> float:  # noqa: D102
-        return 2.0 * num_actions * self.smooth
-
-    def smoothness(self, num_actions: int) -> float:  # noqa: D102
-        return self.smooth
-
-
-def _array(q: list[float]) -> Any:
-    import numpy as np
-
-    return np.array(q, dtype=np.float64)
-
-
-OPERATORS: dict[str, type[Operator]] = {
-    "entropy": Entropy,
-    "kl": KL,
-    "sparsemax": Sparsemax,
-    "square-root": SquareRoot,
-    "max": Max,
-}
-
-
-def make_operator(name: str, temperature: float | None) -> Operator:
-    """The operator called ``name`` at ``temperature``; temperature 0 is Max for
-    every name.
-    """
-    if name not in OPERATORS:
-        raise InvalidInput(
-            f"Unknown operator {name!r}; choose one of {', '.join(OPERATORS)}."
-        )
-    if name == "max" or temperature == 0:
-        return Max()
-    if temperature is None:
-        raise InvalidInput(
-            f"The {name} operator needs a temperature above 0; give --temperature "
-            "(temperature=)."
-        )
-    kinds: dict[str, Callable[[float], Operator]] = {
-        "entropy": Entropy,
-        "kl": KL,
-        "sparsemax": Sparsemax,
-        "square-root": SquareRoot,
-    }
-    return kinds[name](temperature)

@@ -3,11 +3,15 @@ numerical check that says which one fails, and where.
 
 The paper's section "Generalization" asks of F, for all Q and Q' over k actions:
 
-    1. differentiable           here: the gradient given is the limit of one-sided difference quotients, in every direction +-e_a
-    2. gradient norm            0 < |grad F(Q)|_1 <= 1
-    3. nonnegative gradient     grad F(Q) >= 0
-    4. L-smooth                 |F(Q) - F(Q') - <Q - Q', grad F(Q')>| <= L |Q - Q'|_2^2 with the operator's own L (``smoothness``)
-    5. sums to one              only where the operator says ``shift_invariant``: sum grad F(Q) = 1 (bounds of solver and schedules use it)
+    1. differentiable         here: the gradient is the limit of one-sided
+                              difference quotients, in every direction +-e_a
+    2. gradient norm          0 < |grad F(Q)|_1 <= 1
+    3. nonnegative gradient   grad F(Q) >= 0
+    4. L-smooth               |F(Q) - F(Q') - <Q - Q', grad F(Q')>| <=
+                              L |Q - Q'|_2^2 with the operator's ``smoothness`` L
+    5. sums to one            only where the operator is ``shift_invariant``:
+                              sum grad F(Q) = 1, which bounds of the solver and
+                              of schedules use
 
 Points are random in [low, high]^k, and those where operators usually break: all
 equal, two or more actions tied at the top. A check of finitely many points can
@@ -189,7 +193,7 @@ def _broken(operator: Operator, points: list[Point]) -> Condition | None:
     """A failed first condition if F or its gradient is not a finite number (of
     the right count) somewhere.
     """
-    requirement = "F and its gradient are finite numbers, one an action"
+    requirement = "F and its gradient are finite numbers, one per action"
     for q in points:
         value, gradient = operator.value(q), operator.gradient(q)
         if not math.isfinite(value):

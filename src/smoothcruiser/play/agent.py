@@ -18,8 +18,9 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.jit.keys import LOTS, Key
 from smoothcruiser.methods import resolve
-from smoothcruiser.methods.base import PLANS, Method, Session, refuse_unused
+from smoothcruiser.methods.base import Method, Session, refuse_unused
 from smoothcruiser.problem.adapter import live_adapter
 from smoothcruiser.problem.oracle import LiveOracle
 from smoothcruiser.problem.problem import Problem
@@ -100,7 +101,7 @@ class Agent:
         if self.sample:
             from smoothcruiser.jit.streams import stream
 
-            rng = stream(self.query.seed, PLANS, self.decisions, 1)
+            rng = stream(self.query.seed, Key.PLANS, self.decisions, LOTS)
             action = int(rng.categorical(np.array(self.estimate.policy)))
         elif self.estimate.action is None:
             raise InvalidInput(

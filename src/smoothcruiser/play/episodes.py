@@ -3,7 +3,7 @@
 ``play`` reports the return of the agent's side: discounted as in the problem, and
 plain. Intervals are 95%: normal for means (so they are approximate, and say nothing for
 a handful of episodes), Wilson's for win rates. The world's randomness (WORLD, episode)
-and the other player's (OTHER, episode) come from streams apart from the agent's own.
+and the other player's (OTHER_PLAYER, episode) come from streams apart from the agent's own.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from typing import Any
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import plain
+from smoothcruiser.jit.keys import Key
 from smoothcruiser.play.agent import Agent
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.arguments import check_seed
 from smoothcruiser.problem.oracle import ResettingOracle
 from smoothcruiser.problem.problem import Problem
 
-# spawn keys, apart from a shard's (action, shard) and from those of other modules
-WORLD, OTHER = 101, 102
 NORMAL_95 = 1.959964  # the 97.5% quantile of the normal distribution
 MOST_STEPS = 1000  # of an episode that only a terminal state ends
 # without terminal states an episode ends when later rewards weigh less than this share
@@ -195,7 +194,8 @@ def _episode(
     agent: Agent, opponent: Player | Agent, mine: int, most: int, seed: int, number: int
 ) -> Episode:
     problem = agent.problem
-    world, other = _stream(seed, WORLD, number), _stream(seed, OTHER, number)
+    world = _stream(seed, Key.WORLD, number)
+    other = _stream(seed, Key.OTHER_PLAYER, number)
     # an adapter's own distribution of beginnings
     oracle = problem.oracle
     if isinstance(oracle, ResettingOracle):

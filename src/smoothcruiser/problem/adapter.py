@@ -27,7 +27,7 @@ from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from smoothcruiser.operators.base import Operator
+    from smoothcruiser.operators import Operator
     from smoothcruiser.problem.problem import Problem
 
 GROUP = "smoothcruiser.problems"  # the group of entry points

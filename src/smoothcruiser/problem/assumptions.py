@@ -5,7 +5,6 @@ Every declaration that an interval depends on is named.
 
 from __future__ import annotations
 
-from smoothcruiser.operators.base import CustomOperator
 from smoothcruiser.problem.problem import Problem
 
 ONE_LAW = (
@@ -63,9 +62,10 @@ def assumptions(
     merged = getattr(problem.key, "assumption", "")
     if merged:
         found.append(merged)
-    if isinstance(problem.operator, CustomOperator):
+    if not problem.operator.built_in:
         found.append(
             "the operator is monotone, moves with its argument as declared, and its "
-            "gradient is its own, as a CustomOperator has to be (check tests it)"
+            f"gradient is its own, as a {type(problem.operator).__name__} has to be "
+            "(check tests it)"
         )
     return tuple(found)

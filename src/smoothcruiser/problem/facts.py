@@ -20,10 +20,9 @@ rho/(1-gamma) again; ``player_offset`` is that offset, 0 elsewhere, and
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
-from smoothcruiser.operators.base import KL, CustomOperator, Operator
+from smoothcruiser.operators import Operator
 
 BOUNDS_ROUNDING = 1e-12  # relative error of sums of discounted rewards
 
@@ -222,15 +221,9 @@ class Facts:
         """|V_lambda - V_0| <= sup |F - max|/(1-gamma): what the regularizer may
         add to, or take from, the plain value.
 
-        sup |F - max| is F(0) for entropy, sparsemax and square root. KL lies
-        below max, by lambda log(1/mu) where all but the least likely action are
-        worthless. Nothing is known of a user's own operator.
+        F - max lies between -sup Omega and -inf Omega. Nothing is known of a
+        user's own operator.
         """
-        operator = self.operator
-        if isinstance(operator, CustomOperator):
-            return math.inf
-        bound = self.regularizer_bound
-        if isinstance(operator, KL):
-            weights = operator.weights(self.num_actions)
-            bound = operator.strength * math.log(sum(weights) / min(weights))
+        low, high = self.operator.omega_range(self.num_actions)
+        bound = max(abs(low), abs(high))
         return 0.0 if bound == 0.0 else bound * self.steps(self.horizon)

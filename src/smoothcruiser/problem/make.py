@@ -19,7 +19,7 @@ import json
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.base import Operator, make_operator
+from smoothcruiser.operators import Operator, make_operator
 from smoothcruiser.problem.adapter import Adapter, find_adapter, prefixes
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.spec import Spec, spec_of

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import Hung, InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.jit.build import is_compiled
-from smoothcruiser.operators.base import KL, Operator
+from smoothcruiser.operators import Operator
 from smoothcruiser.problem.answers import bad_player, too_few_legal, two_in_one
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.facts import Facts
@@ -423,8 +423,7 @@ def _check(p: Problem) -> None:
             f"got {limit!r}."
         ),
     )
-    if isinstance(p.operator, KL):
-        p.operator.weights(p.num_actions)
+    p.operator.weights(p.num_actions)  # refuses a prior of another length
     if p.value_bounds is not None:
         _check_bounds(p)
 

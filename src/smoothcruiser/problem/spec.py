@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.operators.base import Operator
+from smoothcruiser.operators import Operator
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compiled
-from smoothcruiser.operators.base import Operator
+from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import MDP, Game, Problem, check_range
 
 Ints = NDArray[np.int64]

@@ -32,7 +32,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from smoothcruiser.errors import SmoothcruiserError
-from smoothcruiser.operators.base import Entropy
+from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.reproduce import published
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule

@@ -41,12 +41,13 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.engines.registry import make_engine
-from smoothcruiser.engines.run import Engine, Tally
+from smoothcruiser.engines.base import Engine, Job
+from smoothcruiser.engines.registry import COMPILED, make_engine
+from smoothcruiser.engines.run import RootSums
 from smoothcruiser.engines.shards import Shard, cut
-from smoothcruiser.engines.stopping import Rule, stopping_rule
+from smoothcruiser.engines.stopping import StoppingRule, stopping_rule
 from smoothcruiser.exact import solve
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     Entropy,
     Max,
@@ -280,7 +281,7 @@ def repeat(problem: Problem, schedule: Schedule, state: Any, runs: int) -> Repea
     They are those of ``plan``, bit for bit; schedule and engine are built once.
     """
     rule = stopping_rule(schedule)
-    engine = make_engine("compiled", problem, schedule, state, center=rule.center)
+    engine = make_engine(COMPILED.name, Job(problem, schedule, state, rule.center))
     segments = cut(schedule)
     actions = problem.legal_actions(state)
     low, high = problem.facts.q_bounds(problem.mover(state))
@@ -300,13 +301,13 @@ def repeat(problem: Problem, schedule: Schedule, state: Any, runs: int) -> Repea
 
 def root_samples(
     engine: Engine,
-    rule: Rule,
+    rule: StoppingRule,
     segments: tuple[tuple[Shard, ...], ...],
     action: int,
     seed: int,
-) -> tuple[Tally, int]:
+) -> tuple[RootSums, int]:
     """The root sums of one action until a checkpoint stops it, and their calls."""
-    tally, calls = Tally(), 0
+    tally, calls = RootSums(), 0
     for checkpoint, segment in enumerate(segments):
         for shard in segment:
             part = engine.run_shard(replace(shard, action=action), seed)

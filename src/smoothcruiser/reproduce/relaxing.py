@@ -30,7 +30,7 @@ import numpy as np
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.exact import solve
 from smoothcruiser.exact.policy_value import policy_value
-from smoothcruiser.operators.base import Entropy, Max
+from smoothcruiser.operators import Entropy, Max
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import garnet
 from smoothcruiser.reproduce.full import before_reward, repeat, variant

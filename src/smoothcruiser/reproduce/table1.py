@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.exact import solve
-from smoothcruiser.operators.base import Entropy
+from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import chain, gridworld
 from smoothcruiser.theory.paper import (

@@ -38,14 +38,7 @@ import math
 from dataclasses import dataclass, replace
 
 from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.operators.base import (
-    KL,
-    Entropy,
-    Max,
-    Operator,
-    Sparsemax,
-    SquareRoot,
-)
+from smoothcruiser.operators import OPERATORS, Entropy, Max, Operator, TemperedOperator
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Schedule, Target
@@ -55,7 +48,6 @@ SHARES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 # halvings of the two intervals beside the best share: its place to within 1/16 of
 # an interval
 _REFINEMENTS = 4
-FAMILIES: tuple[type[Operator], ...] = (Entropy, KL, Sparsemax, SquareRoot)
 
 
 @dataclass(frozen=True)
@@ -109,19 +101,13 @@ def step_band(facts: Facts) -> tuple[float, float]:
     actions.
     """
     operator = facts.operator
-    if isinstance(operator, KL):
-        return operator.temperature * math.log(
-            min(operator.weights(facts.num_actions))
-            / sum(operator.weights(facts.num_actions))
-        ), 0.0
-    if not isinstance(operator, Entropy | Sparsemax | SquareRoot | Max):
+    if not operator.has_omega:
         raise InvalidInput(
             f"The distance of {operator.name} to plain max is not known; relax "
             f"with one of {_names()}."
         )
-    return (
-        operator.strength if isinstance(operator, SquareRoot) else 0.0
-    ), facts.offsets[1]
+    low, high = operator.omega_range(facts.num_actions)
+    return 0.0 - high, 0.0 - low
 
 
 def value_band(facts: Facts, player: int = 1) -> tuple[float, float]:
@@ -182,7 +168,7 @@ def relax(
     *,
     epsilon: float,
     delta: float,
-    family: type[Operator] = Entropy,
+    family: type[TemperedOperator] = Entropy,
     target: Target = "value",
 ) -> Relaxation:
     """The cheapest plan found for the unregularized value: temperature and
@@ -191,7 +177,7 @@ def relax(
     ``facts`` are those of the problem; their own operator is replaced.
     ``tried`` lists every split that was priced.
     """
-    if family not in FAMILIES:
+    if family not in _families():
         raise InvalidInput(
             "relax needs an operator with a known distance to max, one of "
             f"{_names()}; got {family!r}."
@@ -202,15 +188,13 @@ def relax(
             "largest error you accept."
         )
     # bands are linear in the temperature
-    unit = _half_width(facts.under(_of(family, 1.0)))
+    unit = _half_width(facts.under(family(1.0)))
     found: dict[float, Relaxation] = {}
     tried: dict[float, Tried] = {}
 
     def price(share: float) -> float:
         operator = (
-            Max()
-            if share == 0.0 or unit == 0.0
-            else _of(family, share * epsilon / unit)
+            Max() if share == 0.0 or unit == 0.0 else family(share * epsilon / unit)
         )
         try:
             found[share] = relaxed(
@@ -247,9 +231,14 @@ def _half_width(facts: Facts) -> float:
     return max(0.5 * (high - low) for low, high in bands)
 
 
-def _of(family: type[Operator], temperature: float) -> Operator:
-    return family(temperature)  # type: ignore[call-arg]  # every family has a temperature, the base class has none
-
-
 def _names() -> str:
-    return ", ".join(kind.__name__ for kind in FAMILIES)
+    return ", ".join(family.__name__ for family in _families())
+
+
+def _families() -> list[type[TemperedOperator]]:
+    """The operators with a temperature and a known distance to max."""
+    return [
+        operator
+        for operator in OPERATORS.values()
+        if issubclass(operator, TemperedOperator) and operator.has_omega
+    ]

@@ -32,15 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.operators.base import Operator
-from smoothcruiser.operators.functions import (
-    CUSTOM,
-    ENTROPY,
-    KL_PRIOR,
-    MAX,
-    SPARSEMAX,
-    SQUARE_ROOT,
-)
+from smoothcruiser.operators import Operator
 
 Array = Any  # a float or a float64 array; every function here broadcasts
 
@@ -55,55 +47,28 @@ _SUBSETS = 12
 class OperatorRule:
     """What the noise lemmas need to know of F over at most ``num_actions`` actions."""
 
-    code: int
     temperature: float
     num_actions: int
     curvature: float
-    uniform: bool  # grad F(0) is uniform: the operator treats all actions alike
+    uniform: bool  # the operator treats all actions alike
     drop: float  # sup of D(0, .): how far -Omega can fall below F(0)
+    entropic: bool  # the Hessian is a covariance under grad F over lambda
+    convex: bool  # D >= 0
+    strong_convexity: float  # of Omega: the Hessian is at most 1 over it; 0: unknown
 
     @staticmethod
     def of(operator: Operator, num_actions: int) -> OperatorRule:
         """The rule of ``operator`` over at most ``num_actions`` actions."""
-        prior = getattr(operator, "prior", None)
-        curvature = operator.curvature(num_actions) if num_actions > 1 else 0.0
         return OperatorRule(
-            operator.code,
-            operator.strength,
-            num_actions,
-            curvature,
-            prior is None,
-            _regularizer_drop(operator, num_actions),
+            temperature=operator.strength,
+            num_actions=num_actions,
+            curvature=operator.curvature(num_actions) if num_actions > 1 else 0.0,
+            uniform=not operator.has_prior,
+            drop=operator.omega_width(num_actions),
+            entropic=operator.entropic,
+            convex=operator.convex,
+            strong_convexity=operator.strong_convexity(),
         )
-
-    @property
-    def entropic(self) -> bool:
-        """Whether the Hessian of F is a covariance under grad F over lambda
-        (entropy, KL).
-        """
-        return self.code in (ENTROPY, KL_PRIOR)
-
-    @property
-    def convex(self) -> bool:
-        """Whether D >= 0; a user's own operator is smooth but need not be convex."""
-        return self.code != CUSTOM
-
-
-def _regularizer_drop(operator: Operator, k: int) -> float:
-    """sup D(0, .) = F(0) + sup Omega: the whole range of -Omega below its value
-    at grad F(0).
-    """
-    t = operator.strength
-    if operator.code == ENTROPY:
-        return t * math.log(k)
-    if operator.code == KL_PRIOR:
-        prior = getattr(operator, "prior", None)
-        return t * math.log(k) if prior is None else t * math.log(1.0 / min(prior))
-    if operator.code == SPARSEMAX:
-        return 0.5 * t * (1.0 - 1.0 / k)
-    if operator.code == SQUARE_ROOT:
-        return t * (math.sqrt(k) - 1.0)
-    return 0.0 if operator.code == MAX else math.inf
 
 
 # --- one draw -----------------------------------------------------------------
@@ -213,7 +178,8 @@ def _vertex_weights(
     """
     if rule.uniform:
         return [j / k for j in range(1, k)]
-    if not all_legal or k != rule.num_actions or k > _SUBSETS:
+    known = rule.entropic and all_legal and k == rule.num_actions
+    if not known or k > _SUBSETS:
         return []
     prior = operator.weights(k)
     return [
@@ -282,8 +248,8 @@ def plug_in_noise(
             1.0 / 12.0 + np.expm1(2.0 * u) / 20.0
         )
         return np.minimum(phi, (1.0 - 1.0 / k) / t * smooth)  # S10
-    if rule.code == SPARSEMAX:
-        return np.minimum(phi, (k - 1) / (2.0 * rule.temperature) * noise)  # S5
+    if rule.strong_convexity > 0.0:
+        return np.minimum(phi, (k - 1) / (2.0 * rule.strong_convexity) * noise)  # S5
     # curv E span^2 / 8, S1
     return (
         phi
@@ -321,11 +287,9 @@ def bregman_noise(
     loss = np.minimum(
         loss, rule.curvature / 8.0 * np.minimum(both * both, 2.0 * centred)
     )
-    if rule.code == SPARSEMAX:
-        return np.minimum(loss, centred / (2.0 * rule.temperature))  # S5
+    if rule.strong_convexity > 0.0:
+        loss = np.minimum(loss, centred / (2.0 * rule.strong_convexity))  # S5, S9
     if rule.entropic:
-        # Boehning: the Hessian is at most (I - 11'/K)/(2 lambda)
-        loss = np.minimum(loss, centred / (4.0 * rule.temperature))
         loss = np.minimum(loss, _swapped_bregman_noise(rule, n, spread, noise, tilt))
     return loss
 

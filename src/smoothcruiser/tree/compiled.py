@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.engines.compiled.engine import _first_line, _oracle_parts
 from smoothcruiser.engines.compiled.kernel import allocate, load
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.oracle import first_line, oracle_parts
 from smoothcruiser.jit.streams import Stream
 from smoothcruiser.problem.answers import at, bad_player, outside, undeclared_end
 from smoothcruiser.problem.problem import Game, Problem
@@ -73,7 +73,7 @@ def machine_for(problem: Problem, state: Any) -> tuple[Machine, Any, Any]:
     shape = np.shape(state) if isinstance(kind, numba.types.Array) else None
     key = (problem.oracle, problem.legal, terminal, player, kind, shape)
     if key not in _machines:
-        parts = _oracle_parts(
+        parts = oracle_parts(
             problem.oracle, problem.legal, terminal, player, kind, state
         )
         _machines[key] = Machine(parts | hashing(kind))
@@ -184,7 +184,7 @@ class CompiledTree:
         except Exception as error:
             raise InvalidInput(
                 "The oracle could not be compiled into the tree search: "
-                f"{_first_line(error)} Check that step, legal, terminal and player "
+                f"{first_line(error)} Check that step, legal, terminal and player "
                 "take the states that step returns, or use executor='reference'."
             ) from error
         if root < 0:

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from smoothcruiser.engines.python import watched
+from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.problem.answers import Answer, answered
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard

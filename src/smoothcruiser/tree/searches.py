@@ -35,8 +35,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.base import KL, Entropy, Max, Operator, Sparsemax
-from smoothcruiser.operators.functions import ENTROPY, KL_PRIOR, MAX, SPARSEMAX
+from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax
 from smoothcruiser.problem.arguments import is_number, is_whole
 
 UPPER, BOLTZMANN = range(2)  # how a node descends
@@ -171,7 +170,7 @@ class UCT(Search):
         return TreeRule(
             descent=UPPER,
             up=MEAN,
-            code=MAX,
+            code=Max.code,
             temperature=0.0,
             cools=False,
             exploration=c,
@@ -236,7 +235,7 @@ class MENTS(_Regularized):
         return Entropy(self._temperature(problem_operator))
 
     def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
-        return self._rule(problem_operator, ENTROPY)
+        return self._rule(problem_operator, Entropy.code)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,7 +272,7 @@ class RENTS(_Regularized):
         )
 
     def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
-        return self._rule(problem_operator, KL_PRIOR, PRIORS[self.prior])
+        return self._rule(problem_operator, KL.code, PRIORS[self.prior])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,7 +285,7 @@ class TENTS(_Regularized):
         return Sparsemax(self._temperature(problem_operator))
 
     def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
-        return self._rule(problem_operator, SPARSEMAX)
+        return self._rule(problem_operator, Sparsemax.code)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,7 +323,7 @@ class _Boltzmann(Search):
         return TreeRule(
             descent=BOLTZMANN,
             up=MEAN if self.average_returns else BEST,
-            code=ENTROPY,
+            code=Entropy.code,
             temperature=self._search(problem_operator),
             cools=self.average_returns,
             exploration=float(self.exploration),

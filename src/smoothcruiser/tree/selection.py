@@ -20,11 +20,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from smoothcruiser.operators.functions import (
-    builtin_gradient,
-    builtin_value,
-    proportional,
-)
+from smoothcruiser.operators.dispatch import builtin_gradient, builtin_value
+from smoothcruiser.operators.sampling import proportional
 from smoothcruiser.tree.searches import SMOOTH, TreeRule
 
 # adaptive exploration of a node whose values are all 0: a thousandth of a unit, so

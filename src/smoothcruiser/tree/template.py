@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.functions import proportional
+from smoothcruiser.operators.sampling import proportional
 from smoothcruiser.problem.answers import Answer
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.kinds import estimator_of

@@ -32,9 +32,10 @@ from typing import Any
 from smoothcruiser.engines.inspection import look_once
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, best_action
+from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
-from smoothcruiser.operators.base import Operator, has_prior
-from smoothcruiser.operators.functions import MAX
+from smoothcruiser.operators import Operator
+from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.arguments import check_seconds, check_seed, is_whole
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import by_identity
@@ -50,7 +51,6 @@ MOST_NODES = 1_000_000
 MOST_BYTES = 2**30  # of nodes
 MOST_SHOWN = 10  # actions whose visits a note lists
 MOST_TRIED = 1000  # states after our move from which the other player's move is sought
-STREAM_KEY = 9  # spawn key of tree searches, apart from the shards' (action, shard)
 UNLIMITED = 2**62
 
 
@@ -125,7 +125,7 @@ class Tree:
             self.head,
             weights,
             self.state,
-            stream(self.seed, STREAM_KEY),
+            stream(self.seed, Key.TREE),
         )
         chosen = executor or ("compiled" if self.problem.is_compiled else "reference")
         if chosen not in ("compiled", "reference"):
@@ -411,7 +411,7 @@ class Tree:
         likely where the problem has a prior to lean on.
         """
         node = self.node(number)
-        if has_prior(self.problem.operator):
+        if self.problem.operator.has_prior:
             q = dict(zip(node.actions, self.q_values(number), strict=True))
             return best_action(
                 self.policy(number),
@@ -427,7 +427,7 @@ class Tree:
         """
         node = self.node(number)
         out = [0.0] * self.problem.num_actions
-        if self.problem.operator.code == MAX:
+        if is_greedy(self.problem.operator.code):
             out[self.action(number)] = 1.0
             return out
         weights = self.problem.operator.weights(self.problem.num_actions)

@@ -11,7 +11,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.certified.estimate import policy_loss
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     Entropy,
     Max,

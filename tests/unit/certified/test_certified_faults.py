@@ -11,7 +11,7 @@ import pytest
 
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     Entropy,
     Max,
 )

@@ -10,17 +10,18 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from smoothcruiser.certified.kernels import make_kernels
-from smoothcruiser.certified.memory import (
-    END,
+from smoothcruiser.certified.bounds.betting import BETTING
+from smoothcruiser.certified.graph import END
+from smoothcruiser.certified.loops import make_loops
+from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.memory_kernel import (
     GRID_CELLS,
     MANY_OUTCOMES,
-    Memory,
     rounded_reward,
 )
 from smoothcruiser.certified.sampling import first_words
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.operators.base import Entropy
+from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.problem import MDP, Game
 
 pytestmark = pytest.mark.compiles
@@ -34,7 +35,7 @@ def a_memory(**rest):
         operator=Entropy(1.0),
         **rest,
     )
-    return Memory(problem), make_kernels(problem.operator)
+    return Memory(problem), make_loops(problem.operator, BETTING)
 
 
 def record_all(memory, kernels, pairs, counts, raws, rewards, *, resolved=True):

@@ -14,16 +14,13 @@ from smoothcruiser.certified.bounds.betting import (
     POLE_OFFSETS,
     best_bound,
     pair_cost,
-)
-from smoothcruiser.certified.price import (
-    EqualDraws,
-    box,
-    price_bound,
     rounding_floor,
     worst_radius,
 )
+from smoothcruiser.certified.price import price_bound
+from smoothcruiser.certified.ranges import box, discounted_width
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.base import Entropy, Max
+from smoothcruiser.operators import Entropy, Max
 from smoothcruiser.problem.facts import Facts
 
 
@@ -152,10 +149,7 @@ def test_price_is_that_of_the_box_the_memory_uses():
     }
     ends = Facts(**common, terminals=True, given_bounds=(5.0, 6.0))
     assert box(ends, 1, None) == (5.0, 6.0, 0.0, 13.0)
-    price = EqualDraws(ends, 1.0, 0.05)
-    assert price.half_width(1_000, 4) == pytest.approx(
-        2.0 * 13.0 * worst_radius(1_000, float(pair_cost(4, 0.05)))
-    )
+    assert discounted_width(ends) == pytest.approx(2.0 * 13.0)
 
 
 def test_price_of_a_horizon_adds_up_its_stages():
@@ -170,10 +164,10 @@ def test_price_of_a_horizon_adds_up_its_stages():
         reward_range=(0.0, 1.0),
         horizon=3,
     )
-    price = EqualDraws(facts, 0.1, 0.05)
-    assert price.half_width(500, 9) == pytest.approx(
-        6.0 * worst_radius(500, float(pair_cost(9, 0.05)))
-    )
+    assert discounted_width(facts) == pytest.approx(6.0)
+    calls = price_bound(facts, epsilon=0.1, delta=0.05, num_pairs=9)
+    n, cost = calls // (2 * 9), float(pair_cost(9, 0.05))
+    assert 6.0 * worst_radius(n, cost) <= 0.0995 < 6.0 * worst_radius(n - 1, cost)
 
 
 def test_price_knows_rounding():

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified import search as certified
+from smoothcruiser.certified import search, steering
+from smoothcruiser.certified.bounds.base import SCAN
+from smoothcruiser.certified.bounds.betting import rounding_floor
 from smoothcruiser.certified.limits import make_limits
-from smoothcruiser.certified.model import known_model
-from smoothcruiser.certified.price import price_bound, rounding_floor
+from smoothcruiser.certified.price import price_bound
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.sweeps import SCAN
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact import solve
-from smoothcruiser.operators.base import CustomOperator, Entropy, Max
+from smoothcruiser.operators import CustomOperator, Entropy, Max
 from smoothcruiser.problem.problem import MDP
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo import chain, garnet, random_game
@@ -58,7 +58,7 @@ def test_the_walk_over_poles_ends_at_the_best():
     from pole to pole did not.
     """
     memory = Certified(coin(), delta=0.1, seed=1)
-    memory.query(budget=3_000, callback=lambda told: told.num_calls < 2_000)
+    memory.query(budget=3_000, callback=lambda told: told.calls < 2_000)
     memory._settle(1, make_limits(None, 1, None, None, "value", 0.0))
     before = memory.memory.graph.pairs[: memory.memory.num_pairs].copy()
     memory._sweep(SCAN)
@@ -69,17 +69,19 @@ def test_the_walk_over_poles_ends_at_the_best():
 
 
 class Idle(Certified):
-    """Certified search that never finds a draw worth its price."""
+    """Certified search that never finds a sample worth its price."""
 
-    def _jobs_steered(self, root, limits, calls):
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    class steering(steering.Steering):
+        def steered(self, root, limits, calls):
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
 
 
 class Wasteful(Certified):
-    """Certified search that draws from the asked state's first action alone."""
+    """Certified search that samples the asked state's first action alone."""
 
-    def _jobs_steered(self, root, limits, calls):
-        return np.array([self.memory.graph.nodes["first"][root]]), np.array([calls])
+    class steering(steering.Steering):
+        def steered(self, root, limits, calls):
+            return np.array([self.memory.graph.nodes["first"][root]]), np.array([calls])
 
 
 @pytest.mark.parametrize("target", ["q_values", "value"])
@@ -117,7 +119,7 @@ def test_flow_that_is_not_passed_on_does_not_end_the_search(monkeypatch):
     """With all flow cut off at the asked state, the states behind it are found
     over outcomes seen.
     """
-    monkeypatch.setattr(certified, "SPREAD_SHARE", 1e9)
+    monkeypatch.setattr(steering, "SPREAD_SHARE", 1e9)
     problem = dataclasses.replace(
         chain(n=9, discount=0.9, operator=Entropy(0.3)), deterministic=True
     )
@@ -132,7 +134,7 @@ def test_sweeps_that_were_cut_off_are_made_up_for(monkeypatch):
     """With one sweep a round, the sweeps at the end alone carry the far reward
     to the asked state.
     """
-    monkeypatch.setattr(certified, "MOST_SWEEPS", 1)
+    monkeypatch.setattr(search, "MOST_SWEEPS", 1)
     problem = dataclasses.replace(
         chain(n=9, discount=0.9, operator=Entropy(0.3)), deterministic=True
     )
@@ -165,21 +167,6 @@ def test_what_rounding_hides_is_told():
     found = Certified(sure, delta=0.1).query(epsilon=1e-300)
     assert "rounding" in found.notes[0]
     assert found.interval[1] - found.interval[0] < 1e-11
-
-
-def test_a_limit_on_states_is_named():
-    """An infinite line known by its outcomes: the note says that max_states
-    ended it.
-    """
-    line = MDP(
-        lambda s, a, rng: (0.0, s),
-        num_actions=1,
-        discount=0.9,
-        operator=Max(),
-        initial_state=0,
-        outcomes=lambda s, a: [(1.0, 0.5, s + 1)],
-    )
-    assert "max_states" in known_model(line, epsilon=1e-9, max_states=20).notes[0]
 
 
 # --- operators of one's own ---------------------------------------------------

@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified.model import known_model
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import OracleError
 from smoothcruiser.exact import solve
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     CustomOperator,
     Entropy,
@@ -142,7 +141,7 @@ def test_a_python_simulator_is_certified_from_hashes():
     )
     memory = Certified(problem, delta=0.01)
     found = memory.query(epsilon=0.5)
-    exact = known_model(
+    exact = sc.plan(
         MDP(
             inner,
             num_actions=2,
@@ -151,7 +150,7 @@ def test_a_python_simulator_is_certified_from_hashes():
             outcomes=ring_model(),
         ),
         ("at", 0),
-        epsilon=1e-7,
+        method="exact",
     )
     check(found, exact.value, exact.q_values, slack=1e-6)
     assert found.num_calls == len(calls) == memory.num_calls
@@ -322,44 +321,6 @@ def test_deterministic_problems_cost_one_call_a_pair():
     assert found.num_calls <= 18 + 8 + 1
     assert found.certificate.confidence == 1.0
     assert any("deterministic=True" in line for line in found.certificate.assumptions)
-
-
-def test_known_model_needs_no_calls_and_explores_lazily():
-    """An infinite line: outcomes alone close the interval around the start,
-    without the oracle and with few states.
-    """
-
-    def outcomes(state, action):
-        step = 1 if action else -1
-        return [(0.75, float(state == 3), state + step), (0.25, 0.0, state)]
-
-    def never(state, action, rng):
-        raise AssertionError("the oracle was called")
-
-    problem = MDP(
-        never,
-        num_actions=2,
-        discount=0.8,
-        operator=Entropy(0.1),
-        initial_state=0,
-        outcomes=outcomes,
-    )
-    found = known_model(problem, epsilon=0.05)
-    assert found.num_calls == 0
-    assert found.certificate.confidence == 1.0
-    assert found.interval[1] - found.interval[0] <= 0.1
-    # backward induction on a window that the start cannot leave in 200 steps
-    V = np.zeros(401)
-    for _ in range(200):
-        up, down = np.roll(V, -1), np.roll(V, 1)
-        r = 0.75 * (np.arange(-200, 201) == 3)
-        q = np.stack([r + 0.8 * (0.75 * side + 0.25 * V) for side in (up, down)])
-        V = 0.1 * np.log(np.exp(q / 0.1).sum(axis=0))
-    check(found, V[200], slack=1e-6)
-    assert len(found.notes) == 1
-    short = known_model(problem, epsilon=1e-9, max_states=20)
-    assert "not reached" in short.notes[0]
-    check(short, V[200], slack=1e-6)
 
 
 def test_sampling_never_reads_the_model():

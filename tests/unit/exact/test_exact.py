@@ -16,7 +16,7 @@ from quantecon.markov import DiscreteDP
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.exact import METHODS, solve
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     CustomOperator,
     Entropy,

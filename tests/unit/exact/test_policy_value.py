@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact import policy_value, solve
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     CustomOperator,
     Entropy,

@@ -13,7 +13,7 @@ import pytest
 from smoothcruiser.api import evaluate, plan
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact import policy_value, reachable, solve
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     Entropy,
     Max,
 )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     CustomOperator,
     Entropy,
@@ -19,8 +19,8 @@ from smoothcruiser.operators.base import (
     Operator,
     Sparsemax,
     SquareRoot,
+    check_operator,
 )
-from smoothcruiser.operators.check import check_operator
 
 Array = np.ndarray
 

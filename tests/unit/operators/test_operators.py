@@ -13,7 +13,7 @@ from scipy.special import logsumexp, softmax
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compiled
-from smoothcruiser.operators.base import (
+from smoothcruiser.operators import (
     KL,
     CustomOperator,
     Entropy,
@@ -23,7 +23,7 @@ from smoothcruiser.operators.base import (
     SquareRoot,
     make_operator,
 )
-from smoothcruiser.operators.functions import builtin_gradient, builtin_value
+from smoothcruiser.operators.dispatch import builtin_gradient, builtin_value
 
 BUILT_IN: list[Operator] = [
     Entropy(0.7),

@@ -183,7 +183,7 @@ def test_an_agent_is_pickled_without_its_tree():
     agent = sc.Agent(nim_game(), "uct", simulations=50)
     first = agent.act(nim_game().initial_state)
     twin = copy.deepcopy(agent)
-    assert twin.session._tree is None
+    assert twin.session.tree is None
     assert first in (0, 1)
     assert twin.act(nim_game().initial_state) in (0, 1)
     for wrong in ({"seed": -1}, {"seconds": 0}):
@@ -196,7 +196,7 @@ def test_an_agent_is_pickled_without_its_tree():
 def test_what_one_player_cannot_be_asked():
     with pytest.raises(sc.InvalidInput, match="one player"):
         sc.play(sc.Agent(chain()), episodes=1, side=2)
-    with pytest.raises(sc.InvalidInput, match="does not use simulations"):
+    with pytest.raises(sc.InvalidInput, match="certified does not use simulations"):
         sc.Agent(chain(), "certified", simulations=5)
     assert sc.play(sc.Agent(chain()), episodes=1).to_dict()["return_interval"] == [
         None,
@@ -210,7 +210,7 @@ def test_an_agent_keeps_its_tree_below_the_moves_made():
     """
     agent = sc.Agent(chain(), sc.UCT(depth=6), simulations=200)
     assert agent.act(0) == 1
-    tree = agent.session._tree
+    tree = agent.session.tree
     known = {
         tree.node(i).state: tree.node(i).visits
         for move, i in tree.children(0)
@@ -218,11 +218,11 @@ def test_an_agent_keeps_its_tree_below_the_moves_made():
     }
     after = next(iter(known))
     agent.act(after)
-    assert agent.session._tree is tree
+    assert agent.session.tree is tree
     assert tree.node(0).visits == known[after] + 200
     assert agent.estimate.num_calls < tree.num_calls  # of this decision alone
     agent.act(0 if after else 3)  # a jump that no move explains: a new tree
-    assert agent.session._tree is not tree
+    assert agent.session.tree is not tree
 
 
 def test_a_tree_is_kept_over_the_other_players_move():
@@ -235,9 +235,9 @@ def test_a_tree_is_kept_over_the_other_players_move():
         _, state, *over = game.oracle(middle, reply, None)
         if not (over and over[0]) and not game.is_terminal(state):
             break
-    tree = agent.session._tree
+    tree = agent.session.tree
     agent.act(state)
-    assert agent.session._tree is tree
+    assert agent.session.tree is tree
     assert tree.elapsed == 2
     assert tree.node(0).visits > 300
 

@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from smoothcruiser.operators.base import Entropy, Max
+from smoothcruiser.operators import Entropy, Max
 from smoothcruiser.problem.facts import Facts
 
 LOG2 = math.log(2.0)

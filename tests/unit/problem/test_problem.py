@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.base import KL, CustomOperator, Entropy, Max, Sparsemax
+from smoothcruiser.operators import KL, CustomOperator, Entropy, Max, Sparsemax
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import MDP, Game
 
@@ -35,7 +35,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"discount": 1.1, "horizon": 3}, "discount", "[0, 1]"),
     ({"operator": "entropy"}, "operator", "Entropy(1.0)"),
     ({"operator": Entropy}, "operator", "Max()"),
-    ({"operator": KL(1.0, (0.2, 0.3, 0.5))}, "prior", "one weight an action"),
+    ({"operator": KL(1.0, (0.2, 0.3, 0.5))}, "prior", "one weight per action"),
     ({"reward_range": (1.0, 0.0)}, "reward_range", "low <= high"),
     ({"reward_range": (0.0, math.inf)}, "reward_range", "finite"),
     ({"reward_range": 1.0}, "reward_range", "two finite numbers"),

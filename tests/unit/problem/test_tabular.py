@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.streams import stream
-from smoothcruiser.operators.base import Entropy, Max
+from smoothcruiser.operators import Entropy, Max
 from smoothcruiser.problem.problem import MDP, Game
 from smoothcruiser.problem.tabular import Tables, fill_alias, tabular
 

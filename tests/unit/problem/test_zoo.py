@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.base import Entropy, Max, Sparsemax
+from smoothcruiser.operators import Entropy, Max, Sparsemax
 from smoothcruiser.problem.make import make
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.zoo import ZOO

@@ -10,7 +10,7 @@ import pytest
 
 from smoothcruiser.engines.compiled import kernel
 from smoothcruiser.errors import BrokenPromise, InvalidInput
-from smoothcruiser.operators.base import Entropy
+from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS
 from smoothcruiser.schedule.kinds import (

@@ -11,7 +11,7 @@ from functools import lru_cache
 import pytest
 
 from smoothcruiser.errors import BrokenPromise, InvalidInput, Unpayable
-from smoothcruiser.operators.base import Entropy, Max, Sparsemax
+from smoothcruiser.operators import Entropy, Max, Sparsemax
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import (
     compile_schedule,

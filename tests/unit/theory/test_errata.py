@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.jit.streams import stream
-from smoothcruiser.operators.functions import square_root_level
+from smoothcruiser.operators.square_root import square_root_level
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.reproduce import published
 from smoothcruiser.reproduce.table1 import ENVIRONMENTS, EPSILON, GAMMA, TEMPERATURE
@@ -58,7 +59,7 @@ def unverified(facts, levels, clip):
 
 
 def draws(problem, schedule, count, state=0):
-    engine = ReferenceEngine(problem, schedule, state)
+    engine = ReferenceEngine(Job(problem, schedule, state))
     engine.rng = stream(0, 0, 0)
     return [engine.sample_v(schedule.root.child, state) for _ in range(count)]
 
@@ -70,7 +71,7 @@ def test_1_the_count_of_theorem_1():
     problem = sc.make("chain:n=3", discount=0.05, temperature=10.0)
     setting, eps, dp = PaperSetting.of(problem.facts), 0.7, 0.9
     schedule = paper_schedule(problem.facts, epsilon=eps, delta_prime=dp)
-    engine = ReferenceEngine(problem, schedule, 0)
+    engine = ReferenceEngine(Job(problem, schedule, 0))
     # one root draw of one action; every other makes the same calls
     one = engine.run_shard(Shard(0, 0, 0, 1), seed=0).calls
     counted = setting.K * schedule.root.samples * one

@@ -13,7 +13,7 @@ from itertools import product
 import pytest
 
 from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.operators.base import Entropy, Max
+from smoothcruiser.operators import Entropy, Max
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.theory import paper
 from smoothcruiser.theory.paper import PaperSetting

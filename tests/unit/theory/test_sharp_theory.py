@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.base import CustomOperator, Entropy, Max
+from smoothcruiser.operators import CustomOperator, Entropy, Max
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.theory.ground import ground
 from smoothcruiser.theory.moments import backup, blind, constant, plug_in, rollout

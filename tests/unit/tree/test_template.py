@@ -7,6 +7,7 @@ import math
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.streams import stream
@@ -127,12 +128,12 @@ def test_sample_v_is_an_instance(problem):
     """
     schedule = tiny_paper_schedule(problem.facts)
     row = schedule.root.child
-    direct = ReferenceEngine(problem, schedule, 0)
+    direct = ReferenceEngine(Job(problem, schedule, 0))
     direct.rng = stream(11, 0, 0)
     expected = [direct.sample_v(row, 0) for _ in range(20)]
 
     # lends its checked, counted oracle and its stream
-    host = ReferenceEngine(problem, schedule, 0)
+    host = ReferenceEngine(Job(problem, schedule, 0))
     host.rng = stream(11, 0, 0)
     rules = SampleV(problem, schedule, row, host.oracle, host.rng.random)
     assert [search(rules, 0, problem.discount) for _ in range(20)] == pytest.approx(
@@ -150,10 +151,10 @@ def test_sample_v_through_alg_4_with_a_real_paper_schedule():
     schedule = paper_schedule(problem.facts, epsilon=0.5, delta_prime=0.9)
     assert schedule.levels[schedule.root.child].kind is sc.Kind.ROLLOUT
     row = schedule.root.child
-    direct = ReferenceEngine(problem, schedule, 0)
+    direct = ReferenceEngine(Job(problem, schedule, 0))
     direct.rng = stream(3, 0, 0)
     expected = sum(direct.sample_v(row, 0) for _ in range(3)) / 3.0
-    host = ReferenceEngine(problem, schedule, 0)
+    host = ReferenceEngine(Job(problem, schedule, 0))
     host.rng = stream(3, 0, 0)
     tally = generic_search(
         SampleV(problem, schedule, row, host.oracle, host.rng.random),
@@ -176,9 +177,9 @@ def test_a_terminal_state_ends_the_descent():
     )
     schedule = tiny_paper_schedule(problem.facts)
     row = schedule.root.child
-    direct = ReferenceEngine(problem, schedule, 0)
+    direct = ReferenceEngine(Job(problem, schedule, 0))
     direct.rng = stream(0, 0, 0)
-    host = ReferenceEngine(problem, schedule, 0)
+    host = ReferenceEngine(Job(problem, schedule, 0))
     host.rng = stream(0, 0, 0)
     assert search(
         SampleV(problem, schedule, row, host.oracle, host.rng.random), 0, 0.5

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.operators.base import Operator
+from smoothcruiser.operators import Operator
 from smoothcruiser.problem.adapter import register
 from smoothcruiser.problem.problem import Problem
 

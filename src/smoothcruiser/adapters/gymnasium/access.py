@@ -45,7 +45,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput, MissingExtra
 from smoothcruiser.jit.streams import stream
-from smoothcruiser.operators.base import Operator
+from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import MDP, Problem
 
 try:

@@ -37,7 +37,7 @@ from typing import Any
 from smoothcruiser.adapters.openspiel.keys import Merge, chosen
 from smoothcruiser.errors import InvalidInput, MissingExtra, OracleError
 from smoothcruiser.jit.streams import stream
-from smoothcruiser.operators.base import Operator
+from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Game, Problem
 
 try:

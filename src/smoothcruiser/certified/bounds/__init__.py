@@ -1,1 +1,19 @@
-"""Confidence bounds on a pair of state and action."""
+"""Confidence bounds on a pair of state and action: one file each, and the table
+of them.
+"""
+
+from __future__ import annotations
+
+from smoothcruiser.certified.bounds.base import Bound
+from smoothcruiser.certified.bounds.betting import BETTING
+from smoothcruiser.errors import InvalidInput
+
+BOUNDS: dict[str, Bound] = {bound.word: bound for bound in (BETTING,)}
+DEFAULT = BETTING.word
+
+
+def bound_of(word: str) -> Bound:
+    """The bound that goes by ``word``."""
+    if word not in BOUNDS:
+        raise InvalidInput(f"bound must be one of {', '.join(BOUNDS)}, got {word!r}.")
+    return BOUNDS[word]

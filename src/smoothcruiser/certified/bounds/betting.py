@@ -1,18 +1,20 @@
-"""Radii of certified search: how far the mean of draws can be from Q(s, a), for
-all pairs and all numbers of draws at once.
+"""Betting: the bound of certified search, a product of bets against a mean that
+is too far away.
 
-The problem: X_1, X_2, ... are draws of r + gamma V(z) at one pair (s, a), all
+The problem: X_1, X_2, ... are samples of r + gamma V(z) at one pair (s, a), all
 in [m, M], with mean Q. V is fixed but unknown; upper bounds U >= V are known,
 so Y_i = r_i + gamma U(z_i) >= X_i is what can be computed. For a pole nu >= M,
-fixed before the first draw,
+fixed before the first sample,
 
-    W_n = product of (nu - X_i) / (nu - Q)  is a nonnegative martingale that starts at 1,
+    W_n = product of (nu - X_i) / (nu - Q)
 
-so with probability 1 - alpha no n has W_n >= 1/alpha (Ville). Solved for Q, and
-X <= Y put in:
+is a nonnegative martingale that starts at 1, so with probability 1 - alpha no n
+has W_n >= 1/alpha (Ville). Solved for Q, and X <= Y put in, for all n:
 
-    Q  <=  nu - exp( mean of log(nu - Y_i) - log(1/alpha)/n )     for all n.                                    (upper)
-    Q  >=  nu + exp( mean of log(Y_i - nu) - log(1/alpha)/n )     for a pole nu <= m and Y from L <= V.         (lower)
+    Q <= nu - exp(mean of log(nu - Y_i) - log(1/alpha)/n)               (upper)
+    Q >= nu + exp(mean of log(Y_i - nu) - log(1/alpha)/n)               (lower)
+
+the second one for a pole nu <= m and Y from L <= V.
 
 A geometric mean in the place of Hoeffding's or Bernstein's sum: no variance has
 to be estimated, the bound is monotone in U (so that sweeps are monotone), it
@@ -24,11 +26,11 @@ serve both.
 legend   symbol      public name
   nu_j = M + t_j (M - m)   ``pole``; t_j is ``POLE_OFFSETS[j]``
   w_j                the share of pole j; ``POLE_COSTS[j]`` = log(1/w_j)
-  p_k                the share of the k-th pair that was ever drawn; ``pair_cost`` = log(2 / (delta p_k)), the 2 for the two sides
+  p_k                the share of the k-th pair that was ever sampled;
+                     ``pair_cost`` = log(2 / (delta p_k)), the 2 for the two sides
 
-This file decides the shares and the poles. It leaves out where to draw and how
-bounds travel (``certified_sweeps``), and what can be said of the price
-beforehand (``certified_price``). The proof is in docs/certified.md.
+This file decides the poles, their shares, and what can be said of the price
+beforehand. The proofs are in docs/certified.md: sections 2, 4 and 7.
 """
 
 from __future__ import annotations
@@ -38,6 +40,26 @@ from typing import Any
 
 import numpy as np
 
+from smoothcruiser.certified.bounds.base import (
+    KEEP,
+    SCAN,
+    UNIT,
+    WALK,
+    Bound,
+    BoundRules,
+    Outcomes,
+    least_samples,
+    pair_cost,
+    sample_mean,
+    value_rounding,
+)
+from smoothcruiser.certified.ranges import (
+    discounted_width,
+    largest_value,
+    widest,
+    widths,
+)
+from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.tabular import Floats
 
 # t_0 = 0 (rates of 1/n), then t_j = 0.05 * 1.6**(j-1) up to 2.6e4. A pole that
@@ -61,44 +83,42 @@ POLE_COSTS: Floats = np.array(
         for j in range(NUM_POLES - 1)
     ]
 )
-UNIT = 2.0**-52  # twice the unit roundoff of float64
 # |log| under the geometric mean: at least log(4 * 2**-52 * scale), 64 covers scales
 # from 1e-12 to 1e12
 LONGEST_LOG = 64.0
+# The slope, n**2 times the derivative of the radius, is radius * n/2 where the
+# radius falls like 1/sqrt(n), and twice that where it falls like 1/n. Where the
+# best pole says far less than either (a sample at the edge of the range, too few
+# samples for any pole), more samples still lead to one of the two.
+SLOWEST = 1.0 / 64.0
+# distinct outcomes of a pair up to which the price allows for the rounding of their
+# sum
+MANY = 10_000
 
 
-def pair_cost(k: Any, delta: float) -> Any:
-    """log(2 / (delta p_k)) for the k-th pair, k = 1, 2, ... (a number or an
-    array), p_k = 1 / ((k+e) log(k+e)**2).
-
-    The shares sum to at most 1: each is below the integral of 1/(x log(x)**2)
-    from k-1+e to k+e, and from e to infinity that is 1. Against 6/(pi**2 k**2)
-    the price of the thousandth pair falls from log 1.6e6 to log 4.8e4.
-    """
-    shifted = np.asarray(k, dtype=np.float64) + math.e
-    return math.log(2.0 / delta) + np.log(shifted) + 2.0 * np.log(np.log(shifted))
+# --- compiled -----------------------------------------------------------------
 
 
-def tilted_bound(
-    entries: Any,
-    nodes: Any,
-    start: int,
-    stop: int,
-    total: float,
-    upper: bool,
-    discount: float,
-    pole: float,
-    cost: float,
-    guard: float,
-) -> float:
-    """The upper (or lower) bound on Q at one pole from entries start..stop-1 of
-    the pool; ``cost`` is log(1/alpha).
+def pole_guard(pole: float, scale: float) -> float:
+    """An absolute error that pole - Y stays below when |Y| <= ``scale``."""
+    return 4.0 * UNIT * (abs(pole) + scale)
+
+
+def bound_at(g: Outcomes, pair: Any, upper: bool, at: int, rules: BoundRules) -> float:
+    """The upper (or lower) bound on Q at pole ``at``.
 
     Rounding is on the safe side: ``guard`` is above the error of pole - Y, so
     what stands under the logarithm is too small, the geometric mean is
     shortened by more than its sum, logarithm and exponential can err, and
     ``guard`` covers the last sum too.
     """
+    nodes, entries, discount = g.nodes, g.entries, rules.discount
+    node = nodes[pair["node"]]
+    offset = POLE_OFFSETS[at] * (node["q_high"] - node["q_low"])
+    pole = node["q_high"] + offset if upper else node["q_low"] - offset
+    guard = pole_guard(pole, rules.scale)
+    cost = pair["cost"] + POLE_COSTS[at]
+    start, stop = pair["start"], pair["start"] + pair["length"]
     total_log = 0.0
     for e in range(start, stop):
         entry = entries[e]
@@ -115,46 +135,164 @@ def tilted_bound(
                 - guard
             )
         if gap <= guard:  # nothing sure is left; also keeps |log| below LONGEST_LOG
-            return pole
+            return float(pole)
         total_log += entry["weight"] * math.log(gap)
-    mean = math.exp((total_log - cost) / total) * (
+    mean = math.exp((total_log - cost) / pair["total"]) * (
         1.0 - (stop - start + 8) * LONGEST_LOG * UNIT
     )
-    return pole - mean + guard if upper else pole + mean - guard
+    return float(pole - mean + guard if upper else pole + mean - guard)
 
 
-def plain_mean(
-    entries: Any,
-    nodes: Any,
-    start: int,
-    stop: int,
-    total: float,
-    upper: bool,
-    discount: float,
-) -> float:
-    """The mean of r + gamma U(z), or of r + gamma L(z), over entries
-    start..stop-1 of the pool.
+def far_pole(
+    g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules
+) -> tuple[int, float]:
+    """The pole beyond the end of the range that bounds best, and its bound.
+
+    WALK goes downhill from the last pole: the bound is convex in the pole but
+    for the prices, which differ little. SCAN tries them all.
     """
-    total_value = 0.0
-    for e in range(start, stop):
-        after = nodes[entries[e]["target"]]
-        total_value += entries[e]["weight"] * (
-            entries[e]["reward"]
-            + discount * (after["upper"] if upper else after["lower"])
+    first = (
+        1 if tune == SCAN else max(1, pair["pole_up"] if upper else pair["pole_down"])
+    )
+    best, bound = first, bound_at(g, pair, upper, first, rules)
+    for step in (1, -1):
+        at = first + step
+        while 1 <= at < NUM_POLES:
+            other = bound_at(g, pair, upper, at, rules)
+            if other < bound if upper else other > bound:
+                best, bound = at, other
+            elif tune == WALK:
+                break
+            at += step
+        if best != first:
+            break
+    return best, bound
+
+
+def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> float:
+    """The bound of one side; WALK and SCAN look for the pole that bounds best,
+    and note the slope there.
+
+    Pole 0, at the end of the range, is tried apart: a sample at that end makes
+    its bound the end itself, below those of the next poles while samples are
+    few, so that a walk would never leave it.
+
+    Slope: at a fixed pole the bound is pole -+ exp(. - cost/n), whose
+    derivative by n is -+ cost/n**2 times |pole - bound|. It is 0 at a pole that
+    a sample hit, so it is not taken to be less than ``SLOWEST`` allows.
+    """
+    if tune == KEEP:
+        return bound_at(
+            g, pair, upper, pair["pole_up"] if upper else pair["pole_down"], rules
         )
-    return total_value / total
+    at, bound = far_pole(g, pair, upper, tune, rules)
+    nearest = bound_at(g, pair, upper, 0, rules)
+    if nearest <= bound if upper else nearest >= bound:
+        at, bound = 0, nearest
+    node = g.nodes[pair["node"]]
+    reach = POLE_OFFSETS[at] * (node["q_high"] - node["q_low"]) + (
+        node["q_high"] - bound if upper else bound - node["q_low"]
+    )
+    mean = sample_mean(g, pair, upper, rules)
+    # less what rounding may have added
+    radius = abs(bound - mean) - 4.0 * (pair["length"] + 8) * UNIT * rules.scale
+    slope = max(
+        (pair["cost"] + POLE_COSTS[at]) * reach,
+        SLOWEST * pair["total"] * max(0.0, radius),
+    )
+    if upper:
+        pair["pole_up"], pair["slope_up"] = at, slope
+    else:
+        pair["pole_down"], pair["slope_down"] = at, slope
+    return bound
+
+
+# --- beforehand ---------------------------------------------------------------
+
+
+def pole_radii(samples: float, cost: float) -> Floats:
+    """The largest that bound - mean can be after ``samples`` samples on [0, 1],
+    at each pole but the first.
+
+    At a fixed pole 1 + t and mean x the law on {0, 1} is the worst (the
+    logarithm is concave), with radius 1 + t - x - A exp(-b x), A = (1 + t)
+    exp(-cost/n), b = log((1 + t)/t): concave in x, largest at log(A b)/b or at
+    an end. It falls with n and rises with the cost.
+    """
+    t = POLE_OFFSETS[1:]
+    top, rate = np.log1p(t) - (cost + POLE_COSTS[1:]) / samples, np.log((1.0 + t) / t)
+    x = np.clip((top + np.log(rate)) / rate, 0.0, 1.0)
+    radii: Floats = 1.0 + t - x - np.exp(top - rate * x)
+    return radii
+
+
+def worst_radius(samples: float, cost: float) -> float:
+    """The largest that bound - mean can be after ``samples`` samples on [0, 1],
+    at the best pole for the worst law.
+    """
+    return min(1.0, float(pole_radii(samples, cost).min()))
+
+
+def price(facts: Facts, epsilon: float, delta: float, num_pairs: int) -> int:
+    """n(N): the least number of samples of each of N = ``num_pairs`` pairs that
+    is certainly enough.
+
+    With n samples or more at each pair every radius is at most (M - m) rho(n)
+    at the pole that serves the worst law best, and the half-width of the answer
+    is at most the sum of radii and rounding along the discounted steps
+    (docs/certified.md, section 7).
+    """
+    cost = float(pair_cost(num_pairs, delta))
+    reach, rounding = discounted_width(facts), price_rounding(facts)
+    return least_samples(
+        lambda n: float((reach * pole_radii(n, cost) + rounding).min()), epsilon
+    )
+
+
+def price_rounding(facts: Facts) -> Floats:
+    """What rounding adds to the half-width, by pole but the first."""
+    scale, t, span = largest_value(facts), POLE_OFFSETS[1:], max(widths(facts))
+    inside = pole_guard(scale, scale) + 4.0 * UNIT * t * span
+    pairs = (
+        inside * (2.5 + 1.25 / t) + (MANY + 8) * LONGEST_LOG * UNIT * (1.0 + t) * span
+    )
+    backup = value_rounding(facts.num_actions, scale, facts.operator.strength)
+    found: Floats = facts.steps(facts.horizon) * (pairs + backup)
+    return found
+
+
+def rounding_floor(facts: Facts) -> float:
+    """A half-width that rounding cannot keep the search from reaching; not much
+    less can be reached.
+    """
+    scale = largest_value(facts)
+    pair = 24.0 * pole_guard(scale, scale) + 80.0 * LONGEST_LOG * UNIT * widest(
+        facts, facts.horizon
+    )
+    backup = value_rounding(facts.num_actions, scale, facts.operator.strength)
+    return facts.steps(facts.horizon) * (backup + pair)
+
+
+BETTING = Bound(
+    word="betting",
+    fields=(("pole_up", "i4"), ("pole_down", "i4")),
+    side=side,
+    cost=pair_cost,
+    price=price,
+    floor=rounding_floor,
+)
 
 
 def best_bound(
-    draws: Any, low: float, high: float, cost: float, *, side: float = 1.0
+    samples: Any, low: float, high: float, cost: float, *, side: float = 1.0
 ) -> float:
-    """The bound on the mean of given draws in [low, high], best of all poles:
+    """The bound on the mean of given samples in [low, high], best of all poles:
     what the sweeps converge to, for tests and reports.
     """
-    x = np.asarray(draws, dtype=np.float64)
+    x = np.asarray(samples, dtype=np.float64)
     end = high if side > 0.0 else low
     found = [end]
-    for offset, price in zip(POLE_OFFSETS, POLE_COSTS, strict=True):
+    for offset, share in zip(POLE_OFFSETS, POLE_COSTS, strict=True):
         pole = end + side * float(offset) * (high - low)
         gaps = side * (pole - x)
         if np.all(gaps > 0.0):
@@ -162,19 +300,7 @@ def best_bound(
                 pole
                 - side
                 * math.exp(
-                    float(np.mean(np.log(gaps))) - (cost + float(price)) / len(x)
+                    float(np.mean(np.log(gaps))) - (cost + float(share)) / len(x)
                 )
             )
     return min(found) if side > 0.0 else max(found)
-
-
-def value_rounding(size: int, scale: float, temperature: float) -> float:
-    """What a backup adds to each side of V for the rounding of F over ``size``
-    actions, |Q| <= ``scale``.
-    """
-    return UNIT * (16.0 * (size + 2) * scale + (2.0 * size * size + 16.0) * temperature)
-
-
-def pole_guard(pole: float, scale: float) -> float:
-    """An absolute error that pole - Y stays below when |Y| <= ``scale``."""
-    return 4.0 * UNIT * (abs(pole) + scale)

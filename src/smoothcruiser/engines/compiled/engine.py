@@ -10,12 +10,12 @@ replayed in ``reference`` to name the state and action at fault.
 
 from __future__ import annotations
 
-import re
 import time
 from typing import Any
 
 import numpy as np
 
+from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled import kernel
 from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.shards import Partial, Shard
@@ -25,13 +25,19 @@ from smoothcruiser.errors import (
     OracleError,
     SmoothcruiserError,
 )
-from smoothcruiser.jit import streams
-from smoothcruiser.jit.build import compiled, is_compiled
-from smoothcruiser.jit.streams import STREAM, Stream, from_words, missing_method, stream
-from smoothcruiser.operators.base import CustomOperator
+from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.oracle import (
+    first_line,
+    next_state_type,
+    oracle_parts,
+    state_type,
+)
+from smoothcruiser.jit.streams import Stream, from_words, stream
+from smoothcruiser.operators import Operator
+from smoothcruiser.operators.parts import parts_of
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import Guard, is_fixed
-from smoothcruiser.schedule.schedule import Schedule
+from smoothcruiser.schedule.schedule import Kind, Schedule
 
 # about half a second in plain Python; a single root draw that costs more is
 # replayed whole
@@ -46,27 +52,23 @@ class CompiledEngine:
     """Runs shards of one (problem, schedule, state) as machine code."""
 
     name = "compiled"
-    looks = 0  # machine code is not looked at while it runs
+    kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN, Kind.ROLLOUT, Kind.BLIND})
+    parallel = True
+    python = False
+    guard = None  # machine code is not watched while it runs
+    calls = 0  # several shards at once: their errors carry their own
 
-    def __init__(
-        self, problem: Problem, schedule: Schedule, state: Any, *, center: float = 0.0
-    ) -> None:
-        if not problem.is_compiled:
-            raise InvalidInput(
-                "The compiled executor needs a tabular problem, or step, legal, "
-                "terminal and player that are numba.njit functions; "
-                "decorate them, or use executor='reference'."
-            )
-        self.problem, self.schedule, self.center = problem, schedule, center
+    def __init__(self, job: Job) -> None:
+        self.job, self.center = job, job.center
+        problem, self.schedule, state = job.problem, job.schedule, job.state
         self.flag = np.zeros(1, np.int64)
         self._replaying: list[ReferenceEngine] = []
         begin = time.perf_counter()
         self.machine, self.data, self.state, state_words = _machine(problem, state)
-        self.plan, self.columns = plan_of(problem, schedule, state_words)
+        self.plan, self.columns = plan_of(problem, job.schedule, state_words)
         self.room = kernel.scratch_words(
-            problem.num_actions, state_words, schedule.depth
+            problem.num_actions, state_words, job.schedule.depth
         )
-        self.python_state = state
         self._warm_up()
         self.compile_seconds = time.perf_counter() - begin
 
@@ -79,7 +81,7 @@ class CompiledEngine:
         except Exception as error:
             raise InvalidInput(
                 "The oracle could not be compiled into the engine: "
-                f"{_first_line(error)} Check that step, legal, terminal and player "
+                f"{first_line(error)} Check that step, legal, terminal and player "
                 "take the states that step returns, or use executor='reference'."
             ) from error
 
@@ -140,9 +142,7 @@ class CompiledEngine:
         """Raise with the state and action at fault: find the failed draws at
         full speed, run only those in plain Python.
         """
-        reference = ReferenceEngine(
-            self.problem, self.schedule, self.python_state, center=self.center
-        )
+        reference = ReferenceEngine(self.job)
         reference.guard = Guard(always=True)
         rng = stream(seed, shard.action, shard.index)
         block = max(
@@ -178,7 +178,7 @@ COLUMNS: dict[str, Any] = {
 
 def plan_of(
     problem: Problem, schedule: Schedule, state_words: int
-) -> tuple[kernel.Plan, dict[str, Any]]:
+) -> tuple[kernel.ScheduleTable, dict[str, Any]]:
     """The schedule's table and the facts it needs in the machine's form, and
     the arrays that its addresses point to.
     """
@@ -194,7 +194,7 @@ def plan_of(
     columns["blind_head"] = np.array(
         [0.0] + [operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, K + 1)]
     )
-    plan = kernel.Plan(
+    plan = kernel.ScheduleTable(
         **{name: int(column.ctypes.data) for name, column in columns.items()},
         num_actions=K,
         fewest=facts.min_actions,
@@ -207,6 +207,8 @@ def plan_of(
         clip_low=clip[0],
         clip_high=clip[1],
         operator=operator.code,
+        weighted=operator.weighted,
+        uniform_at_zero=operator.uniform_at_zero,
         temperature=operator.strength,
         unit=operator.shift_invariant,
         varies=problem.legal is not None,
@@ -220,8 +222,7 @@ def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
     """(machine, its data argument, the root state in its form, its words); one
     machine for all tabular problems, one a user oracle.
     """
-    custom = problem.operator if isinstance(problem.operator, CustomOperator) else None
-    parts = _operator_parts(custom)
+    parts = _operator_parts(problem.operator)
     if problem.tables is not None:
         return (
             compiled(kernel.run_shard, nogil=True, **parts),
@@ -235,12 +236,13 @@ def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
     player = problem.player if isinstance(problem, Game) else None
     terminal = problem.terminal if callable(problem.terminal) else None
     shape = np.shape(state) if isinstance(kind, numba.types.Array) else None
-    key = (problem.oracle, problem.legal, terminal, player, custom, kind, shape)
+    own = tuple(parts.values())
+    key = (problem.oracle, problem.legal, terminal, player, own, kind, shape)
     if key not in _machines:
         from smoothcruiser.jit.state_words import words
 
         form = words(next_state_type(problem.oracle, kind), state)
-        parts |= _oracle_parts(
+        parts |= oracle_parts(
             problem.oracle, problem.legal, terminal, player, kind, state
         )
         parts |= {
@@ -254,188 +256,13 @@ def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
     return machine, (), state, size
 
 
-def _oracle_parts(
-    oracle: Any, legal: Any, terminal: Any, player: Any, kind: Any, state: Any
-) -> dict[str, Any]:
-    """The user's functions in the engine's form: the data argument first, steps
-    with an end flag, states stored by type.
-    """
-    import numba
-    from numba import njit
-
-    from smoothcruiser.jit.state_columns import storage
-
-    returned = _returned_type(oracle, (kind, numba.types.int64, STREAM))
-    after = returned[1]
-    store = storage(after, state)
-    if len(returned) == 2:
-
-        @njit(inline="always")
-        def step(data: Any, state: Any, action: Any, rng: Any) -> Any:
-            reward, after = oracle(state, action, rng)
-            return float(reward), after, False
-
-    else:
-
-        @njit(inline="always")
-        def step(data: Any, state: Any, action: Any, rng: Any) -> Any:
-            reward, after, over = oracle(state, action, rng)
-            return float(reward), after, bool(over)
-
-    legal_function = legal if legal is not None else _always_legal()
-    terminal_function = terminal if terminal is not None else _never_terminal()
-    player_function = player if player is not None else _always_max()
-
-    @njit(inline="always")
-    def allowed(data: Any, state: Any, action: Any) -> Any:
-        return legal_function(state, action)
-
-    @njit(inline="always")
-    def over(data: Any, state: Any) -> Any:
-        return terminal_function(state)
-
-    @njit(inline="always")
-    def mover(data: Any, state: Any) -> Any:
-        return player_function(state)
-
-    return {
-        "STEP": step,
-        "LEGAL": allowed,
-        "TERMINAL": over,
-        "PLAYER": mover,
-        "ALLOCATE": store.allocate,
-        "LOAD": store.load,
-        "STORE": store.store,
-        "KEEP": store.keep,
-    }
-
-
-def state_type(state: Any) -> Any:
-    """The Numba type of a state."""
-    import numba
-
-    try:
-        return numba.typeof(state)
-    except ValueError as error:
-        raise InvalidInput(
-            "Compiled oracles take states of numbers, tuples, NamedTuples and arrays "
-            f"of fixed shape, got {type(state).__name__}; "
-            "use one of these, or drop numba.njit from the step to run it in plain "
-            "Python."
-        ) from error
-
-
-def next_state_type(oracle: Any, kind: Any) -> Any:
-    """The Numba type of the states that the step returns for states of type
-    ``kind``.
-    """
-    import numba
-
-    return _returned_type(oracle, (kind, numba.types.int64, STREAM))[1]
-
-
-def _returned_type(oracle: Any, signature: tuple[Any, ...]) -> Any:
-    """The Numba types that the step returns for a state of the given type,
-    found by compiling it, without calling it.
-    """
-    try:
-        oracle.compile(signature)
-        returned = oracle.overloads[signature].signature.return_type
-        if len(returned) in (2, 3):
-            return returned
-    except Exception as error:
-        kind, why = signature[0], _first_line(error)
-        told = (
-            "step(state, action, rng) could not be compiled for a state of type "
-            f"{kind}: {why}"
-        )
-        if _about_rng(error) is None:  # what is said of rng names its own remedy
-            told += " Check the state that was asked for, "
-            told += "or drop numba.njit to run the step in plain Python."
-        raise InvalidInput(told) from error
-    raise InvalidInput(
-        "step must return (reward, next_state) or (reward, next_state, "
-        f"terminated), but it returns {returned}."
-    )
-
-
-def _operator_parts(custom: CustomOperator | None) -> dict[str, Any]:
-    if custom is None:
+def _operator_parts(operator: Operator) -> dict[str, Any]:
+    own = parts_of(operator)
+    if own is None:
         return {}
-    from numba import njit
-
-    for function in (custom.value_function, custom.gradient_function):
-        if not is_compiled(function):
-            raise InvalidInput(
-                "The compiled executor needs the custom operator's value and gradient "
-                "as numba.njit functions; decorate them, or use executor='reference'."
-            )
-    if custom not in _machines:
-        value_function, gradient_function = (
-            custom.value_function,
-            custom.gradient_function,
+    if not own.compiled:
+        raise InvalidInput(
+            "The compiled executor needs the custom operator's value and gradient "
+            "as numba.njit functions; decorate them, or use executor='reference'."
         )
-
-        @njit
-        def value(code: int, q: Any, w: Any, t: float) -> Any:
-            return float(value_function(q))
-
-        @njit
-        def both(code: int, q: Any, w: Any, t: float, out: Any) -> Any:
-            slopes = gradient_function(q)
-            for a in range(len(q)):
-                out[a] = slopes[a]
-            return float(value_function(q))
-
-        _machines[custom] = {"VALUE": value, "BOTH": both}
-    return dict(_machines[custom])
-
-
-def _constant(result: Any) -> Any:
-    from numba import njit
-
-    @njit
-    def constant(*_arguments: Any) -> Any:
-        return result
-
-    return constant
-
-
-def _always_legal() -> Any:
-    return _machines.setdefault("legal", _constant(True))
-
-
-def _never_terminal() -> Any:
-    return _machines.setdefault("terminal", _constant(False))
-
-
-def _always_max() -> Any:
-    return _machines.setdefault("player", _constant(1))
-
-
-def _about_rng(error: Exception) -> str | None:
-    """What a compile error says about the use of ``rng``, if that is what is wrong."""
-    text = str(error)
-    if missing := re.search(r"Unknown attribute '(\w+)' of type Stream", text):
-        return missing_method(missing[1])
-    if own := re.search(r"TypingError: (rng\..*)", text):
-        return own[1]
-    if wrong := re.search(r">>> _(\w+)_method\(Stream(?:, )?(.*)\)", text):
-        return (
-            f"rng.{wrong[1]} does not take the arguments ({wrong[2]}); rng has "
-            f"{streams.METHODS}"
-        )
-    return None
-
-
-def _first_line(error: Exception) -> str:
-    about = _about_rng(error)
-    if about is not None:
-        return about.rstrip(".") + "."
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    useful = [
-        line
-        for line in lines
-        if "Failed in nopython" not in line and "During:" not in line
-    ]
-    return (useful or lines or [type(error).__name__])[0].rstrip(".") + "."
+    return {"VALUE": own.value, "BOTH": own.both}

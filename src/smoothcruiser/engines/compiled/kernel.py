@@ -1,7 +1,7 @@
 """The inner machine of the ``compiled`` executor: one shard of any schedule
 table, on an explicit stack.
 
-This file is plain Python that ``problem.jit.compiled`` turns into machine code.
+This file is plain Python that ``jit.build.compiled`` turns into machine code.
 The names STEP ... BOTH are the problem's parts: here the tabular ones, replaced
 by a user's functions when theirs are compiled. Nothing recurses: a frame of the
 stack is a node that is collecting its Q-hat (the bottom frame is the root); a
@@ -10,7 +10,8 @@ tight loop (``leaf_total``).
 
 The machine moves between five phases:
 
-  ENTER    a level is drawn at ``state``: constants and leaf nodes are finished on the spot, others open a frame
+  ENTER    a level is drawn at ``state``: constants and leaf nodes are finished on the
+           spot, others open a frame
   DRAW     the frame makes its next draw, which enters its child one frame higher
   FINISH   its Q-hat is complete: a plug-in returns F(Q-hat), a rollout draws an action
   ACT      that action is taken and the rollout goes on at the same depth
@@ -19,10 +20,13 @@ The machine moves between five phases:
 Frames and vectors are plain memory, read and written by address (``jit.memory``
 says why). A frame is a row of 8-byte words:
 
-  ROW, SIZE, SIGN                  level of the schedule, number of legal actions, +1 where max moves and -1 where min does
-  TOTAL, WEIGHT                    what the rollout through this node has collected, and gamma**t for what follows
-  SLOT, LEFT, REWARD, SUM          the legal action being drawn, its draws left, the reward of the draw that is out, the sum so far
-  K actions, K means, the state    legal actions in order; Q-hat of those that are complete
+  ROW, SIZE, SIGN                level of the schedule, number of legal actions, +1 where
+                                 max moves and -1 where min does
+  TOTAL, WEIGHT                  what the rollout through this node has collected, and
+                                 gamma**t for what follows
+  SLOT, LEFT, REWARD, SUM        the legal action being drawn, its draws left, the reward
+                                 of the draw that is out, the sum so far
+  K actions, K means, the state  legal actions in order; Q-hat of those that are complete
 
 Arithmetic is scalar and in the order of ``reference``: the two return the same bits.
 """
@@ -43,16 +47,12 @@ from smoothcruiser.jit.memory import (
     put_float,
     put_int,
 )
-from smoothcruiser.operators.functions import (
-    ENTROPY,
-    KL_PRIOR,
-    MAX,
-    SPARSEMAX,
-    SQUARE_ROOT,
+from smoothcruiser.operators.dispatch import (
     builtin_both,
     builtin_value,
-    entropy_both,
-    entropy_value,
+    inlined_both,
+    inlined_value,
+    is_inlined,
 )
 from smoothcruiser.problem.tabular_kernel import (
     tabular_legal,
@@ -74,7 +74,7 @@ WORD = 8  # bytes
 POLL = 1 << 20
 
 
-class Plan(NamedTuple):
+class ScheduleTable(NamedTuple):
     """A schedule and the facts it needs: addresses of its columns, and numbers."""
 
     kind: int  # addresses of one number a level ...
@@ -99,6 +99,8 @@ class Plan(NamedTuple):
     clip_low: float
     clip_high: float
     operator: int
+    weighted: bool  # the operator reads the prior weights
+    uniform_at_zero: bool  # its blind policy is uniform
     temperature: float
     unit: bool  # gradients sum to one
     varies: bool  # legal actions vary
@@ -197,12 +199,13 @@ def pick(g: Any, size: int, rng: Any) -> tuple[int, float]:
 # Called once a node, with vectors that a call would spell out in seven words each:
 # the compiler has to be told to inline them.
 PICK = njit(pick, forceinline=True, error_model="numpy")
-SOFT = njit(entropy_value, forceinline=True, error_model="numpy")
-SOFT_BOTH = njit(entropy_both, forceinline=True, error_model="numpy")
+SOFT = njit(inlined_value, forceinline=True, error_model="numpy")
+SOFT_BOTH = njit(inlined_both, forceinline=True, error_model="numpy")
 
 
 def leaf_total(
-    data: Any, state: Any, action: int, count: int, tail: float, low: float, high: float, rng: Any, stop: int
+    data: Any, state: Any, action: int, count: int, tail: float, low: float, high: float,
+    rng: Any, stop: int,
 ) -> tuple[float, int]:  # fmt: skip
     """Sum of reward + ``tail`` over ``count`` backups, and how it ended: the
     loop that most calls are made in.
@@ -224,8 +227,9 @@ def leaf_total(
 
 
 def careful_leaf_total(
-    data: Any, state: Any, action: int, count: int, constant: float, shift: float, center: float, discount: float, low: float,
-    high: float, ends: bool, game: bool, rng: Any, stop: int,
+    data: Any, state: Any, action: int, count: int, constant: float, shift: float,
+    center: float, discount: float, low: float, high: float, ends: bool, game: bool,
+    rng: Any, stop: int,
 ) -> tuple[float, int]:  # fmt: skip
     """The same where the next state matters: it may be terminal, or its mover
     may set the sign of the shift.
@@ -276,7 +280,7 @@ def mark_of(address: int, size: int) -> int:
 
 
 def run_shard(
-    plan: Plan,
+    plan: ScheduleTable,
     data: Any,
     root_state: Any,
     action: int,
@@ -313,7 +317,8 @@ def run_shard(
     operator, temperature, root_row = plan.operator, plan.temperature, plan.root_row
     varies, ends, game, words = plan.varies, plan.ends, plan.game, plan.state_words
     mark = 0  # of a node's state, where a step could write into it
-    uniform_at_zero = operator in (ENTROPY, SPARSEMAX, SQUARE_ROOT, MAX)
+    inlined, weighted = is_inlined(operator), plan.weighted
+    uniform_at_zero = plan.uniform_at_zero
 
     x_at, g_at, w_at = scratch, scratch + K * WORD, scratch + 2 * K * WORD
     bottom = scratch + 3 * K * WORD
@@ -526,14 +531,14 @@ def run_shard(
             # Read anew: with a size that it can follow, the compiler moves the
             # set-up of every loop over it into each turn of this machine.
             size = flag_at(frame + SIZE * WORD)
-            if varies and operator == KL_PRIOR:
+            if varies and weighted:
                 for j in range(size):
                     put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
             x, w = floats_at(x_at, (size,)), floats_at(w_at, (size,))
             if kind == PLUGIN:
                 value = (
                     SOFT(x, w, temperature)
-                    if operator == ENTROPY
+                    if inlined
                     else VALUE(operator, x, w, temperature)
                 )
                 v = total + weight * (sign * value + sign * float_at(shifts, row))
@@ -542,7 +547,7 @@ def run_shard(
             g = floats_at(g_at, (size,))
             value = (
                 SOFT_BOTH(x, w, temperature, g)
-                if operator == ENTROPY
+                if inlined
                 else BOTH(operator, x, w, temperature, g)
             )
             inner = 0.0

@@ -1,27 +1,31 @@
-"""Executor ``dask``: shards on a Dask cluster, the user's own (``scheduler=``)
-or one that is started here on loopback.
+"""A pool on a Dask cluster, the user's own (``scheduler=``) or one that is started
+here on loopback.
 
-The problem is shipped once to each worker, which builds its engine once and
-keeps it; a shard is a few numbers there and back, so the driver's memory stays
-flat. Dask moves the shards of a dead worker to the living (an oracle's own
-error is not retried); a shard is a pure function of its position, so running
-one twice gives the same bits, and it is counted once. Only this module imports
-Dask.
+What a worker needs is shipped to it once, and it builds from it once per thread;
+an item is a few numbers there and back, so the driver's memory stays flat. Dask
+moves the items of a dead worker to the living (an oracle's own error is not
+retried). A task is a pure function of its item, so running one twice gives the
+same bits, and it is counted once. Only this module imports Dask.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+import threading
 import time
 from collections.abc import Iterable
 from typing import Any
 
-from smoothcruiser.engines.inspection import Looks, look, sendable
-from smoothcruiser.engines.pools.threads import POLL_SECONDS, Pool, check_workers
-from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.engines.pools.base import (
+    POLL_SECONDS,
+    Build,
+    Futures,
+    Item,
+    Result,
+    Task,
+)
 from smoothcruiser.errors import MissingExtra, SmoothcruiserError
-from smoothcruiser.problem.problem import Problem
-from smoothcruiser.schedule.schedule import Schedule
 
 try:
     import distributed
@@ -33,35 +37,19 @@ except (
     ) from error
 
 COUNT_SECONDS = 1.0  # between two looks at the cluster's size
-MOST_IDLE = 4  # shards to offer while no worker is known
+MOST_IDLE = 4  # items to offer while no worker is known
 START_SECONDS = 30  # to reach a scheduler
-_engines: dict[str, Any] = {}  # on a worker: the engines it has built, by payload
+# on a worker: the pool that its thread last worked for, and what it built for it
+_here = threading.local()
 
 
-def run_remote(
-    key: str,
-    payload: tuple[str, Problem, Schedule, Any, float],
-    shard: Shard,
-    seed: int,
-) -> Partial:
-    """One shard, on a worker."""
-    if key not in _engines:
-        from smoothcruiser.engines.registry import make_engine
-
-        name, problem, schedule, state, center = payload
-        _engines.clear()  # one run at a time: an engine holds the problem's tables
-        _engines[key] = make_engine(name, problem, schedule, state, center=center)
-    part: Partial = _engines[key].run_shard(shard, seed)
-    return part
-
-
-def look_remote(
-    payload: tuple[str, Problem, Schedule, Any, float], seed: int, looked: Looks | None
-) -> tuple[int, Looks]:
-    """A look at the step, on a worker."""
-    _, problem, _, state, _ = payload
-    calls, found = look(problem, state, seed, looked)
-    return calls, sendable(found)
+def run_remote(key: str, build: Build, task: Task[Item, Result], item: Item) -> Result:
+    """One item, on a worker; one pool at a time, for what is built may be large."""
+    if getattr(_here, "key", None) != key:
+        _here.built, _here.key = None, None
+        _here.built = build.make(build.problem, **build.arguments)
+        _here.key = key
+    return task(_here.built, item)
 
 
 def connect(workers: int, scheduler: str | None) -> tuple[Any, Any]:
@@ -88,31 +76,18 @@ def connect(workers: int, scheduler: str | None) -> tuple[Any, Any]:
         ) from error
 
 
-class DaskWorkers(Pool):
-    """A connection to a cluster, and the futures of the shards under way."""
+class Dask(Futures):
+    """A connection to a cluster, and the futures of the items under way."""
 
-    name = "dask"
-
-    def __init__(
-        self,
-        engine: str,
-        problem: Problem,
-        schedule: Schedule,
-        state: Any,
-        *,
-        center: float,
-        workers: int | None,
-        scheduler: str | None,
-    ) -> None:
+    def __init__(self, workers: int, scheduler: str | None, build: Build) -> None:
         self.counted, self.room = -math.inf, 0
-        self.client, self.cluster = connect(check_workers(workers), scheduler)
+        self.client, self.cluster = connect(workers, scheduler)
         self.key = f"smoothcruiser-{time.time_ns()}"
-        self.payload = self.client.scatter(
-            (engine, problem, schedule, state, center), broadcast=True, hash=False
-        )
+        self.numbers = itertools.count()
+        self.build = self.client.scatter(build, broadcast=True, hash=False)
 
     def window(self) -> int:
-        """Two shards a thread of the cluster, so that none waits for the
+        """Two items per thread of the cluster, so that none waits for the
         driver; workers that join are noticed within a second.
         """
         now = time.monotonic()
@@ -123,20 +98,14 @@ class DaskWorkers(Pool):
             )
         return self.room
 
-    def look(self, seed: int, looked: Looks | None) -> tuple[int, Looks]:  # noqa: D102
-        found: tuple[int, Looks] = self.client.submit(
-            look_remote, self.payload, seed, looked, pure=False
-        ).result()
+    def ask(self, task: Task[Item, Result], item: Item) -> Result:  # noqa: D102
+        found: Result = self.submit(task, item).result()
         return found
 
-    def submit(self, shard: Shard, seed: int) -> Any:  # noqa: D102
+    def submit(self, task: Task[Item, Result], item: Item) -> Any:  # noqa: D102
+        key = f"{self.key}-{next(self.numbers)}"
         return self.client.submit(
-            run_remote,
-            self.key,
-            self.payload,
-            shard,
-            seed,
-            key=f"{self.key}-{shard.action}-{shard.index}",
+            run_remote, self.key, self.build, task, item, key=key, pure=False
         )
 
     def finished(self, futures: list[Any]) -> Iterable[Any]:  # noqa: D102
@@ -149,8 +118,8 @@ class DaskWorkers(Pool):
         except (TimeoutError, distributed.TimeoutError):
             return ()
 
-    def result(self, future: Any) -> Partial:  # noqa: D102
-        return Partial(*future.result())
+    def result(self, future: Any) -> Any:  # noqa: D102
+        return future.result()
 
     def abandon(self, futures: list[Any]) -> None:  # noqa: D102
         self.client.cancel(futures)

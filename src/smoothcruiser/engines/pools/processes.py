@@ -1,21 +1,18 @@
-"""Executor ``processes``: shards in a pool of spawned Python processes, for
-simulators that are slow or hold the interpreter's lock.
+"""A pool of spawned Python processes, for simulators that are slow or hold the
+interpreter's lock.
 
 Every process rebuilds the problem once, from its spec (the text that ``make``
 was given: zoo, adapter or module:attribute) where it has one and that gives the
-same facts, and from its pickle otherwise. A shard's stream depends on the seed,
-the action and the shard alone and a process runs it with the executor
-``python``: the result has the bits of ``reference`` for any number of workers.
+same facts, and from its pickle otherwise.
 
 Spawned, not forked: a fork copies the locks of threads that do not exist in the
 child (NumPy, JAX and simulators start threads). A script that plans with
 processes therefore needs the usual ``if __name__ == "__main__":`` guard.
 
 A worker that dies (killed, out of memory, a crash in native code) ends the run
-with an error that says so; shards finished before are in the run's hands
-already. If none ever began, the error names the guard, because a script without
-one is what usually ends them. What this file leaves out: other machines
-(``distributed``).
+with an error that says so; items finished before are in the run's hands already.
+If none ever began, the error names the guard, because a script without one is
+what usually ends them. What this file leaves out: other machines (``dask``).
 """
 
 from __future__ import annotations
@@ -27,10 +24,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from smoothcruiser.engines.inspection import Looks, look, sendable
-from smoothcruiser.engines.pools.threads import POLL_SECONDS, Pool, check_workers
-from smoothcruiser.engines.python import PythonEngine
-from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.engines.pools.base import (
+    POLL_SECONDS,
+    Build,
+    Futures,
+    Item,
+    Result,
+    Task,
+)
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
@@ -40,17 +41,89 @@ from smoothcruiser.errors import (
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.spec import from_spec
-from smoothcruiser.schedule.schedule import Schedule
 
-Answer = Future[Partial | SmoothcruiserError]
+# a problem as it travels: its spec, its pickle, the facts it must come out with
+Recipe = tuple[dict[str, Any] | None, bytes | None, Facts]
+
+
+class Processes(Futures):
+    """A pool of processes that each build the same thing."""
+
+    def __init__(self, size: int, build: Build, *, ahead: int = 1) -> None:
+        """``ahead`` items per process are under way at once: more keep it busy,
+        fewer are lost when the rest is not needed.
+        """
+        self.size, self.ahead = size, ahead
+        pickled = {name: _pickled(name, x) for name, x in build.arguments.items()}
+        self.parts = (build.make, recipe_of(build.problem), pickled)
+        self.pool = SpawnedPool(size, *self.parts)
+        # whether its processes were ended in the middle of items that nobody needs
+        self.gone = False
+
+    @property
+    def reachable(self) -> bool:  # type: ignore[override]
+        """A run that was stopped does not wait for a slow simulator again."""
+        return not self.stopped
+
+    def ask(self, task: Task[Item, Result], item: Item) -> Result:
+        """In a worker: a simulator that crashes must not take this process with it."""
+        future = self.submit(task, item)
+        while not self.finished([future]):
+            if self.stopped:
+                raise Interrupted(
+                    "The run was stopped before its first shard was finished."
+                )
+        found: Result = self.result(future)
+        return found
+
+    def window(self) -> int:  # noqa: D102
+        return self.ahead * self.size
+
+    def submit(self, task: Task[Item, Result], item: Item) -> Future[Any]:  # noqa: D102
+        if self.gone:
+            self.pool, self.gone = SpawnedPool(self.size, *self.parts), False
+        try:
+            return self.pool.submit(_run, task, item)
+        except BrokenProcessPool as error:
+            raise self.pool.death() from error
+
+    def finished(self, futures: list[Future[Any]]) -> Iterable[Future[Any]]:  # noqa: D102
+        return wait(futures, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED).done
+
+    def result(self, future: Future[Any]) -> Any:  # noqa: D102
+        try:
+            answer = future.result()
+        except BrokenProcessPool as error:
+            raise self.pool.death() from error
+        if isinstance(answer, SmoothcruiserError):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End the processes."""
+        self.pool.shutdown(wait=True, cancel_futures=True)
+
+    def abandon(self, futures: list[Future[Any]]) -> None:
+        """End processes in the middle of an item: a simulator may take a minute
+        per call, and nobody waits for it.
+        """
+        self.gone = True
+        processes = list((getattr(self.pool, "_processes", None) or {}).values())
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
 
 
 class SpawnedPool(ProcessPoolExecutor):
-    """Processes that each run ``begin(*arguments)`` once; tasks call
-    ``check_begun`` first, which raises what went wrong there.
-    """
+    """Processes that each call ``make`` once, when they begin."""
 
-    def __init__(self, size: int, begin: Callable[..., None], *arguments: Any) -> None:
+    def __init__(
+        self,
+        size: int,
+        make: Callable[..., Any],
+        recipe: Recipe,
+        arguments: dict[str, bytes],
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         # set by the first process that has imported the main script
         self.began = context.Event()
@@ -58,7 +131,7 @@ class SpawnedPool(ProcessPoolExecutor):
             size,
             mp_context=context,
             initializer=_begin,
-            initargs=(self.began, begin, arguments),
+            initargs=(self.began, make, recipe, arguments),
         )
 
     def death(self) -> SmoothcruiserError:
@@ -80,17 +153,23 @@ class SpawnedPool(ProcessPoolExecutor):
         )
 
 
-_failure: SmoothcruiserError | None = None  # what this process's beginning raised
+# --- in a worker --------------------------------------------------------------
+
+_built: Any = None  # this process's own, made once when it begins
+_failure: SmoothcruiserError | None = None  # what making it raised
 
 
-def _begin(began: Any, begin: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+def _begin(
+    began: Any, make: Callable[..., Any], recipe: Recipe, arguments: dict[str, bytes]
+) -> None:
     """Begin; an error is kept for the first task, since an initializer cannot
     report it.
     """
-    global _failure
+    global _built, _failure
     began.set()
     try:
-        begin(*arguments)
+        given = {name: pickle.loads(thing) for name, thing in arguments.items()}
+        _built = make(rebuilt(recipe), **given)
     except SmoothcruiserError as error:
         _failure = error
     except Exception as error:
@@ -100,90 +179,17 @@ def _begin(began: Any, begin: Callable[..., None], arguments: tuple[Any, ...]) -
         )
 
 
-def check_begun() -> None:
-    """Raise what this process's beginning raised, if it did."""
-    if _failure is not None:
-        raise _failure
+def _run(task: Task[Item, Result], item: Item) -> Result | SmoothcruiserError:
+    """The result of one item, or the error to raise in the parent."""
+    try:
+        if _failure is not None:
+            raise _failure
+        return task(_built, item)
+    except SmoothcruiserError as error:
+        return type(error)(str(error))  # without its cause, which may not pickle
 
 
-class ProcessWorkers(Pool):
-    """A pool of processes that run shards of one (problem, schedule, state)."""
-
-    name = "processes"
-
-    def __init__(
-        self,
-        problem: Problem,
-        schedule: Schedule,
-        state: Any,
-        *,
-        center: float,
-        workers: int | None = None,
-    ) -> None:
-        self.size = check_workers(workers)
-        pickled = _pickled(schedule, "The schedule"), _pickled(state, "The asked state")
-        self.task = (_make_engine, recipe_of(problem), *pickled, center)
-        self.pool = SpawnedPool(self.size, *self.task)
-        # whether its processes were ended in the middle of shards that nobody needs
-        self.gone = False
-
-    def look(self, seed: int, looked: Looks | None) -> tuple[int, Looks]:
-        """Look in a worker: a simulator that crashes must not take this process
-        with it.
-        """
-        if self.stopped:  # there is no time to look
-            return 0, looked or ()
-        if self.gone:
-            self.pool, self.gone = SpawnedPool(1, *self.task), False
-        try:
-            future: Any = self.pool.submit(_look, seed, looked)
-        except BrokenProcessPool as error:
-            raise self.pool.death() from error
-        while not self.finished([future]):
-            if self.stopped:
-                raise Interrupted(
-                    "The run was stopped before its first shard was finished."
-                )
-        found: Any = self.result(future)
-        return found  # type: ignore[no-any-return]
-
-    def window(self) -> int:  # noqa: D102
-        return self.size
-
-    def submit(self, shard: Shard, seed: int) -> Answer:  # noqa: D102
-        try:
-            return self.pool.submit(_run, shard, seed)
-        except BrokenProcessPool as error:
-            raise self.pool.death() from error
-
-    def finished(self, futures: list[Answer]) -> Iterable[Answer]:  # noqa: D102
-        return wait(futures, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED).done
-
-    def result(self, future: Answer) -> Partial:  # noqa: D102
-        try:
-            answer = future.result()
-        except BrokenProcessPool as error:
-            raise self.pool.death() from error
-        if isinstance(answer, SmoothcruiserError):
-            raise answer
-        return answer
-
-    def close(self) -> None:
-        """End the processes."""
-        self.pool.shutdown(wait=True, cancel_futures=True)
-
-    def abandon(self, futures: list[Answer]) -> None:
-        """End processes in the middle of a shard: a simulator may take a minute
-        a call, and nobody waits for it.
-        """
-        self.gone = True
-        processes = list((getattr(self.pool, "_processes", None) or {}).values())
-        self.pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.terminate()
-
-
-Recipe = tuple[dict[str, Any] | None, bytes | None, Facts]
+# --- how a problem travels ----------------------------------------------------
 
 
 def recipe_of(problem: Problem) -> Recipe:
@@ -204,12 +210,12 @@ def recipe_of(problem: Problem) -> Recipe:
     return problem.spec, pickled, problem.facts
 
 
-def _pickled(thing: Any, name: str) -> bytes:
+def _pickled(name: str, thing: Any) -> bytes:
     try:
         return pickle.dumps(thing)
     except Exception as error:
         raise InvalidInput(
-            f"{name} cannot be sent to another process ({type(error).__name__}: "
+            f"The {name} cannot be sent to another process ({type(error).__name__}: "
             f"{error}); use executor='python', or a state of plain data."
         ) from error
 
@@ -237,34 +243,3 @@ def rebuilt(recipe: Recipe) -> Problem:
     problem = pickle.loads(pickled)
     assert isinstance(problem, Problem)
     return problem
-
-
-_engine: PythonEngine | None = None  # this process's own, made once when it begins
-
-
-def _make_engine(recipe: Recipe, schedule: bytes, state: bytes, center: float) -> None:
-    global _engine
-    _engine = PythonEngine(
-        rebuilt(recipe), pickle.loads(schedule), pickle.loads(state), center=center
-    )
-
-
-def _look(seed: int, looked: Looks | None) -> tuple[int, Looks] | SmoothcruiserError:
-    """The look at the step, in this process, or the error to raise in the parent."""
-    try:
-        check_begun()
-        assert _engine is not None
-        calls, found = look(_engine.problem, _engine.state, seed, looked)
-    except SmoothcruiserError as error:
-        return type(error)(str(error))
-    return calls, sendable(found)
-
-
-def _run(shard: Shard, seed: int) -> Partial | SmoothcruiserError:
-    """The sums of one shard, or the error to raise in the parent."""
-    try:
-        check_begun()
-        assert _engine is not None
-        return _engine.run_shard(shard, seed)
-    except SmoothcruiserError as error:
-        return type(error)(str(error))  # without its cause, which may not pickle

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.base import Operator
+from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo.literature import (

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from smoothcruiser.certified.memory import END_RAW
+from smoothcruiser.certified.graph import END_RAW
 from smoothcruiser.jit.streams import stream_at
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.problem.tabular_kernel import tabular_step
@@ -42,9 +42,18 @@ STEP: Any = step_tabular
 
 
 def draw_jobs(
-    data: Any, states: Ints, actions: Ints, counts: Ints, streams: int, raws: Ints, rewards: Floats, low: float, high: float, ends: bool,
+    data: Any,
+    states: Ints,
+    actions: Ints,
+    counts: Ints,
+    streams: int,
+    raws: Ints,
+    rewards: Floats,
+    low: float,
+    high: float,
+    ends: bool,
     fault: Ints,
-) -> int:  # fmt: skip
+) -> int:
     """Fill the buffers with ``counts[i]`` draws of each job; FINE, or what was
     wrong with draw ``fault[1]``, of job ``fault[0]``.
 

@@ -1,0 +1,121 @@
+"""What certified search asks of a bound: how far Q(s, a) can be from the mean
+of its samples, for all pairs and all numbers of samples at once.
+
+A pair (s, a) has samples X_1, X_2, ... of r + gamma V(z), all in [m, M], with
+mean Q. V is not known. A bound computes with Y_i = r_i + gamma U(z_i) >= X_i for
+the upper side (with L(z_i) for the lower one), so it must be monotone: a larger
+Y_i may not make it smaller. Under that law any bound that holds for all n can
+be put in, and docs/certified.md, section 3, applies to it as it stands.
+
+This file decides what a bound consists of, and holds what every bound may use:
+the shares of delta, the mean, and the search for a number of samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.tabular import Floats, Ints
+
+UNIT = 2.0**-52  # twice the unit roundoff of float64
+SWEPT = 0.005  # of epsilon: what the last sweeps may leave
+# What a sweep does about what a bound can choose (the poles of betting): keeps it,
+# improves it step by step, or tries everything.
+KEEP, WALK, SCAN = 0, 1, 2
+
+
+class Bound(NamedTuple):
+    """One way to bound Q from samples; a row of ``BOUNDS``."""
+
+    # in the certificate, and what ``Certified(bound=...)`` takes
+    word: str
+    # what a pair remembers between sweeps, (name, NumPy type): appended to PAIR
+    fields: tuple[tuple[str, str], ...]
+    # (g: Outcomes, pair, upper, tune, rules: BoundRules) -> the upper (or lower) bound
+    # on Q of a pair that has samples; compiled. It holds for all n with probability
+    # 1 - exp(-pair["cost"]). It also writes ``slope_up`` (``slope_down``) of the pair:
+    # minus the derivative of the radius by n, times n**2, which says where the next
+    # samples pay.
+    side: Callable[..., float]
+    # (k, delta) -> log(1/alpha) of either side of the k-th pair, k = 1, 2, ...: the
+    # sum of 2 alpha over all k is at most delta. It may not fall with k.
+    cost: Callable[[Ints, float], Floats]
+    # (facts, epsilon, delta, num_pairs) -> samples of each pair that certainly reach
+    # half-width epsilon. It may not fall with num_pairs.
+    price: Callable[[Facts, float, float, int], int]
+    # facts -> a half-width that rounding cannot keep the search from reaching
+    floor: Callable[[Facts], float]
+
+
+class Outcomes(NamedTuple):
+    """What a bound reads of the graph: no more, since it is passed for every pair."""
+
+    nodes: Any  # (N,) of NODE
+    entries: Any  # (E,) of ENTRY
+
+
+class BoundRules(NamedTuple):
+    """What does not change during a query, as far as bounds are concerned."""
+
+    discount: float
+    scale: float  # largest |value| in sight, for rounding
+
+
+def pair_cost(k: Any, delta: float) -> Any:
+    """log(2 / (delta p_k)) for the k-th pair, k = 1, 2, ... (a number or an
+    array), p_k = 1 / ((k+e) log(k+e)**2).
+
+    The shares sum to at most 1: each is below the integral of 1/(x log(x)**2)
+    from k-1+e to k+e, and from e to infinity that is 1. Against 6/(pi**2 k**2)
+    the price of the thousandth pair falls from log 1.6e6 to log 4.8e4.
+    """
+    shifted = np.asarray(k, dtype=np.float64) + math.e
+    return math.log(2.0 / delta) + np.log(shifted) + 2.0 * np.log(np.log(shifted))
+
+
+def sample_mean(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float:
+    """The mean of r + gamma U(z), or of r + gamma L(z), over a pair's samples."""
+    total_value = 0.0
+    for e in range(pair["start"], pair["start"] + pair["length"]):
+        entry = g.entries[e]
+        after = g.nodes[entry["target"]]
+        total_value += entry["weight"] * (
+            entry["reward"]
+            + rules.discount * (after["upper"] if upper else after["lower"])
+        )
+    return float(total_value / pair["total"])
+
+
+def value_rounding(size: int, scale: float, temperature: float) -> float:
+    """What a backup adds to each side of V for the rounding of F over ``size``
+    actions, |Q| <= ``scale``.
+    """
+    return UNIT * (16.0 * (size + 2) * scale + (2.0 * size * size + 16.0) * temperature)
+
+
+def least_samples(half_width: Callable[[float], float], epsilon: float) -> int:
+    """The least n for which ``half_width(n)``, which falls with n, leaves the
+    last sweeps their share of ``epsilon``.
+    """
+
+    def enough(n: int) -> bool:
+        return half_width(n) <= (1.0 - SWEPT) * epsilon
+
+    low, high = 0, 1
+    while not enough(high):
+        low, high = high, 2 * high
+        if high > 2**62:  # the radii end, or rounding is all that is left
+            raise InvalidInput(
+                f"epsilon={epsilon:g} is below what any number of draws "
+                "that can be counted reaches for certain; ask for more."
+            )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

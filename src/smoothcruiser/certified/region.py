@@ -1,0 +1,121 @@
+"""The part of the memory that matters for one query: the nodes met so far, in
+the order of discovery, and sweeps over them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from smoothcruiser.certified.bounds.base import Bound
+from smoothcruiser.certified.loops import make_loops, warm
+from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.ranges import largest_value
+from smoothcruiser.certified.sweeps_kernel import SweepRules
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.tabular import Floats, Ints
+
+
+class Region:
+    """The nodes that a query lists, and the loops that run over them."""
+
+    def __init__(
+        self, problem: Problem, memory: Memory, bound: Bound, radius_scale: float
+    ) -> None:
+        self.memory = memory
+        self.loops = make_loops(problem.operator, bound)
+        self.rules = _rules(problem, radius_scale)
+        self.order: Ints = np.zeros(0, dtype=np.int64)
+        self.count = 0
+
+    def warm(self) -> None:
+        """Compile the loops, or load them."""
+        warm(self.loops, self.memory.graph, self.rules)
+
+    @property
+    def listed(self) -> Ints:
+        """The nodes listed so far, the asked one first."""
+        return self.order[: self.count]
+
+    @property
+    def widths(self) -> Floats:
+        """U - L of the listed nodes."""
+        nodes = self.memory.graph.nodes[self.listed]
+        found: Floats = nodes["upper"] - nodes["lower"]
+        return found
+
+    @property
+    def num_samples(self) -> float:
+        """Samples of the pairs of listed nodes."""
+        g, size = self.memory.graph, self.memory.num_pairs
+        listed = g.nodes["listed"][g.pairs["node"][:size]] == 1
+        return float(g.pairs["total"][:size][listed].sum())
+
+    def start(self, root: int) -> None:
+        """Begin the list with the asked node."""
+        g, n = self.memory.graph, self.memory.num_nodes
+        for name in ("listed", "mass", "residual"):
+            g.nodes[name][:n] = 0
+        g.nodes["listed"][root] = 1
+        self.order = np.zeros(max(64, 2 * n), dtype=np.int64)
+        self.order[0], self.count = root, 1
+
+    def make_room(self) -> None:
+        """Let the list have room for every node."""
+        size = self.memory.num_nodes
+        if len(self.order) < size:
+            larger = np.zeros(max(size, 2 * len(self.order)), dtype=np.int64)
+            larger[: len(self.order)] = self.order
+            self.order = larger
+
+    def list_reach(self) -> None:
+        """List every node that the asked one leads to, also those that no flow
+        was passed on to.
+        """
+        self.make_room()
+        self.count = int(self.loops.reach(self.memory.graph, self.order, self.count))
+
+    def list_all(self) -> None:
+        """List every node of the memory."""
+        self.make_room()
+        size = self.memory.num_nodes
+        others = [node for node in range(1, size) if node != self.order[0]]
+        self.order[1 : 1 + len(others)], self.count = others, 1 + len(others)
+
+    def spread(self, source: Floats, least: float, passes: int) -> None:
+        """Bring the flow up to date that starts with the asked node's actions in
+        proportion to ``source``, and list the nodes that it meets.
+        """
+        self.make_room()
+        self.count = int(
+            self.loops.spread(
+                self.memory.graph,
+                self.order,
+                self.count,
+                source,
+                least,
+                passes,
+                self.rules,
+            )
+        )
+
+    def sweep(self, tune: int) -> float:
+        """One sweep over the listed nodes; by how much, weighed by visits, they
+        closed, or minus the node whose bounds exclude each other.
+        """
+        g = self.memory.graph
+        return float(self.loops.sweep(g, self.order, self.count, tune, self.rules))
+
+
+def _rules(problem: Problem, radius_scale: float) -> SweepRules:
+    facts = problem.facts
+    K = facts.num_actions
+    return SweepRules(
+        discount=facts.discount,
+        operator=problem.operator.code,
+        temperature=float(problem.operator.strength),
+        shrink=float(radius_scale),
+        scale=largest_value(facts),
+        q=np.zeros(K),
+        w=np.ones(K),
+        out=np.zeros(K),
+    )

@@ -1,0 +1,167 @@
+"""Which pairs to sample next, and how often: where samples narrow the answer
+most, and equal numbers where steering says nothing.
+
+A job is a pair with a number of samples; a round is a list of jobs. The loops
+behind it are in ``steering_kernel``. Nothing here can break a bound.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from smoothcruiser.certified.limits import Ends
+from smoothcruiser.certified.price import EqualSamples
+from smoothcruiser.certified.region import Region
+from smoothcruiser.certified.steering_kernel import FIRST_BATCH
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.tabular import Floats, Ints
+
+Jobs = tuple[Ints, Ints]  # pairs, and the samples of each
+
+GROWTH = 0.25  # calls of a round, as a share of those the query's pairs have
+# near the goal: widths fall at least like 1/n, so width/epsilon - 1 is a share that
+# does not overshoot
+LEAST_GROWTH = 0.04
+# above this share of the widest interval there is nothing to steer by yet: calls
+# double
+UNTOLD = 0.8
+# A sample has to narrow the answer by this share of width / (samples so far). Where
+# samples are given out in balance the marginal gain is width/n (radii that fall like
+# 1/n) or width/(2n) (like 1/sqrt(n)): what is worth far less is a pair that has
+# more than it needs.
+WORTH = 0.25
+LEAST_CALLS = 256  # of a round, so that the first levels are not met one by one
+LEAST_NEW = 32  # pairs that a round tries where one sample is exact
+# a round; masses are kept from round to round, so they converge over a few of them
+SPREAD_PASSES = 6
+SPREAD_SHARE = 0.02  # of the width: flow that matters less in all is not passed on
+
+
+class Steering:
+    """Chooses the jobs of one memory; counts the calls that it steered."""
+
+    def __init__(self, problem: Problem, region: Region, *, exact: bool) -> None:
+        self.problem, self.region, self.memory = problem, region, region.memory
+        self.exact = exact
+        self.first_batch = 1 if exact else FIRST_BATCH
+        # calls of the query at hand that went where they seemed to pay
+        self.num_steered = 0
+
+    def start(self) -> None:
+        """Begin a query."""
+        self.num_steered = 0
+
+    def calls(self, root: int, limits: Ends, drawn_pairs: int) -> int:
+        """Calls of the next round."""
+        if self.exact:
+            return max(LEAST_NEW, int(GROWTH * drawn_pairs))
+        growth = self._growth(root, limits)
+        return max(LEAST_CALLS, int(growth * self.region.num_samples))
+
+    def allowed(self, limits: Ends, calls: int) -> int:
+        """As many of the calls as may be steered: with those before, no more
+        than equal samples would certainly need.
+        """
+        if limits.equal is None:
+            return calls
+        return limits.equal.steerable(self.num_steered, calls, self.memory.num_pairs)
+
+    def steered(self, root: int, limits: Ends, calls: int) -> Jobs:
+        """At most ``calls`` samples, where they narrow the answer most."""
+        region, memory = self.region, self.memory
+        width = 2.0 * memory.half_width(root, limits.target)
+        region.spread(
+            self._source(root, limits),
+            SPREAD_SHARE * width / region.count,
+            SPREAD_PASSES,
+        )
+        pairs, counts = (
+            np.zeros(memory.num_pairs, dtype=np.int64),
+            np.zeros(memory.num_pairs, dtype=np.int64),
+        )
+        floor = 0.0 if self.exact else WORTH * width / max(1.0, region.num_samples)
+        jobs = region.loops.allocate(
+            memory.graph,
+            region.order,
+            region.count,
+            calls,
+            floor,
+            self.first_batch,
+            pairs,
+            counts,
+        )
+        return pairs[:jobs], counts[:jobs]
+
+    def equal(self, enough: EqualSamples | None, left: int) -> Jobs:
+        """Samples for the pairs in reach that have fewest, up to twice as many
+        as those have.
+
+        They go on up to the number that is certainly enough, or, where that is
+        None, for pairs that have a radius.
+        """
+        self.region.list_reach()
+        g, size = self.memory.graph, self.memory.num_pairs
+        known = g.pairs[:size]
+        n = known["total"]
+        level = math.inf if enough is None else float(enough.each(size))
+        span = g.nodes["q_high"][known["node"]] - g.nodes["q_low"][known["node"]]
+        open_ended = (
+            np.where(n == 0.0, span, known["slope_up"] + known["slope_down"]) > 0.0
+        )
+        short = (g.nodes["listed"][known["node"]] == 1) & (
+            open_ended if enough is None else n < level
+        )
+        if not short.any():
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        level = min(level, max(float(self.first_batch), 2.0 * float(n[short].min())))
+        pairs = np.flatnonzero(short & (n < level))
+        counts = (level - n[pairs]).astype(np.int64)
+        fit = max(1, int(np.searchsorted(np.cumsum(counts), left, side="right")))
+        return pairs[:fit], np.minimum(counts[:fit], left)
+
+    def uniform(self, left: int) -> Jobs:
+        """Every pair seen, as many samples as the others: what certified search
+        is compared with.
+        """
+        g = self.memory.graph
+        n = g.pairs["total"][: self.memory.num_pairs]
+        pairs = np.flatnonzero(n == 0.0) if np.any(n == 0.0) else np.arange(len(n))
+        least = max(FIRST_BATCH, int(n.max(initial=0.0)))
+        each = least if np.any(n == 0.0) else max(1, int(LEAST_GROWTH * least))
+        pairs = pairs[: max(1, left // each)] if len(pairs) * each > left else pairs
+        self.region.list_all()
+        g.nodes["mass"][1 : self.memory.num_nodes] = 1.0
+        return pairs, np.full(len(pairs), min(each, left), dtype=np.int64)
+
+    def _growth(self, root: int, limits: Ends) -> float:
+        """Calls of the next round, as a share of those so far."""
+        node, goal = self.memory.graph.nodes[root], limits.goal
+        half_width = self.memory.half_width(root, limits.target)
+        if half_width > UNTOLD * 0.5 * float(node["q_high"] - node["q_low"]):
+            return 1.0
+        return (
+            GROWTH
+            if goal is None
+            else min(GROWTH, max(LEAST_GROWTH, half_width / goal - 1.0))
+        )
+
+    def _source(self, root: int, limits: Ends) -> Floats:
+        """With which weights the asked state's actions matter: as F weighs
+        them, or those whose intervals are too wide.
+        """
+        pairs = self.memory.pairs_of(root)
+        player = 1 if self.memory.graph.nodes["sign"][root] > 0 else 2
+        if limits.target == "value":
+            ends = pairs["q_upper"] if player == 1 else pairs["q_lower"]
+            return np.array(
+                self.problem.operator.gradient(
+                    ends.tolist(), player=player, weights=pairs["prior"].tolist()
+                )
+            )
+        widths = pairs["q_upper"] - pairs["q_lower"]
+        goal = 0.5 * float(widths.max()) if limits.goal is None else 2.0 * limits.goal
+        wide = (widths > goal).astype(np.float64)
+        share: Floats = wide / max(1.0, wide.sum())
+        return share

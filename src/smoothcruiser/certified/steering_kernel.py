@@ -1,0 +1,267 @@
+"""Where the next samples pay: loops of certified search, compiled.
+
+F is convex for the max player, so U(s) - L(s) <= sum over a of pi(a) (Q_U -
+Q_L)(a) with pi = grad F(Q_U); it is concave for the min player, and pi = grad
+F_min(Q_L) does the same. Unrolled, the width at the asked state is at most
+
+    sum over pairs of flow(s, a) * (radius up + radius down),
+
+flow = discounted visits under pi and the observed frequencies. ``spread`` keeps
+the flow up to date (a linear system, solved by passing mass on, from the last
+round's solution). The bound of a pair tells its slope, minus the derivative of
+the radius by n, times n**2, so ``allocate`` gives samples to pairs until the
+marginal gains flow * slope / n**2 are level (water filling), no pair more than
+quadrupled at a time.
+
+legend   symbol      public name
+  pi                 ``policy``      M - m   ``q_high - q_low``
+  theta              ``level``: the marginal gain that is just worth a call
+
+This file decides the allocation of samples: it cannot break a bound.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from smoothcruiser.certified.graph import Graph
+from smoothcruiser.certified.sweeps_kernel import SweepRules
+from smoothcruiser.operators.dispatch import builtin_gradient
+from smoothcruiser.problem.tabular import Floats, Ints
+
+# samples of a new pair: with costs near 15 fewer say almost nothing, and more would
+# be wasted on bad actions
+FIRST_BATCH = 8
+SOFTNESS = 0.1  # see set_policy
+# a pair has at most four times as many samples after a round: enough to catch up,
+# few enough to look again
+MOST_GROWTH = 3.0
+# a batch is at least an eighth of what the pair has: smaller ones cost more in
+# bookkeeping than they tell
+LEAST_SHARE = 0.125
+
+
+def set_policy(g: Graph, i: int, rules: SweepRules) -> None:
+    """Write the policy of the optimistic walk at node ``i``: half grad F at Q_U
+    (max; at Q_L for min), half a softmax there.
+
+    The softmax has a tenth of the node's width as temperature: actions that
+    lead now by less than this round's likely progress share the draws. grad F
+    alone (plain max above all) would double one action at a time, long past
+    what it needs.
+    """
+    node = g.nodes[i]
+    size = node["size"]
+    top = -math.inf
+    for a in range(size):
+        pair = g.pairs[node["first"] + a]
+        rules.q[a] = pair["q_upper"] if node["sign"] > 0.0 else -pair["q_lower"]
+        rules.w[a] = pair["prior"]
+        top = max(top, rules.q[a])
+    builtin_gradient(
+        rules.operator,
+        rules.q[:size],
+        rules.w[:size],
+        rules.temperature,
+        rules.out[:size],
+    )
+    width = SOFTNESS * (node["upper"] - node["lower"])
+    total = 0.0
+    for a in range(size):
+        rules.q[a] = math.exp((rules.q[a] - top) / width) if width > 0.0 else 1.0
+        total += rules.q[a]
+    for a in range(size):
+        g.pairs[node["first"] + a]["policy"] = 0.5 * (rules.out[a] + rules.q[a] / total)
+
+
+def pass_on(
+    g: Graph, p: int, share: float, order: Ints, count: int, rules: SweepRules
+) -> int:
+    """Send ``share`` of mass through pair ``p`` to its next states; the number
+    of listed nodes, which may have grown.
+    """
+    pair = g.pairs[p]
+    if pair["total"] == 0.0:
+        return count
+    share *= rules.discount / pair["total"]
+    for e in range(pair["start"], pair["start"] + pair["length"]):
+        target = g.entries[e]["target"]
+        node = g.nodes[target]
+        if node["size"] == 0:
+            continue
+        node["residual"] += share * g.entries[e]["weight"]
+        if node["listed"] == 0:
+            node["listed"] = 1
+            set_policy(g, target, rules)
+            order[count] = target
+            count += 1
+    return count
+
+
+def reach(g: Graph, order: Ints, count: int) -> int:
+    """List every node that outcomes seen so far lead to from the listed ones;
+    the number of listed nodes.
+    """
+    i = 0
+    while i < count:
+        node = g.nodes[order[i]]
+        for p in range(node["first"], node["first"] + node["size"]):
+            for e in range(
+                g.pairs[p]["start"], g.pairs[p]["start"] + g.pairs[p]["length"]
+            ):
+                target = g.entries[e]["target"]
+                if g.nodes[target]["size"] > 0 and g.nodes[target]["listed"] == 0:
+                    g.nodes[target]["listed"] = 1
+                    order[count] = target
+                    count += 1
+        i += 1
+    return count
+
+
+def spread(
+    g: Graph,
+    order: Ints,
+    count: int,
+    source: Floats,
+    least: float,
+    passes: int,
+    rules: SweepRules,
+) -> int:
+    """Bring masses up to date for walks that start with the asked state's
+    actions in proportion to ``source``; the listed nodes.
+
+    Starts from the masses of last time: what they fail to balance is the
+    residual, which is then passed on in the order of discovery until what is
+    left at each node matters less than ``least`` (mass times width) or
+    ``passes`` are over.
+    """
+    for i in range(count):
+        node = g.nodes[order[i]]
+        node["residual"] = -node["mass"]
+        set_policy(g, order[i], rules)
+    known = count
+    for turn in range(1 + passes):
+        busy = turn == 0
+        i = 0
+        while i < (known if turn == 0 else count):
+            node = g.nodes[order[i]]
+            moving = node["mass"] if turn == 0 else node["residual"]
+            if turn > 0 and abs(moving) * (node["upper"] - node["lower"]) > least:
+                node["mass"] += moving
+                node["residual"] = 0.0
+                busy = True
+            elif turn > 0:
+                moving = 0.0
+            for a in range(node["size"]):
+                p = node["first"] + a
+                share = moving * g.pairs[p]["policy"] + (
+                    source[a] if turn == 0 and i == 0 else 0.0
+                )
+                if share != 0.0:
+                    count = pass_on(g, p, share, order, count, rules)
+            i += 1
+        if not busy:
+            break
+    set_gains(g, order, count, source)
+    return count
+
+
+def set_gains(g: Graph, order: Ints, count: int, source: Floats) -> None:
+    """Write for every pair by how much one more draw narrows the answer: minus
+    the derivative of flow * (radius up + radius down).
+    """
+    for i in range(count):
+        node = g.nodes[order[i]]
+        mass = max(0.0, node["mass"] + node["residual"])
+        for a in range(node["size"]):
+            pair = g.pairs[node["first"] + a]
+            flow = mass * pair["policy"] + (source[a] if i == 0 else 0.0)
+            n = pair["total"]
+            if n == 0.0:
+                pair["gain"] = (
+                    flow * (node["q_high"] - node["q_low"]) / (2 * FIRST_BATCH)
+                )
+            elif pair["cost"] == 0.0:
+                pair["gain"] = 0.0
+            else:
+                pair["gain"] = flow * (pair["slope_up"] + pair["slope_down"]) / (n * n)
+
+
+def wanted(pair: Any, level: float, first_batch: int) -> int:
+    """Draws that a pair should get when a call must be worth ``level``."""
+    gain, n = pair["gain"], pair["total"]
+    if gain <= level:
+        return 0
+    if n == 0.0:
+        return first_batch
+    extra = int(n * min(MOST_GROWTH, math.sqrt(gain / level) - 1.0))
+    return extra if extra >= max(4.0, LEAST_SHARE * n) else 0
+
+
+def asked(g: Graph, order: Ints, count: int, level: float, first_batch: int) -> int:
+    """Draws that all pairs together should get at ``level``."""
+    total = 0
+    for i in range(count):
+        node = g.nodes[order[i]]
+        for p in range(node["first"], node["first"] + node["size"]):
+            total += wanted(g.pairs[p], level, first_batch)
+    return total
+
+
+def allocate(
+    g: Graph,
+    order: Ints,
+    count: int,
+    calls: int,
+    floor: float,
+    first_batch: int,
+    pairs: Ints,
+    counts: Ints,
+) -> int:
+    """The number of jobs written to ``pairs`` and ``counts``: at most ``calls``
+    draws, each worth ``floor`` where any is.
+
+    A pair that has to catch up may so have a round for itself, while those that
+    have enough wait.
+    """
+    top = 0.0
+    best = -1
+    for i in range(count):
+        node = g.nodes[order[i]]
+        for p in range(node["first"], node["first"] + node["size"]):
+            if g.pairs[p]["gain"] > top:
+                top, best = g.pairs[p]["gain"], p
+    if best < 0 or calls < 1:
+        return 0
+    high = top
+    # where all pairs are near the floor it tells nothing apart
+    low = max(floor, top * 1e-20) if top > 4.0 * floor else top * 1e-20
+    if asked(g, order, count, low, first_batch) <= calls:
+        high = low
+    else:
+        for _ in range(40):  # halvings of log(high/low) <= 46: the level to 4e-11
+            middle = math.sqrt(low * high)
+            if asked(g, order, count, middle, first_batch) > calls:
+                low = middle
+            else:
+                high = middle
+    jobs = 0
+    # at the second level there is room for some of the pairs that are tied there
+    for level in (high, low):
+        for i in range(count):
+            node = g.nodes[order[i]]
+            for p in range(node["first"], node["first"] + node["size"]):
+                extra = wanted(g.pairs[p], level, first_batch)
+                if 0 < extra <= calls:
+                    pairs[jobs], counts[jobs] = p, extra
+                    g.pairs[p]["gain"] = 0.0
+                    jobs += 1
+                    calls -= extra
+    if jobs == 0:
+        pairs[0], counts[0] = (
+            best,
+            min(calls, max(first_batch, int(g.pairs[best]["total"]))),
+        )
+        jobs = 1
+    return jobs

@@ -1,0 +1,128 @@
+"""How bounds travel over the seen graph, compiled.
+
+The problem: with radii that hold, every seen state has L(s) <= V(s) <= U(s); F
+is monotone, so
+
+    U(s) <- min(U(s), F(Q_U)),
+    Q_U(a) <- min(Q_U(a), the upper bound of r + gamma U),      and L from below,
+
+keep that true for max and min players alike, in any order and at any stop.
+``sweep`` runs them backwards through the states in the order they were met, in
+place (Gauss-Seidel), so news from far away passes many states at a time.
+
+This file decides the order: it cannot break a bound. It leaves out the bounds
+(``BOUND`` is replaced by that of the search) and where samples pay
+(``steering_kernel``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from smoothcruiser.certified.bounds.base import (
+    UNIT,
+    BoundRules,
+    Outcomes,
+    sample_mean,
+    value_rounding,
+)
+from smoothcruiser.certified.graph import Graph
+from smoothcruiser.operators.dispatch import builtin_value
+from smoothcruiser.problem.tabular import Ints
+
+
+class SweepRules(NamedTuple):
+    """What does not change during a query."""
+
+    discount: float
+    operator: int
+    temperature: float
+    shrink: float  # 1; tests divide radii by 4 to see the promise break
+    scale: float  # largest |value| in sight, for rounding
+    q: Any  # (K,) of floats: scratch
+    w: Any  # (K,)
+    out: Any  # (K,)
+
+
+def BOUND(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> float:
+    """Replaced by ``Bound.side`` of the search."""
+    raise NotImplementedError
+
+
+def exact_side(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float:
+    """The bound of one side where one sample tells all: only the sum is rounded."""
+    slack = (pair["length"] + 4) * UNIT * rules.scale
+    mean = sample_mean(g, pair, upper, rules)
+    return float(mean + slack if upper else mean - slack)
+
+
+def backup_side(
+    nodes: Any,
+    pairs: Any,
+    entries: Any,
+    i: int,
+    upper: bool,
+    tune: int,
+    rules: SweepRules,
+) -> float:
+    """Bring the upper (or lower) bounds of node ``i`` up to date; by how much
+    its value's bound closed.
+    """
+    seen, given = Outcomes(nodes, entries), BoundRules(rules.discount, rules.scale)
+    node = nodes[i]
+    size, sign, first = node["size"], node["sign"], node["first"]
+    for a in range(size):
+        pair = pairs[first + a]
+        if pair["total"] > 0.0:
+            if pair["cost"] == 0.0:
+                bound = exact_side(seen, pair, upper, given)
+            else:
+                bound = BOUND(seen, pair, upper, tune, given)
+            if rules.shrink != 1.0:  # wrong on purpose, for tests
+                mean = sample_mean(seen, pair, upper, given)
+                bound = mean + (bound - mean) * rules.shrink
+            if upper and bound < pair["q_upper"]:
+                pair["q_upper"] = bound
+            elif not upper and bound > pair["q_lower"]:
+                pair["q_lower"] = bound
+        rules.q[a] = sign * (pair["q_upper"] if upper else pair["q_lower"])
+        rules.w[a] = pair["prior"]
+    value = sign * builtin_value(
+        rules.operator, rules.q[:size], rules.w[:size], rules.temperature
+    )
+    rounding = value_rounding(size, rules.scale, rules.temperature)
+    closed = 0.0
+    if upper:
+        closed = node["upper"] - (value + rounding)
+        if closed > 0.0:
+            node["upper"] = value + rounding
+    else:
+        closed = (value - rounding) - node["lower"]
+        if closed > 0.0:
+            node["lower"] = value - rounding
+    return float(max(0.0, closed))
+
+
+def sweep(g: Graph, order: Ints, count: int, tune: int, rules: SweepRules) -> float:
+    """One pass over the listed nodes, last met first; by how much, weighed by
+    visits, they closed. ``order[0]`` is the asked one.
+
+    Where the bounds of a node or of one of its pairs exclude each other the
+    pass ends with minus the node's number.
+    """
+    nodes, pairs, entries = g.nodes, g.pairs, g.entries
+    total = 0.0
+    for i in range(count - 1, -1, -1):
+        node = nodes[order[i]]
+        closed = 0.0
+        for side in range(2):
+            closed += backup_side(
+                nodes, pairs, entries, order[i], side == 0, tune, rules
+            )
+        crossed = node["lower"] > node["upper"]
+        for p in range(node["first"], node["first"] + node["size"]):
+            crossed = crossed or pairs[p]["q_lower"] > pairs[p]["q_upper"]
+        if crossed:
+            return float(-order[i])
+        total += (node["mass"] + (1.0 if i == 0 else 0.0)) * closed
+    return total

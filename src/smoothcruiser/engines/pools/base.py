@@ -1,0 +1,151 @@
+"""What a pool is: tasks over workers, in this process, in others or on a cluster.
+
+Every worker builds one thing once, an engine say, or a problem (``Build``). A
+task is a function of that thing and of an item: a shard to run, pairs to sample,
+a look at the step. So one pool serves schedules and certified search alike.
+
+``Futures`` has the loop that pools of threads, of processes and on clusters
+share: an item is pulled when a worker is free, results are handed back as they
+come, and nothing is left running behind. What this file leaves out: where workers
+live (``threads``, ``processes``, ``dask``).
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from smoothcruiser.errors import Interrupted, InvalidInput
+from smoothcruiser.problem.problem import Problem
+
+POLL_SECONDS = 0.1  # a bounded wait, so that Ctrl-C reaches the main thread at once
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+# (what the worker built, item) -> result; at the top of a module, so that it can be
+# sent to another process by its name
+Task = Callable[[Any, Item], Result]
+
+
+@dataclass(frozen=True)
+class Build:
+    """What each worker makes once: ``make(problem, **arguments)``.
+
+    The problem stands apart because pools differ in how they can send it.
+    """
+
+    problem: Problem
+    make: Callable[..., Any]  # at the top of a module
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+class Pool(Protocol):
+    """Workers that run tasks."""
+
+    def map(
+        self,
+        task: Task[Item, Result],
+        items: Iterator[Item],
+        report: Callable[[Item, Result], bool],
+    ) -> None:
+        """Run the task on every item until they end or ``report`` is True.
+
+        Items are pulled when a worker is free, and reported from this thread in
+        any order. The first error ends the rest and is raised; after ``stop``
+        that is ``Interrupted``.
+        """
+
+    def ask(self, task: Task[Item, Result], item: Item) -> Result:
+        """The result of one item."""
+
+    @property
+    def reachable(self) -> bool:
+        """Whether ``ask`` would be answered now."""
+
+    @property
+    def abandoned(self) -> Sequence[Any]:
+        """What items that were no longer needed came to, as far as they tell."""
+
+    def stop(self) -> None:
+        """Ask what is under way to end. May be called from another thread."""
+
+    def close(self) -> None:
+        """Release threads, processes and connections."""
+
+
+def check_workers(workers: int | None) -> int:
+    """The number of workers: the one that was asked for, or one per core."""
+    if workers is None:
+        return os.cpu_count() or 1
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise InvalidInput(
+            f"workers must be a whole number of at least 1, got {workers!r}."
+        )
+    return workers
+
+
+class Futures(ABC):
+    """A pool behind futures."""
+
+    stopped: bool = False
+    abandoned: Sequence[Any] = ()
+    reachable: bool = True
+
+    @abstractmethod
+    def window(self) -> int:
+        """How many items may be under way at once."""
+
+    @abstractmethod
+    def submit(self, task: Task[Item, Result], item: Item) -> Any:
+        """The future of an item."""
+
+    @abstractmethod
+    def finished(self, futures: list[Any]) -> Iterable[Any]:
+        """Those of ``futures`` that are done, after waiting for one for at most
+        ``POLL_SECONDS``.
+        """
+
+    @abstractmethod
+    def result(self, future: Any) -> Any:
+        """What a finished future holds, or its error."""
+
+    @abstractmethod
+    def abandon(self, futures: list[Any]) -> None:
+        """Forget items under way: they are no longer needed."""
+
+    def map(
+        self,
+        task: Task[Item, Result],
+        items: Iterator[Item],
+        report: Callable[[Item, Result], bool],
+    ) -> None:
+        """As of ``Pool``."""
+        waiting: dict[Any, Item] = {}
+        more = True
+        try:
+            while True:
+                while more and len(waiting) < self.window():
+                    item = next(items, None)
+                    if item is None:
+                        more = False
+                    else:
+                        waiting[self.submit(task, item)] = item
+                if not waiting:
+                    return
+                if self.stopped:
+                    raise Interrupted(
+                        "The run was stopped before all shards were finished."
+                    )
+                for future in self.finished(list(waiting)):
+                    if report(waiting.pop(future), self.result(future)):
+                        return
+        finally:
+            if waiting:
+                self.abandon(list(waiting))
+
+    def stop(self) -> None:
+        """As of ``Pool``."""
+        self.stopped = True

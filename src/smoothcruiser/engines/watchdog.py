@@ -1,0 +1,75 @@
+"""Oracles that hang.
+
+The problem's ``call_seconds`` limits one call. A watching
+thread sees that no call has been finished for that long and raises inside the
+call, so that the error names the state and action at hand. (In the main thread
+by a signal, which also ends a sleep or a blocking read; elsewhere by an
+exception set on the thread, which ends Python loops. Native code that neither
+returns nor releases the interpreter's lock can be ended by neither: run such a
+simulator with executor ``processes`` and ``seconds``.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from smoothcruiser.errors import Hung
+
+# of ``call_seconds`` between two looks of the watching thread: an overlong call is
+# ended at most 25% late
+WATCH_SHARE = 0.25
+
+
+class Counting(Protocol):
+    """What counts its oracle calls as it makes them."""
+
+    calls: int
+
+
+@contextmanager
+def watched(engine: Counting, call_seconds: float | None) -> Iterator[None]:
+    """Raise ``Hung`` in this thread if one oracle call lasts longer than
+    ``call_seconds``.
+    """
+    if call_seconds is None:
+        yield
+        return
+    over = threading.Event()
+    thread = threading.get_ident()
+    by_signal = threading.current_thread() is threading.main_thread() and hasattr(
+        signal, "pthread_kill"
+    )
+    before = signal.signal(signal.SIGALRM, _raise_hung) if by_signal else None
+
+    def watch() -> None:
+        seen, quiet = engine.calls, 0.0
+        while not over.wait(WATCH_SHARE * call_seconds):
+            quiet = quiet + WATCH_SHARE * call_seconds if engine.calls == seen else 0.0
+            seen = engine.calls
+            if quiet >= call_seconds:
+                if by_signal:
+                    signal.pthread_kill(thread, signal.SIGALRM)
+                else:
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                        ctypes.c_ulong(thread), ctypes.py_object(Hung)
+                    )
+                quiet = 0.0
+
+    watcher = threading.Thread(target=watch, daemon=True, name="smoothcruiser-watch")
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        if by_signal:
+            signal.signal(signal.SIGALRM, before)
+
+
+def _raise_hung(*_: Any) -> None:
+    raise Hung

@@ -1,0 +1,110 @@
+"""The shards of a job on a pool, in this process or elsewhere, and the looks at the
+step where it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from smoothcruiser.engines.base import Engine, Job, Report
+from smoothcruiser.engines.inspection import Looks, look, seen, sendable
+from smoothcruiser.engines.pools.base import Build, Pool, check_workers
+from smoothcruiser.engines.pools.threads import ThisThread, Threads
+from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.errors import Interrupted
+
+
+class ShardWorkers:
+    """A pool whose workers have built an engine each, or share ``engine``."""
+
+    def __init__(self, name: str, pool: Pool, engine: Engine | None = None) -> None:
+        """``engine`` is the one in this process; None: they are elsewhere."""
+        self.name, self.pool, self.engine = name, pool, engine
+        self.compile_seconds = 0.0 if engine is None else engine.compile_seconds
+        self.unfinished = 0
+        self.looked: Looks | None = None  # what the look before the run saw
+        self.look_calls = 0
+
+    def inspect(self, seed: int) -> tuple[int, int]:
+        """As of ``Workers``; a run that was stopped may have no time for it."""
+        if not self.pool.reachable:
+            return self.look_calls, 0
+        task = look_elsewhere if self.engine is None else look_here
+        calls, self.looked = self.pool.ask(task, (seed, self.looked))
+        self.look_calls += calls
+        return self.look_calls, calls
+
+    def seen(self, asked: int) -> str:
+        """As of ``Workers``."""
+        looks, doubts = None, ""
+        if self.engine is not None:
+            guard = self.engine.guard
+            looks, doubts = (0, "") if guard is None else (guard.looks, guard.doubts)
+        return seen(len(self.looked or ()), asked, looks, doubts)
+
+    def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
+        """As of ``Workers``."""
+        items = ((shard, seed) for shard in source)
+        try:
+            self.pool.map(run_shard, items, lambda item, part: report(item[0], part))
+        except (Interrupted, KeyboardInterrupt):
+            # counted as they are made
+            self.unfinished += 0 if self.engine is None else self.engine.calls
+            raise
+        finally:
+            self.unfinished += sum(getattr(x, "calls", 0) for x in self.pool.abandoned)
+
+    def stop(self) -> None:
+        """As of ``Workers``."""
+        self.pool.stop()
+
+    def close(self) -> None:
+        """As of ``Workers``."""
+        self.pool.close()
+
+
+def local_workers(
+    engine: Engine, workers: int | None = None, *, name: str | None = None
+) -> ShardWorkers:
+    """An engine in this process: in threads if it can use them, in this thread
+    otherwise; ``name`` is the executor's, where it is not the engine's.
+    """
+    size = check_workers(workers)
+    pool: Pool = (
+        Threads(size, engine, engine.stop)
+        if engine.parallel
+        else ThisThread(engine, engine.stop)
+    )
+    return ShardWorkers(name or engine.name, pool, engine)
+
+
+def engine_build(name: str, job: Job) -> Build:
+    """What a worker elsewhere makes: the engine of executor ``name`` for a job."""
+    parts = {"schedule": job.schedule, "state": job.state, "center": job.center}
+    return Build(job.problem, _engine, parts | {"name": name})
+
+
+def _engine(problem: Any, name: str, **parts: Any) -> Engine:
+    from smoothcruiser.engines.registry import make_engine
+
+    return make_engine(name, Job(problem, **parts))
+
+
+# --- tasks --------------------------------------------------------------------
+
+
+def run_shard(engine: Engine, item: tuple[Shard, int]) -> Partial:
+    """The sums of one shard."""
+    return engine.run_shard(*item)
+
+
+def look_here(engine: Engine, item: tuple[int, Looks | None]) -> tuple[int, Looks]:
+    """A look at the step (``inspection.look``)."""
+    return look(engine.job.problem, engine.job.state, *item)
+
+
+def look_elsewhere(engine: Engine, item: tuple[int, Looks | None]) -> tuple[int, Looks]:
+    """A look at the step, as far as it can be sent back."""
+    calls, found = look_here(engine, item)
+    return calls, sendable(found)

@@ -1,0 +1,169 @@
+"""A problem's functions in compiled form, and the Numba types of its states.
+
+Compiled engines call every problem alike: ``STEP(data, state, action, rng)``
+returns (reward, next state, whether the episode is over), and ``LEGAL``,
+``TERMINAL`` and ``PLAYER`` take ``data`` first. ``oracle_parts`` wraps a user's
+``numba.njit`` functions so. Types of states are inferred by compiling the step,
+never by calling it.
+
+What this file leaves out: problems. It takes functions and states, so that it can
+stand below them.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.jit.streams import METHODS, STREAM, missing_method
+
+
+def oracle_parts(
+    oracle: Any, legal: Any, terminal: Any, player: Any, kind: Any, state: Any
+) -> dict[str, Any]:
+    """The user's functions in the engine's form: the data argument first, steps
+    with an end flag, states stored by type.
+    """
+    from numba import njit
+
+    from smoothcruiser.jit.state_columns import storage
+
+    returned = returned_type(oracle, kind)
+    after = returned[1]
+    store = storage(after, state)
+    if len(returned) == 2:
+
+        @njit(inline="always")
+        def step(data: Any, state: Any, action: Any, rng: Any) -> Any:
+            reward, after = oracle(state, action, rng)
+            return float(reward), after, False
+
+    else:
+
+        @njit(inline="always")
+        def step(data: Any, state: Any, action: Any, rng: Any) -> Any:
+            reward, after, over = oracle(state, action, rng)
+            return float(reward), after, bool(over)
+
+    legal_function = legal if legal is not None else _constant(True)
+    terminal_function = terminal if terminal is not None else _constant(False)
+    player_function = player if player is not None else _constant(1)
+
+    @njit(inline="always")
+    def allowed(data: Any, state: Any, action: Any) -> Any:
+        return legal_function(state, action)
+
+    @njit(inline="always")
+    def over(data: Any, state: Any) -> Any:
+        return terminal_function(state)
+
+    @njit(inline="always")
+    def mover(data: Any, state: Any) -> Any:
+        return player_function(state)
+
+    return {
+        "STEP": step,
+        "LEGAL": allowed,
+        "TERMINAL": over,
+        "PLAYER": mover,
+        "ALLOCATE": store.allocate,
+        "LOAD": store.load,
+        "STORE": store.store,
+        "KEEP": store.keep,
+    }
+
+
+def state_type(state: Any) -> Any:
+    """The Numba type of a state."""
+    import numba
+
+    try:
+        return numba.typeof(state)
+    except ValueError as error:
+        raise InvalidInput(
+            "Compiled oracles take states of numbers, tuples, NamedTuples and arrays "
+            f"of fixed shape, got {type(state).__name__}; "
+            "use one of these, or drop numba.njit from the step to run it in plain "
+            "Python."
+        ) from error
+
+
+def next_state_type(oracle: Any, kind: Any) -> Any:
+    """The Numba type of the states that the step returns for states of type
+    ``kind``.
+    """
+    return returned_type(oracle, kind)[1]
+
+
+def returned_type(oracle: Any, kind: Any) -> Any:
+    """The Numba types that the step returns for a state of type ``kind``, two or
+    three, found by compiling it, without calling it.
+    """
+    from numba import types
+
+    signature = (kind, types.int64, STREAM)
+    try:
+        oracle.compile(signature)
+        returned = oracle.overloads[signature].signature.return_type
+    except Exception as error:
+        reason = (
+            "step(state, action, rng) could not be compiled for a state of type "
+            f"{kind}: {first_line(error)}"
+        )
+        if _about_rng(error) is None:  # what is said of rng names its own remedy
+            reason += (
+                " Check the state that was asked for, or drop numba.njit to run the "
+                "step in plain Python."
+            )
+        raise InvalidInput(reason) from error
+    if isinstance(returned, types.BaseTuple) and len(returned) in (2, 3):
+        return returned
+    raise InvalidInput(
+        "step must return (reward, next_state) or (reward, next_state, "
+        f"terminated), but it returns {returned}."
+    )
+
+
+@lru_cache(maxsize=None, typed=True)  # True and 1 are equal, and not the same
+def _constant(result: Any) -> Any:
+    """A compiled function that returns ``result`` whatever it is given."""
+    from numba import njit
+
+    @njit
+    def constant(*_arguments: Any) -> Any:
+        return result
+
+    return constant
+
+
+def _about_rng(error: Exception) -> str | None:
+    """What a compile error says about the use of ``rng``, if that is what is wrong."""
+    text = str(error)
+    if missing := re.search(r"Unknown attribute '(\w+)' of type Stream", text):
+        return missing_method(missing[1])
+    if own := re.search(r"TypingError: (rng\..*)", text):
+        return own[1]
+    if wrong := re.search(r">>> _(\w+)_method\(Stream(?:, )?(.*)\)", text):
+        return (
+            f"rng.{wrong[1]} does not take the arguments ({wrong[2]}); rng has "
+            f"{METHODS}"
+        )
+    return None
+
+
+def first_line(error: Exception) -> str:
+    """What a compile error says, as one sentence: of rng if that is what is wrong,
+    else its first line that is not about the compiler itself.
+    """
+    about = _about_rng(error)
+    if about is not None:
+        return about.rstrip(".") + "."
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    useful = [
+        line
+        for line in lines
+        if "Failed in nopython" not in line and "During:" not in line
+    ]
+    return (useful or lines or [type(error).__name__])[0].rstrip(".") + "."

@@ -1,0 +1,132 @@
+"""A user's own operator, from two functions: its value and its gradient.
+
+For an operator with constants of its own, a regularizer Omega or a temperature,
+write a class as the other files of this folder do (docs/extending.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.jit.build import compiled, is_compiled
+from smoothcruiser.operators.base import Operator, Scalar
+
+
+def VALUE(q: Any) -> float:
+    """Replaced by the user's value function."""
+    raise NotImplementedError
+
+
+def GRADIENT(q: Any) -> Any:
+    """Replaced by the user's gradient function."""
+    raise NotImplementedError
+
+
+def custom_value(q: Any, w: Any, t: float) -> float:
+    """A user's F with the arguments of the others; a copy, so that the user's
+    function may write to it.
+    """
+    return float(VALUE(q.copy()))
+
+
+def custom_gradient(q: Any, w: Any, t: float, out: Any) -> None:
+    """A user's gradient with the arguments of the others."""
+    found = GRADIENT(q.copy())
+    for a in range(len(q)):
+        out[a] = found[a]
+
+
+@dataclass(frozen=True)
+class CustomOperator(Operator):
+    """A user's own F: ``value(q) -> float`` and ``gradient(q) -> k numbers``,
+    plain Python or ``numba.njit``.
+
+    The paper's conditions (section "Generalization"): differentiable, 0 <
+    |grad|_1 <= 1, grad >= 0, L-smooth. Gradients need not sum to one.
+    ``check_operator`` tests the four numerically. ``smooth`` is L in |D| <= L
+    norm2**2. Where gradients sum to one, Q - Q' may be centred, so norm2**2 <=
+    k span**2 / 4 and D <= k L span**2 / 4: curv = 2 k L.
+    """
+
+    value_function: Callable[[Any], float]
+    gradient_function: Callable[[Any], Any]
+    smooth: float
+    label: str = "custom"
+    sums_to_one: bool = field(default=False)
+    # smooth, but nothing else is known of it
+    convex = False
+    has_omega = False
+    uniform_at_zero = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.value_function) or not callable(self.gradient_function):
+            raise InvalidInput(
+                "CustomOperator needs two functions of q, the value and the "
+                "gradient; got something that cannot be called."
+            )
+        if not (0.0 <= self.smooth < math.inf):
+            raise InvalidInput(
+                f"CustomOperator needs a finite smoothness L >= 0, got {self.smooth!r}."
+            )
+
+    @property
+    def name(self) -> str:  # noqa: D102
+        return self.label
+
+    @property
+    def scalar(self) -> Scalar:  # noqa: D102
+        return Scalar(self._value, self._gradient, self._omega)
+
+    def compiled_scalar(self) -> Scalar | None:  # noqa: D102
+        value, gradient = self.value_function, self.gradient_function
+        if not (is_compiled(value) and is_compiled(gradient)):
+            return None
+        return Scalar(
+            compiled(custom_value, VALUE=value),
+            compiled(custom_gradient, GRADIENT=gradient),
+            self._omega,
+        )
+
+    def _value(self, q: Any, w: Any, t: float) -> float:
+        return float(self.value_function(np.array(q, dtype=np.float64)))
+
+    def _gradient(self, q: Any, w: Any, t: float, out: Any) -> None:
+        # as many numbers as the user's function returns: a wrong count is reported
+        # by whoever needs one per action
+        found = self.gradient_function(np.array(q, dtype=np.float64))
+        out[:] = [float(g) for g in found]
+
+    def _omega(self, p: Any, w: Any, t: float) -> float:
+        raise InvalidInput(
+            f"The operator {self.name!r} gives no regularizer Omega; use a built-in "
+            "operator."
+        )
+
+    @property
+    def shift_invariant(self) -> bool:  # noqa: D102
+        return self.sums_to_one
+
+    def offset(self, num_actions: int) -> float:  # noqa: D102
+        return self._value([0.0] * num_actions, None, 0.0)
+
+    def curvature(self, num_actions: int) -> float:  # noqa: D102
+        return 2.0 * num_actions * self.smooth
+
+    def smoothness(self, num_actions: int) -> float:  # noqa: D102
+        return self.smooth
+
+    def omega_range(self, num_actions: int) -> tuple[float, float]:
+        """Nothing is known."""
+        return -math.inf, math.inf
+
+    def rounding_scale(self, num_actions: int) -> float:
+        """|F(0)|: the user's functions are taken to be computed as well as the
+        built-in ones, an assumption.
+        """
+        return abs(self.offset(num_actions))

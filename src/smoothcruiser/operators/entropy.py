@@ -1,0 +1,112 @@
+"""Shannon entropy: F = lambda log sum exp(Q / lambda), the paper's operator.
+
+Omega(pi) = lambda sum pi log pi, in [-lambda log k, 0]. The policy is the
+softmax of Q / lambda.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vector
+
+
+def entropy_value(q: Vector, w: Vector, t: float) -> float:
+    """Lambda log sum exp(q / lambda), shifted by the maximum so that nothing
+    overflows.
+    """
+    top = q[0]
+    for a in range(1, len(q)):
+        if q[a] > top:
+            top = q[a]
+    total = 0.0
+    for a in range(len(q)):
+        total += math.exp((q[a] - top) / t)
+    return top + t * math.log(total)
+
+
+def entropy_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
+    """Softmax(q / lambda)."""
+    top = q[0]
+    for a in range(1, len(q)):
+        if q[a] > top:
+            top = q[a]
+    total = 0.0
+    for a in range(len(q)):
+        out[a] = math.exp((q[a] - top) / t)
+        total += out[a]
+    for a in range(len(q)):
+        out[a] = out[a] / total
+
+
+def entropy_both(q: Vector, w: Vector, t: float, out: Vector) -> float:
+    """``entropy_gradient`` and ``entropy_value`` in one pass over the
+    exponentials, with the bits of each.
+    """
+    top = q[0]
+    for a in range(1, len(q)):
+        if q[a] > top:
+            top = q[a]
+    total = 0.0
+    for a in range(len(q)):
+        out[a] = math.exp((q[a] - top) / t)
+        total += out[a]
+    for a in range(len(q)):
+        out[a] = out[a] / total
+    return top + t * math.log(total)
+
+
+def entropy_omega(p: Vector, w: Vector, t: float) -> float:
+    """Lambda sum p log p."""
+    total = 0.0
+    for a in range(len(p)):
+        if p[a] > 0.0:
+            total += p[a] * math.log(p[a])
+    return t * total
+
+
+@dataclass(frozen=True)
+class Entropy(TemperedOperator):
+    """Shannon entropy: F = lambda log sum exp(Q / lambda), softmax policy. The
+    paper's operator.
+    """
+
+    name = "entropy"
+    code = 0
+    entropic = True
+    scalar = Scalar(entropy_value, entropy_gradient, entropy_omega)
+
+    def offset(self, num_actions: int) -> float:  # noqa: D102
+        return self.temperature * math.log(num_actions)
+
+    def curvature(self, num_actions: int) -> float:  # noqa: D102
+        return 1.0 / self.temperature if num_actions > 1 else 0.0
+
+    def smoothness(self, num_actions: int) -> float:  # noqa: D102
+        return 1.0 / self.temperature
+
+    def omega_range(self, num_actions: int) -> tuple[float, float]:  # noqa: D102
+        return -self.offset(num_actions), 0.0
+
+    def strong_convexity(self) -> float:
+        """2 lambda: the Hessian is at most (I - 11'/k)/(2 lambda) (Boehning)."""
+        return 2.0 * self.temperature
+
+    def both(self, q: Vector, w: Vector) -> tuple[float, list[float]]:  # noqa: D102
+        out = [0.0] * len(q)
+        return entropy_both(q, w, self.strength, out), out
+
+    def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:  # noqa: D102
+        t, top = self.strength, q.max(axis=0)
+        g = np.exp((q - top) / t)
+        total = g.sum(axis=0)
+        g /= total
+        return top + t * np.log(total), g
+
+    def omega_rows(self, p: Floats, w: Floats) -> Floats:  # noqa: D102
+        logs = np.log(np.where(p > 0.0, p, 1.0))
+        rows: Floats = self.strength * np.sum(p * logs, axis=1)
+        return rows

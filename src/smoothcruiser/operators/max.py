@@ -1,0 +1,71 @@
+"""Plain maximum (minimum for player 2): no regularization, Omega = 0."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from smoothcruiser.operators.base import Floats, Operator, Scalar, Vector
+
+
+def max_value(q: Vector, w: Vector, t: float) -> float:
+    """The maximum."""
+    top = q[0]
+    for a in range(1, len(q)):
+        if q[a] > top:
+            top = q[a]
+    return float(top)
+
+
+def max_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
+    """All weight on the first of the largest."""
+    best = 0
+    for a in range(len(q)):
+        out[a] = 0.0
+        if q[a] > q[best]:
+            best = a
+    out[best] = 1.0
+
+
+def max_omega(p: Vector, w: Vector, t: float) -> float:
+    """0."""
+    return 0.0
+
+
+@dataclass(frozen=True)
+class Max(Operator):
+    """Plain maximum (minimum for player 2): no regularization."""
+
+    name = "max"
+    code = 4
+    scalar = Scalar(max_value, max_gradient, max_omega)
+
+    @classmethod
+    def at(cls, temperature: float | None) -> Self:
+        """The same at every temperature."""
+        return cls()
+
+    def offset(self, num_actions: int) -> float:  # noqa: D102
+        return 0.0
+
+    def curvature(self, num_actions: int) -> float:  # noqa: D102
+        return math.inf if num_actions > 1 else 0.0
+
+    def smoothness(self, num_actions: int) -> float:  # noqa: D102
+        return math.inf if num_actions > 1 else 0.0
+
+    def omega_range(self, num_actions: int) -> tuple[float, float]:  # noqa: D102
+        return 0.0, 0.0
+
+    def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:
+        """All weight on the first of the largest."""
+        best = q.argmax(axis=0)
+        g = np.zeros_like(q)
+        g[best, np.arange(q.shape[1])] = 1.0
+        return q.max(axis=0), g
+
+    def omega_rows(self, p: Floats, w: Floats) -> Floats:  # noqa: D102
+        return np.zeros(len(p))

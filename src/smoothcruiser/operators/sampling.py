@@ -1,0 +1,39 @@
+"""An action sampled in proportion to a gradient: for one state, and for many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcruiser.operators.base import Floats, Vector
+
+
+def proportional(p: Vector, size: int, goal: float) -> int:
+    """The index at which the running sum of ``p`` passes ``goal``, never one of
+    weight 0: with goal = u sum(p) a sample of p.
+    """
+    running = 0.0
+    chosen = 0
+    for j in range(size):
+        if p[j] > 0.0:
+            chosen = j
+            running += p[j]
+            if goal < running:
+                break
+    return chosen
+
+
+def sampled_columns(
+    g: Floats, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], Floats]:
+    """(A ~ g / |g|_1 for every column, |g|_1): one uniform per column."""
+    running = np.cumsum(g, axis=0)
+    norm = running[-1]
+    u = rng.random(g.shape[1]) * norm
+    action: Any = (u >= running).sum(axis=0)
+    late = action >= len(g)  # u rounded up to the norm: the last action with any weight
+    if late.any():
+        action[late] = len(g) - 1 - (g[::-1, late] > 0.0).argmax(axis=0)
+    return action.astype(np.int64), norm

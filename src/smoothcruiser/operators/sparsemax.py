@@ -1,0 +1,130 @@
+"""Tsallis entropy: Omega = (lambda/2)(|pi|^2 - 1), in [-(lambda/2)(1 - 1/k), 0].
+
+The policy is the Euclidean projection of Q / lambda on the simplex, which may
+drop actions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vector
+
+
+def sparsemax_threshold(q: Vector, t: float) -> float:
+    """The tau with sum max((q - top)/lambda - tau, 0) = 1, by Michelot's
+    algorithm: the support only shrinks, so at most k passes.
+    """
+    top = q[0]
+    for a in range(1, len(q)):
+        if q[a] > top:
+            top = q[a]
+    tau = -math.inf
+    size = len(q) + 1
+    while True:
+        total = 0.0
+        count = 0
+        for a in range(len(q)):
+            z = (q[a] - top) / t
+            if z > tau:
+                total += z
+                count += 1
+        # the support only shrinks; rounding at a tie could make it grow again, and
+        # that is the end too
+        if count >= size:
+            return tau
+        size = count
+        tau = (total - 1.0) / count
+
+
+def sparsemax_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
+    """Euclidean projection of q / lambda on the simplex."""
+    top = q[0]
+    for a in range(1, len(q)):
+        if q[a] > top:
+            top = q[a]
+    tau = sparsemax_threshold(q, t)
+    for a in range(len(q)):
+        z = (q[a] - top) / t - tau
+        out[a] = z if z > 0.0 else 0.0
+
+
+def sparsemax_value(q: Vector, w: Vector, t: float) -> float:
+    """<pi, q> - (lambda/2)(|pi|^2 - 1) at the projection pi, written around the
+    maximum of q.
+    """
+    top = q[0]
+    for a in range(1, len(q)):
+        if q[a] > top:
+            top = q[a]
+    tau = sparsemax_threshold(q, t)
+    linear = 0.0
+    square = 0.0
+    for a in range(len(q)):
+        z = (q[a] - top) / t
+        p = z - tau
+        if p > 0.0:
+            linear += p * (q[a] - top)
+            square += p * p
+    return top + linear - 0.5 * t * (square - 1.0)
+
+
+def sparsemax_omega(p: Vector, w: Vector, t: float) -> float:
+    """(lambda/2)(|p|^2 - 1)."""
+    total = 0.0
+    for a in range(len(p)):
+        if p[a] > 0.0:
+            total += 0.5 * p[a] * p[a]
+    total -= 0.5
+    return t * total
+
+
+@dataclass(frozen=True)
+class Sparsemax(TemperedOperator):
+    """Tsallis entropy: Omega = (lambda/2)(|pi|^2 - 1); the policy is a
+    projection and may drop actions.
+    """
+
+    name = "sparsemax"
+    code = 2
+    scalar = Scalar(sparsemax_value, sparsemax_gradient, sparsemax_omega)
+
+    def offset(self, num_actions: int) -> float:  # noqa: D102
+        return 0.5 * self.temperature * (1.0 - 1.0 / num_actions)
+
+    def curvature(self, num_actions: int) -> float:  # noqa: D102
+        return num_actions / self.temperature if num_actions > 1 else 0.0
+
+    def smoothness(self, num_actions: int) -> float:
+        """1/(2 lambda): the gradient is a projection over lambda, hence
+        1/lambda-Lipschitz.
+        """
+        return 0.5 / self.temperature
+
+    def omega_range(self, num_actions: int) -> tuple[float, float]:  # noqa: D102
+        return -self.offset(num_actions), 0.0
+
+    def strong_convexity(self) -> float:
+        """Lambda: Omega is lambda/2 times a square."""
+        return float(self.temperature)
+
+    def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:
+        """The threshold by sorting, for all columns at once."""
+        t, top = self.strength, q.max(axis=0)
+        z = (q - top) / t
+        ordered = -np.sort(-z, axis=0)
+        running = np.cumsum(ordered, axis=0)
+        k = np.arange(1.0, len(q) + 1.0)[:, None]
+        size = (1.0 + k * ordered > running).sum(axis=0)
+        tau = (np.take_along_axis(running, size[None] - 1, axis=0)[0] - 1.0) / size
+        g = np.maximum(z - tau, 0.0)
+        below = np.where(g > 0.0, q - top, 0.0)
+        square = (g * g).sum(axis=0)
+        return top + (g * below).sum(axis=0) - 0.5 * t * (square - 1.0), g
+
+    def omega_rows(self, p: Floats, w: Floats) -> Floats:  # noqa: D102
+        rows: Floats = 0.5 * self.strength * (np.sum(p * p, axis=1) - 1.0)
+        return rows

@@ -1,0 +1,154 @@
+"""The operator of the paper's appendix: Omega = -lambda sum sqrt(pi), in
+[-lambda sqrt(k), -lambda].
+
+Its policy ((lambda/2)/(U - Q))**2, with U such that it sums to one, resembles
+the pulls of UCB.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vector
+
+
+def square_root_level(q: Vector, t: float) -> float:
+    """U - max q for the U with sum ((lambda/2)/(U - q))**2 = 1: Newton from the
+    left end of a safe bracket.
+
+    The left side is convex and decreasing in U, so Newton from a point where it
+    is at least 1 rises monotonically to the root; the bracket [lambda/2,
+    (lambda/2) sqrt(k)] (theory, section 1) guards against rounding. It stops at
+    a step of 1e-15 (five units in the last place): below that, steps are
+    rounding and may go back and forth for ever.
+    """
+    top = q[0]
+    for a in range(1, len(q)):
+        if q[a] > top:
+            top = q[a]
+    half = 0.5 * t
+    low = half
+    high = half * math.sqrt(len(q))
+    level = low
+    for _ in range(100):
+        total = 0.0
+        slope = 0.0
+        for a in range(len(q)):
+            gap = level + (top - q[a])
+            ratio = half / gap
+            total += ratio * ratio
+            slope += ratio * ratio / gap
+        if total > 1.0:
+            low = level
+        else:
+            high = level
+        proposal = level + (total - 1.0) / (2.0 * slope)
+        if not (low <= proposal <= high):
+            proposal = 0.5 * (low + high)
+        if abs(proposal - level) <= 1e-15 * level:
+            return proposal
+        level = proposal
+    return level
+
+
+def square_root_value(q: Vector, w: Vector, t: float) -> float:
+    """U + sum (lambda/2)**2 / (U - q): the dual form, insensitive to first
+    order in an error of U.
+    """
+    top = q[0]
+    for a in range(1, len(q)):
+        if q[a] > top:
+            top = q[a]
+    level = square_root_level(q, t)
+    half = 0.5 * t
+    total = level
+    for a in range(len(q)):
+        # in this order, because half * half overflows for lambda above 1e154
+        total += half * (half / (level + (top - q[a])))
+    return top + total
+
+
+def square_root_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
+    """The policy ((lambda/2)/(U - q))**2, normalized so that Newton's last bit
+    does not matter.
+    """
+    top = q[0]
+    for a in range(1, len(q)):
+        if q[a] > top:
+            top = q[a]
+    level = square_root_level(q, t)
+    half = 0.5 * t
+    total = 0.0
+    for a in range(len(q)):
+        ratio = half / (level + (top - q[a]))
+        out[a] = ratio * ratio
+        total += out[a]
+    for a in range(len(q)):
+        out[a] = out[a] / total
+
+
+def square_root_omega(p: Vector, w: Vector, t: float) -> float:
+    """-lambda sum sqrt(p)."""
+    total = 0.0
+    for a in range(len(p)):
+        if p[a] > 0.0:
+            total -= math.sqrt(p[a])
+    return t * total
+
+
+@dataclass(frozen=True)
+class SquareRoot(TemperedOperator):
+    """The paper's appendix: Omega = -lambda sum sqrt(pi); its policy resembles
+    the pulls of UCB.
+    """
+
+    name = "square-root"
+    code = 3
+    scalar = Scalar(square_root_value, square_root_gradient, square_root_omega)
+
+    def offset(self, num_actions: int) -> float:  # noqa: D102
+        return self.temperature * math.sqrt(num_actions)
+
+    def curvature(self, num_actions: int) -> float:  # noqa: D102
+        return 4.0 / self.temperature if num_actions > 1 else 0.0
+
+    def smoothness(self, num_actions: int) -> float:
+        """1/lambda: the Hessian is (sum h) Cov_w with sum h <= 4/lambda, and a
+        variance is at most norm2**2 / 2.
+        """
+        return 1.0 / self.temperature
+
+    def omega_range(self, num_actions: int) -> tuple[float, float]:  # noqa: D102
+        return -self.offset(num_actions), -self.strength
+
+    def omega_width(self, num_actions: int) -> float:
+        """Lambda (sqrt(k) - 1), rounded once less than the difference."""
+        return self.strength * (math.sqrt(num_actions) - 1.0)
+
+    def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:
+        """Newton from the left end of the bracket rises monotonically to the
+        root, as in ``square_root_level``.
+        """
+        half = 0.5 * self.strength
+        gaps = q.max(axis=0) - q
+        level = np.full(q.shape[1], half)
+        for _ in range(100):
+            distance = level + gaps
+            ratio = half / distance
+            square = ratio * ratio
+            slope = (square / distance).sum(axis=0)
+            rise = (square.sum(axis=0) - 1.0) / (2.0 * slope)
+            level = np.maximum(level + rise, half)
+            if np.all(np.abs(rise) <= 1e-15 * level):
+                break
+        distance = level + gaps
+        g = (half / distance) ** 2
+        value = q.max(axis=0) + level + (half * half / distance).sum(axis=0)
+        return value, g / g.sum(axis=0)
+
+    def omega_rows(self, p: Floats, w: Floats) -> Floats:  # noqa: D102
+        rows: Floats = -self.strength * np.sum(np.sqrt(p), axis=1)
+        return rows

@@ -1,0 +1,173 @@
+"""Every executor is known wherever executors are listed, and every row keeps its
+word.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import smoothcruiser as sc
+from smoothcruiser.cli.app import app
+from smoothcruiser.engines.base import Engine, Job
+from smoothcruiser.engines.registry import (
+    BATCHED,
+    COMPILED,
+    DASK,
+    EXECUTORS,
+    PYTHON,
+    REFERENCE,
+    choose,
+    default_executor,
+    machine_code,
+    make_engine,
+    open_workers,
+)
+from smoothcruiser.engines.shards import cut
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.query import Compute
+from smoothcruiser.schedule.schedule import Kind
+
+ROOT = Path(__file__).resolve().parents[3]
+# executors that the golden answers do not name, and why
+NOT_GOLDEN = {
+    "compiled": "the default of all problems there but two",
+    "batched": "the default of 'spring', which is there",
+    "dask": "an extra; tests/end_to_end/test_survival.py compares its bits",
+}
+
+
+def place(executor: str | None = None, scheduler: str | None = None) -> Compute:
+    return Compute(executor=executor, scheduler=scheduler, workers=1)
+
+
+def table() -> sc.Problem:
+    return sc.make("garnet:states=5,actions=2", discount=0.4, temperature=1.0)
+
+
+def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+    return rng.random(), (state + action) % 3
+
+
+def plain() -> sc.Problem:
+    return sc.MDP(
+        step, num_actions=2, discount=0.4, operator=sc.Entropy(1.0), initial_state=0
+    )
+
+
+def job(problem: sc.Problem) -> Job:
+    schedule = sc.explain(problem, epsilon="30%", delta=0.1, method="smoothcruiser")
+    return Job(problem, schedule, problem.initial_state)
+
+
+@pytest.mark.parametrize("name", list(EXECUTORS))
+def test_every_list_of_executors_has_every_executor(name: str) -> None:
+    help_text = CliRunner().invoke(app, ["plan", "--help"]).output
+    listed = re.search(r"--executor NAME\s+(.*?)\s+\[default", help_text, flags=re.S)
+    assert listed is not None
+    assert name in re.findall(r"\w+", listed[1])
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/scale.md").read_text(), re.M)
+    assert rows == list(EXECUTORS)
+    golden = (ROOT / "tests/golden/test_answers.py").read_text()
+    assert name in NOT_GOLDEN or f'"{name}"' in golden
+
+
+@pytest.mark.parametrize("name", list(EXECUTORS))
+def test_a_row_has_its_own_name_and_an_engine_that_declares_itself(name: str) -> None:
+    """Kinds are declared one by one: a kind that is added to the enumeration is
+    refused until an engine can run it.
+    """
+    row = EXECUTORS[name]
+    assert row.name == name
+    engine = row.engine(table())
+    for attribute in ("name", "kinds", "parallel", "python"):
+        assert attribute in vars(engine), attribute
+    assert isinstance(engine.kinds, frozenset)
+    assert engine.kinds <= set(Kind)
+    assert {level.kind for level in job(table()).schedule.levels} <= engine.kinds
+
+
+@pytest.mark.parametrize("name", [REFERENCE.name, PYTHON.name, BATCHED.name])
+def test_same_bits_is_what_a_row_says(name: str) -> None:
+    """A row whose bits are those of reference runs a shard to the same sums."""
+    shard = cut(job(table()).schedule)[0][0]
+    mine = make_engine(name, job(table())).run_shard(shard, 5)
+    known = make_engine(REFERENCE.name, job(table())).run_shard(shard, 5)
+    assert (mine == known) is EXECUTORS[name].same_bits
+
+
+def test_a_kind_that_an_engine_does_not_declare_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In one sentence that names who can, before the engine is built."""
+
+    def built(engine: Engine, job: Job) -> None:
+        raise AssertionError("the engine was built")
+
+    small = job(table())
+    kinds = {level.kind for level in small.schedule.levels}
+    python = PYTHON.engine(small.problem)
+    monkeypatch.setattr(python, "kinds", python.kinds - {max(kinds)})
+    monkeypatch.setattr(python, "__init__", built)
+    word = max(kinds).name.lower()
+    sentence = rf"'python' cannot run levels of kind {word}; executors that can: ref"
+    with pytest.raises(InvalidInput, match=sentence):
+        open_workers(small, place("python"))
+    with pytest.raises(InvalidInput, match=r"'processes' cannot run levels of kind"):
+        open_workers(small, place("processes"))
+
+
+def test_what_a_row_refuses_is_refused_before_it_opens() -> None:
+    for name, sentence in (
+        ("compiled", "The compiled executor needs a tabular problem"),
+        ("batched", "The batched executor needs a step over arrays"),
+    ):
+        with pytest.raises(InvalidInput, match=sentence):
+            open_workers(job(plain()), place(name))
+
+
+def test_the_default_is_the_fastest_that_can() -> None:
+    import numba
+
+    rows = dataclasses.replace(plain(), oracle=sc.batched(step))
+    machine = dataclasses.replace(plain(), oracle=numba.njit(step))
+    for problem, expected in (
+        (plain(), PYTHON),
+        (table(), COMPILED),
+        (machine, COMPILED),
+        (rows, BATCHED),
+    ):
+        assert default_executor(problem) == expected.name
+        assert choose(problem, place()) is expected
+
+
+def test_an_address_chooses_the_cluster_and_nothing_else_takes_it() -> None:
+    assert choose(plain(), place(scheduler="tcp://there:1")) is DASK
+    assert choose(plain(), place("dask", "tcp://there:1")) is DASK
+    with pytest.raises(InvalidInput, match=r"belongs to executor 'dask', got .*python"):
+        choose(plain(), place("python", "tcp://there:1"))
+
+
+def test_methods_with_two_forms_ask_the_table() -> None:
+    assert machine_code(None, "Tree search") is None
+    assert machine_code("compiled", "Tree search") is True
+    assert machine_code("reference", "Tree search") is False
+    with pytest.raises(InvalidInput, match="Tree search runs on executor 'compiled' o"):
+        machine_code("dask", "Tree search")
+
+
+def test_reading_the_names_loads_no_numba() -> None:
+    """``--help`` and ``explain`` stay fast."""
+    import subprocess
+
+    code = (
+        "import sys, smoothcruiser.engines.registry as r; "
+        "assert list(r.EXECUTORS); assert 'numba' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,179 @@
+"""Pools: each item once, from this thread, and nothing left running behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.engines.pools.base import Build, check_workers
+from smoothcruiser.engines.pools.processes import Processes
+from smoothcruiser.engines.pools.threads import ThisThread, Threads
+from smoothcruiser.errors import Interrupted, InvalidInput, OracleError
+
+
+def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+    return rng.random(), state
+
+
+def problem() -> sc.Problem:
+    return sc.MDP(
+        step, num_actions=2, discount=0.4, operator=sc.Entropy(1.0), initial_state=0
+    )
+
+
+# --- what workers build and do, at the top of a module so that it can be sent ---
+
+
+def built(problem: sc.Problem, **more: Any) -> dict[str, Any]:
+    return {"actions": problem.num_actions, "process": os.getpid(), **more}
+
+
+def times(thing: dict[str, Any], item: int) -> int:
+    if item < 0:
+        raise OracleError(f"item {item} is below 0")
+    return item * int(thing["factor"])
+
+
+def process_of(thing: dict[str, Any], item: int) -> int:
+    return int(thing["process"])
+
+
+def killed(thing: dict[str, Any], item: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+def sleeping(thing: dict[str, Any], item: float) -> float:
+    time.sleep(item)
+    return item
+
+
+def collected(pool: Any, task: Any, items: Iterator[Any], most: int = 10**9) -> dict:
+    found: dict[Any, Any] = {}
+
+    def report(item: Any, result: Any) -> bool:
+        assert item not in found
+        assert threading.current_thread() is threading.main_thread()
+        found[item] = result
+        return len(found) >= most
+
+    pool.map(task, items, report)
+    return found
+
+
+def here() -> list[Any]:
+    """Pools in this process, whose stop is heard by what was built."""
+    pools = []
+    for make in (ThisThread, lambda *parts: Threads(2, *parts)):
+        thing = {"factor": 3, "stops": 0}
+
+        def interrupt(thing: dict[str, int] = thing) -> None:
+            thing["stops"] += 1
+
+        pools.append(make(thing, interrupt))
+    return pools
+
+
+def test_every_item_is_reported_once_and_no_more_than_are_needed() -> None:
+    for pool in here():
+        assert collected(pool, times, iter(range(20))) == {i: 3 * i for i in range(20)}
+        endless = iter(range(10**9))
+        assert len(collected(pool, times, endless, most=5)) == 5
+        assert next(endless) <= 5 + 2  # pulled only when a worker was free
+        assert pool.ask(times, 7) == 21
+        pool.close()
+
+
+def test_the_first_error_ends_the_rest() -> None:
+    for pool in here():
+        with pytest.raises(OracleError, match="item -1 is below 0"):
+            collected(pool, times, iter([1, -1, 2]))
+        pool.close()
+
+
+def test_stop_is_heard_by_what_runs_and_ends_the_map() -> None:
+    """In this thread the task itself raises; a pool of threads is told."""
+    single, threads = here()
+    single.stop()
+    threads.stop()
+    assert single.built["stops"] == threads.built["stops"] == 1
+    with pytest.raises(Interrupted, match="stopped before all shards were finished"):
+        collected(threads, times, iter(range(5)))
+    # what was under way is waited for, and is known to the one who counts calls
+    assert all(isinstance(x, int) for x in threads.abandoned)
+    threads.close()
+
+
+def test_processes_build_once_and_come_back_after_they_were_ended() -> None:
+    """One spawn for the whole test: items, an error, an end in the middle of an
+    item that nobody needs, and a question after it.
+    """
+    pool = Processes(1, Build(problem(), built, {"factor": 5}))
+    try:
+        assert collected(pool, times, iter(range(4))) == {0: 0, 1: 5, 2: 10, 3: 15}
+        first = pool.ask(process_of, 0)
+        assert first == pool.ask(process_of, 0) != os.getpid()
+        with pytest.raises(OracleError, match="item -2 is below 0"):
+            pool.ask(times, -2)
+        pool.ahead = 2
+        # nobody waits for the ten minutes
+        assert collected(pool, sleeping, iter([0.0, 600.0]), most=1) == {0.0: 0.0}
+        assert pool.ask(process_of, 0) not in (first, os.getpid())
+        assert pool.reachable
+        pool.stop()
+        assert not pool.reachable
+    finally:
+        pool.close()
+
+
+def test_a_killed_worker_is_noticed() -> None:
+    pool = Processes(1, Build(problem(), built, {"factor": 5}))
+    try:
+        with pytest.raises(OracleError, match="A worker process died while it ran"):
+            pool.ask(killed, 0)
+    finally:
+        pool.close()
+
+
+def test_what_cannot_travel_is_refused_by_name() -> None:
+    with pytest.raises(InvalidInput, match=r"The state cannot be sent to another"):
+        Processes(1, Build(problem(), built, {"state": lambda: 0}))
+
+
+def test_threads_of_a_cluster_s_worker_share_nothing() -> None:
+    """An engine in plain Python keeps the stream of its shard: two threads on one
+    engine would mix their numbers.
+    """
+    dask = pytest.importorskip("smoothcruiser.engines.pools.dask")
+    made: list[int] = []
+
+    def make(problem: sc.Problem) -> object:
+        made.append(threading.get_ident())
+        return object()
+
+    def ask() -> None:
+        things.extend(
+            dask.run_remote("run", Build(problem(), make), lambda thing, i: thing, i)
+            for i in range(3)
+        )
+
+    things: list[object] = []
+    workers = [threading.Thread(target=ask) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+        worker.join()
+    assert len(made) == 2
+    assert len(set(map(id, things))) == 2
+
+
+@pytest.mark.parametrize("workers", [0, -1, True, 1.5, "two"])
+def test_a_number_of_workers_is_checked(workers: Any) -> None:
+    with pytest.raises(InvalidInput, match="workers must be a whole number"):
+        check_workers(workers)

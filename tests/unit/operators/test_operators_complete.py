@@ -1,0 +1,263 @@
+"""Every operator of the table is known everywhere, and its numbers are right.
+
+The numbers are compared with slow definitions of this file: Omega by its
+formula, its range and F by trying all policies of a grid, noise by summing over
+all outcomes.
+"""
+
+import math
+import re
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.cli import options
+from smoothcruiser.jit.build import compiled
+from smoothcruiser.operators import OPERATORS, Operator, TemperedOperator, dispatch
+from smoothcruiser.operators.base import OWN
+from smoothcruiser.theory import noise
+
+T = 0.7
+SOURCE = Path(sc.__file__).parent
+STEPS = 12  # of the grid over policies: the uniform ones of 1 to 4 actions are on it
+
+# name: Omega(p) for prior weights w
+REGULARIZERS = {
+    "entropy": lambda p, w: T * sum(x * math.log(x) for x in p if x > 0),
+    "kl": lambda p, w: (
+        T
+        * sum(
+            x * math.log(x / (y / sum(w))) for x, y in zip(p, w, strict=True) if x > 0
+        )
+    ),
+    "sparsemax": lambda p, w: T / 2 * (sum(x * x for x in p) - 1),
+    "square-root": lambda p, w: -T * sum(math.sqrt(x) for x in p),
+    "max": lambda p, w: 0.0,
+}
+
+
+def cases(k: int) -> list[Operator]:
+    prior = tuple(range(1, k + 1))
+    return [kind.at(T) for kind in OPERATORS.values()] + [sc.KL(T, prior)]
+
+
+def policies(k: int) -> list[tuple[float, ...]]:
+    return [
+        tuple(x / STEPS for x in (*parts, STEPS - sum(parts)))
+        for parts in product(range(STEPS + 1), repeat=k - 1)
+        if sum(parts) <= STEPS
+    ]
+
+
+def points(k: int, count: int = 20) -> list[list[float]]:
+    rng = np.random.default_rng(k)
+    return [[0.0] * k, *(rng.uniform(-2.0, 2.0, size=(count, k)).tolist())]
+
+
+EVERY = [(operator, k) for k in (1, 2, 3, 4) for operator in cases(k)]
+every = pytest.mark.parametrize("operator, k", EVERY, ids=str)
+
+
+def test_every_operator_has_a_slow_definition_here():
+    assert set(REGULARIZERS) == set(OPERATORS)
+    assert all(kind.name == name for name, kind in OPERATORS.items())
+
+
+# --- the tables ---------------------------------------------------------------
+
+
+def test_codes_are_the_first_whole_numbers():
+    codes = [kind.code for kind in OPERATORS.values()]
+    assert codes == list(range(len(OPERATORS)))
+    assert OWN not in codes
+
+
+@every
+def test_dispatch_calls_the_operators_own_functions(operator, k):
+    """To the last bit, plain and compiled."""
+    w, zeros = operator.weights(k), [0.0] * k
+    names = ("value", "gradient", "both", "omega", "blind")
+    plain = [getattr(dispatch, f"builtin_{name}") for name in names]
+    for value, gradient, both, omega, blind in (plain, [compiled(f) for f in plain]):
+        for q in points(k):
+            policy = operator.gradient(q, weights=w)
+            out, fused, start = np.zeros(k), np.zeros(k), np.zeros(k)
+            arrays = np.array(q), np.array(w), T
+            assert value(operator.code, *arrays) == operator.value(q, weights=w)
+            gradient(operator.code, *arrays, out)
+            assert both(operator.code, *arrays, fused) == operator.value(q, weights=w)
+            assert out.tolist() == fused.tolist() == policy
+            assert operator.both(q, w) == (operator.value(q, weights=w), policy)
+            assert omega(operator.code, np.array(policy), *arrays[1:]) == (
+                operator.omega(policy, w)
+            )
+            blind(operator.code, np.array(zeros), *arrays[1:], start)
+            assert start.tolist() == operator.blind(w)
+
+
+def test_dispatch_has_no_answer_for_an_unknown_code():
+    out = [0.5]
+    dispatch.builtin_gradient(OWN, [1.0], [1.0], T, out)
+    assert math.isnan(out[0])
+    assert math.isnan(dispatch.builtin_value(OWN, [1.0], [1.0], T))
+    assert math.isnan(dispatch.builtin_omega(OWN, [1.0], [1.0], T))
+
+
+@pytest.mark.parametrize("name", list(OPERATORS))
+def test_make_and_the_command_line_know_it(name):
+    problem = sc.make("chain:n=3", discount=0.5, temperature=T, operator=name)
+    assert type(problem.operator) is OPERATORS[name]
+    assert problem.operator == OPERATORS[name].at(T)
+    command = options.problem_options(lambda: None)
+    (option,) = [p for p in command.__click_params__ if p.name == "operator"]
+    assert re.search(rf"\b{name}\b", option.help)
+
+
+def test_nobody_else_switches_on_an_operator():
+    """Outside this folder no code compares an operator's number."""
+    names = "|".join(kind.__name__.upper() for kind in OPERATORS.values())
+    switch = re.compile(
+        rf"\.code\s*(==|!=|in\b|not in\b)|[!=]= ({names}|SQUARE_ROOT)\b"
+    )
+    found = [
+        f"{path.relative_to(SOURCE)}:{number}: {line.strip()}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path.parent.name != "operators"
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if switch.search(line)
+    ]
+    assert found == []
+
+
+# --- the numbers --------------------------------------------------------------
+
+
+@every
+def test_omega_is_its_formula_and_its_range_is_attained(operator, k):
+    """Also row by row, and sup D(0, .) is the width of the range."""
+    w = operator.weights(k)
+    grid = policies(k)
+    slow = [REGULARIZERS[operator.name](p, w) for p in grid]
+    assert [operator.omega(p, w) for p in grid] == pytest.approx(slow, abs=1e-12)
+    rows = operator.omega_rows(np.array(grid), np.array([w] * len(grid)))
+    assert rows.tolist() == pytest.approx(slow, abs=1e-12)
+    low, high = operator.omega_range(k)
+    if operator.has_prior:  # the least policy is the prior, beside the grid
+        assert REGULARIZERS[operator.name](w, w) == pytest.approx(low, abs=1e-12)
+    else:
+        assert low == pytest.approx(min(slow), abs=1e-12)
+    assert high == pytest.approx(max(slow), abs=1e-12)
+    assert operator.omega_width(k) == pytest.approx(high - low, abs=1e-12)
+    assert operator.offset(k) == pytest.approx(-low, abs=1e-12)
+
+
+@every
+def test_value_is_the_best_policys(operator, k):
+    """F(Q) >= <p, Q> - Omega(p) for all p, with equality at the gradient."""
+    w = operator.weights(k)
+    for q in points(k, 5):
+        value = operator.value(q, weights=w)
+
+        def worth(p, q=q):
+            return float(np.dot(p, q)) - REGULARIZERS[operator.name](p, w)
+
+        assert max(map(worth, policies(k))) <= value + 1e-9
+        assert worth(operator.gradient(q, weights=w)) == pytest.approx(value, abs=1e-9)
+
+
+@every
+def test_batch_is_the_scalar_functions(operator, k):
+    """To 1e-12, and with some actions missing; the default of the base class as
+    well, to the last bit.
+    """
+    w = np.array(operator.weights(k))
+    q = np.array(points(k)).T
+    q[0, 1::2] = -np.inf if k > 1 else q[0, 1::2]
+    fast, slow = operator.batch(q, w), Operator.batch(operator, q, w)
+    for i in range(q.shape[1]):
+        legal = np.flatnonzero(q[:, i] > -np.inf)
+        numbers, shares = q[legal, i].tolist(), w[legal].tolist()
+        assert slow[0][i] == operator.value(numbers, weights=shares)
+        assert slow[1][legal, i].tolist() == operator.gradient(numbers, weights=shares)
+    assert fast[0] == pytest.approx(slow[0], abs=1e-12)
+    assert fast[1] == pytest.approx(slow[1], abs=1e-12)
+
+
+@every
+def test_rows_of_fewer_actions_count_the_legal_ones(operator, k):
+    """``omega_rows`` with an action that is not legal is Omega over the rest."""
+    if k == 1:
+        return
+    w, p = operator.weights(k), operator.blind(operator.weights(k)[1:])
+    rows = operator.omega_rows(np.array([[0.0, *p]]), np.array([[0.0, *w[1:]]]))
+    slow = Operator.omega_rows(
+        operator, np.array([[0.0, *p]]), np.array([[0.0, *w[1:]]])
+    )
+    assert slow[0] == operator.omega(p, w[1:])
+    assert rows[0] == pytest.approx(slow[0], abs=1e-12)
+
+
+@every
+def test_the_declarations_hold(operator, k):
+    w = operator.weights(k)
+    values = [operator.value(q, weights=w) for q in points(k)]
+    assert isinstance(operator, TemperedOperator) == (operator.strength > 0.0)
+    assert operator.convex
+    for (q, a), (r, b) in product(zip(points(k), values, strict=True), repeat=2):
+        middle = [(x + y) / 2 for x, y in zip(q, r, strict=True)]
+        assert operator.value(middle, weights=w) <= (a + b) / 2 + 1e-12
+    if operator.entropic:
+        mass = sum(w) if operator.weighted else 1.0
+        for q, value in zip(points(k), values, strict=True):
+            total = sum(y / mass * math.exp(x / T) for x, y in zip(q, w, strict=True))
+            assert value == pytest.approx(T * math.log(total), abs=1e-12)
+    if operator.uniform_at_zero and operator.strength > 0.0:
+        assert operator.gradient([0.0] * k) == pytest.approx([1.0 / k] * k)
+    moved = operator.value(points(k)[1], weights=[1.0 + a for a in range(k)])
+    same = moved == operator.value(points(k)[1], weights=[1.0] * k)
+    assert same != (operator.weighted and k > 1)
+
+
+@every
+def test_gradients_are_as_steady_as_omega_is_convex(operator, k):
+    """|grad F(Q) - grad F(Q')| <= |Q - Q'| / c for c-strongly convex Omega."""
+    c, w = operator.strong_convexity(), operator.weights(k)
+    gradients = [np.array(operator.gradient(q, weights=w)) for q in points(k)]
+    for q, g in zip(points(k), gradients, strict=True):
+        for r, h in zip(points(k), gradients, strict=True):
+            distance = np.linalg.norm(np.subtract(q, r))
+            assert c * np.linalg.norm(g - h) <= distance + 1e-12
+
+
+@every
+def test_theorys_noise_numbers_bound_the_noise(operator, k):
+    """E F(Q-hat) - F(Q) and E D(Q, Q-hat) over all outcomes of one or two fair
+    coins per action, beside an action value of its own.
+    """
+    w = operator.weights(k)
+    rule = noise.OperatorRule.of(operator, k)
+    q = [0.3 * a for a in range(k)]
+    for n in (1, 2):
+        counts = [(c, math.comb(n, c) / 2**n) for c in range(n + 1)]
+        phi = loss = 0.0
+        value = operator.value(q, weights=w)
+        for outcome in product(counts, repeat=k):
+            share = math.prod(p for _, p in outcome)
+            seen = [x + c / n - 0.5 for x, (c, _) in zip(q, outcome, strict=True)]
+            found = operator.value(seen, weights=w)
+            slope = operator.gradient(seen, weights=w)
+            linear = sum(g * (x - y) for g, x, y in zip(slope, q, seen, strict=True))
+            phi += share * (found - value)
+            loss += share * (value - found - linear)
+        assert phi <= noise.plug_in_noise(rule, n, 1.0, 0.25) + 1e-12
+        assert loss <= noise.bregman_noise(rule, n, 1.0, 0.25, 0.0) + 1e-12
+    worst = max(
+        operator.offset(k)
+        - operator.value(r, weights=w)
+        + float(np.dot(operator.gradient(r, weights=w), r))
+        for r in points(k)
+    )
+    assert worst <= rule.drop + 1e-12
