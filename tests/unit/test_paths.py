@@ -21,6 +21,8 @@ import pytest
 
 import smoothcruiser as sc
 
+pytestmark = pytest.mark.compiles
+
 ROOT = Path(sc.__file__).parent
 # what was reached; the aim is 12 for both. A change that needs more has to say why.
 MOST_CHANGES = {"certified": 16, "uct": 11}

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.engines.run import Outcome, Tally
+from smoothcruiser.engines.run import Outcome, RootSums
 from smoothcruiser.engines.stopping import stopping_rule
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
@@ -29,15 +29,15 @@ FULL = SCHEDULE.root.samples
 LOOK = SCHEDULE.root.looks[-1]
 
 
-def noisy(draws: int) -> Tally:
+def noisy(draws: int) -> RootSums:
     """Half of the samples at each end of their range: the largest variance."""
     half = 0.5 * RULE.promise.spread
-    return Tally(draws, 0.0, draws * half * half)
+    return RootSums(draws, 0.0, draws * half * half)
 
 
-def steady(draws: int) -> Tally:
+def steady(draws: int) -> RootSums:
     """Every sample the same."""
-    return Tally(draws, 0.25 * draws, 0.0625 * draws)
+    return RootSums(draws, 0.25 * draws, 0.0625 * draws)
 
 
 class Promised:
@@ -47,7 +47,7 @@ class Promised:
         self.epsilon, self.root = epsilon, SCHEDULE.root
 
 
-def empirical(tally: Tally) -> float:
+def empirical(tally: RootSums) -> float:
     promise = RULE.promise
     return radius_at_look(
         tally.draws,
