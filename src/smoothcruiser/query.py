@@ -10,7 +10,6 @@ whether a method needs what is missing, and the names of executors.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from typing import Any, TypedDict, Unpack
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import (
+    check_keywords,
     check_seconds,
     check_seed,
     is_number,
@@ -164,17 +164,6 @@ class Query:
 
 
 COUNTS = ("simulations", "workers", "shards")
-
-
-def check_keywords(verb: str, given: Any, known: tuple[str, ...]) -> None:
-    """Refuse a keyword that does not exist, naming the one that was meant."""
-    for name in given:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            hint = (
-                f"did you mean {close[0]}=?" if close else f"it has {', '.join(known)}."
-            )
-            raise InvalidInput(f"{verb} has no option {name!r}; {hint}")
 
 
 def check_problem(problem: object) -> None:

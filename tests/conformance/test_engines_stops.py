@@ -297,8 +297,9 @@ from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 
 problem = sc.make("chain:n=5", discount=0.2, temperature=1.0)
 levels = (Level(Kind.CONSTANT), Level(Kind.PLUGIN, samples={samples}, query=0))
-schedule = Schedule("hand", problem.facts, levels, Root("q_values", {draws}, 1, "none"), math.inf, 1.0)
-sc.run(problem, Schedule("hand", problem.facts, levels[:1], Root("q_values", 1, 0, "none"), math.inf, 1.0))
+root, first = Root("q_values", {draws}, 1, "none"), Root("q_values", 1, 0, "none")
+schedule = Schedule("hand", problem.facts, levels, root, math.inf, 1.0)
+sc.run(problem, Schedule("hand", problem.facts, levels[:1], first, math.inf, 1.0))
 print("ready", flush=True)
 try:
     sc.run(problem, schedule, workers={workers}, shards={shards})

@@ -35,8 +35,8 @@ def hit(after):
     return pressing
 
 def build(step, temperature=10.0, discount=0.2):
-    operator = sc.Entropy(temperature)
-    return sc.MDP(step, num_actions=2, discount=discount, operator=operator, initial_state=(0, 0), name="own")
+    facts = {"discount": discount, "operator": sc.Entropy(temperature), "name": "own"}
+    return sc.MDP(step, num_actions=2, initial_state=(0, 0), **facts)
 
 problem = build(step)
 
@@ -61,7 +61,8 @@ def outcomes():
     def draw(state, action, rng):
         p, reward, after = model(state, action)[rng.integers(2)]
         return reward, after
-    return sc.MDP(draw, num_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=0, outcomes=model)
+    facts = {"discount": 0.5, "operator": sc.Entropy(1.0), "outcomes": model}
+    return sc.MDP(draw, num_actions=2, initial_state=0, **facts)
 
 class Point(NamedTuple):
     x: int
@@ -70,7 +71,8 @@ class Point(NamedTuple):
 def points():
     def move(point, action, rng):
         return rng.random(), Point(point.x + action, point.y)
-    return sc.MDP(move, num_actions=2, discount=0.2, operator=sc.Entropy(10.0), initial_state=Point(0, 0))
+    facts = {"discount": 0.2, "operator": sc.Entropy(10.0)}
+    return sc.MDP(move, num_actions=2, initial_state=Point(0, 0), **facts)
 
 def nowhere():
     return sc.MDP(step, num_actions=2, discount=0.2, operator=sc.Entropy(10.0))

@@ -52,11 +52,12 @@ def answer(
     epsilon: float | None,
     reached: float,
     reason: str,
-    num_calls: int,
-    seconds: float,
-    compile_seconds: float,
+    **spent: Any,
 ) -> Estimate:
-    """The Estimate of a query that ended for ``reason`` with half-width ``reached``."""
+    """The Estimate of a query that ended for ``reason`` with half-width ``reached``.
+
+    ``spent`` is what it cost: ``num_calls``, ``seconds`` and ``compile_seconds``.
+    """
     problem, memory = search.problem, search.memory
     exact = search.exact
     drawn = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
@@ -65,7 +66,7 @@ def answer(
         f"{memory.num_entries:,} outcomes"
     )
     notes = (
-        *_notes(epsilon, reached, reason, num_calls),
+        *_notes(epsilon, reached, reason, spent["num_calls"]),
         f"{seen} seen; {search.num_calls:,} calls in this memory so far.",
     )
     return describe(
@@ -78,9 +79,7 @@ def answer(
         assumptions=search.assumed,
         epsilon=reached if epsilon is None or reason != "epsilon" else epsilon,
         delta=0.0 if exact else search.delta,
-        num_calls=num_calls,
-        seconds=seconds,
-        compile_seconds=compile_seconds,
+        **spent,
         seed=search.seed,
         notes=notes,
     )

@@ -68,7 +68,7 @@ MOST_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class RowFunctions:
     """The functions of a problem over rows, and how rows are held."""
 
     backend: Backend
@@ -79,7 +79,7 @@ class Parts:
     max_batch: int
 
 
-def parts_of(problem: Problem, max_batch: int | None = None) -> Parts:
+def parts_of(problem: Problem, max_batch: int | None = None) -> RowFunctions:
     """A problem's functions over rows: the user's own, or those of its tables."""
     if problem.tables is not None:
         return _tabular_parts(problem, problem.tables, max_batch or MAX_BATCH)
@@ -90,7 +90,7 @@ def parts_of(problem: Problem, max_batch: int | None = None) -> Parts:
 
     player = inner(problem.player) if isinstance(problem, Game) else None
     oracle = problem.oracle
-    return Parts(
+    return RowFunctions(
         oracle.backend,
         oracle.function,
         inner(problem.legal),
@@ -100,7 +100,7 @@ def parts_of(problem: Problem, max_batch: int | None = None) -> Parts:
     )
 
 
-def _tabular_parts(problem: Problem, tables: Tables, max_batch: int) -> Parts:
+def _tabular_parts(problem: Problem, tables: Tables, max_batch: int) -> RowFunctions:
     accept, alias = tables.alias_form
     start, size, K = tables.start[:-1], np.diff(tables.start), tables.num_actions
     reward, next_state = tables.reward, tables.next_state
@@ -117,7 +117,7 @@ def _tabular_parts(problem: Problem, tables: Tables, max_batch: int) -> Parts:
         slot = np.where(u >= accept.take(slot), alias.take(slot), slot)
         return reward.take(slot), next_state.take(slot)
 
-    return Parts(
+    return RowFunctions(
         backend=NumpyBackend(),
         step=step,
         legal=None

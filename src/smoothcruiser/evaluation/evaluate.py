@@ -40,7 +40,8 @@ from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Query
 from smoothcruiser.tree.kernel import Setting
-from smoothcruiser.tree.tree import REACH, Tree
+from smoothcruiser.tree.setting import REACH
+from smoothcruiser.tree.tree import Tree
 
 # where no limit is set: a second of compiled code, some seconds of Python
 DEFAULT_CALLS = 1_000_000

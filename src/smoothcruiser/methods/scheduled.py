@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 from smoothcruiser.errors import Interrupted, InvalidInput, Unpayable
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, prepared
+from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import shaped
-from smoothcruiser.query import Asked, Query, check_keywords
+from smoothcruiser.query import Asked, Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Schedule
 

@@ -18,7 +18,7 @@ from smoothcruiser.operators.max import max_gradient, max_omega, max_value
 VALUE, GRADIENT, OMEGA = max_value, max_gradient, max_omega
 
 
-class Parts(NamedTuple):
+class OperatorParts(NamedTuple):
     """The functions of ``dispatch`` for one operator, with their arguments."""
 
     value: Any
@@ -29,7 +29,7 @@ class Parts(NamedTuple):
     compiled: bool  # or plain Python, where a user's functions are
 
 
-def parts_of(operator: Operator) -> Parts | None:
+def parts_of(operator: Operator) -> OperatorParts | None:
     """The operator's own functions; None where those of ``dispatch`` serve it."""
     if operator.built_in:
         return None
@@ -37,7 +37,7 @@ def parts_of(operator: Operator) -> Parts | None:
     if scalar is None:
         return _plain(operator)
     gradient = compiled(own_gradient, GRADIENT=scalar.gradient)
-    return Parts(
+    return OperatorParts(
         value=compiled(own_value, VALUE=scalar.value),
         gradient=gradient,
         both=compiled(own_both, VALUE=scalar.value, GRADIENT=scalar.gradient),
@@ -47,7 +47,7 @@ def parts_of(operator: Operator) -> Parts | None:
     )
 
 
-def _plain(operator: Operator) -> Parts:
+def _plain(operator: Operator) -> OperatorParts:
     """The same in plain Python."""
     scalar, strength = operator.scalar, operator.strength
 
@@ -65,7 +65,7 @@ def _plain(operator: Operator) -> Parts:
         return scalar.omega(p, w, strength)
 
     blind = uniform_blind if operator.uniform_at_zero else gradient
-    return Parts(value, gradient, both, omega, blind, compiled=False)
+    return OperatorParts(value, gradient, both, omega, blind, compiled=False)
 
 
 def own_value(code: int, q: Vector, w: Vector, t: float) -> float:

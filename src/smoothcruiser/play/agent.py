@@ -22,9 +22,10 @@ from smoothcruiser.jit.keys import LOTS, Key
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.base import Method, Session, refuse_unused
 from smoothcruiser.problem.adapter import live_adapter
+from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.oracle import LiveOracle
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.query import KEYWORDS, Query, check_keywords
+from smoothcruiser.query import KEYWORDS, Query
 
 # of a method's own parameters: what ``resolve`` takes beside the name
 PARAMETERS = ("options", "delta_prime", "certify")

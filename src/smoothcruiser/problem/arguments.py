@@ -5,6 +5,8 @@ Python's and NumPy's numbers are alike; True and False are none.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -32,3 +34,15 @@ def check_seconds(seconds: Any) -> None:
     """Refuse what is not a time; None means no limit."""
     if seconds is not None and not (is_number(seconds) and seconds > 0):
         raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")
+
+
+def check_keywords(verb: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a keyword that does not exist, naming the one that was meant."""
+    known = tuple(known)
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = (
+                f"did you mean {close[0]}=?" if close else f"it has {', '.join(known)}."
+            )
+            raise InvalidInput(f"{verb} has no option {name!r}; {hint}")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.operators import Operator
+from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import MDP, Game, Problem, check_range
 
 Ints = NDArray[np.int64]
@@ -188,6 +189,18 @@ class TabularOracle:
         return result
 
 
+class TabularOptions(TypedDict, total=False):
+    """The keywords of ``tabular`` that most problems do without."""
+
+    initial_state: int
+    alternating: bool
+    reward_range: tuple[float, float] | None
+    horizon: int | None
+    value_bounds: tuple[float, float] | None
+    name: str
+    spec: dict[str, Any] | None
+
+
 def tabular(
     P: Any,
     R: Any,
@@ -197,13 +210,7 @@ def tabular(
     players: Any = None,
     terminal: Any = None,
     legal: Any = None,
-    initial_state: int = 0,
-    alternating: bool = False,
-    reward_range: tuple[float, float] | None = None,
-    horizon: int | None = None,
-    value_bounds: tuple[float, float] | None = None,
-    name: str = "tabular",
-    spec: dict[str, Any] | None = None,
+    **more: Unpack[TabularOptions],
 ) -> Problem:
     """A Problem from arrays; S states and A actions, all numbered from 0.
 
@@ -238,6 +245,9 @@ def tabular(
         >>> sc.plan(problem).action
         1
     """
+    check_keywords("tabular", more, TabularOptions.__annotations__)
+    initial_state, alternating = more.get("initial_state", 0), more.get("alternating")
+    reward_range = more.get("reward_range")
     start, next_state, prob, num_states, num_actions = _rows_of(P, R)
     dead = _mask(terminal, (num_states,), "terminal", default=False)
     allowed = _mask(legal, (num_states, num_actions), "legal", default=True)
@@ -278,12 +288,12 @@ def tabular(
         "legal": None if bool(allowed.all()) else lambda s, a: bool(allowed[s, a]),
         "terminal": (lambda s: bool(dead[s])) if dead.any() else None,
         "initial_state": initial_state,
-        "value_bounds": value_bounds,
-        "horizon": horizon,
+        "value_bounds": more.get("value_bounds"),
+        "horizon": more.get("horizon"),
         "min_actions": int(counts.min()) if len(counts) else num_actions,
         "outcomes": tables.outcomes,
-        "name": name,
-        "spec": spec,
+        "name": more.get("name", "tabular"),
+        "spec": more.get("spec"),
         "tables": tables,
     }
     oracle = TabularOracle(tables)
@@ -296,7 +306,10 @@ def tabular(
     if alternating:
         _check_alternation(tables, live)
     return Game(
-        oracle, player=lambda s: int(movers[s]), alternating=alternating, **common
+        oracle,
+        player=lambda s: int(movers[s]),
+        alternating=bool(alternating),
+        **common,
     )
 
 

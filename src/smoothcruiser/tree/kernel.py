@@ -1,21 +1,23 @@
 """The inner machine of compiled tree search: simulations of any method on any
 compiled problem, over flat arrays.
 
-Plain Python that ``problem.jit.compiled`` turns into machine code. STEP ...
+Plain Python that ``jit.build.compiled`` turns into machine code. STEP ...
 SAME are the problem's parts, here the tabular ones, replaced by a user's
 functions when theirs are compiled. A node is a decision of one player; the
 children of (node, action) are the next states that chance has shown, found by a
 hash of (node, action, next state). Alg. 5 of the paper is ``simulate``'s loop;
 a path is backed up from its end:
 
-  total(s,a) += r + gamma (N(z) V(z), new minus old),   Q(s,a) = total(s,a) / N(s,a)      Bellman backups: weights N(z)/N(s,a)
-  total(s,a) += the return from (s,a)                                                      mean returns (UCT, AR-BTS, AR-DENTS)
+  Bellman backups, weights N(z)/N(s,a):
+    total(s,a) += r + gamma (N(z) V(z), new minus old),   Q(s,a) = total(s,a) / N(s,a)
+  mean returns (UCT, AR-BTS, AR-DENTS):
+    total(s,a) += the return from (s,a)
 
 A next state without a node (terminal, at the depth limit, beyond the memory)
 adds r + gamma times its estimate, once and for all. An untried action is worth
 what its state's first estimate says: x = sign * u - F(0), so that F over
 untried actions is that estimate. Edge visits are -1 where an action is illegal.
-The same steps in plain Python, for any state: ``tree_plain``.
+The same steps in plain Python, for any state: ``tree.plain``.
 """
 
 from __future__ import annotations
@@ -104,9 +106,19 @@ def desk_for(rule: TreeRule, setting: Setting, weights: Floats) -> Desk:
     K, rows = setting.num_actions, setting.limit + 1
     policies = np.empty((rows if rule.prior == PARENT_PRIOR else 1, K))
     return Desk(
-        path=np.empty((rows, 3), np.int64), rewards=np.empty(rows), policies=policies, acts=np.empty(K, np.int64), n=np.empty(K, np.int64),
-        x=np.zeros(K), h=np.zeros(K), y=np.zeros(K), p=np.zeros(K), w=weights.copy(), held=np.zeros(5, np.int64), carry=np.zeros(2),
-    )  # fmt: skip
+        path=np.empty((rows, 3), np.int64),
+        rewards=np.empty(rows),
+        policies=policies,
+        acts=np.empty(K, np.int64),
+        n=np.empty(K, np.int64),
+        x=np.zeros(K),
+        h=np.zeros(K),
+        y=np.zeros(K),
+        p=np.zeros(K),
+        w=weights.copy(),
+        held=np.zeros(5, np.int64),
+        carry=np.zeros(2),
+    )
 
 
 class Setting(NamedTuple):
@@ -315,8 +327,9 @@ def gather(
 
 
 def blind_rollout(
-    setting: Setting, head: Floats, data: Any, state: Any, scratch: Any, depth: int, total: float, weight: float, held: Ints,
-    carry: Floats, meta: Ints, fault: Floats, most_calls: int, acts: Ints, rng: Any,
+    setting: Setting, head: Floats, data: Any, state: Any, scratch: Any, depth: int, total: float,
+    weight: float, held: Ints, carry: Floats, meta: Ints, fault: Floats, most_calls: int,
+    acts: Ints, rng: Any,
 ) -> tuple[float, int]:  # fmt: skip
     """(return of the uniform policy with the regularizer's F(0) a step, how it
     ended), from a state that is not terminal.
@@ -369,8 +382,9 @@ def blind_rollout(
 
 
 def grow(
-    rule: TreeRule, setting: Setting, head: Floats, weights: Floats, data: Any, nodes: Nodes, desk: Desk, states: Any, scratch: Any,
-    meta: Ints, fault: Floats, most_simulations: int, most_calls: int, rng: Any,
+    rule: TreeRule, setting: Setting, head: Floats, weights: Floats, data: Any, nodes: Nodes,
+    desk: Desk, states: Any, scratch: Any, meta: Ints, fault: Floats, most_simulations: int,
+    most_calls: int, rng: Any,
 ) -> int:  # fmt: skip
     """Run simulations from node 0 until ``most_simulations`` or ``most_calls``
     are counted in ``meta``, or something is wrong.
@@ -422,8 +436,8 @@ def grow(
             node, depth, added = held[AT_NODE], held[STEPS], held[ADDED]
         if waiting == IN_ROLLOUT:
             leaf, status = blind_rollout(
-                setting, head, data, LOAD(scratch, 2), scratch, held[ROLLED], carry[0], carry[1], held, carry, meta, fault, most_calls,
-                acts, rng,
+                setting, head, data, LOAD(scratch, 2), scratch, held[ROLLED], carry[0], carry[1],
+                held, carry, meta, fault, most_calls, acts, rng,
             )  # fmt: skip
             if status != DONE:
                 return status
@@ -502,7 +516,8 @@ def grow(
                     node = child
                     continue
             leaf, status = blind_rollout(
-                setting, head, data, after, scratch, depth, 0.0, 1.0, held, carry, meta, fault, most_calls, acts, rng
+                setting, head, data, after, scratch, depth, 0.0, 1.0,
+                held, carry, meta, fault, most_calls, acts, rng,
             )  # fmt: skip
             if status != DONE:
                 held[STEPS] = depth
@@ -544,8 +559,9 @@ def first_estimate(ints: Ints, floats: Floats, child: int, leaf: float) -> None:
 
 
 def backup(
-    rule: TreeRule, setting: Setting, head: Floats, weights: Floats, ints: Ints, floats: Floats, path: Ints, rewards: Floats,
-    policies: Floats, depth: int, leaf: float, acts: Ints, n: Ints, x: Floats, h: Floats, y: Floats, p: Floats, w: Floats,
+    rule: TreeRule, setting: Setting, head: Floats, weights: Floats, ints: Ints, floats: Floats,
+    path: Ints, rewards: Floats, policies: Floats, depth: int, leaf: float, acts: Ints, n: Ints,
+    x: Floats, h: Floats, y: Floats, p: Floats, w: Floats,
 ) -> None:  # fmt: skip
     """Pass the end of a path of ``depth`` steps, worth ``leaf``, up to the root."""
     K, discount = setting.num_actions, setting.discount

@@ -4,20 +4,23 @@ Each method is a point in the same space. At a node s with visits N(s) and
 action values Q(s,a) it needs a policy to descend by, a value to pass up, and an
 action to recommend:
 
-  method    descends by                                       passes up                          recommends
-  UCT       argmax Q + c sqrt(log N(s) / N(s,a))              the mean return                    the most visited action
-  MENTS     (1-l) softmax(Q/t) + l/|A|                        t log sum exp(Q/t)                 argmax Q
-  RENTS     (1-l) pi_0 exp(Q/t)/Z + l/|A|                     t log sum pi_0 exp(Q/t)            argmax Q
-  TENTS     (1-l) sparsemax(Q/t) + l/|A|                      the Tsallis maximum of Q           argmax Q
-  BTS       (1-l) softmax(Q/a) + l/|A|                        max Q                              argmax Q
-  DENTS     (1-l) softmax((Q + b(N) H)/a) + l/|A|             max Q, and the entropy H           argmax Q
+  method  descends by                           passes up                 recommends
+  UCT     argmax Q + c sqrt(log N(s) / N(s,a))  the mean return           most visited
+  MENTS   (1-l) softmax(Q/t) + l/|A|            t log sum exp(Q/t)        argmax Q
+  RENTS   (1-l) pi_0 exp(Q/t)/Z + l/|A|         t log sum pi_0 exp(Q/t)   argmax Q
+  TENTS   (1-l) sparsemax(Q/t) + l/|A|          the Tsallis maximum of Q  argmax Q
+  BTS     (1-l) softmax(Q/a) + l/|A|            max Q                     argmax Q
+  DENTS   (1-l) softmax((Q + b(N) H)/a) + l/|A| max Q, and the entropy H  argmax Q
 
-legend   symbol        name                     where
-  c                    ``exploration`` (UCT)    Kocsis and Szepesvari 2006; None: the largest |Q| of the node (Keller and Eyerich 2012)
-  t                    ``temperature``          MENTS: Xiao et al. 2019; RENTS, TENTS: Dam et al. 2021
-  l                    min(1, e |A| / log(N+1)) E2W exploration of those papers, e = ``exploration``
-  a                    ``search_temperature``   BTS, DENTS: Painter et al. 2023, where l = min(1, e / log(N + exp 1))
-  b(N)                 ``entropy_temperature`` / log(N + exp 1): the weight of the entropy, which decays to nothing
+legend  symbol, name, where
+  c     ``exploration`` (UCT): Kocsis and Szepesvari 2006; None: the largest |Q| of the
+        node (Keller and Eyerich 2012)
+  t     ``temperature``: MENTS: Xiao et al. 2019; RENTS, TENTS: Dam et al. 2021
+  l     min(1, e |A| / log(N+1)): E2W exploration of those papers, e = ``exploration``
+  a     ``search_temperature``: BTS, DENTS: Painter et al. 2023, where
+        l = min(1, e / log(N + exp 1))
+  b(N)  ``entropy_temperature`` / log(N + exp 1): the weight of the entropy, which
+        decays to nothing
 
 What every method shares (``Search``): ``depth`` steps from the root at the
 most; ``expansion`` nodes added a simulation (1 as in most of the literature;

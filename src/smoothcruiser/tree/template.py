@@ -1,16 +1,21 @@
 """The paper's template of Monte-Carlo tree search (Alg. 4-5), with everything
 that a planner decides as a parameter.
 
-  Alg. 4   repeat search(s, 0) until timeout; output an estimate of the best action or of the value          ``generic_search``
-  Alg. 5   search(s, d) = evaluateLeaf(s)                              at a leaf                             ``search``
-           search(s, d) = R + gamma search(Z, d+1),  a = selectAction(s, d),  (R, Z) = oracle(s, a)          otherwise
+  Alg. 4 (``generic_search``)
+    repeat search(s, 0) until timeout; output an estimate of the best action or value
+  Alg. 5 (``search``)
+    search(s, d) = evaluateLeaf(s)                      at a leaf
+    search(s, d) = R + gamma search(Z, d+1)             otherwise, where
+                   a = selectAction(s, d), (R, Z) = oracle(s, a)
 
-legend   symbol                  name here
-  selectAction                   ``Rules.select_action`` -> ``Selection``
-  d > d_max, evaluateLeaf        ``Rules.is_leaf``, ``Rules.evaluate_leaf``
-  oracle                         ``Rules.oracle``
-  (not in Alg. 5)                ``Rules.backup``: what a tree keeps of a finished descent; nothing to do for SmoothCruiser
-  h, w                           ``Selection.head``, ``Selection.norm``: search(s, d) = h + w (R + gamma search(Z, d+1))
+legend   symbol, name here
+  selectAction              ``Rules.select_action`` -> ``Selection``
+  d > d_max, evaluateLeaf   ``Rules.is_leaf``, ``Rules.evaluate_leaf``
+  oracle                    ``Rules.oracle``
+  (not in Alg. 5)           ``Rules.backup``: what a tree keeps of a finished descent;
+                            nothing to do for SmoothCruiser
+  h, w                      ``Selection.head``, ``Selection.norm``:
+                            search(s, d) = h + w (R + gamma search(Z, d+1))
 
 The paper calls sampleV an instance of Alg. 5, which it is after one addition
 that the paper does not spell out: below kappa sampleV adds F(Q-hat) - <Q-hat,

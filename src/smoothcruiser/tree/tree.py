@@ -26,10 +26,10 @@ import copy
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from smoothcruiser.engines.inspection import look_once
+from smoothcruiser.engines.registry import machine_code, not_compiled
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, best_action
 from smoothcruiser.jit.keys import Key
@@ -43,12 +43,8 @@ from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.searches import MEAN, NO_PRIOR, Search, tree_search
 from smoothcruiser.tree.selection import recommended
+from smoothcruiser.tree.setting import REACH, setting_of, truncation
 
-# without a horizon, steps until gamma^d is a hundredth: what lies beyond moves a
-# value by 0.5% of its span at the most
-REACH = 0.01
-MOST_NODES = 1_000_000
-MOST_BYTES = 2**30  # of nodes
 MOST_SHOWN = 10  # actions whose visits a note lists
 MOST_TRIED = 1000  # states after our move from which the other player's move is sought
 UNLIMITED = 2**62
@@ -127,92 +123,22 @@ class Tree:
             self.state,
             stream(self.seed, Key.TREE),
         )
-        chosen = executor or ("compiled" if self.problem.is_compiled else "reference")
-        if chosen not in ("compiled", "reference"):
-            raise InvalidInput(
-                "Tree search runs on executor 'compiled' or 'reference', got "
-                f"{executor!r}."
-            )
-        if chosen == "reference":
+        machine = machine_code(executor, "Tree search")
+        if machine is None:
+            machine = self.problem.is_compiled
+        if not machine:
             from smoothcruiser.tree.plain import PlainTree
 
             return PlainTree(*arguments)
-        if not self.problem.is_compiled:
-            raise InvalidInput(
-                "The compiled executor needs a tabular problem, or step, legal, "
-                "terminal and player that are numba.njit functions; "
-                "decorate them, or use executor='reference'."
-            )
+        why = not_compiled(self.problem)
+        if why is not None:
+            raise InvalidInput(why)
         from smoothcruiser.tree.compiled import CompiledTree
 
         return CompiledTree(*arguments)
 
-    def _limit(self) -> int:
-        """Steps that a simulation may make from the root."""
-        horizon = (
-            None
-            if self.problem.horizon is None
-            else self.problem.horizon - self.elapsed
-        )
-        if self.method.depth is not None:
-            return (
-                self.method.depth
-                if horizon is None
-                else min(self.method.depth, horizon)
-            )
-        if horizon is not None:
-            return horizon
-        gamma = self.problem.discount
-        return (
-            1 if gamma == 0.0 else max(1, math.ceil(math.log(REACH) / math.log(gamma)))
-        )
-
     def _setting(self) -> Setting:
-        problem, K = self.problem, self.problem.num_actions
-        limit = self._limit()
-        left = (
-            None if problem.horizon is None else problem.horizon - self.elapsed - limit
-        )
-        low, high = self._range(left)
-        # two tables, the hash table and a state of one word
-        bytes_a_node = 8 * (10 + (4 if self.rule.entropy > 0.0 else 3) * K)
-        room = max(2, min(MOST_NODES, MOST_BYTES // bytes_a_node))
-        return Setting(
-            num_actions=K,
-            fewest=problem.facts.min_actions,
-            discount=float(problem.discount),
-            low=float(problem.reward_range[0]),
-            high=float(problem.reward_range[1]),
-            varies=problem.legal is not None,
-            ends=problem.facts.terminals,
-            game=problem.is_game,
-            limit=limit,
-            tail=0.5 * (low + high),
-            expansion=limit if self.method.expansion is None else self.method.expansion,
-            most_nodes=room
-            if self.method.max_nodes is None
-            else max(2, self.method.max_nodes),
-        )
-
-    def _cut(self) -> tuple[float, float]:
-        """The span of values at the root, and how far the cut at the depth
-        limit may move them.
-        """
-        left, limit = (
-            None
-            if self.problem.horizon is None
-            else self.problem.horizon - self.elapsed,
-            self.setting.limit,
-        )
-        low, high = self._range(left)
-        least, most = self._range(None if left is None else left - limit)
-        return high - low, 0.5 * (most - least) * self.problem.discount**limit
-
-    def _range(self, steps: int | None) -> tuple[float, float]:
-        """What so many steps may be worth to the search's own operator."""
-        return replace(
-            self.problem.facts, operator=self.operator, given_bounds=None
-        )._plain_range(steps)
+        return setting_of(self.problem, self.method, self.elapsed)
 
     # --- growing --------------------------------------------------------------
 
@@ -507,7 +433,7 @@ class Tree:
                 f"States of type {kind} have no equality, so none is ever met "
                 "twice: give them __eq__ and __hash__."
             )
-        span, off = self._cut()
+        span, off = truncation(self.problem, self.method, self.elapsed)
         if off > REACH * span:
             steps = _counted(self.setting.limit, "step")
             said.append(

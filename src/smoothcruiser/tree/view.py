@@ -246,7 +246,8 @@ def html(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
     """
     estimate = tree.estimate()
     rows = "".join(
-        f"<tr><td>{a}{' *' if a == estimate.action else ''}</td><td>{q:.6g}</td><td>{n:,}</td><td>{estimate.policy[a]:.4f}</td></tr>"
+        f"<tr><td>{a}{' *' if a == estimate.action else ''}</td><td>{q:.6g}</td>"
+        f"<td>{n:,}</td><td>{estimate.policy[a]:.4f}</td></tr>"
         for a, q, n in zip(
             tree.node(0).actions,
             tree.q_values(0),
@@ -257,15 +258,16 @@ def html(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
     notes = "".join(f"<p>{escape(note)}</p>" for note in estimate.notes)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Search tree: {escape(tree.problem.name)}</title>
-<style>body {{ font-family: sans-serif; margin: 2em; color: #222 }} table {{ border-collapse: collapse }}
+<style>body {{ font-family: sans-serif; margin: 2em; color: #222 }}
+table {{ border-collapse: collapse }}
 td, th {{ padding: 0.2em 0.9em; text-align: right; border-bottom: 1px solid #ddd }}
 pre {{ background: #f6f6f6; padding: 1em; overflow-x: auto }}
 .tree {{ overflow-x: auto }}</style></head><body>
 <h1>{escape(str(tree.method))} on {escape(tree.problem.name)}</h1>{notes}
 <table><tr><th>action</th><th>q</th><th>visits</th><th>policy</th></tr>{rows}</table>
 <div class="tree">{svg(tree, depth=depth, width=width)}</div>
-<p>Circles: max moves; squares: min moves. Green edges are recommended; thickness is the share of visits; +n children are not shown.
-Hover over a node for its numbers.</p>
+<p>Circles: max moves; squares: min moves. Green edges are recommended; thickness is the
+share of visits; +n children are not shown. Hover over a node for its numbers.</p>
 <pre>{escape(text(tree, depth=depth, width=width))}</pre></body></html>
 """
 

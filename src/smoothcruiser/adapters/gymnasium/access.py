@@ -39,13 +39,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, MissingExtra
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
+from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import MDP, Problem
 
 try:
@@ -90,6 +91,17 @@ KNOWN_RANGES = {
 }
 
 
+class EnvironmentOptions(TypedDict, total=False):
+    """The keywords of ``problem`` that most environments do without."""
+
+    horizon: int | None
+    deterministic: bool
+    key: Callable[[Any], Any] | None
+    seed: int | None
+    call_seconds: float | None
+    name: str | None
+
+
 @global_generators_kept()
 def problem(
     env: Any,
@@ -99,13 +111,8 @@ def problem(
     reward_range: tuple[float, float] | None = None,
     reward: Reward | None = None,
     actions: Sequence[Any] | int | None = None,
-    horizon: int | None = None,
     access: str = "auto",
-    deterministic: bool = False,
-    key: Callable[[Any], Any] | None = None,
-    seed: int | None = None,
-    call_seconds: float | None = None,
-    name: str | None = None,
+    **more: Unpack[EnvironmentOptions],
 ) -> Problem:
     """The Problem of an environment, which is copied and left as it is.
 
@@ -143,6 +150,8 @@ def problem(
             f"A Gymnasium environment was expected, got {type(env).__name__}; for "
             "its name use make('gym:NAME')."
         )
+    check_keywords("problem", more, EnvironmentOptions.__annotations__)
+    seed, name, horizon = more.get("seed"), more.get("name"), more.get("horizon")
     chosen = _actions(env, actions)
     here = seed is None and has_reset(env)
     inner = env.unwrapped  # reading the spec of a wrapper would store it there
@@ -174,7 +183,9 @@ def problem(
         )
     oracle, first = _tried(
         able,
-        lambda way: way(env, chosen, reward, key, None if here else stream(seed or 0)),
+        lambda way: way(
+            env, chosen, reward, more.get("key"), None if here else stream(seed or 0)
+        ),
     )
     return MDP(
         oracle,
@@ -185,8 +196,8 @@ def problem(
         terminal=True,
         initial_state=oracle.read(env) if here else first,
         horizon=horizon,
-        deterministic=deterministic,
-        call_seconds=call_seconds,
+        deterministic=more.get("deterministic", False),
+        call_seconds=more.get("call_seconds"),
         name=label,
     )
 

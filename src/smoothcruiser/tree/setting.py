@@ -1,0 +1,78 @@
+"""The limits of a tree search in numbers: how deep, how many nodes, what lies beyond.
+
+A simulation ends at ``depth``, at the horizon, or where the discount has made what
+follows worth less than ``REACH``; the tail then counts as the middle of what is
+possible, and ``truncation`` says how far that can be off.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.tree.kernel import Setting
+from smoothcruiser.tree.searches import Search
+
+# without a horizon, steps until gamma^d is a hundredth: what lies beyond moves a
+# value by 0.5% of its span at the most
+REACH = 0.01
+MOST_NODES = 1_000_000
+MOST_BYTES = 2**30  # of nodes
+
+
+def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
+    """The problem and the limits in numbers, ``elapsed`` moves after the start."""
+    K, limit = problem.num_actions, depth_limit(problem, search, elapsed)
+    left = None if problem.horizon is None else problem.horizon - elapsed - limit
+    low, high = _range(problem, search, left)
+    # two tables, the hash table and a state of one word
+    entropic = search.rule(problem.operator).entropy > 0.0
+    bytes_per_node = 8 * (10 + (4 if entropic else 3) * K)
+    room = max(2, min(MOST_NODES, MOST_BYTES // bytes_per_node))
+    return Setting(
+        num_actions=K,
+        fewest=problem.facts.min_actions,
+        discount=float(problem.discount),
+        low=float(problem.reward_range[0]),
+        high=float(problem.reward_range[1]),
+        varies=problem.legal is not None,
+        ends=problem.facts.terminals,
+        game=problem.is_game,
+        limit=limit,
+        tail=0.5 * (low + high),
+        expansion=limit if search.expansion is None else search.expansion,
+        most_nodes=room if search.max_nodes is None else max(2, search.max_nodes),
+    )
+
+
+def depth_limit(problem: Problem, search: Search, elapsed: int = 0) -> int:
+    """Steps that a simulation may make from the root."""
+    horizon = None if problem.horizon is None else problem.horizon - elapsed
+    if search.depth is not None:
+        return search.depth if horizon is None else min(search.depth, horizon)
+    if horizon is not None:
+        return horizon
+    gamma = problem.discount
+    if gamma == 0.0:
+        return 1
+    return max(1, math.ceil(math.log(REACH) / math.log(gamma)))
+
+
+def truncation(
+    problem: Problem, search: Search, elapsed: int = 0
+) -> tuple[float, float]:
+    """The span of values at the root, and how far the depth limit may move them."""
+    left = None if problem.horizon is None else problem.horizon - elapsed
+    limit = depth_limit(problem, search, elapsed)
+    low, high = _range(problem, search, left)
+    least, most = _range(problem, search, None if left is None else left - limit)
+    return high - low, 0.5 * (most - least) * problem.discount**limit
+
+
+def _range(problem: Problem, search: Search, steps: int | None) -> tuple[float, float]:
+    """What so many steps may be worth to the search's own operator."""
+    operator = search.operator(problem.operator)
+    return replace(problem.facts, operator=operator, given_bounds=None)._plain_range(
+        steps
+    )
