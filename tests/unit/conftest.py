@@ -8,9 +8,9 @@ is counted. So a test that is unmarked by mistake fails with a cold cache and
 with a warm one. A function that an earlier test of this process compiled costs
 nothing more and is not seen; hence the order.
 
-Two compiled functions are allowed everywhere: ``random`` and ``integers`` of the
-random stream, which every simulator in plain Python uses. They are compiled or
-loaded before the counting begins (a second, once).
+A few compiled functions are allowed everywhere: those of the random stream that
+every simulator in plain Python uses. They are compiled or loaded before the
+counting begins (a second, once).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 from numba.core import event
 
-from smoothcruiser.jit.streams import stream
+from smoothcruiser.jit.streams import warm_up
 
 HERE = Path(__file__).parent
 REMEDY = "mark it: @pytest.mark.compiles, or pytestmark where most of its file does."
@@ -53,9 +53,7 @@ BEFORE = pytest.StashKey[tuple[int, int]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    rng = stream(0)
-    rng.random()
-    rng.integers(2)
+    warm_up()
     event.register("numba:compiler_lock", COUNTS)
     sys.addaudithook(COUNTS.audit)
     start = BaseProcess.start

@@ -246,8 +246,6 @@ class _Inspector:
         reward, after, ended = answered(
             self.problem, state, action, rng, *facts.reward_range, facts.terminals
         )
-        if self.calls == 1:  # which may have loaded or compiled what it needs
-            self.began = time.perf_counter()
         return reward, after if self.retype is None else self.retype(after), ended
 
     def _compare(self, found: Look, other: Answer, asked: SecondCall) -> None:

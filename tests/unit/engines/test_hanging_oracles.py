@@ -9,6 +9,8 @@ from worlds import COMMON, PROMISE, walk
 
 import smoothcruiser as sc
 
+pytestmark = pytest.mark.compiles
+
 RETURNED: list[int] = []  # calls that slept to their end
 
 

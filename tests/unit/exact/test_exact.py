@@ -12,7 +12,6 @@ import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from quantecon.markov import DiscreteDP
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.exact import METHODS, solve
@@ -202,6 +201,8 @@ def test_max_against_quantecon_dense_and_sparse(discount: float, method: str) ->
     P, R = random_arrays(40, 3, 2)
     P[P < 0.02] = 0.0
     P /= P.sum(axis=2, keepdims=True)
+    from quantecon.markov import DiscreteDP
+
     reference = DiscreteDP(R, P, discount).solve("policy_iteration").v
     sparse = sp.csr_matrix(P.reshape(120, 40))
     for model in (P, sparse):

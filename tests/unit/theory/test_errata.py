@@ -64,6 +64,7 @@ def draws(problem, schedule, count, state=0):
     return [engine.sample_v(schedule.root.child, state) for _ in range(count)]
 
 
+@pytest.mark.compiles
 def test_1_the_count_of_theorem_1():
     """Counted by an engine: K N(eps) n(eps/sqrt(gamma)); and where the printed
     count is too small, delta' chosen with it breaks delta.
