@@ -173,6 +173,7 @@ def test_3_smoothness_is_a_quarter_of_the_printed():
     assert worst_inf <= 1.0 / 2.0
 
 
+@pytest.mark.compiles
 def test_4_sample_v_is_a_rollout_within_the_values_own_bounds():
     operator = sc.Entropy(0.7)
     q = [0.3, -1.2, 2.0]
