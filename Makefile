@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench evidence clean
+.PHONY: help run test quick lint format bench evidence clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ run: $(READY) ## plan on a built-in problem, and show the exact answer beside it
 test: lint ## what CI runs: lint, types, imports, tests
 	@$(BIN)/python -c 'import quantecon'
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+quick: $(READY) ## the unit tests that neither compile nor start processes: half a minute
+	@$(BIN)/python -m pytest tests/unit -m "not compiles"
 
 lint: $(READY) ## ruff, mypy (strict), import-linter
 	@$(BIN)/ruff check --quiet

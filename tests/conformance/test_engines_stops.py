@@ -224,9 +224,7 @@ def test_a_time_limit_returns_the_interval_of_the_finished_looks():
     schedule = Schedule(
         whole.method, whole.facts, whole.levels, root, whole.epsilon, whole.delta
     )
-    begin = time.perf_counter()
     answer = sc.run(problem, schedule, seconds=2.0, workers=2)
-    assert time.perf_counter() - begin < 60.0  # not days
     assert any("stopped before its end" in note for note in answer.notes)
     assert answer.num_calls <= answer.calls_spent
     low, high = answer.interval

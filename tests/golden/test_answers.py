@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 import sys
 from pathlib import Path
@@ -22,6 +23,8 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.engines.registry import EXECUTORS, default_executor
+from smoothcruiser.methods import METHODS
 
 FILE = Path(__file__).with_name("answers.json")
 HERE = (
@@ -62,6 +65,18 @@ def spring(states, actions, rng):
         + 0.05 * rng.standard_normal(len(states))
     )
     return 1.0 / (1.0 + x * x), x[:, None]
+
+
+def soft_value(q):
+    """A user's own operator: log-sum-exp at temperature 1/2, as a weighted one."""
+    top = max(q)
+    return top + 0.5 * math.log(sum(math.exp((x - top) / 0.5) for x in q))
+
+
+def soft_gradient(q):
+    top = max(q)
+    weights = [math.exp((x - top) / 0.5) for x in q]
+    return np.array(weights) / sum(weights)
 
 
 def user_problem(compiled: bool, **more: Any) -> sc.Problem:
@@ -118,6 +133,13 @@ def problems() -> dict[str, sc.Problem]:
             operator=sc.Entropy(1.0),
             initial_state=np.zeros(1),
         ),
+        "custom operator": user_problem(
+            False,
+            operator=sc.CustomOperator(
+                soft_value, soft_gradient, smooth=1.0, sums_to_one=True
+            ),
+        ),
+        "turns, python": user_problem(False, game=True),
     }
 
 
@@ -159,6 +181,16 @@ CASES["walk: uct, certify"] = (
     "walk",
     {"method": "uct", "budget": 4000, "certify": True, "delta": 0.1},
 )
+# appended when the completeness test below was written
+CASES["walk: dask"] = ("walk, python", SHARP | {"executor": "dask", "workers": 1})
+CASES["walk: compiled"] = ("walk", SHARP | {"executor": "compiled"})
+CASES["custom operator: smoothcruiser"] = ("custom operator", SHARP)
+CASES["custom operator: certified"] = ("custom operator", SEARCH)
+CASES["turns: sparse-sampling"] = ("turns", SPARSE)
+CASES["turns: reference"] = ("turns, python", SHARP | {"executor": "reference"})
+CASES["turns: python"] = ("turns, python", SHARP | {"executor": "python"})
+for _method in ("uct", "ments", "rents", "tents", "bts", "dents"):
+    CASES[f"turns: {_method}"] = ("turns", TREE | {"method": _method})
 
 
 def answer(name: str) -> sc.Estimate:
@@ -210,16 +242,65 @@ def test_answers_are_the_same_to_the_last_bit(name: str) -> None:
 
 
 def test_the_executors_agree() -> None:
-    """Reference, python, processes and (for the same step compiled) compiled:
-    one answer.
-    """
+    """One answer from all that run the same step; batched ones are over arrays."""
     recorded = json.loads(FILE.read_text())["answers"]
-    same = ("walk: reference", "walk: python", "walk: processes", "walk: smoothcruiser")
+    same = [
+        "walk: smoothcruiser",
+        *(f"walk: {name}" for name in EXECUTORS if name != "batched"),
+    ]
     assert len({json.dumps(recorded[name]) for name in same}) == 1
 
 
 def test_every_case_is_recorded() -> None:
     assert list(json.loads(FILE.read_text())["answers"]) == list(CASES)
+
+
+def planned() -> list[tuple[sc.Problem, dict[str, Any]]]:
+    made = problems()
+    return [(made[problem], asked) for problem, asked in CASES.values()]
+
+
+def operators(base: type[sc.Operator] = sc.Operator) -> set[type[sc.Operator]]:
+    """Every operator that the package defines; not the classes between."""
+    own = [c for c in base.__subclasses__() if c.__module__.startswith("smoothcruiser")]
+    return set().union(*map(operators, own)) if own else {base}
+
+
+def test_every_method_has_an_answer_for_a_problem_of_one_player() -> None:
+    found = {
+        asked.get("method", "auto")
+        for problem, asked in planned()
+        if isinstance(problem, sc.MDP)
+    }
+    assert set(METHODS) - found == set(), "append a case to CASES, and its answer"
+
+
+def test_every_method_has_an_answer_for_a_game() -> None:
+    """All but the printed algorithm, which the paper has for one player only."""
+    found = {
+        asked.get("method", "auto")
+        for problem, asked in planned()
+        if isinstance(problem, sc.Game)
+    }
+    assert set(METHODS) - found == {"paper"}, "append a case to CASES, and its answer"
+
+
+def test_every_executor_has_an_answer() -> None:
+    found = {
+        asked.get("executor") or default_executor(problem)
+        for problem, asked in planned()
+    }
+    assert set(EXECUTORS) - found == set(), "append a case to CASES, and its answer"
+
+
+def test_every_operator_has_an_answer_of_a_schedule_and_of_a_search() -> None:
+    for method in ("smoothcruiser", "certified"):
+        found = {
+            type(problem.operator)
+            for problem, asked in planned()
+            if asked.get("method") == method
+        }
+        assert operators() - found == set(), "append a case to CASES, and its answer"
 
 
 if __name__ == "__main__":

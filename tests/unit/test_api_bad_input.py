@@ -163,6 +163,7 @@ PARAMETERS = [
     (explained, {"delta": "0.1"}, "'0.1'", "between 0 and 1"),
     (explained, {"delta": None}, "delta", "--delta 0.1"),
     (explained, {"method": "magic"}, "'magic'", "smoothcruiser"),
+    (explained, {"method": "exact", "shards": 2}, "shards", "drop it"),
     (explained, {"target": "policy"}, "'policy'", "'value'"),
     (explained, {"budget": 0}, "0", "at least 1"),
     (explained, {"budget": "much"}, "'much'", "calls"),
@@ -277,6 +278,7 @@ def test_an_oracle_that_raises_in_the_middle_is_reported_with_state_and_action()
         planned(mdp(oracle=Countdown(100)))
 
 
+@pytest.mark.compiles
 def test_compiled_oracles_report_the_state_and_action_of_a_bad_answer() -> None:
     """NaN, out of range, an exception in the middle: one oracle with three
     faults, since compiling takes seconds.
@@ -298,6 +300,7 @@ def test_compiled_oracles_report_the_state_and_action_of_a_bad_answer() -> None:
         assert re.search(rf"state {state}, action [01]", str(caught.value))
 
 
+@pytest.mark.compiles
 def test_a_compiled_oracle_of_the_wrong_shape_is_refused_before_the_run() -> None:
     import numba
 

@@ -6,6 +6,7 @@ import importlib
 import pytest
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     "module", ["smoothcruiser.compare", "smoothcruiser.evaluation.evaluate"]
 )

@@ -22,6 +22,8 @@ import pytest
 
 import smoothcruiser as sc
 
+pytestmark = pytest.mark.compiles
+
 ROOT = Path(sc.__file__).parent
 # The vocabulary that every method speaks: a reader knows it after the first.
 SHARED = {"problem", "operators", "jit"}

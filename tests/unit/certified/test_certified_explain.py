@@ -13,6 +13,7 @@ import pytest
 import smoothcruiser as sc
 
 
+@pytest.mark.compiles
 def test_the_bound_suffices() -> None:
     """A run that meets P pairs ends within most_calls(P) calls, usually far below."""
     problem = sc.make("garnet:states=6,actions=2", discount=0.6, temperature=0.5)
@@ -39,6 +40,7 @@ def test_numbers_fit_json() -> None:
     assert large["log10_most_calls"] > math.log10(2**53)
 
 
+@pytest.mark.compiles
 def test_it_answers_without_numba() -> None:
     code = (
         "import sys, smoothcruiser as sc; p = sc.make('garnet', discount=0.9, "

@@ -24,6 +24,8 @@ from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.problem import MDP, Game
 
+pytestmark = pytest.mark.compiles
+
 
 def a_memory(**rest):
     problem = MDP(

@@ -8,6 +8,8 @@ import slow_oracle
 import smoothcruiser as sc
 from smoothcruiser.certified import sampling as certified_sampling
 
+pytestmark = pytest.mark.compiles
+
 PROMISE = {"delta": 0.1, "method": "certified", "seed": 3}
 
 

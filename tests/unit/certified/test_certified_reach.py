@@ -25,6 +25,8 @@ from smoothcruiser.problem.problem import MDP
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo import chain, garnet, random_game
 
+pytestmark = pytest.mark.compiles
+
 
 def coin(discount=0.9, edge=0.0):
     """Two states, one action: a fair coin that pays ``edge`` or 1 - ``edge``."""

@@ -7,15 +7,9 @@ import time
 
 import numpy as np
 import pytest
+from worlds import COMMON
 
 import smoothcruiser as sc
-
-COMMON = {
-    "num_actions": 2,
-    "discount": 0.5,
-    "operator": sc.Entropy(1.0),
-    "initial_state": 0,
-}
 
 
 def walk(state, action, rng):
@@ -32,6 +26,7 @@ def fault_of(problem, **options):
     return wrong[0]
 
 
+@pytest.mark.compiles
 def test_a_sound_oracle_passes_with_speed_and_price():
     report = sc.check(sc.MDP(walk, **COMMON), epsilon="20%", delta=0.1)
     assert report.ok
@@ -110,6 +105,7 @@ def test_a_state_that_is_shared_between_draws():
     )
 
 
+@pytest.mark.compiles
 def test_objects_without_equality_are_compared_by_what_they_hold():
     class Car:
         def __init__(self, place):
@@ -132,6 +128,7 @@ def test_objects_without_equality_are_compared_by_what_they_hold():
     )
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     "step, name, words",
     [
@@ -165,15 +162,17 @@ def test_faults_of_a_single_answer(step, name, words):
 
 
 def test_an_oracle_that_hangs():
+    returned = []
+
     def step(state, action, rng):
         time.sleep(30)
+        returned.append(state)
 
-    begin = time.perf_counter()
     assert (
         "did not return within 0.3 s at state 0, action 0"
         in fault_of(sc.MDP(step, **COMMON), call_seconds=0.3).sentence
     )
-    assert time.perf_counter() - begin < 10
+    assert not returned
 
 
 def test_false_claims():
@@ -191,6 +190,7 @@ def coin(state, action, rng):
     return 0.5, int(rng.random() < 0.5)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     "model, words",
     [
@@ -209,6 +209,7 @@ def test_claims_of_a_model(model, words):
         assert words in fault_of(problem).sentence
 
 
+@pytest.mark.compiles
 def test_warnings_say_what_would_be_cheaper():
     wide = sc.check(sc.MDP(lambda s, a, rng: (0.01 * rng.random(), s), **COMMON))
     assert wide.ok
@@ -222,6 +223,7 @@ def test_warnings_say_what_would_be_cheaper():
     )
 
 
+@pytest.mark.compiles
 def test_compiled_tabular_and_batched_problems_are_checked_too():
     def rows(states, actions, rng):
         return rng.random(len(states)), (states + actions) % 5
@@ -235,3 +237,27 @@ def test_compiled_tabular_and_batched_problems_are_checked_too():
 def test_what_is_not_a_problem_is_refused():
     with pytest.raises(sc.InvalidInput, match=r"A problem .* was expected"):
         sc.check(walk)
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("name", ["chain", "frozen-lake"])
+def test_check_survives_an_astronomic_price(name: str) -> None:
+    assert sc.check(sc.make(name, discount=0.99, operator="max"))
+
+
+@pytest.mark.compiles
+def test_check_does_not_read_past_a_terminal_row() -> None:
+    """State 1 is an end with an empty row; a step from it reads the row of state 2."""
+    chances = np.zeros((3, 1, 3))
+    chances[0, 0, 1], chances[0, 0, 2], chances[2, 0, 2] = 0.5, 0.5, 1.0
+    rewards = np.array([[0.1], [0.0], [0.7]])
+    made = sc.tabular(
+        chances,
+        rewards,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        terminal=[False, True, False],
+    )
+    assert not [
+        f for f in sc.check(made).findings if f.name == "ends" and f.verdict != "ok"
+    ]

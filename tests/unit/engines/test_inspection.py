@@ -124,6 +124,7 @@ def test_companions_that_change_their_mind_are_refused(name: str) -> None:
         sc.plan(problem, **PROMISE)
 
 
+@pytest.mark.compiles
 def test_states_that_carry_a_stamp_are_no_fault() -> None:
     """A fresh number in every state changes no future: next states that differ
     are followed.

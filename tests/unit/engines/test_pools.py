@@ -17,6 +17,8 @@ from smoothcruiser.engines.pools.processes import Processes
 from smoothcruiser.engines.pools.threads import ThisThread, Threads
 from smoothcruiser.errors import Interrupted, InvalidInput, OracleError
 
+pytestmark = pytest.mark.compiles
+
 
 def step(state: int, action: int, rng: Any) -> tuple[float, int]:
     return rng.random(), state

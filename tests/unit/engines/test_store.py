@@ -33,6 +33,7 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.mark.compiles
 def test_a_stored_run_is_the_same_run(tmp_path: Path) -> None:
     """Bits, counts and intervals do not change by being stored, nor by being
     resumed after the end.
@@ -54,6 +55,7 @@ def test_a_stored_run_is_the_same_run(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.compiles
 def test_a_run_goes_on_from_the_shards_it_has(tmp_path: Path) -> None:
     """Finished shards are used as they stand: an altered one shows in the
     result, so they really are not drawn again.
@@ -128,6 +130,7 @@ def test_a_damaged_store_is_refused_and_left_alone(
     assert path.read_bytes() == content
 
 
+@pytest.mark.compiles
 def test_a_truncated_store_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     sc.plan(problem(), store=path, **PROMISE)
@@ -157,6 +160,7 @@ def test_a_missing_folder_and_a_missing_run_are_named(tmp_path: Path) -> None:
         sc.resume(7, tmp_path / "runs.db")
 
 
+@pytest.mark.compiles
 def test_resume_refuses_another_problem(tmp_path: Path) -> None:
     kept = sc.plan(problem(), store=tmp_path / "runs.db", **PROMISE)
     with pytest.raises(sc.InvalidInput, match="another problem"):

@@ -5,6 +5,7 @@ hand, valid at all counts, narrow for steady draws.
 import math
 
 import numpy as np
+import pytest
 from scipy.stats import binom
 
 from smoothcruiser.evaluation.confidence import (
@@ -37,6 +38,7 @@ def test_two_draws_by_hand():
     assert state[LOW] == max(0.0, 0.5 - radius)
 
 
+@pytest.mark.compiles
 def test_it_holds_at_every_count_at_once():
     """400 sequences of 400 skewed draws at delta = 0.1: more than 60 that ever
     miss would have probability below 1e-3.

@@ -4,7 +4,6 @@ backward induction in NumPy; stops that are never silent.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import subprocess
 import sys
@@ -13,11 +12,9 @@ import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from quantecon.markov import DiscreteDP
 
-from smoothcruiser.api import evaluate, plan
 from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.exact import METHODS, policy_value, reachable, solve
+from smoothcruiser.exact import METHODS, solve
 from smoothcruiser.operators import (
     KL,
     CustomOperator,
@@ -28,8 +25,9 @@ from smoothcruiser.operators import (
     SquareRoot,
 )
 from smoothcruiser.problem.make import make
-from smoothcruiser.problem.problem import MDP, Game
 from smoothcruiser.problem.tabular import tabular
+
+pytestmark = pytest.mark.compiles
 
 OPERATORS: list[Operator] = [
     Entropy(0.5),
@@ -203,6 +201,8 @@ def test_max_against_quantecon_dense_and_sparse(discount: float, method: str) ->
     P, R = random_arrays(40, 3, 2)
     P[P < 0.02] = 0.0
     P /= P.sum(axis=2, keepdims=True)
+    from quantecon.markov import DiscreteDP
+
     reference = DiscreteDP(R, P, discount).solve("policy_iteration").v
     sparse = sp.csr_matrix(P.reshape(120, 40))
     for model in (P, sparse):
@@ -476,246 +476,6 @@ def test_bad_parameters_are_refused(bad: dict[str, object]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(bad))) as caught:
         solve(make("chain", discount=0.5, temperature=1.0), **bad)  # type: ignore[arg-type]
     assert repr(next(iter(bad.values()))) in str(caught.value)
-
-
-# --- problems that give outcomes instead of tables ----------------------------
-
-
-def walk(
-    state: tuple[int, str], action: int
-) -> list[tuple[float, float, tuple[int, str]]]:
-    """A walk on 0..4 with a turn marker; action 1 tends right, arrival at 4 pays 1."""
-    place, turn = state
-    following = "b" if turn == "a" else "a"
-    right, left = min(place + 1, 4), max(place - 1, 0)
-    p = 0.8 if action == 1 else 0.3
-    return [
-        (p, float(right == 4), (right, following)),
-        (1.0 - p, 0.0, (left, following)),
-    ]
-
-
-def _never(state: object, action: int, rng: object) -> tuple[float, object]:
-    raise AssertionError("exact must not call the oracle")
-
-
-def test_outcomes_are_explored_from_the_initial_state() -> None:
-    """The same game as arrays: equal values for every state that can be
-    reached, terminals included.
-    """
-    common = {
-        "num_actions": 2,
-        "discount": 0.8,
-        "operator": Entropy(0.2),
-        "initial_state": (0, "a"),
-    }
-    game = Game(
-        _never,
-        player=lambda s: 1 if s[1] == "a" else 2,
-        terminal=lambda s: s[0] == 4,
-        outcomes=walk,
-        **common,
-    )
-    found = solve(game)
-    assert found.states is not None
-    assert found.states[0] == (0, "a")
-    index = {state: i for i, state in enumerate(found.states)}
-    P, R = np.zeros((len(index), 2, len(index))), np.zeros((len(index), 2, len(index)))
-    for state, i in index.items():
-        for action in (0, 1):
-            for p, r, z in (
-                walk(state, action) if state[0] != 4 else [(1.0, 0.0, state)]
-            ):
-                P[i, action, index[z]] += p
-                R[i, action, index[z]] = r
-    players, dead = [1 if s[1] == "a" else 2 for s in index], [s[0] == 4 for s in index]
-    same = solve(
-        tabular(
-            P, R, discount=0.8, operator=Entropy(0.2), players=players, terminal=dead
-        )
-    )
-    assert found.values == pytest.approx(same.values, abs=1e-9)
-    assert found.values[found.index((4, "b"))] == 0.0
-    with pytest.raises(
-        InvalidInput, match=r"not among the 10 states .* initial_state= set to it"
-    ):
-        found.index((9, "a"))
-
-
-def test_the_exact_method_solves_from_the_asked_state() -> None:
-    """Two rings that never meet (two opening rolls, say): a state of the other
-    ring has its own value, 1/(1 - gamma).
-    """
-    apart = MDP(
-        _never,
-        num_actions=1,
-        discount=0.5,
-        operator=Max(),
-        initial_state=("a", 0),
-        outcomes=lambda s, a: [(1.0, float(s[0] == "b"), (s[0], 1 - s[1]))],
-    )
-    assert plan(apart, ("b", 1), method="exact").value == pytest.approx(2.0, abs=1e-9)
-    assert plan(apart, method="exact").value == 0.0
-
-
-def test_exploration_ends_at_the_horizon() -> None:
-    """A walk without end, one place up or down a step, that pays the place it
-    arrives at if that is above 0.
-    """
-    seen: list[int] = []
-
-    def line(place: int, action: int) -> list[tuple[float, float, int]]:
-        seen.append(place)
-        return [
-            (0.5, max(0.0, place + 1.0), place + 1),
-            (0.5, max(0.0, place - 1.0), place - 1),
-        ]
-
-    problem = MDP(
-        _never,
-        num_actions=1,
-        discount=1.0,
-        operator=Max(),
-        initial_state=0,
-        outcomes=line,
-        horizon=3,
-        reward_range=(0.0, 3.0),
-    )
-    found = solve(problem)
-    assert found.states == (0, 1, -1, 2, -2, 3, -3)
-    # states without a step left are not expanded
-    assert sorted(seen) == [-2, -1, 0, 1, 2]
-    # E max(0, place) after 1, 2, 3 steps
-    assert found.values[0] == pytest.approx(1 / 2 + 2 / 4 + (3 + 3 * 1) / 8)
-    # with three steps left they lead beyond what was explored
-    assert np.isnan(found.values[1:]).all()
-    assert found.stages is not None
-    assert found.stages[2, 1] == pytest.approx((2 + 0) / 2 + (3 + 1 + 1) / 4)
-    assert np.isnan(found.stages[3, 1])
-    assert policy_value(problem, np.ones((7, 1)))[0] == pytest.approx(found.values[0])
-    with pytest.raises(
-        InvalidInput, match=r"does not know state 1 with 3 steps left.*initial_state="
-    ):
-        evaluate(problem, found, 1, delta=0.1, budget=10)
-
-
-def test_an_exploration_that_the_horizon_does_not_cut_knows_every_state() -> None:
-    """Two states, one of them terminal; values of both, as without exploration."""
-    problem = MDP(
-        _never,
-        num_actions=1,
-        discount=1.0,
-        operator=Max(),
-        initial_state=0,
-        terminal=lambda s: s == 1,
-        horizon=5,
-        outcomes=lambda s, a: [(0.5, 1.0, 0), (0.5, 1.0, 1)],
-    )
-    assert solve(problem).values == pytest.approx([2.0 - 2.0**-4, 0.0])
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"outcomes": None}, "tabular"),
-        ({"outcomes": lambda s, a: [(0.5, 0.0, s)]}, "sum to 1"),
-        ({"outcomes": lambda s, a: [(1.5, 0.0, s), (-0.5, 0.0, s)]}, "sum to 1"),
-        ({"outcomes": lambda s, a: [(1.0, math.nan, s)]}, "finite rewards"),
-        ({"outcomes": lambda s, a: [(1.0, s)]}, "must list"),
-        ({"outcomes": lambda s, a: [(1.0, 0.0, [1])]}, "hashable"),
-        ({"outcomes": lambda s, a: [(1.0, 0.0, s + 1)]}, "More than 50 states"),
-        ({"terminal": True}, "terminal="),
-        ({"initial_state": None}, "initial_state"),
-    ],
-)
-def test_models_that_cannot_be_solved_are_refused_with_a_remedy(
-    changes: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reachable, "MOST_STATES", 50)
-    base = MDP(
-        _never,
-        num_actions=1,
-        discount=0.5,
-        operator=Max(),
-        initial_state=0,
-        outcomes=lambda s, a: [(1.0, 0.0, s)],
-    )
-    with pytest.raises(InvalidInput, match=message):
-        solve(dataclasses.replace(base, **changes))  # type: ignore[arg-type]
-
-
-# --- the value of a given policy ----------------------------------------------
-
-
-@pytest.mark.parametrize("operator", OPERATORS, ids=str)
-@pytest.mark.parametrize(
-    "name",
-    [
-        "garnet:states=9,seed=3",
-        "random-game:states=9,seed=3",
-        "garnet:states=9,seed=3,horizon=1",
-    ],
-)
-def test_the_value_of_the_optimal_policy_is_the_optimal_value(
-    operator: Operator, name: str
-) -> None:
-    problem = make(name, discount=0.9, operator=operator)
-    found = solve(problem)
-    assert policy_value(problem, found.policy) == pytest.approx(found.values, abs=1e-8)
-
-
-@pytest.mark.parametrize("operator", OPERATORS, ids=str)
-def test_no_policy_beats_the_optimal_value(operator: Operator) -> None:
-    problem = make("garnet:states=9,seed=4", discount=0.9, operator=operator)
-    best = solve(problem).values
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        value = policy_value(problem, rng.dirichlet(np.full(3, 0.5), size=9))
-        assert np.all(value <= best + 1e-9)
-
-
-def test_policy_value_by_hand_and_by_iteration() -> None:
-    """Uniform policy, one state: V = (mean r + lambda log 2)/(1 - gamma). Large
-    problems iterate to the same as a solve.
-    """
-    problem = tabular(
-        np.ones((1, 2, 1)), [[0.0, 1.0]], discount=0.5, operator=Entropy(1.0)
-    )
-    assert policy_value(problem, [[0.5, 0.5]]) == pytest.approx(
-        [2.0 * (0.5 + math.log(2.0))]
-    )
-    ring = sp.csr_matrix(
-        (np.ones(3000), np.roll(np.arange(3000), -1), np.arange(3001)),
-        shape=(3000, 3000),
-    )
-    long = tabular(ring, np.ones((3000, 1)), discount=0.9, operator=Max())
-    assert policy_value(long, np.ones((3000, 1))) == pytest.approx(10.0, abs=1e-10)
-    small = tabular(ring, np.full((3000, 1), 1e-12), discount=0.9, operator=Max())
-    assert policy_value(small, np.ones((3000, 1))) == pytest.approx(1e-11, rel=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("policy", "message"),
-    [
-        ([[1.0]], "shape"),
-        ([[0.5, 0.6]], "sums to 1.1"),
-        ([[1.5, -0.5]], "negative"),
-        ([[math.nan, 1.0]], "undefined"),
-    ],
-)
-def test_bad_policies_are_refused(policy: list[list[float]], message: str) -> None:
-    problem = tabular(
-        np.ones((1, 2, 1)), [[0.0, 1.0]], discount=0.5, operator=Entropy(1.0)
-    )
-    with pytest.raises(InvalidInput, match=message):
-        policy_value(problem, policy)
-
-
-def test_policy_value_refuses_operators_without_a_regularizer() -> None:
-    custom = CustomOperator(half_value, half_gradient, smooth=0.125)
-    problem = tabular(np.ones((1, 2, 1)), [[0.0, 1.0]], discount=0.5, operator=custom)
-    with pytest.raises(InvalidInput, match="built-in"):
-        policy_value(problem, [[0.5, 0.5]])
 
 
 def test_importing_the_solver_does_not_import_numba() -> None:

@@ -18,6 +18,8 @@ from smoothcruiser.jit import build as jit
 from smoothcruiser.jit.build import compiled, is_compiled, source_fingerprint
 from smoothcruiser.operators import dispatch as operators
 
+pytestmark = pytest.mark.compiles
+
 
 def test_is_compiled_tells_dispatchers_from_functions():
     assert is_compiled(njit(lambda x: x))

@@ -113,6 +113,7 @@ def played() -> None:
     sc.play(agent, episodes=2, steps=2, seed=3)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     "use", [scheduled, certified, tree, evaluated, checked, played]
 )

@@ -17,6 +17,8 @@ from scipy import stats
 
 from smoothcruiser.jit.streams import from_words, stream
 
+pytestmark = pytest.mark.compiles
+
 FALSE_ALARM = 1e-4
 
 

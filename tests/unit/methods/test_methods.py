@@ -87,6 +87,7 @@ def test_there_are_twelve_methods_and_each_is_a_frozen_object():
         assert hash(method) == hash(copy.deepcopy(method))
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     "given",
     [
@@ -141,6 +142,7 @@ def test_an_option_at_its_default_was_not_given(keyword):
     assert Query.of(known(), **{keyword: DEFAULTS[keyword]}).given == frozenset()
 
 
+@pytest.mark.compiles
 def test_certify_lets_a_tree_search_take_delta():
     problem = known()
     with pytest.raises(sc.InvalidInput, match="uct does not use delta"):
@@ -149,6 +151,7 @@ def test_certify_lets_a_tree_search_take_delta():
     assert answer.certificate.confidence == pytest.approx(0.9)
 
 
+@pytest.mark.compiles
 def test_auto_says_in_a_note_what_the_chosen_method_does_not_use():
     answer = sc.plan(known(), epsilon=0.3, delta=0.1, executor="python")
     assert answer.method == "exact"
@@ -170,6 +173,7 @@ CASES = {
 }
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("case", CASES)
 def test_auto_runs_what_it_explains(case):
     """Law: explain("auto") and plan("auto") are the same choice, with the same price."""
@@ -225,6 +229,7 @@ def test_a_budget_is_exact_to_the_call():
         sc.prepare(problem, budget=enough - 1, **asked)
 
 
+@pytest.mark.compiles
 def test_a_price_above_the_default_budget_is_explained_and_refused_to_run():
     problem = simulator(discount=0.9)
     ready = sc.prepare(problem, method="smoothcruiser", epsilon="5%", delta=0.1)

@@ -194,6 +194,7 @@ def test_square_root_level_against_a_root_finder(temperature: float) -> None:
 # --- one definition for Python and compiled code ------------------------------
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("operator", BUILT_IN, ids=str)
 def test_python_and_compiled_return_the_same_bits(operator: Operator) -> None:
     value, gradient = compiled(builtin_value), compiled(builtin_gradient)

@@ -75,6 +75,7 @@ def test_codes_are_the_first_whole_numbers():
     assert OWN not in codes
 
 
+@pytest.mark.compiles
 @every
 def test_dispatch_calls_the_operators_own_functions(operator, k):
     """To the last bit, plain and compiled."""

@@ -12,6 +12,8 @@ import smoothcruiser as sc
 from smoothcruiser.exact import policy_value
 from smoothcruiser.play.episodes import _normal, random_player, wilson
 
+pytestmark = pytest.mark.compiles
+
 
 def chain():
     return sc.make("chain:n=5", discount=0.9, operator="max")

@@ -41,6 +41,7 @@ FALSE = {
 PROMISE = {"epsilon": 1.0, "delta": 0.1, "method": "smoothcruiser"}
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("executor", ["reference", "python", "compiled"])
 def test_fewer_legal_actions_than_declared_are_refused_where_they_are_met(
     executor: str,
@@ -52,6 +53,7 @@ def test_fewer_legal_actions_than_declared_are_refused_where_they_are_met(
         sc.plan(problem, executor=executor, **PROMISE)
 
 
+@pytest.mark.compiles
 def test_fewer_legal_rows_than_declared_are_refused() -> None:
     problem = sc.MDP(sc.batched(rows), legal=legal_rows, **FALSE)
     with pytest.raises(
@@ -60,6 +62,7 @@ def test_fewer_legal_rows_than_declared_are_refused() -> None:
         sc.plan(problem, **PROMISE)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("compiled", [True, False])
 def test_searches_and_policies_meet_the_same_refusal(compiled: bool) -> None:
     functions = (step, legal) if compiled else (step.py_func, legal.py_func)
@@ -73,6 +76,7 @@ def test_searches_and_policies_meet_the_same_refusal(compiled: bool) -> None:
         sc.evaluate(problem, lambda state: [1 / 3] * 3, budget=10_000)
 
 
+@pytest.mark.compiles
 def test_the_certificate_names_the_fewest_actions_and_the_operator() -> None:
     smooth = sc.CustomOperator(
         lambda q: float(np.logaddexp.reduce(q)),

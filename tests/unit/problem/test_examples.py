@@ -32,6 +32,7 @@ def verb(name):
     return getattr(sc.adapters, name).problem
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("name", [*VERBS, *ADAPTERS])
 def test_the_example_prints_what_it_shows(name):
     found = doctest.DocTestFinder(recurse=False).find(verb(name), name, globs={})

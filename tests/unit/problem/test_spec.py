@@ -21,6 +21,7 @@ MODEL = sc.tabular(
 )
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     "text, options",
     [

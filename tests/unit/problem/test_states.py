@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.problem.states import is_fixed, same_state
 
 
@@ -36,6 +37,7 @@ def problem(step) -> sc.Problem:
     )
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("step", [careless, careless.py_func])
 def test_a_step_that_writes_into_its_state_is_refused(step) -> None:
     """Its interval would be disjoint from the truth; the caller's own array
@@ -69,3 +71,35 @@ def test_what_is_fixed() -> None:
     assert not is_fixed((1, np.zeros(2)))
     assert same_state((1, np.zeros(2)), (1, np.zeros(2)))
     assert not same_state((1, np.zeros(2)), (1, np.ones(2)))
+
+
+@numba.njit
+def to_the_top_bit(state, action, rng):
+    if state == 0:
+        return 0.0, np.int64(-9223372036854775808)
+    return 1.0, state
+
+
+@numba.njit
+def unsigned(state, action, rng):
+    return (1.0 if state > 10 else 0.0), np.uint64(0x8000000000000005)
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize(
+    ("step", "start", "truth"), [(to_the_top_bit, 0, 1.0), (unsigned, 20, 2.0)]
+)
+def test_every_whole_number_is_a_state(step, start, truth):
+    """The smallest 64-bit number is no sign for the end, and one above 2**63
+    does not turn negative; or they are refused.
+    """
+    problem = sc.MDP(
+        step, num_actions=1, discount=0.5, operator=sc.Max(), initial_state=start
+    )
+    try:
+        found = sc.plan(
+            problem, method="certified", epsilon=0.1, delta=0.05, budget=100_000
+        )
+    except SmoothcruiserError:
+        return
+    assert found.interval[0] <= truth <= found.interval[1]

@@ -212,6 +212,7 @@ def test_alias_construction_is_the_same_in_python() -> None:
     assert np.array_equal(alias, tables.alias_form[1])
 
 
+@pytest.mark.compiles
 def test_draws_follow_the_table() -> None:
     """40,000 draws of (0.25, 0.75): the share of state 0 is within 5 standard
     deviations (0.0108; one false alarm in 1.7 million).
@@ -223,6 +224,7 @@ def test_draws_follow_the_table() -> None:
     assert abs(sum(z == 0 for _, z in draws) / 40_000 - 0.25) < 0.0108
 
 
+@pytest.mark.compiles
 def test_a_single_successor_consumes_no_randomness() -> None:
     problem = tabular(P, R, **COMMON)
     rng, twin = stream(5), stream(5)

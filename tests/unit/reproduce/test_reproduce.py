@@ -65,6 +65,7 @@ def same(log10, value):
     return 10.0**log10 == pytest.approx(value, rel=1e-9)
 
 
+@pytest.mark.compiles
 def test_figure_1_equals_the_published_formulas():
     sparse, simulated, lemma = plain(0.1)
     # the sharp schedule at the largest accuracy alone
@@ -84,6 +85,7 @@ def test_figure_1_equals_the_published_formulas():
     assert compared > 60
 
 
+@pytest.mark.compiles
 def test_figure_2_equals_the_published_formulas():
     for row in figures.figure_2(points=100, sharp_every=1000):
         sparse, simulated, lemma = plain(row.temperature)
@@ -95,6 +97,7 @@ def test_figure_2_equals_the_published_formulas():
         assert same(row.sparse, sparse(row.epsilon))
 
 
+@pytest.mark.compiles
 def test_counts_beside_the_curves():
     """Exact counts lie below the published curves; below kappa a run for delta
     costs more than one draw; sparse above smooth.
@@ -105,6 +108,7 @@ def test_counts_beside_the_curves():
         assert row.run > row.exact
 
 
+@pytest.mark.compiles
 def test_the_sharp_schedule_is_cheaper_by_orders():
     row = figures.figure_1(points=9, sharp_every=8)[-1]
     assert row.epsilon == pytest.approx(0.1)
@@ -150,6 +154,7 @@ RERUN = {
 }
 
 
+@pytest.mark.compiles
 def test_table_1_reproduces():
     """Means within 4 standard errors of the rerun, standard deviations within
     3%, with the paper's number of runs.
@@ -163,6 +168,7 @@ def test_table_1_reproduces():
         assert row.std == pytest.approx(std, rel=0.03)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("environment", table1.ENVIRONMENTS, ids=lambda e: e.name)
 def test_the_environments_have_the_published_values(environment):
     assert float(sc.solve(environment.problem()).values[0]) == pytest.approx(
@@ -170,6 +176,7 @@ def test_the_environments_have_the_published_values(environment):
     )
 
 
+@pytest.mark.compiles
 def test_without_noise_the_check_is_exact_in_the_mean():
     """Q-hat = Q makes sampleV_check unbiased: zeta = 0 is an accuracy so small
     that it never counts.
@@ -202,6 +209,7 @@ def test_vectorized_steps_follow_the_tables():
 # --- the full algorithm -------------------------------------------------------
 
 
+@pytest.mark.compiles
 def test_repeats_are_plans():
     """The loop that reuses one engine returns the bits of ``plan``."""
     problem = table1.ENVIRONMENTS[0].problem()
@@ -218,6 +226,7 @@ def test_repeats_are_plans():
         )
 
 
+@pytest.mark.compiles
 def test_scaled_rewards_are_a_lower_temperature():
     """F_lambda(cQ) = c F_{lambda/c}(Q): rewards times 100 at lambda = 10 are
     the rewards at lambda = 0.1.
@@ -228,6 +237,7 @@ def test_scaled_rewards_are_a_lower_temperature():
     np.testing.assert_allclose(scaled, 100.0 * np.asarray(cold), rtol=1e-9)
 
 
+@pytest.mark.compiles
 def test_the_reward_sensitive_cases_are_sensitive():
     for case in full.cases():
         if case.group == "reward-sensitive":
@@ -235,6 +245,7 @@ def test_the_reward_sensitive_cases_are_sensitive():
             assert exact - full._without_rewards(case.problem, case.state) > 0.8 * exact
 
 
+@pytest.mark.compiles
 def test_the_game_takes_turns():
     """By hand on the 5-chain before the reward, without regularization: max
     steps into the last state for 100 at once.
@@ -248,6 +259,7 @@ def test_the_game_takes_turns():
     assert values[8] == pytest.approx(0.2 * values[2])
 
 
+@pytest.mark.compiles
 def test_a_full_row_keeps_its_promise():
     """200 runs of the paper's 5-chain at 20%: with delta = 0.1 more than 40
     failures have probability below 1e-5 (binomial).
@@ -270,6 +282,7 @@ def test_csv_columns_and_gaps(tmp_path):
     assert row == ["x", "", "0.5", "3", "1.0", "2.0"]
 
 
+@pytest.mark.compiles
 def test_reproduce_all_quickly(tmp_path):
     """Every file is there, the page is whole and asks nothing of the network,
     both reports carry every section.
@@ -316,6 +329,7 @@ def test_reproduce_all_quickly(tmp_path):
     ]
 
 
+@pytest.mark.compiles
 def test_the_command_runs_one_part(tmp_path):
     outcome = CliRunner().invoke(
         reproduce, ["table1", "--quick", "--out", str(tmp_path / "new")]

@@ -5,20 +5,21 @@ once, moments are the verifier's, lines fit a terminal.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.report.price import rivals, time_sentence
 from smoothcruiser.schedule.level_moments import level_moments
-from smoothcruiser.schedule.numbers import compact, duration, percent, rate, short
+from smoothcruiser.schedule.numbers import compact, percent, short
 from smoothcruiser.schedule.paper import paper_schedule
 from smoothcruiser.schedule.schedule import Kind, own_calls, root_calls
 from smoothcruiser.schedule.text import picture, plan_lines
 from smoothcruiser.schedule.verify.sharp import root_promise
 
 
+@cache
 def explained(
     name: str, discount: float, temperature: float, **promise: Any
 ) -> sc.Schedule:
@@ -171,79 +172,3 @@ def test_counts_are_short_and_right() -> None:
         "<0.1%",
         "0",
     ]
-
-
-def test_times_are_said_as_a_person_would() -> None:
-    cases = {
-        0.01: "under 0.1 s",
-        0.3: "0.3 s",
-        61: "61 s",
-        600: "10 min",
-        10_000: "2.8 h",
-        1e6: "12 days",
-        1e10: "317 years",
-    }
-    assert {seconds: duration(seconds) for seconds in cases} == cases
-    assert duration(1e60) == "3.2e52 years"
-    assert rate(5e7) == "50 M calls/s"
-    assert "about 2.0 s on one core at 50 M calls/s" in time_sentence(
-        10**8, 5e7, measured=False
-    )
-    assert "years" in time_sentence(10**400, 5e7, measured=True)
-    assert "unknown" in time_sentence(10, None, measured=False)
-
-
-def test_rivals_keep_the_same_promise_and_the_papers_count_is_its_schedules() -> None:
-    schedule = SCHEDULES["blind"]()
-    prices = {price.name: price for price in rivals(schedule)}
-    printed = SCHEDULES["paper"]().num_calls
-    assert prices["SmoothCruiser, paper's constants"].num_calls == printed
-    assert (
-        prices["sparse sampling, same sharp analysis"].num_calls >= schedule.num_calls
-    )
-    assert schedule.num_calls < 10**4 < 10**29 < printed
-
-
-def test_rivals_say_why_they_have_no_price() -> None:
-    """The paper's analysis needs a discount below 1: with a horizon and
-    discount 1 it has no price, and the note says so.
-    """
-    operator = sc.Entropy(1.0)
-    problem = sc.MDP(
-        lambda s, a, r: (0.0, s),
-        num_actions=2,
-        discount=1.0,
-        operator=operator,
-        horizon=2,
-        initial_state=0,
-    )
-    price = rivals(sc.explain(problem, epsilon="20%", delta=0.1))[-1]
-    assert price.num_calls is None
-    assert price.log10 is None
-    assert "discount" in price.note
-
-
-def test_progress_shows_what_is_certified_so_far() -> None:
-    """After the first look a report carries an interval, and the bar's line
-    names it.
-    """
-    import smoothcruiser as sc
-    from smoothcruiser.report.bar import describe
-
-    problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)
-    reports = []
-    estimate = sc.plan(
-        problem,
-        epsilon="5%",
-        delta=0.1,
-        method="smoothcruiser",
-        progress=reports.append,
-    )
-    seen = [report for report in reports if report.interval is not None]
-    assert seen
-    assert all(
-        report.interval[0] - 1e-9 <= estimate.value <= report.interval[1] + 1e-9
-        for report in seen
-    )
-    assert "so far" in describe(seen[-1])
-    assert "so far" not in describe(reports[0])

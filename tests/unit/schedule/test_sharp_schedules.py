@@ -21,6 +21,8 @@ from smoothcruiser.schedule.compiler.optimizer import (
 from smoothcruiser.schedule.schedule import Kind, Schedule
 from smoothcruiser.schedule.verify.sharp import root_promise
 
+pytestmark = pytest.mark.compiles
+
 E1 = Entropy(1.0)
 FACTS = {
     "plain": (Facts(2, 2, 0.5, E1, (0.0, 1.0)), 0.1),

@@ -64,6 +64,7 @@ def draws(problem, schedule, count, state=0):
     return [engine.sample_v(schedule.root.child, state) for _ in range(count)]
 
 
+@pytest.mark.compiles
 def test_1_the_count_of_theorem_1():
     """Counted by an engine: K N(eps) n(eps/sqrt(gamma)); and where the printed
     count is too small, delta' chosen with it breaks delta.
@@ -100,6 +101,7 @@ def test_1_the_count_of_theorem_1():
     assert not keeps(printed)
 
 
+@pytest.mark.compiles
 def test_2_clipping_at_zero_breaks_games():
     """Zero rewards, alternating turns: nothing is random, so 12 levels of one
     draw each know V to gamma^12 unless Q-hat is clipped.
@@ -171,6 +173,7 @@ def test_3_smoothness_is_a_quarter_of_the_printed():
     assert worst_inf <= 1.0 / 2.0
 
 
+@pytest.mark.compiles
 def test_4_sample_v_is_a_rollout_within_the_values_own_bounds():
     operator = sc.Entropy(0.7)
     q = [0.3, -1.2, 2.0]
@@ -280,6 +283,7 @@ def test_6_the_derivative_in_u_is_negative():
         assert slope < 0.0
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("environment", ENVIRONMENTS, ids=lambda e: e.name)
 def test_7_the_tables_value_is_almost_pure_entropy(environment):
     problem = environment.problem()

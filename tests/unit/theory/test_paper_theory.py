@@ -177,6 +177,7 @@ def test_proposition_1_bounds_the_exact_count_above_kappa(
             assert paper.sample_v_calls(setting, e, delta_prime).log10 <= bound
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(("gamma", "temperature", "K", "delta_prime"), GRID)
 def test_repaired_lemma_1_bounds_the_exact_count_below_kappa(
     gamma, temperature, K, delta_prime
@@ -343,6 +344,7 @@ def test_nothing_to_learn_where_all_values_are_zero():
     assert paper.oracle_calls(setting, 0.1, 0.1).exact == 2
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     "gamma", [0.99, 0.999, 1.0 - 1e-7, 1.0 - 1e-12, 1.0 - 2.0**-53]
 )

@@ -184,6 +184,29 @@ def test_recommendations():
     assert selection.recommended(rule(sc.BTS()), [1.0, 1.0], [3, 7], 2) == 1
 
 
+@pytest.mark.parametrize(
+    ("method", "x", "n", "action"),
+    [
+        # visits first: ties by value, then the first
+        (sc.UCT(), [0.5, 0.9, 0.1], [7, 7, 7], 1),
+        (sc.UCT(), [0.9, 0.5, 0.9], [7, 7, 7], 0),
+        (sc.UCT(), [0.9, 0.5], [6, 7], 1),
+        # value first: ties by visits, then the first
+        (sc.MENTS(), [0.9, 0.9, 0.9], [3, 7, 5], 1),
+        (sc.MENTS(), [0.9, 0.9, 0.9], [7, 3, 7], 0),
+        (sc.MENTS(), [0.8, 0.9], [70, 3], 1),
+        # an action that was not tried never wins, wherever it stands
+        (sc.MENTS(), [5.0, 0.1], [0, 1], 1),
+        (sc.MENTS(), [0.1, 5.0], [1, 0], 0),
+        (sc.UCT(), [5.0, -1.0, -2.0], [0, 0, 1], 2),
+        # none was tried: by value, then the first
+        (sc.MENTS(), [0.1, 0.2, 0.2], [0, 0, 0], 1),
+    ],
+)
+def test_ties_between_recommendations(method, x, n, action):
+    assert selection.recommended(rule(method), x, n, len(x)) == action
+
+
 def test_drawn_follows_the_probabilities():
     rng = stream(5)
     counts = np.bincount(

@@ -116,6 +116,7 @@ PROBLEMS = [
 ]
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     "problem", PROBLEMS, ids=lambda p: f"{p.name}-{p.operator.name}"
 )
@@ -143,6 +144,7 @@ def test_sample_v_is_an_instance(problem):
     assert len(set(expected)) > 1
 
 
+@pytest.mark.compiles
 def test_sample_v_through_alg_4_with_a_real_paper_schedule():
     """The printed constants, nothing cut down: strong regularization and a
     small discount, where the paper's own table can be run.

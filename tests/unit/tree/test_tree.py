@@ -3,10 +3,12 @@ errors that name the remedy.
 """
 
 import copy
+import itertools
 import math
 import pickle
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.tree.tree import Tree
+
+pytestmark = pytest.mark.compiles
 
 GARNET = sc.make("garnet:states=20,actions=3,seed=1", discount=0.8, temperature=0.3)
 CHAIN = sc.make("d-chain", discount=1.0, operator="max")
@@ -43,14 +47,16 @@ def test_growth_in_pieces_is_growth_at_once():
     ) != whole.node(0)
 
 
-def test_seconds_and_progress():
-    seen = []
-    tree = Tree(GARNET, method="ments").grow(
-        seconds=0.3, progress=lambda t: seen.append(t.simulations)
-    )
-    assert tree.simulations > 0
-    assert seen == sorted(seen)
-    assert len(seen) > 1
+def test_seconds_and_progress(monkeypatch):
+    """A clock that moves by 1/8 s at each reading, read twice per slice: the
+    fourth slice ends at 1 s, and the three before it are reported.
+    """
+    tree, seen = Tree(GARNET, method="ments"), []
+    clock = SimpleNamespace(perf_counter=itertools.count(0.0, 0.125).__next__)
+    monkeypatch.setattr("smoothcruiser.tree.tree.time", clock)
+    tree.grow(seconds=1.0, progress=lambda t: seen.append(t.num_calls))
+    assert seen == [1, 2, 3]
+    assert tree.num_calls == 4
 
 
 def test_memory_is_bounded_and_the_search_goes_on():

@@ -13,6 +13,8 @@ import smoothcruiser as sc
 from smoothcruiser.errors import OracleError
 from smoothcruiser.tree.tree import Tree
 
+pytestmark = pytest.mark.compiles
+
 METHODS = [sc.UCT, sc.MENTS, sc.RENTS, sc.TENTS, sc.BTS, sc.DENTS]
 VARIANTS = [
     {},

@@ -8,6 +8,8 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.tree.tree import Tree
 
+pytestmark = pytest.mark.compiles
+
 # as in Painter et al.: whole paths are added, untried actions are worth 0
 WHOLE = {"expansion": None, "initial_q": 0.0}
 

@@ -10,6 +10,8 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.tree import view
 from smoothcruiser.tree.tree import Tree
 
+pytestmark = pytest.mark.compiles
+
 GAME = Tree(
     sc.make("random-game:states=9,actions=3,seed=2", discount=0.7, temperature=0.2),
     method="ments",

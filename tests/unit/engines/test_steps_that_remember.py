@@ -1,16 +1,17 @@
-"""Attacks on the door that went through: each law here was broken when it was
-written down.
+"""Steps that remember: refused where it can be seen, named in the certificate
+where it cannot.
 """
 
 import dataclasses
 import functools
 
-import numba
 import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import OracleError, SmoothcruiserError
+from smoothcruiser.errors import OracleError
+
+pytestmark = pytest.mark.compiles
 
 # longer than the walk of the look, so that what happens at its end is met late
 RING = 12
@@ -57,37 +58,6 @@ def test_check_finds_a_memo_of_random_answers(world):
     assert any(
         finding.verdict == "wrong" for finding in sc.check(coin(world())).findings
     )
-
-
-@numba.njit
-def to_the_top_bit(state, action, rng):
-    if state == 0:
-        return 0.0, np.int64(-9223372036854775808)
-    return 1.0, state
-
-
-@numba.njit
-def unsigned(state, action, rng):
-    return (1.0 if state > 10 else 0.0), np.uint64(0x8000000000000005)
-
-
-@pytest.mark.parametrize(
-    ("step", "start", "truth"), [(to_the_top_bit, 0, 1.0), (unsigned, 20, 2.0)]
-)
-def test_every_whole_number_is_a_state(step, start, truth):
-    """The smallest 64-bit number is no sign for the end, and one above 2**63
-    does not turn negative; or they are refused.
-    """
-    problem = sc.MDP(
-        step, num_actions=1, discount=0.5, operator=sc.Max(), initial_state=start
-    )
-    try:
-        found = sc.plan(
-            problem, method="certified", epsilon=0.1, delta=0.05, budget=100_000
-        )
-    except SmoothcruiserError:
-        return
-    assert found.interval[0] <= truth <= found.interval[1]
 
 
 class Walker:
@@ -248,63 +218,3 @@ def test_the_certificate_names_player_legal_and_terminal():
     except OracleError:
         return
     assert any("player" in sentence for sentence in found.certificate.assumptions)
-
-
-def test_an_error_of_terminal_in_a_leaf_is_told_in_a_sentence():
-    def terminal(state):
-        if state == 99:
-            raise ValueError("boom")
-        return False
-
-    def step(state, action, rng):
-        return 0.5, 99 if rng.random() < 0.02 else (state + 1) % 5
-
-    problem = sc.MDP(
-        step,
-        num_actions=2,
-        discount=0.4,
-        operator=sc.Entropy(0.1),
-        initial_state=0,
-        terminal=terminal,
-    )
-    with pytest.raises(OracleError, match="terminal raised ValueError"):
-        sc.plan(
-            problem,
-            method="smoothcruiser",
-            epsilon=0.2,
-            delta=0.05,
-            seed=3,
-            executor="python",
-        )
-
-
-def test_a_caller_may_write_into_its_own_array_between_queries():
-    def step(state, action, rng):
-        return float(rng.random() < 0.5), (state + 1) % 4
-
-    problem = sc.MDP(
-        step, num_actions=1, discount=0.5, operator=sc.Max(), initial_state=np.zeros(1)
-    )
-    memory, here = sc.Certified(problem, delta=0.05), np.zeros(1)
-    memory.query(here, epsilon=0.2)
-    here[0] = 2.0
-    assert memory.query(here, epsilon=0.2).interval[1] >= 1.0
-
-
-def test_a_sure_value_of_a_policy_allows_for_rounding():
-    """Ten rewards of 0.1 are worth more than their rounded sum; an interval
-    that holds surely has to hold both.
-    """
-    from fractions import Fraction
-
-    problem = sc.MDP(
-        lambda state, action, rng: (0.1, state + 1),
-        num_actions=1,
-        discount=1.0,
-        horizon=10,
-        operator=sc.Max(),
-        initial_state=0,
-        deterministic=True,
-    )
-    low, high = sc.evaluate(problem, lambda state: [1.0]).interval
-    assert Fraction(low) <= 10 * Fraction(0.1) <= Fraction(high)

@@ -76,6 +76,7 @@ def test_a_missing_library_is_named_with_its_extra(name, monkeypatch):
         sc.make(f"{name}:{adapter.example}", discount=0.9, operator="max")
 
 
+@pytest.mark.compiles
 def test_listing_loads_no_library():
     program = (
         "import sys\n"

@@ -93,6 +93,7 @@ def test_a_row_has_its_own_name_and_an_engine_that_declares_itself(name: str) ->
     assert {level.kind for level in job(table()).schedule.levels} <= engine.kinds
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("name", [REFERENCE.name, PYTHON.name, BATCHED.name])
 def test_same_bits_is_what_a_row_says(name: str) -> None:
     """A row whose bits are those of reference runs a shard to the same sums."""
@@ -162,6 +163,7 @@ def test_methods_with_two_forms_ask_the_table() -> None:
         machine_code("dask", "Tree search")
 
 
+@pytest.mark.compiles
 def test_reading_the_names_loads_no_numba() -> None:
     """``--help`` and ``explain`` stay fast."""
     import subprocess

@@ -1,0 +1,65 @@
+"""Environments whose states are copies: what needs a key, what inspection costs,
+and an environment that was never reset.
+"""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.adapters.gymnasium import problem as gym_problem
+
+
+class Three(gym.Env):
+    """Three states, drawn anew at every step; it has nothing but copies for states."""
+
+    observation_space = gym.spaces.Discrete(3)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.place = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = 0
+        return 0, {}
+
+    def step(self, action):
+        self.place = int(self.np_random.integers(3))
+        return self.place, 0.5 * action, False, False, {}
+
+
+def snapshots(discount: float, operator: sc.Operator) -> sc.MDP:
+    env = Three()
+    env.reset(seed=0)
+    return gym_problem(
+        env, discount=discount, operator=operator, reward_range=(0.0, 1.0)
+    )
+
+
+@pytest.mark.compiles
+def test_certified_search_refuses_snapshots_without_a_key() -> None:
+    with pytest.raises(sc.InvalidInput, match="key="):
+        sc.plan(
+            snapshots(0.9, sc.Max()),
+            epsilon=0.5,
+            delta=0.1,
+            method="certified",
+            budget=1000,
+        )
+
+
+@pytest.mark.compiles
+def test_looks_at_snapshots_stay_within_the_budget() -> None:
+    made = snapshots(0.3, sc.Entropy(1.0))
+    budget = sc.explain(made, epsilon=0.3, delta=0.1).num_calls + made.inspection_calls
+    found = sc.plan(made, epsilon=0.3, delta=0.1, method="smoothcruiser", budget=budget)
+    assert found.num_calls <= budget
+
+
+@pytest.mark.compiles
+def test_an_environment_that_was_not_reset_is_refused_in_a_sentence() -> None:
+    made = sc.make("gym:FrozenLake-v1", discount=0.9, operator="max")
+    with pytest.raises(sc.InvalidInput, match="reset"):
+        sc.plan(made, gym.make("FrozenLake-v1"))

@@ -1,0 +1,91 @@
+"""Unit tests that run compiled code, start processes, or compute for seconds
+carry the marker ``compiles``; the others run first, and fail if they do one of the
+first two. ``pytest tests/unit -m "not compiles"`` answers in half a minute.
+
+Whether a function is compiled or its compiled form is loaded from Numba's cache
+on disk makes no difference here: both take the compiler's lock, which is what
+is counted. So a test that is unmarked by mistake fails with a cold cache and
+with a warm one. A function that an earlier test of this process compiled costs
+nothing more and is not seen; hence the order.
+
+A few compiled functions are allowed everywhere: those of the random stream that
+every simulator in plain Python uses. They are compiled or loaded before the
+counting begins (a second, once).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numba.core import event
+
+from smoothcruiser.jit.streams import warm_up
+
+HERE = Path(__file__).parent
+REMEDY = "mark it: @pytest.mark.compiles, or pytestmark where most of its file does."
+
+
+class Counts(event.Listener):
+    """How often the compiler was entered and a process was started so far."""
+
+    def __init__(self) -> None:
+        self.compiler = 0
+        self.processes = 0
+
+    def on_start(self, event: Any) -> None:
+        self.compiler += 1
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+    def audit(self, name: str, arguments: Any) -> None:
+        if name in ("subprocess.Popen", "os.fork", "os.posix_spawn"):
+            self.processes += 1
+
+
+COUNTS = Counts()
+BEFORE = pytest.StashKey[tuple[int, int]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    warm_up()
+    event.register("numba:compiler_lock", COUNTS)
+    sys.addaudithook(COUNTS.audit)
+    start = BaseProcess.start
+
+    def counted(self: BaseProcess) -> None:
+        COUNTS.processes += 1
+        start(self)
+
+    BaseProcess.start = counted  # type: ignore[method-assign]
+
+
+def is_quick(item: pytest.Item) -> bool:
+    """Whether this is a unit test that neither compiles nor starts processes."""
+    return HERE in item.path.parents and item.get_closest_marker("compiles") is None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not is_quick(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    item.stash[BEFORE] = COUNTS.compiler, COUNTS.processes
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    result = yield
+    compiler, processes = item.stash[BEFORE]
+    if is_quick(item) and COUNTS.compiler > compiler:
+        pytest.fail(f"{item.name} runs compiled code; {REMEDY}", pytrace=False)
+    if is_quick(item) and COUNTS.processes > processes:
+        pytest.fail(f"{item.name} starts a process; {REMEDY}", pytrace=False)
+    return result

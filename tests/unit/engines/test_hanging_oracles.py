@@ -1,0 +1,98 @@
+"""Oracles that hang: ended at their time limit, in whatever thread they run."""
+
+import math
+import threading
+import time
+
+import pytest
+from worlds import COMMON, PROMISE, walk
+
+import smoothcruiser as sc
+
+pytestmark = pytest.mark.compiles
+
+RETURNED: list[int] = []  # calls that slept to their end
+
+
+def sleeps(state, action, rng):
+    if state == 3:
+        time.sleep(60)
+        RETURNED.append(state)
+    return walk(state, action, rng)
+
+
+def loops(state, action, rng):
+    while state == 3:
+        pass
+    return walk(state, action, rng)
+
+
+@pytest.mark.parametrize("step", [sleeps, loops])
+def test_an_oracle_that_hangs_is_ended_at_its_time_limit(step):
+    """The error comes before the call that sleeps has ended."""
+    with pytest.raises(
+        sc.OracleError,
+        match=(
+            r"did not return within 0\.3 s at state 3, action [01]; mend the "
+            r"simulator there, or raise"
+        ),
+    ):
+        sc.plan(sc.MDP(step, call_seconds=0.3, **COMMON), 2, **PROMISE)
+    assert not RETURNED
+
+
+def test_a_companion_that_hangs_is_ended_too():
+    def terminal(state):
+        while state == 3:
+            pass
+        return False
+
+    with pytest.raises(
+        sc.OracleError, match=r"legal, terminal or player did not return within 0\.3 s"
+    ):
+        sc.plan(
+            sc.MDP(walk, terminal=terminal, call_seconds=0.3, **COMMON), 2, **PROMISE
+        )
+
+
+def test_the_limit_holds_outside_the_main_thread_too():
+    found = []
+
+    def ask():
+        try:
+            sc.plan(sc.MDP(loops, call_seconds=0.3, **COMMON), 2, **PROMISE)
+        except sc.OracleError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join(timeout=20)
+    assert found
+    assert "did not return within 0.3 s at state 3" in found[0]
+
+
+def test_a_slow_oracle_within_its_limit_is_left_alone():
+    def step(state, action, rng):
+        time.sleep(0.002)
+        return walk(state, action, rng)
+
+    limited = sc.plan(
+        sc.MDP(step, call_seconds=0.5, **COMMON),
+        epsilon="40%",
+        delta=0.3,
+        method="smoothcruiser",
+    )
+    assert (
+        limited.value
+        == sc.plan(
+            sc.MDP(walk, **COMMON), epsilon="40%", delta=0.3, method="smoothcruiser"
+        ).value
+    )
+
+
+@pytest.mark.parametrize("limit", [0, -1, math.nan, "soon"])
+def test_a_time_limit_that_is_none_is_refused(limit):
+    with pytest.raises(
+        sc.InvalidInput, match="call_seconds must be a number of seconds above 0"
+    ):
+        sc.MDP(walk, call_seconds=limit, **COMMON)

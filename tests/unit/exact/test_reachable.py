@@ -1,0 +1,188 @@
+"""Problems that give outcomes instead of tables: explored from their initial
+state, as far as the horizon, and refused with a remedy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from smoothcruiser.api import evaluate, plan
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.exact import policy_value, reachable, solve
+from smoothcruiser.operators import (
+    Entropy,
+    Max,
+)
+from smoothcruiser.problem.problem import MDP, Game
+from smoothcruiser.problem.tabular import tabular
+
+
+def walk(
+    state: tuple[int, str], action: int
+) -> list[tuple[float, float, tuple[int, str]]]:
+    """A walk on 0..4 with a turn marker; action 1 tends right, arrival at 4 pays 1."""
+    place, turn = state
+    following = "b" if turn == "a" else "a"
+    right, left = min(place + 1, 4), max(place - 1, 0)
+    p = 0.8 if action == 1 else 0.3
+    return [
+        (p, float(right == 4), (right, following)),
+        (1.0 - p, 0.0, (left, following)),
+    ]
+
+
+def _never(state: object, action: int, rng: object) -> tuple[float, object]:
+    raise AssertionError("exact must not call the oracle")
+
+
+@pytest.mark.compiles
+def test_outcomes_are_explored_from_the_initial_state() -> None:
+    """The same game as arrays: equal values for every state that can be
+    reached, terminals included.
+    """
+    common = {
+        "num_actions": 2,
+        "discount": 0.8,
+        "operator": Entropy(0.2),
+        "initial_state": (0, "a"),
+    }
+    game = Game(
+        _never,
+        player=lambda s: 1 if s[1] == "a" else 2,
+        terminal=lambda s: s[0] == 4,
+        outcomes=walk,
+        **common,
+    )
+    found = solve(game)
+    assert found.states is not None
+    assert found.states[0] == (0, "a")
+    index = {state: i for i, state in enumerate(found.states)}
+    P, R = np.zeros((len(index), 2, len(index))), np.zeros((len(index), 2, len(index)))
+    for state, i in index.items():
+        for action in (0, 1):
+            for p, r, z in (
+                walk(state, action) if state[0] != 4 else [(1.0, 0.0, state)]
+            ):
+                P[i, action, index[z]] += p
+                R[i, action, index[z]] = r
+    players, dead = [1 if s[1] == "a" else 2 for s in index], [s[0] == 4 for s in index]
+    same = solve(
+        tabular(
+            P, R, discount=0.8, operator=Entropy(0.2), players=players, terminal=dead
+        )
+    )
+    assert found.values == pytest.approx(same.values, abs=1e-9)
+    assert found.values[found.index((4, "b"))] == 0.0
+    with pytest.raises(
+        InvalidInput, match=r"not among the 10 states .* initial_state= set to it"
+    ):
+        found.index((9, "a"))
+
+
+@pytest.mark.compiles
+def test_the_exact_method_solves_from_the_asked_state() -> None:
+    """Two rings that never meet (two opening rolls, say): a state of the other
+    ring has its own value, 1/(1 - gamma).
+    """
+    apart = MDP(
+        _never,
+        num_actions=1,
+        discount=0.5,
+        operator=Max(),
+        initial_state=("a", 0),
+        outcomes=lambda s, a: [(1.0, float(s[0] == "b"), (s[0], 1 - s[1]))],
+    )
+    assert plan(apart, ("b", 1), method="exact").value == pytest.approx(2.0, abs=1e-9)
+    assert plan(apart, method="exact").value == 0.0
+
+
+@pytest.mark.compiles
+def test_exploration_ends_at_the_horizon() -> None:
+    """A walk without end, one place up or down a step, that pays the place it
+    arrives at if that is above 0.
+    """
+    seen: list[int] = []
+
+    def line(place: int, action: int) -> list[tuple[float, float, int]]:
+        seen.append(place)
+        return [
+            (0.5, max(0.0, place + 1.0), place + 1),
+            (0.5, max(0.0, place - 1.0), place - 1),
+        ]
+
+    problem = MDP(
+        _never,
+        num_actions=1,
+        discount=1.0,
+        operator=Max(),
+        initial_state=0,
+        outcomes=line,
+        horizon=3,
+        reward_range=(0.0, 3.0),
+    )
+    found = solve(problem)
+    assert found.states == (0, 1, -1, 2, -2, 3, -3)
+    # states without a step left are not expanded
+    assert sorted(seen) == [-2, -1, 0, 1, 2]
+    # E max(0, place) after 1, 2, 3 steps
+    assert found.values[0] == pytest.approx(1 / 2 + 2 / 4 + (3 + 3 * 1) / 8)
+    # with three steps left they lead beyond what was explored
+    assert np.isnan(found.values[1:]).all()
+    assert found.stages is not None
+    assert found.stages[2, 1] == pytest.approx((2 + 0) / 2 + (3 + 1 + 1) / 4)
+    assert np.isnan(found.stages[3, 1])
+    assert policy_value(problem, np.ones((7, 1)))[0] == pytest.approx(found.values[0])
+    with pytest.raises(
+        InvalidInput, match=r"does not know state 1 with 3 steps left.*initial_state="
+    ):
+        evaluate(problem, found, 1, delta=0.1, budget=10)
+
+
+@pytest.mark.compiles
+def test_an_exploration_that_the_horizon_does_not_cut_knows_every_state() -> None:
+    """Two states, one of them terminal; values of both, as without exploration."""
+    problem = MDP(
+        _never,
+        num_actions=1,
+        discount=1.0,
+        operator=Max(),
+        initial_state=0,
+        terminal=lambda s: s == 1,
+        horizon=5,
+        outcomes=lambda s, a: [(0.5, 1.0, 0), (0.5, 1.0, 1)],
+    )
+    assert solve(problem).values == pytest.approx([2.0 - 2.0**-4, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"outcomes": None}, "tabular"),
+        ({"outcomes": lambda s, a: [(0.5, 0.0, s)]}, "sum to 1"),
+        ({"outcomes": lambda s, a: [(1.5, 0.0, s), (-0.5, 0.0, s)]}, "sum to 1"),
+        ({"outcomes": lambda s, a: [(1.0, math.nan, s)]}, "finite rewards"),
+        ({"outcomes": lambda s, a: [(1.0, s)]}, "must list"),
+        ({"outcomes": lambda s, a: [(1.0, 0.0, [1])]}, "hashable"),
+        ({"outcomes": lambda s, a: [(1.0, 0.0, s + 1)]}, "More than 50 states"),
+        ({"terminal": True}, "terminal="),
+        ({"initial_state": None}, "initial_state"),
+    ],
+)
+def test_models_that_cannot_be_solved_are_refused_with_a_remedy(
+    changes: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reachable, "MOST_STATES", 50)
+    base = MDP(
+        _never,
+        num_actions=1,
+        discount=0.5,
+        operator=Max(),
+        initial_state=0,
+        outcomes=lambda s, a: [(1.0, 0.0, s)],
+    )
+    with pytest.raises(InvalidInput, match=message):
+        solve(dataclasses.replace(base, **changes))  # type: ignore[arg-type]

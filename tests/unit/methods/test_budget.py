@@ -1,0 +1,77 @@
+"""The budget's edge: a price that equals the budget is paid, one call less is
+refused; the calls that inspect the step are part of the price.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.errors import Unpayable
+
+PROMISE = {"epsilon": 0.3, "delta": 0.1}
+
+
+def step(state, action, rng):
+    return rng.random(), (state + action) % 3
+
+
+def problem(**more: object) -> sc.MDP:
+    return sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.2,
+        operator=sc.Max(),
+        initial_state=0,
+        **more,
+    )
+
+
+def price(asked: sc.Problem, method: str) -> int:
+    found = sc.explain(asked, method=method, **PROMISE)
+    assert asked.inspection_calls > 0
+    return found.num_calls + asked.inspection_calls
+
+
+@pytest.mark.parametrize("method", ["smoothcruiser", "sparse-sampling"])
+@pytest.mark.parametrize("verb", [sc.explain, sc.plan])
+def test_a_budget_of_the_price_is_enough_and_one_call_less_is_not(verb, method) -> None:
+    asked = problem()
+    budget = price(asked, method)
+    paid = verb(asked, method=method, budget=budget, **PROMISE)
+    assert paid.num_calls <= budget
+    with pytest.raises(Unpayable, match=f"costs {budget:,} oracle calls, above"):
+        verb(asked, method=method, budget=budget - 1, **PROMISE)
+
+
+def test_a_run_that_cannot_end_early_costs_the_price_that_was_told() -> None:
+    """Fair coins over one step: every sample is taken, so the calls counted are
+    the budget to the last one.
+    """
+    coin = sc.MDP(
+        lambda state, action, rng: (float(rng.random() < 0.5), state),
+        num_actions=2,
+        discount=0.5,
+        horizon=1,
+        operator=sc.Max(),
+        initial_state=0,
+    )
+    budget = price(coin, "smoothcruiser")
+    found = sc.plan(coin, method="smoothcruiser", budget=budget, **PROMISE)
+    assert found.num_calls == found.price == budget
+
+
+def test_auto_takes_the_schedule_up_to_its_price_and_certified_search_below() -> None:
+    asked = problem()
+    budget = price(asked, "smoothcruiser")
+    chosen = [
+        sc.explain(asked, method="auto", budget=calls, **PROMISE).method
+        for calls in (budget, budget - 1)
+    ]
+    assert chosen == ["smoothcruiser", "certified"]
+
+
+@pytest.mark.parametrize("budget", [0, 0.5, -1, float("nan"), float("inf"), True])
+def test_a_budget_below_one_call_is_refused(budget: float) -> None:
+    with pytest.raises(sc.InvalidInput, match="budget"):
+        sc.explain(problem(), method="smoothcruiser", budget=budget, **PROMISE)

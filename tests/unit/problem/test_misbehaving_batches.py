@@ -1,0 +1,105 @@
+"""Batched oracles that misbehave: the row at fault is named, and what cannot be
+batched is refused.
+"""
+
+import numpy as np
+import pytest
+from worlds import COMMON, PROMISE, walk
+
+import smoothcruiser as sc
+
+pytestmark = pytest.mark.compiles
+
+
+def rows(states, actions, rng):
+    return rng.random(len(states)), (states + actions) % 5
+
+
+def spoiled(change):
+    def step(states, actions, rng):
+        rewards, after = rows(states, actions, rng)
+        return change(rewards, after, states)
+
+    return step
+
+
+def _raise_at_three(rewards, after, states):
+    if np.any(states == 3):
+        raise ValueError("three")
+    return rewards, after
+
+
+BATCHED = {
+    "NaN": (
+        lambda r, z, s: (np.where(s == 3, np.nan, r), z),
+        r"reward nan at state 3, action [01], outside reward_range",
+    ),
+    "too large": (
+        lambda r, z, s: (np.where(s == 3, 7.0, r), z),
+        r"reward 7\.0 at state 3, action [01], outside reward_range",
+    ),
+    "an exception": (
+        _raise_at_three,
+        r"raised ValueError: three at state 3, action [01]; mend the simulator there",
+    ),
+    "too few rewards": (
+        lambda r, z, s: (r[:-1], z),
+        r"batched oracle must return rewards of shape \(\d+,\), got shape",
+    ),
+    "a column": (
+        lambda r, z, s: (r[:, None], z),
+        r"rewards of shape \(\d+,\), got shape \(\d+, 1\)",
+    ),
+    "too few states": (
+        lambda r, z, s: (r, z[:-1]),
+        r"next states with \d+ rows, got shape",
+    ),
+    "one state": (lambda r, z, s: (r, 3), r"next states with \d+ rows, got int 3"),
+    "nothing": (lambda r, z, s: None, r"must return \(rewards, next_states\)"),
+    "words": (
+        lambda r, z, s: (["much"] * len(r), z),
+        r"rewards as an array of \d+ numbers",
+    ),
+    "an undeclared end": (
+        lambda r, z, s: (r, z, s == 3),
+        r"ended the episode at state 3, action [01].*pass terminal=",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", list(BATCHED))
+def test_a_bad_batch_is_named_by_the_row_at_fault(fault):
+    change, message = BATCHED[fault]
+    problem = sc.MDP(sc.batched(spoiled(change)), **COMMON)
+    with pytest.raises(sc.OracleError, match=message):
+        sc.plan(problem, 2, **PROMISE)
+
+
+def test_batched_companions_have_to_return_one_answer_a_row():
+    for name, function in (("legal", lambda s, a: True), ("terminal", lambda s: False)):
+        problem = sc.MDP(sc.batched(rows), **{name: function}, **COMMON)
+        with pytest.raises(
+            sc.InvalidInput, match=r"must answer for every row of a batch.*shape \(1,\)"
+        ):
+            sc.plan(problem, 2, **PROMISE)
+
+
+def test_a_batched_step_is_asked_for_where_it_is_needed():
+    with pytest.raises(
+        sc.InvalidInput, match=r"needs a step over arrays, marked as batched\(step\)"
+    ):
+        sc.plan(sc.MDP(walk, **COMMON), 2, executor="batched", **PROMISE)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (({"step": 3}), "takes a function"),
+        (({"step": rows, "backend": "torch"}), "backend must be"),
+        (({"step": rows, "each": True}), "needs backend='jax'"),
+        (({"step": rows, "max_batch": 0}), "max_batch must be"),
+    ],
+)
+def test_what_cannot_be_batched_is_refused(arguments, message):
+    with pytest.raises(sc.InvalidInput, match=message):
+        sc.batched(**arguments)

@@ -1,0 +1,59 @@
+"""The recommended action and the actions that may be best: ties, ends of boxes
+that touch, illegal actions, both players.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from smoothcruiser.estimate import best_action, not_excluded
+
+
+@pytest.mark.parametrize(
+    ("policy", "q_values", "player", "action"),
+    [
+        # the most likely action, whatever the values say
+        ((0.2, 0.5, 0.3), (9.0, 0.0, 1.0), 1, 1),
+        # equal shares: the larger value for player 1, the smaller for player 2
+        ((0.4, 0.4, 0.2), (1.0, 2.0, 3.0), 1, 1),
+        ((0.4, 0.4, 0.2), (1.0, 2.0, 0.0), 2, 0),
+        # equal shares and values: the first
+        ((0.25, 0.25, 0.25, 0.25), (1.0, 2.0, 2.0, 0.0), 1, 1),
+        ((0.25, 0.25, 0.25, 0.25), (1.0, 0.0, 2.0, 0.0), 2, 1),
+        ((0.5, 0.5), (1.0, 1.0), 1, 0),
+        # illegal actions are never recommended
+        ((0.0, 0.0, 1.0), (math.nan, 1.0, 0.0), 1, 2),
+        ((0.0, 0.0, 0.0), (math.nan, 1.0, 2.0), 2, 1),
+    ],
+)
+def test_ties_are_broken_by_value_for_the_mover_and_then_by_index(
+    policy: tuple[float, ...], q_values: tuple[float, ...], player: int, action: int
+) -> None:
+    assert best_action(policy, q_values, player) == action
+
+
+def test_actions_not_excluded() -> None:
+    """By hand: for max an action whose top is below another's bottom is out;
+    for min mirrored.
+    """
+    boxes = [(0.0, 1.0), (0.5, 2.0), (-1.0, 0.4)]
+    assert not_excluded(boxes, 1) == (0, 1)
+    assert not_excluded(boxes, 2) == (0, 2)
+
+
+def test_boxes_that_touch_exclude_nothing() -> None:
+    """The best case of one is the worst case of the other: either may be best."""
+    boxes = [(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)]
+    assert not_excluded(boxes, 1) == (1, 2)
+    assert not_excluded(boxes, 2) == (0, 1)
+    assert not_excluded([(0.5, 0.5)] * 3, 1) == (0, 1, 2)
+    assert not_excluded([(0.5, 0.5)] * 3, 2) == (0, 1, 2)
+
+
+def test_illegal_actions_exclude_nothing_and_are_not_best() -> None:
+    nowhere = (math.nan, math.nan)
+    boxes = [nowhere, (0.0, 1.0), nowhere, (0.5, 2.0), (-1.0, 0.4)]
+    assert not_excluded(boxes, 1) == (1, 3)
+    assert not_excluded(boxes, 2) == (1, 4)
