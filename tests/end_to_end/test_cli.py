@@ -168,14 +168,15 @@ def test_a_price_beyond_2_to_the_53_stays_readable_in_stores_and_answers(
 @pytest.mark.parametrize(
     ("name", "method", "told"),
     [
-        ("cold", "auto", "plan would answer by certified search instead"),
+        ("cold", None, "plan would answer by certified search instead"),
         ("cold", "smoothcruiser", "plan would refuse it"),
+        ("unhashable", None, "plan would refuse it"),
         ("unhashable", "auto", "plan would refuse it"),
-        ("chain", "auto", "plan would solve the model instead, 0 calls"),
+        ("chain", None, "plan would solve the model instead, 0 calls"),
     ],
 )
 def test_explain_says_what_plan_would_do_above_the_budget(
-    run: Any, own: str, name: str, method: str, told: str
+    run: Any, own: str, name: str, method: str | None, told: str
 ) -> None:
     """And plan, with the same options and a small budget, does that."""
     problem = (
@@ -183,7 +184,8 @@ def test_explain_says_what_plan_would_do_above_the_budget(
         if name == "chain"
         else (f"{own}:{name}",)
     )
-    promise = ("--epsilon", "10%", "--delta", "0.1", "--method", method)
+    promise = ("--epsilon", "10%", "--delta", "0.1")
+    promise += () if method is None else ("--method", method)
     assert (
         f"Above the budget of 1,000,000,000 calls: {told}. What can be paid:"
         in run("explain", *problem, *promise).words
@@ -511,9 +513,10 @@ def test_explain_tells_of_a_known_model(run: Any, own: str) -> None:
         in run("explain", *CHAIN, *PROMISE).words
     )
     assert "model is known" not in run("explain", f"{own}:problem", *PROMISE).words
-    assert run("explain", *CHAIN, "--method", "exact").out.startswith(
-        "0 calls: the model is known"
-    )
+    for method in ("exact", "auto"):
+        shown = run("explain", *CHAIN, *PROMISE, "--method", method).words
+        assert "method exact" in shown
+        assert "0 calls: the model is known" in shown
     assert run("explain", *CHAIN, "--method", "exact", "--json").data["num_calls"] == 0
     refused = run("explain", f"{own}:problem", *PROMISE, "--method", "exact")
     assert refused.code == 2
@@ -550,7 +553,7 @@ def test_an_unexpected_error_is_one_sentence_and_its_place_is_shown_on_demand(
     def fault(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("by nothing")
 
-    monkeypatch.setattr("smoothcruiser.api.explain", fault)
+    monkeypatch.setattr("smoothcruiser.api.prepare", fault)
     done = run("explain", *CHAIN, *PROMISE)
     assert done.code == 1
     assert done.err.startswith(
