@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.api import prepare
 from smoothcruiser.errors import Unpayable
 
 PROMISE = {"epsilon": 0.3, "delta": 0.1}
@@ -64,11 +65,16 @@ def test_a_run_that_cannot_end_early_costs_the_price_that_was_told() -> None:
 def test_auto_takes_the_schedule_up_to_its_price_and_certified_search_below() -> None:
     asked = problem()
     budget = price(asked, "smoothcruiser")
-    chosen = [
-        sc.explain(asked, method="auto", budget=calls, **PROMISE).method
+    enough, less = (
+        prepare(asked, method="auto", budget=calls, **PROMISE)
         for calls in (budget, budget - 1)
-    ]
-    assert chosen == ["smoothcruiser", "certified"]
+    )
+    assert (enough.method.name, less.method.name) == ("smoothcruiser", "certified")
+    assert "would cost" in less.notes[0]
+    assert (
+        sc.explain(asked, method="auto", budget=budget - 1, **PROMISE).method
+        == "certified"
+    )
 
 
 @pytest.mark.parametrize("budget", [0, 0.5, -1, float("nan"), float("inf"), True])

@@ -56,6 +56,7 @@ def test_tree_searches_are_methods_and_planners_are_known():
     assert set(PLANNERS) <= set(METHODS)
 
 
+@pytest.mark.compiles
 def test_a_session_decides_as_plan_does_at_its_own_seed():
     """Law: the default session's first decision is plan with the seed of (PLANS, 0)."""
     import numpy as np

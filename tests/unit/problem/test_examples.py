@@ -6,11 +6,14 @@ is what the docstring shows.
 
 import doctest
 import inspect
+from typing import get_args, get_type_hints
 
 import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.exact.solver import solve
+
+pytestmark = pytest.mark.compiles
 
 VERBS = {
     "MDP": sc.MDP,
@@ -32,7 +35,6 @@ def verb(name):
     return getattr(sc.adapters, name).problem
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("name", [*VERBS, *ADAPTERS])
 def test_the_example_prints_what_it_shows(name):
     found = doctest.DocTestFinder(recurse=False).find(verb(name), name, globs={})
@@ -49,5 +51,10 @@ def test_every_argument_is_documented(name):
     text = inspect.getdoc(verb(name))
     if name == "Game":
         text += inspect.getdoc(sc.MDP)  # its docstring says so
-    for argument in inspect.signature(verb(name)).parameters:
-        assert f"\n    {argument}: " in text, argument
+    for argument, parameter in inspect.signature(verb(name)).parameters.items():
+        names = [argument]
+        if parameter.kind is parameter.VAR_KEYWORD:  # the keys of its TypedDict
+            (options,) = get_args(get_type_hints(verb(name))[argument])
+            names = list(options.__annotations__)
+        for each in names:
+            assert f"\n    {each}: " in text, each
