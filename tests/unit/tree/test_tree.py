@@ -157,11 +157,7 @@ def test_simulations_and_methods_in_plan():
     assert first.action == 0
     assert first.policy == (1.0, 0.0)  # under Max the policy is the recommended action
     assert first.method == "dents"
-<<<<<<< HEAD
     with pytest.raises(InvalidInput, match="exact does not use simulations"):
-=======
-    with pytest.raises(InvalidInput, match="does not use simulations"):
->>>>>>> refs/heads/tests
         sc.plan(GARNET, method="exact", simulations=10)
     with pytest.raises(InvalidInput, match="budget"):
         sc.plan(GARNET, method="uct", budget=5)
