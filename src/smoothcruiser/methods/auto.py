@@ -34,6 +34,7 @@ class Auto(Method):
 
     name = "auto"
     because = ": it chooses among methods that keep a promise"
+    compared = False
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
@@ -48,6 +49,9 @@ class Auto(Method):
         because = chosen.method.because
         note = f"{chosen.method.name} does not use {listed(idle)}{because}."
         return replace(chosen, notes=(*chosen.notes, note))
+
+    def needs_promise(self, problem: Problem) -> bool:  # noqa: D102
+        return problem.tables is None
 
     def session(self, query: Query) -> Session:
         """The solution's where the model is known; else every decision is its own."""

@@ -24,6 +24,7 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.keys import Key
+from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import KEYWORDS, Query
 from smoothcruiser.schedule.schedule import counted
 
@@ -115,6 +116,7 @@ class Method(ABC):
     name: ClassVar[str]
     # Why other options are of no use to it: ends the sentence that refuses them.
     because: ClassVar[str] = ""
+    compared: ClassVar[bool] = True  # whether ``compare`` runs it where none is named
 
     @property
     @abstractmethod
@@ -128,6 +130,14 @@ class Method(ABC):
     def session(self, query: Query) -> Session:
         """What is kept between decisions; by default nothing."""
         return Session(self, query)
+
+    def needs_promise(self, problem: Problem) -> bool:
+        """Whether it plans ``problem`` only with an epsilon and a delta."""
+        return False
+
+    def spending(self, problem: Problem, budget: int, delta: float) -> dict[str, Any]:
+        """The keywords of ``plan`` that let it make the most of ``budget`` calls."""
+        return {"budget": budget} if "budget" in self.takes else {}
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -197,7 +207,9 @@ class Session:
 def prepared(method: Method, query: Query) -> Prepared:
     """The prepared answer, or one sentence on an option that the method cannot use."""
     if query.compute.executor is not None:
-        _check_executor(query.compute.executor)
+        from smoothcruiser.engines.registry import named
+
+        named(query.compute.executor)  # refuses what is no executor
     refuse_unused(method.name, query, method.takes, method.because)
     if query.state is not None and query.problem.is_terminal(query.state):
         return Ended(
@@ -211,16 +223,10 @@ def prepared(method: Method, query: Query) -> Prepared:
                 delta=0.0,
             ),
         )
-    return method.prepare(query)
-
-
-def _check_executor(name: str) -> None:
-    from smoothcruiser.engines.registry import EXECUTORS
-
-    if name not in EXECUTORS:
-        raise InvalidInput(
-            f"Unknown executor {name!r}; choose one of {', '.join(EXECUTORS)}."
-        )
+    ready = method.prepare(query)
+    if not isinstance(ready, Prepared):
+        raise TypeError(f"{method.name}.prepare must return a Prepared, got {ready!r}.")
+    return ready
 
 
 def refuse_unused(
@@ -237,8 +243,11 @@ def refuse_unused(
 
 
 def unused(query: Query, takes: frozenset[str]) -> list[str]:
-    """The options that were given and that are not among those taken."""
-    return [name for name in KEYWORDS if name in query.given - takes]
+    """The options that were given and that are not among those taken.
+
+    ``progress`` is never one of them: a listener changes no answer.
+    """
+    return [name for name in KEYWORDS if name in query.given - takes - {"progress"}]
 
 
 def listed(names: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from smoothcruiser.certified.explain import CertifiedForecast
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, Session
+from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Query
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ class CertifiedSearch(Method):
             problem.facts, epsilon, delta, problem.inspection_calls
         )
         return Searching(method=self, query=query, explanation=forecast)
+
+    def spending(self, problem: Problem, budget: int, delta: float) -> dict[str, Any]:
+        """It runs to the end of the budget."""
+        return {"budget": budget, "delta": delta}
 
     def session(self, query: Query) -> Session:
         """One memory, and one delta, for all decisions."""

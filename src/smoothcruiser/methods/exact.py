@@ -22,6 +22,7 @@ class Exact(Method):
 
     name = "exact"
     because = ": it solves the model here, without sampling"
+    compared = False
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102

@@ -372,17 +372,17 @@ class DENTS(_Boltzmann):
         return self._rule(problem_operator, entropy=b)
 
 
-TREE_SEARCHES: dict[str, type[Search]] = {
-    method.name: method for method in (UCT, MENTS, RENTS, TENTS, BTS, DENTS)
+TREE_SEARCHES: dict[str, Search] = {
+    search.name: search for search in (UCT(), MENTS(), RENTS(), TENTS(), BTS(), DENTS())
 }
 
 
 def tree_search(method: str | Search, options: dict[str, Any] | None = None) -> Search:
-    """The method object of a name (with ``options``), or the object itself."""
+    """The search of a name (with ``options``), or the object itself."""
     if isinstance(method, Search):
         return method.with_options(options or {})
     if method not in TREE_SEARCHES:
         raise InvalidInput(
             f"Unknown tree search {method!r}; choose one of {', '.join(TREE_SEARCHES)}."
         )
-    return TREE_SEARCHES[method]().with_options(options or {})
+    return TREE_SEARCHES[method].with_options(options or {})
