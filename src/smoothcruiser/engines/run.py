@@ -150,7 +150,7 @@ def run(
     listener: Listener = Listener(),
     seconds: float | None = None,
 ) -> Outcome:
-    """The outcome of running all shards that the ledger needs, or those up to a stop."""
+    """The outcome of running every shard that is needed, or those up to a stop."""
     begin = time.perf_counter()
     outcome = ledger.outcome
     outcome.calls_spent = sum(part.calls for part in ledger.parts.values())

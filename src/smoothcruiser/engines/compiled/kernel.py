@@ -327,7 +327,7 @@ def run_shard(
     clips, clip_low, clip_high = plan.clips, plan.clip_low, plan.clip_high
     operator, temperature, root_row = plan.operator, plan.temperature, plan.root_row
     varies, ends, game, words = plan.varies, plan.ends, plan.game, plan.state_words
-    mark = 0  # mark of a node's state, where a step could write into it
+    mark = 0  # digest of a node's state, where a step could write into it
     inlined, weighted = is_inlined(operator), plan.weighted
     uniform_at_zero = plan.uniform_at_zero
 
