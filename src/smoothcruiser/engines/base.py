@@ -112,7 +112,7 @@ class Executor:
     """A row of the table: an engine, a place, and when to use them."""
 
     name: str
-    same_bits: bool  # whether its bits are those of ``reference``
+    same_bits: bool  # whether its bits are those of ``reference``, where both run
     engine: Callable[[Problem], type[Engine]]  # the engine that runs a shard, wherever
     open: Callable[[Job, Compute], Workers]
     # Why it cannot run a job, in one sentence that ends with a remedy; None if

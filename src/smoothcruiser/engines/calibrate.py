@@ -2,10 +2,11 @@
 
 A price in calls becomes a time only with the speed of the user's simulator,
 which may be 10 ns or 10 s per call. So a schedule that costs a few hundred
-calls is run again and again until ``SECONDS`` have passed. If one run of it is
-over at once, a schedule of ``LARGE`` calls takes its place, whose leaves and
-rollouts are mixed like those of a real plan. The engine is the one that would
-run the plan.
+calls is run first, for at least ``QUICK`` seconds. A slow simulator takes much
+longer than that, and its speed is then known. For others a schedule of
+``LARGE`` calls is run again and again until ``SECONDS`` have passed: its leaves
+and rollouts are mixed like those of a real plan. The engine is the one that
+would run the plan.
 
 What this file decides: what is run and for how long. It leaves out compiling
 (done before the clock starts).
@@ -31,7 +32,7 @@ from smoothcruiser.schedule.schedule import Schedule
 # to wait for.
 SECONDS = 0.3
 SMALL, LARGE = 500, 200_000  # calls: 200,000 take 4 ms at 50 M calls/s
-QUICK = 0.01  # a small schedule that is over sooner is too short to be timed well
+QUICK = 0.01  # seconds, at least, of the small schedule
 DELTA = 0.1  # any will do: it scales the number of root samples, not their kind
 
 

@@ -234,7 +234,7 @@ class Store:
         ]
 
     def get(self, run: int) -> StoredRun:
-        """The run of a number."""
+        """The run with number ``run``."""
         row = self.connection.execute(
             "SELECT id, created, problem, spec, fingerprint, state, schedule, seed, "
             "shards, executor, versions, estimate, finished "

@@ -212,7 +212,8 @@ class PlainTree:
     def _enter(self, state: Any, depth: int) -> bool:
         """Whether the descent ends with the child of the last action.
 
-        The child becomes the current node; it is created if there is room.
+        The child is created if there is room. It becomes the current node where
+        the descent continues.
         """
         parent, key = self.nodes[-1], (self.action, self.problem.key_of(state))
         child = parent.children.get(key)

@@ -66,8 +66,9 @@ def upper_pick(rule: TreeRule, x: Any, n: Any, size: int, visits: int, rng: Any)
 def uniform_share(rule: TreeRule, size: int, visits: int) -> float:
     """The share l of uniform exploration in the descent policy.
 
-    For E2W it is min(1, e |A| / log(N + 1)), for BTS and DENTS min(1, e / log(N
-    + exp 1)).
+    BTS and DENTS use min(1, e / log(N + exp 1)).
+
+    E2W methods use min(1, e |A| / log(N + 1)).
     """
     if rule.exploration <= 0.0:
         return 0.0

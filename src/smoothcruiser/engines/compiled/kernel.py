@@ -144,27 +144,27 @@ def load(stack: Any, i: int) -> Any:
 
 
 def store(stack: Any, i: int, state: Any) -> None:
-    """Keep a state at ``i``."""
+    """Store a state at ``i``."""
     stack[i] = state
 
 
 def keep(stack: Any, i: int, state: Any) -> Any:
-    """Hand a next state on."""
+    """The next state as it is: an integer needs no copy."""
     return state
 
 
 def load_word(address: int) -> Any:
-    """An integer state."""
+    """The integer state at an address."""
     return int_at(address, 0)
 
 
 def store_word(address: int, state: Any) -> None:
-    """Keep an integer state."""
+    """Store an integer state at an address."""
     put_int(address, 0, state)
 
 
 def keep_word(address: int, state: Any) -> Any:
-    """Hand an integer state on."""
+    """The next state as it is: an integer needs no copy."""
     return state
 
 

@@ -66,7 +66,7 @@ class Processes(Futures):
 
     @property
     def reachable(self) -> bool:  # type: ignore[override]
-        """Whether the run was not stopped.
+        """False once the run was stopped.
 
         A stopped run does not wait for a slow simulator again.
         """
