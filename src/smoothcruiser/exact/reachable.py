@@ -49,16 +49,21 @@ class Known(NamedTuple):
         return found
 
 
+def check_model(problem: Problem) -> None:
+    """Refuse a problem whose model is not known."""
+    if problem.tables is None and problem.outcomes is None:
+        raise InvalidInput(
+            f"{problem.name} has no model, so it cannot be solved exactly: build the "
+            "problem with tabular(), or give outcomes=, a function of (state, action) "
+            "that lists (probability, reward, next_state)."
+        )
+
+
 def known_model(problem: Problem) -> Known:
     """The tables of ``problem``, or those of the states that ``outcomes`` leads to."""
     if problem.tables is not None:
         return Known(problem.tables)
-    if problem.outcomes is None:
-        raise InvalidInput(
-            "An exact solution needs the model: build the problem with tabular(), or "
-            "give outcomes=, a function of (state, action) "
-            "that lists (probability, reward, next_state)."
-        )
+    check_model(problem)
     return explore(problem)
 
 

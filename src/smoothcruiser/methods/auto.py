@@ -20,7 +20,7 @@ from smoothcruiser.methods.base import (
     unused,
 )
 from smoothcruiser.methods.certified import CertifiedSearch
-from smoothcruiser.methods.exact import Exact
+from smoothcruiser.methods.exact import Exact, Lookup
 from smoothcruiser.methods.scheduled import SmoothCruiser
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
@@ -56,7 +56,7 @@ class Auto(Method):
     def session(self, query: Query) -> Session:
         """The solution's where the model is known; else every decision is its own."""
         if query.problem.tables is not None:
-            return Exact().session(query)
+            return Lookup(self, query)
         return super().session(query)
 
     def _choose(self, query: Query) -> Prepared:

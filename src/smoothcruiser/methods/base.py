@@ -16,12 +16,13 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.problem import Problem
@@ -40,7 +41,11 @@ class Explanation(Protocol):
 
     @property
     def num_calls(self) -> int | None:
-        """Oracle calls at the most; None where that is not known before the run."""
+        """Oracle calls at the most; None where that is not known before the run.
+
+        A schedule's price leaves out the calls that inspect the step
+        (``Problem.inspection_calls``).
+        """
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as plain data."""
@@ -195,10 +200,10 @@ class Session:
         return prepared(self.method, query).run()
 
     def _at(self, state: Any, seed: int, remaining: int | None) -> Query:
-        problem = self.query.problem
+        query, problem = self.query, self.query.problem
         if remaining is not None and problem.horizon is not None:
-            problem = replace(problem, horizon=remaining)
-        return replace(self.query, problem=problem, state=state, seed=seed)
+            query = query.on(replace(problem, horizon=remaining))
+        return query.at(state, seed)
 
 
 # --- one place that refuses ---------------------------------------------------
@@ -212,17 +217,7 @@ def prepared(method: Method, query: Query) -> Prepared:
         named(query.compute.executor)  # refuses what is no executor
     refuse_unused(method.name, query, method.takes, method.because)
     if query.state is not None and query.problem.is_terminal(query.state):
-        return Ended(
-            method=method,
-            query=query,
-            explanation=Forecast(
-                method.name,
-                0,
-                "0 calls: the state is terminal, and its value is 0 by definition.",
-                epsilon=0.0,
-                delta=0.0,
-            ),
-        )
+        return _ended(method, query)
     ready = method.prepare(query)
     if not isinstance(ready, Prepared):
         raise TypeError(f"{method.name}.prepare must return a Prepared, got {ready!r}.")
@@ -254,6 +249,20 @@ def listed(names: Iterable[str]) -> str:
     """Options in words, as Python and the command line spell them."""
     words = [f"{name} (--{name.replace('_', '-')})" for name in names]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _ended(method: Method, query: Query) -> Prepared:
+    """The answer at a terminal state; what the method does elsewhere explains it."""
+    explanation: Any = Forecast(
+        method.name,
+        0,
+        "0 calls: the state is terminal, and its value is 0 by definition.",
+        epsilon=0.0,
+        delta=0.0,
+    )
+    with suppress(SmoothcruiserError):  # a promise that is missing or cannot be paid
+        explanation = method.prepare(query).explanation
+    return Ended(method=method, query=query, explanation=explanation)
 
 
 class Ended(Prepared):

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from smoothcruiser.errors import Interrupted, InvalidInput, Unpayable
-from smoothcruiser.estimate import Estimate
-from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, prepared
+from smoothcruiser.estimate import Estimate, terminal_estimate
+from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
@@ -185,21 +185,6 @@ class Scheduling(Prepared):
         return self.annotated(_started(self.query, self.explanation))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Given(Scheduled):
-    """A schedule that the caller brings to ``run``, or that a store holds."""
-
-    given: Schedule
-    name = "run"
-
-    @property
-    def takes(self) -> frozenset[str]:  # noqa: D102
-        return HOW
-
-    def schedule(self, query: Query) -> Schedule:  # noqa: D102
-        return self.given
-
-
 def run(
     problem: Problem, schedule: Schedule, state: Any = None, **asked: Unpack[Asked]
 ) -> Estimate:
@@ -214,18 +199,16 @@ def run(
             every finished shard is kept in that file, and ``resume`` takes the run up
             after a kill.
     """
+    check_keywords("run", asked, HOW)
     query = Query.of(problem, state, **asked)
     if schedule.facts != problem.facts:
         raise InvalidInput(
             "The schedule was made for a problem with other facts (actions, discount, "
             "operator, rewards); explain this one."
         )
-    ready = prepared(Given(given=schedule), query)
-    return (
-        _started(ready.query, schedule)
-        if isinstance(ready, Scheduling)
-        else ready.run()
-    )
+    if problem.is_terminal(query.place):
+        return terminal_estimate(problem, query.place, schedule.method)
+    return _started(query, schedule)
 
 
 def resume(

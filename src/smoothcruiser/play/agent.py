@@ -99,16 +99,16 @@ class Agent:
                 f"The episode is over at state {state!r}: there is nothing to do."
             )
         self.estimate = self.session.decide(state, remaining=remaining)
+        if self.estimate.action is None:
+            raise InvalidInput(
+                "The method promised a value alone and recommends no action; drop "
+                "target='value'."
+            )
         if self.sample:
             from smoothcruiser.jit.streams import stream
 
             rng = stream(self.query.seed, Key.PLANS, self.decisions, LOTS)
             action = int(rng.categorical(np.array(self.estimate.policy)))
-        elif self.estimate.action is None:
-            raise InvalidInput(
-                "The method promised a value alone and recommends no action; drop "
-                "target='value'."
-            )
         else:
             action = self.estimate.action
         self.session.moved(action)

@@ -194,8 +194,8 @@ class Tree:
                     or (seconds is not None and now - begin >= seconds)
                 ):
                     break
-                if progress is not None:
-                    progress(self)
+                if progress is not None and progress(self) is False:
+                    break
                 if now - before < 0.025:  # about 20 to 40 checks per second
                     size *= 2
         finally:  # Ctrl-C included
