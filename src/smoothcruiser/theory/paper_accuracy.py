@@ -1,4 +1,4 @@
-"""The numbers of Lemma 2: what the accuracy of a level is a function of.
+"""The numbers of Lemma 2, from which the accuracy of a level follows.
 
   C      3 (r_max + M)/(1 - gamma)^2, which bounds every output       ``ceiling``
   t(N)   C sqrt(2 log(2K/delta')/N), the noise of one Q-hat           ``noise``
@@ -6,7 +6,7 @@
   V_h    (r_max + M)(1 - gamma^h)/(1 - gamma) >= |V|, h steps left    ``sup_value``
 
 Written from the printed lemma and nothing else, so that a check by these numbers
-does not rest on the ladder that made the table (``theory.paper_ladder``).
+does not rest on the ladder behind the table (``theory.paper_ladder``).
 """
 
 from __future__ import annotations
