@@ -1,5 +1,6 @@
-"""Numbers as a person reads them: counts, shares, lengths of time and speeds, in
-one form wherever they are printed.
+"""Numbers as a person reads them: counts, shares, lengths of time and speeds.
+
+They have one form wherever they are printed.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ import math
 
 
 def short(count: int) -> str:
-    """A count for a sentence: digits in groups up to 10^12, then like 7.46e88
-    (also for integers too long to print).
+    """Return a count for a sentence: digits in groups up to 10^12, then like 7.46e88.
+
+    Integers that are too long to print are allowed.
     """
     return f"{count:,}" if count < 10**12 else _scientific(count)
 
@@ -47,8 +49,9 @@ def percent(share: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time as a person would say it: '0.3 s', '4 min', '3 h', '12
-    days', '5.1e60 years'.
+    """Return a length of time as a person would say it.
+
+    For example '0.3 s', '4 min', '3 h', '12 days' or '5.1e60 years'.
     """
     if seconds < 0.095:
         return "under 0.1 s"

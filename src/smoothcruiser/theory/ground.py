@@ -32,7 +32,7 @@ _BELLMAN_STEPS = 64
 
 @dataclass(frozen=True)
 class Ground:
-    """Facts in the form that the algebra uses; ``ground(facts)`` builds and caches it."""
+    """The facts in the form that the algebra uses, as ``ground(facts)`` caches it."""
 
     facts: Facts
     rule: OperatorRule

@@ -126,7 +126,7 @@ def root_samples(
 
 
 def root_radius(n: int, spread: float, variance: float, level: float) -> float:
-    """Return the smallest t with n rate(t) >= level, which is what n samples promise."""
+    """Return the smallest t with n rate(t) >= level, the radius that n samples keep."""
     low, high = 0.0, max(spread, 0.0)
     while high - low > _TOLERANCE * max(high, 1e-300):
         middle = 0.5 * (low + high)

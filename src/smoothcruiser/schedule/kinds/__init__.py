@@ -1,5 +1,7 @@
-"""The table of all kinds of estimators. Everybody else asks it; nobody switches
-on its members but the engines, which run them.
+"""The table of all kinds of estimators.
+
+Only the engines, which run them, switch on its members. Everybody else uses the
+table.
 """
 
 from __future__ import annotations
@@ -69,8 +71,10 @@ def kind_named(name: str) -> IntEnum:
 
 
 def register(estimator: Estimator) -> None:
-    """Add a kind from outside this package. Its number is ``FIRST_FOREIGN`` or
-    more, and neither number nor name is another kind's.
+    """Add a kind from outside this package.
+
+    Its number is ``FIRST_FOREIGN`` or more, and neither number nor name may be
+    another kind's.
     """
     kind = estimator.kind
     if kind < FIRST_FOREIGN:
@@ -95,7 +99,8 @@ def moments_of(
     onward: Backup | None,
     remaining: int | None,
 ) -> Moments:
-    """The moments of a level of ``kind`` over backups of its children, with the
-    shift that centres its bias.
+    """Return the moments of a level of ``kind`` over backups of its children.
+
+    They include the shift that centres its bias.
     """
     return estimator_of(kind).moments(base, samples, query, onward, remaining)

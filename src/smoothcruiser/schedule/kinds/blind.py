@@ -1,5 +1,6 @@
-"""BLIND: F(0) + r(s, A) + gamma X''(z), A ~ grad F(0): a rollout that asks
-nothing. Width gamma w'' + D(Q, 0), price 1 + C''.
+"""BLIND: F(0) + r(s, A) + gamma X''(z), A ~ grad F(0).
+
+It is a rollout without estimates. Width gamma w'' + D(Q, 0), price 1 + C''.
 """
 
 from __future__ import annotations

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 class Constant(Estimator):
-    """A guess in the middle of the bounds on V; in the paper the guess is 0
-    (Alg. 2, line 3).
-    """
+    """The middle of the bounds on V; in the paper, the constant 0 (Alg. 2, line 3)."""
 
     kind = Kind.CONSTANT
     word = "constant"
