@@ -1,5 +1,6 @@
-"""The compiled loop that draws batches, in a file of its own because what it
-calls imports Numba.
+"""The compiled loop that samples batches.
+
+It has a file of its own because what it calls imports Numba.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ def draw_jobs(
     ends: bool,
     fault: Ints,
 ) -> int:
-    """Fill the buffers with ``counts[i]`` draws of each job; FINE, or what was
-    wrong with draw ``fault[1]``, of job ``fault[0]``.
+    """Fill the buffers with ``counts[i]`` samples of each job.
 
-    ``streams`` is the address of four words a job, which are left where the
-    next batch goes on.
+    Returns FINE, or what was wrong with sample ``fault[1]`` of job
+    ``fault[0]``. ``streams`` is the address of four words per job. They are
+    left where the next batch continues.
     """
     at = 0
     for job in range(len(states)):

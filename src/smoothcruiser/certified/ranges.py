@@ -1,5 +1,6 @@
-"""Ranges of values before the first sample: where bounds start, and how far
-radii along the discounted steps add up.
+"""Ranges of values before the first sample, where bounds start.
+
+They also say how radii add up along the discounted steps.
 
 legend   symbol      public name
   m, M               the ends of ``box`` for Q
@@ -35,16 +36,19 @@ def widest(facts: Facts, left: int | None) -> float:
 
 
 def widths(facts: Facts) -> list[float]:
-    """M - m with all steps to go, one step fewer, and so on; one number without
-    a horizon.
+    """Return M - m with all steps to go, one step fewer, and so on.
+
+    It is one number without a horizon.
     """
     left = (None,) if facts.horizon is None else range(facts.horizon, 0, -1)
     return [widest(facts, steps) for steps in left]
 
 
 def discounted_width(facts: Facts) -> float:
-    """The sum over t of gamma**t (M - m) with t steps gone: half-width at the
-    asked state per unit of radius, where a radius is a share of M - m.
+    """Return the sum over t of gamma**t (M - m) after t steps.
+
+    This is the half-width at the requested state per unit of radius, where a
+    radius is a share of M - m.
     """
     found = widths(facts)
     if facts.horizon is None:

@@ -53,7 +53,7 @@ _REFINEMENTS = 4
 
 @dataclass(frozen=True)
 class Tried:
-    """A split that was priced; ``num_calls`` is None where no schedule is within reach."""
+    """A split that was priced; ``num_calls`` is None where no schedule was found."""
 
     share: float
     temperature: float
@@ -115,7 +115,7 @@ def step_band(facts: Facts) -> tuple[float, float]:
 def value_band(facts: Facts, player: int = 1) -> tuple[float, float]:
     """[low, high]: where V_lambda(s) - V_0(s) lies in states where ``player`` moves."""
     a, b = step_band(facts)
-    # a play may stop before a step that would have pulled the other way
+    # a play may stop before a step whose distance has the other sign
     if facts.terminals:
         a, b = min(a, 0.0), max(b, 0.0)
     if not facts.game:
@@ -225,7 +225,7 @@ def relax(
                 prices[middle] = price(middle)
         best = min(found, key=lambda share: prices[share])
         if best == 0.0:
-            break  # plain max is the best share, and there is nothing on its other side
+            break  # shares still closer to 0 are plain max for every purpose
     return replace(found[best], tried=tuple(tried[share] for share in sorted(tried)))
 
 

@@ -190,7 +190,7 @@ class Schedule:
 
     @property
     def price_is_exact(self) -> bool:
-        """Whether the run makes exactly ``num_calls`` calls, whatever the oracle answers."""
+        """Whether a run makes exactly ``num_calls`` calls, whatever happens in it."""
         return self.facts.price_is_exact
 
     @cached_property
@@ -271,7 +271,7 @@ def counted(name: str, count: int) -> dict[str, Any]:
 
 
 def _calls_per_sample(level: Level, num_actions: int) -> int:
-    """Return the calls that one sample of ``level`` makes itself, without its children's."""
+    """Return the oracle calls of one sample of ``level``, without its children's."""
     asked = num_actions * level.samples if level.query >= 0 else 0
     return asked + (1 if level.continuation >= 0 else 0)
 

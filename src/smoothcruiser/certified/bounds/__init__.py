@@ -1,6 +1,4 @@
-"""Confidence bounds on a pair of state and action: one file each, and the table
-of them.
-"""
+"""The table of confidence bounds on a pair of state and action, one file each."""
 
 from __future__ import annotations
 

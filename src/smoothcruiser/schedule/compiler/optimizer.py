@@ -129,7 +129,7 @@ def smallest_epsilon(
     kinds: Iterable[IntEnum] = ALL_KINDS,
     adaptive: bool = False,
 ) -> float:
-    """Return the smallest epsilon found whose schedule costs ``budget`` calls at most."""
+    """Return the smallest epsilon found whose schedule costs at most ``budget``."""
     _check(facts, 1.0, delta, target)
     if budget < facts.num_actions:
         raise InvalidInput(

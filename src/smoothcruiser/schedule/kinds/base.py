@@ -129,7 +129,7 @@ class Estimator(ABC):
 
     @abstractmethod
     def offer(self, walk: Walk) -> None:
-        """Propose candidates of this kind over the newly finished levels of ``walk``."""
+        """Propose candidates of this kind over the newest levels of ``walk``."""
 
     def finished(self, row: Level, moments: Moments) -> Level:
         """``row`` with the shift (and the constant) that its moments rely on."""

@@ -16,7 +16,7 @@ legend   symbol     public name
   N, delta'         ``samples``, ``delta_prime``
   K, L              ``num_actions``, ``facts.smoothness``
 
-Why that is a promise (a repaired proof, see docs/errata.md). Let X~ be a level's
+Why that is a promise (a repaired proof, docs/errata.md, item 8). Let X~ be a level's
 sample with every X~ below it in place of X, if |Q~ - Q| is within gamma e_q + t,
 and V(s) otherwise. Then |X~| <= C, so by Hoeffding's inequality (range 2C) a Q~
 misses with probability at most delta'. The bias of X~ is at most e, without
