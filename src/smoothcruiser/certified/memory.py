@@ -92,7 +92,7 @@ class Memory:
         return 0.5 * float((pairs["q_upper"] - pairs["q_lower"]).max())
 
     def node_of(self, state: Any, remaining: int) -> int:
-        """Return the node of a state with ``remaining`` steps left; 0 if it is terminal.
+        """Return the node of a state with ``remaining`` steps left; 0 if it is over.
 
         A new state gets a new node. A state that is no plain value may have the
         key of another without being the same, so mover, legal actions and end

@@ -199,7 +199,10 @@ class ParallelSampler(Sampler):
 
 
 def _parts(jobs: list[PairJob], number: int) -> list[list[PairJob]]:
-    """Split the jobs, in order, into at most ``number`` parts of about equal samples."""
+    """Split the jobs, in order, into at most ``number`` parts.
+
+    The parts have about the same number of samples.
+    """
     total = sum(job.draws for job in jobs)
     goal = max(1, -(-total // number))
     parts: list[list[PairJob]] = [[]]

@@ -57,10 +57,11 @@ class EqualSamples:
         return self.known[1]
 
     def steerable(self, before: int, calls: int, num_pairs: int) -> int:
-        """Return how many of the ``calls`` may be steered: with ``before``, at most N n(N).
+        """Return how many of the ``calls`` may be steered.
 
-        n(N) does not decrease with N, and pairs are never forgotten, so the
-        number for fewer pairs usually settles the question.
+        With those ``before``, they are at most N n(N). n(N) does not decrease
+        with N, and pairs are never forgotten, so the number for fewer pairs
+        usually settles the question.
         """
         if before + calls < num_pairs * self.known[1]:
             return calls

@@ -78,7 +78,7 @@ CHECKED_FIRST, CHECKED_EVERY = 8, 16
 
 
 class Certified:
-    """A memory of one problem: counts, bounds, and a delta that all its queries share."""
+    """A memory of one problem: counts, bounds, and one delta for all its queries."""
 
     steering = Steering  # chooses what to sample; tests replace it by worse ones
     # whether every pair is sampled equally often: what benchmarks compare with
@@ -117,7 +117,7 @@ class Certified:
         self.bound = bound_of(bound)
         self.memory = Memory(problem, self.bound)
         self.num_calls = 0
-        self.exact = problem.deterministic  # whether one sample of a pair is its exact outcome
+        self.exact = problem.deterministic  # whether one sample is the exact outcome
         self._radius_scale = radius_scale
         self._drawn_pairs = 0  # k: pairs that have a share of delta
         self._fault: str | None = None
@@ -128,7 +128,7 @@ class Certified:
         self._region: Region
         self._steering: Steering
         self._sampler: Sampler
-        self._looked: Looks | None = None  # what the inspection before the first sample saw
+        self._looked: Looks | None = None  # seen before the first sample
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
         self._asked = 0  # calls of the last inspection after a query
 
@@ -149,13 +149,13 @@ class Certified:
         callback: Callable[[Progress], object] | None = None,
         target: Target = "q_values",
     ) -> Estimate:
-        """Return the Estimate at ``state``, with intervals of half-width at most ``epsilon``.
+        """Return the Estimate at ``state``, with half-widths of at most ``epsilon``.
 
-        They are wider where budget, seconds or callback ended the query before.
-        ``target`` says which intervals have to be narrow: those of all action
-        values (and so that of the value), or the value's alone. ``budget``
-        counts the calls of this query. All estimates of one memory hold
-        together with probability 1 - delta.
+        They are larger where budget, seconds or callback ended the query
+        before. ``target`` says which intervals have to be narrow: those of all
+        action values (and so that of the value), or the value's alone.
+        ``budget`` counts the calls of this query. All estimates of one memory
+        hold together with probability 1 - delta.
         """
         begin = time.perf_counter()
         limits = make_limits(epsilon, budget, seconds, callback, target, begin)
@@ -248,7 +248,7 @@ class Certified:
         return calls + len(self._looked)
 
     def _look_again(self, state: Any) -> None:
-        """Repeat the inspection after each query, and check that no state was written into."""
+        """Repeat the inspection after a query, and check that no state has changed."""
         self.memory.check_untouched()
         if self._looked:
             calls, _ = self._sampler.look(state, self._looked, 0)

@@ -23,8 +23,8 @@ from smoothcruiser.problem.tabular import Floats, Ints
 Jobs = tuple[Ints, Ints]  # pairs, and the samples of each
 
 GROWTH = 0.25  # calls of a round, as a share of those the query's pairs have
-# Near the goal. Widths decrease at most like 1/n, so the share width/epsilon - 1 does
-# not overshoot.
+# Near the goal. Widths decrease no faster than 1/n, so the share width/epsilon - 1
+# does not overshoot.
 LEAST_GROWTH = 0.04
 # Above this share of the widest interval there is nothing to steer by yet, and calls
 # double.
@@ -99,7 +99,7 @@ class Steering:
         return pairs[:jobs], counts[:jobs]
 
     def equal(self, enough: EqualSamples | None, left: int) -> Jobs:
-        """Return samples for the pairs in reach that have fewest, at most doubling those.
+        """Return samples for the pairs in reach that have fewest, to at most double.
 
         They continue up to the number that is certainly enough or, where that
         is None, for pairs that have a radius.

@@ -148,8 +148,10 @@ def greedy(m: Model, s: int) -> tuple[int, float]:
 
 
 def fill_values(m: Model, out: Floats) -> None:
-    """TV from Q_V. Where every action is legal the buffers are passed whole: a
-    slice costs more than a maximum of four numbers.
+    """Write TV from Q_V.
+
+    Where every action is legal the buffers are passed whole, because a slice
+    costs more than a maximum of four numbers.
     """
     if is_greedy(m.code):
         for s in range(len(out)):
@@ -229,7 +231,7 @@ def pack(m: Model, policy: Floats, value: Floats, packed: Packed) -> None:
 
 
 def evaluate(packed: Packed, x: Floats, y: Floats, most: int, enough: float) -> int:
-    """The number of sweeps X <- T_pi X that were made; the result is left in ``x``.
+    """Sweep X <- T_pi X in place in ``x``, and return the number of sweeps.
 
     It is ``most``, or fewer once a sweep's width is at most ``enough``.
     """

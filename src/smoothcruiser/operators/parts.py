@@ -1,5 +1,6 @@
-"""Functions of an operator that ``dispatch`` does not list, in the form that
-compiled loops call: engines put them in the place of the built-in ones.
+"""Functions of an operator that ``dispatch`` does not list, for compiled loops.
+
+Engines use them in place of the built-in ones.
 
 A machine compiled so is the operator's own. It is kept for the process and not
 on disk, where only the sources of this package are followed.

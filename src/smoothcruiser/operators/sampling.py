@@ -11,8 +11,9 @@ from smoothcruiser.operators.base import Floats, Vector
 
 
 def proportional(p: Vector, size: int, goal: float) -> int:
-    """The index at which the running sum of ``p`` passes ``goal``, never one of
-    weight 0: with goal = u sum(p) a sample of p.
+    """Return the index at which the running sum of ``p`` passes ``goal``.
+
+    It is never one of weight 0. With goal = u sum(p) it is a sample of p.
     """
     running = 0.0
     chosen = 0
