@@ -17,25 +17,25 @@ STREAM_BYTES = 32  # four words of 64 bits
 
 
 def step_tabular(data: Any, state: int, action: int, rng: Any) -> Any:
-    """The step of a tabular problem, with the flag every step has inside the engine."""
+    """Run the step of a tabular problem, with the flag of a step inside the engine."""
     reward, after = tabular_step(data, state, action, rng)
     return reward, after, False
 
 
 def step_two(data: Any, state: int, action: int, rng: Any) -> Any:
-    """A user's step of two values."""
+    """Run a user's step that returns two values."""
     reward, after = USER_STEP(state, action, rng)
     return reward, after, False
 
 
 def step_three(data: Any, state: int, action: int, rng: Any) -> Any:
-    """A user's step of three values."""
+    """Run a user's step that returns three values."""
     reward, after, ended = USER_STEP(state, action, rng)
     return reward, after, bool(ended)
 
 
 def USER_STEP(state: int, action: int, rng: Any) -> Any:
-    """Replaced by the user's step when the loop is compiled for it."""
+    """Stand for the user's step, which replaces it when the loop is compiled."""
     raise NotImplementedError
 
 

@@ -191,7 +191,7 @@ def one_outcome(twice: int) -> str:
 
 
 def assumptions(problem: Problem, law: str, *, looked: str) -> tuple[str, ...]:
-    """What the promise takes on trust; ``law`` is what the outcomes follow."""
+    """Return what the promise assumes; ``law`` says what the outcomes follow."""
     found = assumed(problem, law, looked)
     return (*found, SAME_KEY) if problem.key is not None else found
 

@@ -48,7 +48,7 @@ class CertifiedForecast:
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
-        """(pairs, calls that certainly suffice), empty without an epsilon."""
+        """Tuples (pairs, calls that certainly suffice); empty without an epsilon."""
         known = [(pairs, self.most_calls(pairs)) for pairs in PAIRS]
         return [(pairs, calls) for pairs, calls in known if calls is not None]
 

@@ -71,7 +71,7 @@ PLACE = np.dtype([("pair", "i4"), ("place", "i4")], align=True)
 
 
 class Graph(NamedTuple):
-    """The arrays that compiled code reads: nodes in use, and room behind them."""
+    """The arrays that compiled code reads, with free room behind the used part."""
 
     nodes: Any  # (N,) of NODE
     pairs: Any  # (P,) of ``pair_type``

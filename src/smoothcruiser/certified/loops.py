@@ -104,7 +104,7 @@ def rebound(function: Any, replace: dict[str, Any]) -> Any:
 
 
 def warm(loops: Loops, graph: Any, rules: Any) -> None:
-    """Compile (or load) the loops: each is run once over nothing."""
+    """Compile (or load) the loops by running each once on an empty graph."""
     empty, none = np.zeros(0, dtype=np.int64), np.zeros(0)
     loops.record(graph, empty, empty, empty, none, 0, False, 0.0, 1.0, np.uint64(0))
     loops.rehash(graph)

@@ -39,7 +39,7 @@ ASKED_AGAIN = 512
 
 
 class Seen(NamedTuple):
-    """A node whose state is no plain value, with what its like is compared with."""
+    """A node whose state is no plain value, with the data to compare later states."""
 
     node: int
     state: Any
@@ -47,7 +47,7 @@ class Seen(NamedTuple):
 
 
 class Memory:
-    """States, pairs and outcomes seen so far: the owner of the arrays."""
+    """States, pairs and outcomes seen so far; it owns the arrays."""
 
     def __init__(self, problem: Problem, bound: Bound = BOUNDS[DEFAULT]) -> None:
         self.problem = problem
@@ -65,17 +65,17 @@ class Memory:
 
     @property
     def num_nodes(self) -> int:
-        """Nodes, the end included."""
+        """The number of nodes, the end included."""
         return len(self.states)
 
     @property
     def num_entries(self) -> int:
-        """Distinct outcomes seen."""
+        """The number of distinct outcomes seen."""
         return int(self.graph.pairs["length"][: self.num_pairs].sum())
 
     @property
     def num_bytes(self) -> int:
-        """What the arrays take."""
+        """The size of the arrays in bytes."""
         return sum(array.nbytes for array in self.graph)
 
     def pairs_of(self, node: int) -> Any:
@@ -154,7 +154,7 @@ class Memory:
                 )
 
     def _profile(self, node: int) -> tuple[int, ...] | None:
-        """What ``Problem.profile`` says of the node's state, from what is stored."""
+        """Return what ``Problem.profile`` says of the node's state, as stored."""
         if node == END:
             return None
         first, size, sign = (
@@ -252,7 +252,7 @@ class Memory:
         self.check_turns(pairs, targets)
 
     def _nodes_of(self, states: list[int], remaining: list[int]) -> list[int]:
-        """The nodes of distinct whole numbers that came as next states."""
+        """Return the nodes of distinct whole numbers that were next states."""
         if self.problem.key is not None:
             jobs = zip(states, remaining, strict=True)
             return [

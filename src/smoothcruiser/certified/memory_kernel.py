@@ -45,7 +45,7 @@ def hash_slot(pair: int, raw: int, reward: float, size: int) -> int:
 
 
 def find_entry(g: Graph, p: int, raw: int, reward: float) -> int:
-    """The place of an outcome within pair ``p``, -1 where it is new."""
+    """Return the place of an outcome within pair ``p``, -1 where it is new."""
     start, length = g.pairs[p]["start"], g.pairs[p]["length"]
     if length <= SHORT_SCAN:
         for place in range(length):
@@ -118,7 +118,7 @@ def add_entry(g: Graph, p: int, raw: int, target: int, reward: float) -> int:
 
 
 def has_room(g: Graph, p: int) -> bool:
-    """Whether one more entry of pair ``p`` fits everywhere."""
+    """Return whether one more entry of pair ``p`` fits everywhere."""
     return bool(
         g.sizes[ENTRIES] + max(2, 2 * g.pairs[p]["length"]) <= len(g.entries)
         and 2 * (g.sizes[HASHED] + SHORT_SCAN + 2) <= len(g.slots)

@@ -78,7 +78,7 @@ def draw_jobs(problem: Problem, jobs: list[PairJob]) -> list[Drawn]:
 
 
 def draw_part(problem: Problem, item: tuple[int, list[PairJob]]) -> list[Drawn]:
-    """The samples of the numbered part of a round."""
+    """Return the samples of the numbered part of a round."""
     return draw_jobs(problem, item[1])
 
 
@@ -91,7 +91,7 @@ def look_elsewhere(
 
 
 def itself(problem: Problem) -> Problem:
-    """What a worker builds: the problem."""
+    """Return the problem, which is what a worker builds."""
     return problem
 
 
@@ -130,7 +130,7 @@ class ParallelSampler(Sampler):
         return self.pool.ask(look_elsewhere, (state, self.seed, looked, most_calls))
 
     def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
-        """(next nodes, rewards) of the jobs, one after the other."""
+        """Return (next nodes, rewards) of the jobs, one after the other."""
         words = self._streams(pairs)
         jobs = []
         for pair, count, four in zip(
@@ -158,7 +158,7 @@ class ParallelSampler(Sampler):
         return raws, rewards
 
     def _gathered(self, jobs: list[PairJob]) -> list[Drawn]:
-        """What came of the jobs, in their order."""
+        """Return the results of the jobs, in their order."""
         parts = _parts(jobs, PARTS_PER_WORKER * self.size)
         found: list[list[Drawn]] = [[] for _ in parts]
 

@@ -33,7 +33,7 @@ STEERED_AND_EQUAL = 2
 
 @dataclass
 class EqualSamples:
-    """A promise, and the samples of each pair that keep it for certain."""
+    """A promise, and the samples of each pair that certainly keep it."""
 
     bound: Bound
     facts: Facts

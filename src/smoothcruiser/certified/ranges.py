@@ -17,12 +17,12 @@ from smoothcruiser.problem.facts import Facts
 def box(
     facts: Facts, player: int, left: int | None
 ) -> tuple[float, float, float, float]:
-    """Bounds on V, then on Q, where ``player`` moves with ``left`` steps to go."""
+    """Return bounds on V, then on Q, where ``player`` moves with ``left`` steps left."""
     return (*facts.value_bounds(player, left), *facts.q_bounds(player, left))
 
 
 def largest_value(facts: Facts) -> float:
-    """S: no |value| that a sweep meets is above."""
+    """Return S, the largest |value| that a sweep can meet."""
     ends = [
         abs(x) for player in _players(facts) for x in box(facts, player, facts.horizon)
     ]
@@ -30,7 +30,7 @@ def largest_value(facts: Facts) -> float:
 
 
 def widest(facts: Facts, left: int | None) -> float:
-    """The width M - m of the widest box with ``left`` steps to go."""
+    """Return the width M - m of the widest box with ``left`` steps to go."""
     boxes = [box(facts, player, left) for player in _players(facts)]
     return max(high - low for _, _, low, high in boxes)
 

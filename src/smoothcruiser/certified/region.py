@@ -46,7 +46,7 @@ class Region:
 
     @property
     def num_samples(self) -> float:
-        """Samples of the pairs of listed nodes."""
+        """The number of samples of the pairs of listed nodes."""
         g, size = self.memory.graph, self.memory.num_pairs
         listed = g.nodes["listed"][g.pairs["node"][:size]] == 1
         return float(g.pairs["total"][:size][listed].sum())
@@ -61,7 +61,7 @@ class Region:
         self.order[0], self.count = root, 1
 
     def make_room(self) -> None:
-        """Let the list have room for every node."""
+        """Make room in the list for every node."""
         size = self.memory.num_nodes
         if len(self.order) < size:
             larger = np.zeros(max(size, 2 * len(self.order)), dtype=np.int64)

@@ -88,14 +88,14 @@ class Sampler:
         return look(self.problem, state, self.seed, looked, most_calls)
 
     def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
-        """(next states as numbers, rewards) of the jobs, one after the other."""
+        """Return (next states as numbers, rewards) of the jobs, one after the other."""
         raise NotImplementedError
 
     def close(self) -> None:
         """Release workers, where there are any."""
 
     def _streams(self, pairs: Ints) -> Any:
-        """The words of the pairs' streams."""
+        """Return the words of the pairs' streams."""
         have = len(self.words)
         if have < self.memory.num_pairs:
             fresh = first_words(
@@ -191,7 +191,7 @@ class CompiledSampler(Sampler):
         )
 
     def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
-        """(next states, rewards) of the jobs, one after the other."""
+        """Return (next states, rewards) of the jobs, one after the other."""
         memory = self.memory
         chosen = memory.graph.pairs[pairs]
         states = np.array(
@@ -302,7 +302,10 @@ class _Part(NamedTuple):
 
 
 def _run_part(sampler: CompiledSampler, part: _Part) -> int | Exception:
-    """How a part ended, or what it raised: the sampler tells which comes first."""
+    """Return how a part ended, or what it raised.
+
+    The sampler decides which fault comes first.
+    """
     try:
         return sampler._run(*part.jobs)
     except Exception as error:
@@ -310,7 +313,7 @@ def _run_part(sampler: CompiledSampler, part: _Part) -> int | Exception:
 
 
 def _nothing() -> None:
-    """Samples of a round cannot be interrupted: they take milliseconds."""
+    """Do nothing: samples of a round take milliseconds and cannot be interrupted."""
 
 
 class PythonSampler(Sampler):
@@ -322,7 +325,7 @@ class PythonSampler(Sampler):
     resolved = True
 
     def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
-        """(next nodes, rewards) of the jobs, one after the other."""
+        """Return (next nodes, rewards) of the jobs, one after the other."""
         from smoothcruiser.jit.streams import from_words
 
         size = int(counts.sum())
@@ -419,7 +422,7 @@ def make_sampler(
 
 
 def _whole_states(oracle: Any) -> bool:
-    """Whether the step maps whole numbers to whole numbers."""
+    """Return whether the step maps whole numbers to whole numbers."""
     from numba import types
 
     from smoothcruiser.jit.oracle import next_state_type

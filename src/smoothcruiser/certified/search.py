@@ -72,7 +72,7 @@ INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the 
 CHUNK = 1 << 20  # samples held in buffers at a time: 16 MB
 # sweeps end when one closes less than this share of the width (weighed by visits)
 SETTLED = 0.01
-MOST_SWEEPS = 400  # of a round; the rest is made up in the next one, or at the end
+MOST_SWEEPS = 400  # of a round; the rest follows in the next one, or at the end
 # with deterministic=True the first 8 pairs and every 16th are sampled twice
 CHECKED_FIRST, CHECKED_EVERY = 8, 16
 
@@ -137,7 +137,7 @@ class Certified:
         if self._prepared:
             self._sampler.close()
 
-    # --- asking ---------------------------------------------------------------
+    # --- queries --------------------------------------------------------------
 
     def query(
         self,
@@ -193,7 +193,7 @@ class Certified:
         )
 
     def _prepare(self, state: Any) -> float:
-        """Seconds spent on compiling what the first query needs."""
+        """Compile what the first query needs, and return the seconds spent."""
         if self._prepared:
             return 0.0
         begin = time.perf_counter()
@@ -207,7 +207,7 @@ class Certified:
         return time.perf_counter() - begin
 
     def _search(self, root: int, limits: Ends, begin: float) -> str:
-        """Rounds until the query may end; why it did."""
+        """Run rounds until the query may end, and return why it did."""
         self._region.start(root)
         self._steering.start()
         first_call = self.num_calls
@@ -257,7 +257,7 @@ class Certified:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What the certificates of this memory take on trust."""
+        """The assumptions of this memory's certificates."""
         looked = (
             ""
             if self._looked is None
@@ -288,7 +288,7 @@ class Certified:
     # --- one round ------------------------------------------------------------
 
     def _sweep(self, tune: int) -> float:
-        """``Region.sweep``, where bounds that exclude each other are an error."""
+        """Run ``Region.sweep``; bounds that exclude each other are an error."""
         closed = self._region.sweep(tune)
         if closed < 0.0:
             raise contradiction(
@@ -441,5 +441,5 @@ class Certified:
 
 
 def _chunk(counts: Ints, done: int) -> int:
-    """How many of the jobs from ``done`` on fit in the buffers."""
+    """Return how many of the jobs from ``done`` on fit in the buffers."""
     return int(np.searchsorted(np.cumsum(counts[done:]), CHUNK, side="right"))

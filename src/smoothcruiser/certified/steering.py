@@ -42,7 +42,7 @@ SPREAD_SHARE = 0.02  # of the width: flow that matters less in all is not passed
 
 
 class Steering:
-    """Chooses the jobs of one memory; counts the calls that it steered."""
+    """Chooses the jobs of one memory, and counts the calls that it steered."""
 
     def __init__(self, problem: Problem, region: Region, *, exact: bool) -> None:
         self.problem, self.region, self.memory = problem, region, region.memory
@@ -56,7 +56,7 @@ class Steering:
         self.num_steered = 0
 
     def calls(self, root: int, limits: Ends, drawn_pairs: int) -> int:
-        """Calls of the next round."""
+        """Return the number of calls of the next round."""
         if self.exact:
             return max(LEAST_NEW, int(GROWTH * drawn_pairs))
         growth = self._growth(root, limits)
@@ -73,7 +73,7 @@ class Steering:
         return limits.equal.steerable(self.num_steered, calls, self.memory.num_pairs)
 
     def steered(self, root: int, limits: Ends, calls: int) -> Jobs:
-        """At most ``calls`` samples, where they narrow the answer most."""
+        """Return at most ``calls`` samples, where they narrow the answer most."""
         region, memory = self.region, self.memory
         width = 2.0 * memory.half_width(root, limits.target)
         region.spread(
@@ -140,7 +140,7 @@ class Steering:
         return pairs, np.full(len(pairs), min(each, left), dtype=np.int64)
 
     def _growth(self, root: int, limits: Ends) -> float:
-        """Calls of the next round, as a share of those so far."""
+        """Return the calls of the next round, as a share of those so far."""
         node, goal = self.memory.graph.nodes[root], limits.goal
         half_width = self.memory.half_width(root, limits.target)
         if half_width > UNTOLD * 0.5 * float(node["q_high"] - node["q_low"]):

@@ -45,12 +45,15 @@ class SweepRules(NamedTuple):
 
 
 def BOUND(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> float:
-    """Replaced by ``Bound.side`` of the search."""
+    """Stand for ``Bound.side``, which replaces it in the loops of a search."""
     raise NotImplementedError
 
 
 def exact_side(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float:
-    """The bound of one side where one sample tells all: only the sum is rounded."""
+    """Return the bound of one side where one sample is exact.
+
+    Only the sum is rounded.
+    """
     slack = (pair["length"] + 4) * UNIT * rules.scale
     mean = sample_mean(g, pair, upper, rules)
     return float(mean + slack if upper else mean - slack)

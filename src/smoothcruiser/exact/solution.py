@@ -16,7 +16,7 @@ from smoothcruiser.problem.tabular import Floats
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Exact values with the bound they are known to. S states, A actions."""
+    """Exact values with a proven bound on their error; S states, A actions."""
 
     # (S,), with all steps left where there is a horizon; 0 in terminal states, NaN
     # where unknown (``stages``)

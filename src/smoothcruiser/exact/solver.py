@@ -184,7 +184,7 @@ class _Point:
 
 
 class _Search:
-    """The model, its loops, and the count of passes, the one thing that changes."""
+    """The model, its loops, and the count of passes, which alone changes."""
 
     def __init__(
         self,
@@ -300,7 +300,7 @@ class _Search:
         )
 
     def bound(self, point: _Point) -> float:
-        """The proven distance of ``answer(point)`` from V*."""
+        """Return the proven distance of ``answer(point)`` from V*."""
         gamma = self.model.discount
         return SLACK * 0.5 * point.width * gamma / (1.0 - gamma) + self.floor(point.top)
 
@@ -377,7 +377,7 @@ def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Foun
 
 
 def _aim(search: _Search, point: _Point, tolerance: float | None) -> float:
-    """What the bound has to reach."""
+    """Return what the bound has to reach."""
     return (
         tolerance
         if tolerance is not None

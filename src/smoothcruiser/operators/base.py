@@ -92,7 +92,7 @@ class Operator(ABC):
 
     @classmethod
     def at(cls, temperature: float | None) -> Self:
-        """The operator at a temperature, as the command line makes it."""
+        """Return the operator at a temperature, as the command line builds it."""
         if temperature is None:
             raise InvalidInput(
                 f"The {cls.name} operator needs a temperature above 0; give "

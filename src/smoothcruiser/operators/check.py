@@ -181,7 +181,7 @@ def check_operator(
 def _points(
     rng: np.random.Generator, k: int, low: float, high: float, samples: int
 ) -> Iterator[Point]:
-    """Ties first (where kinks and curvature sit), then random points."""
+    """Return ties first, where kinks and curvature are, then random points."""
     middle = 0.5 * (low + high)
     for level in (middle, low, high):
         yield (level,) * k

@@ -19,12 +19,12 @@ from smoothcruiser.operators.base import Operator, Scalar
 
 
 def VALUE(q: Any) -> float:
-    """Replaced by the user's value function."""
+    """Stand for the user's value function, which replaces it."""
     raise NotImplementedError
 
 
 def GRADIENT(q: Any) -> Any:
-    """Replaced by the user's gradient function."""
+    """Stand for the user's gradient function, which replaces it."""
     raise NotImplementedError
 
 
@@ -37,7 +37,7 @@ def custom_value(q: Any, w: Any, t: float) -> float:
 
 
 def custom_gradient(q: Any, w: Any, t: float, out: Any) -> None:
-    """A user's gradient with the arguments of the others."""
+    """Write a user's gradient to ``out``, with the arguments of the other operators."""
     found = GRADIENT(q.copy())
     for a in range(len(q)):
         out[a] = found[a]
@@ -123,7 +123,7 @@ class CustomOperator(Operator):
         return self.smooth
 
     def omega_range(self, num_actions: int) -> tuple[float, float]:
-        """Nothing is known."""
+        """Return infinite ends, because nothing is known of a user's Omega."""
         return -math.inf, math.inf
 
     def rounding_scale(self, num_actions: int) -> float:

@@ -91,7 +91,7 @@ def builtin_omega(code: int, p: Vector, w: Vector, t: float) -> float:
 
 
 def builtin_both(code: int, q: Vector, w: Vector, t: float, out: Vector) -> float:
-    """The gradient written to ``out`` and the value returned: what a rollout needs."""
+    """Write the gradient to ``out`` and return the value, as a rollout needs them."""
     if code == ENTROPY:
         return entropy_both(q, w, t, out)
     builtin_gradient(code, q, w, t, out)

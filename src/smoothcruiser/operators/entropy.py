@@ -30,7 +30,7 @@ def entropy_value(q: Vector, w: Vector, t: float) -> float:
 
 
 def entropy_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
-    """Softmax(q / lambda)."""
+    """Write softmax(q / lambda) to ``out``."""
     top = q[0]
     for a in range(1, len(q)):
         if q[a] > top:
@@ -44,7 +44,7 @@ def entropy_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
 
 
 def entropy_both(q: Vector, w: Vector, t: float, out: Vector) -> float:
-    """Write ``entropy_gradient`` into ``out`` and return ``entropy_value``, in one pass.
+    """Write ``entropy_gradient`` to ``out`` and return ``entropy_value``, in one pass.
 
     The exponentials are computed once, and the bits are those of each.
     """
@@ -62,7 +62,7 @@ def entropy_both(q: Vector, w: Vector, t: float, out: Vector) -> float:
 
 
 def entropy_omega(p: Vector, w: Vector, t: float) -> float:
-    """Lambda sum p log p."""
+    """Return lambda sum p log p."""
     total = 0.0
     for a in range(len(p)):
         if p[a] > 0.0:

@@ -35,7 +35,7 @@ def kl_value(q: Vector, w: Vector, t: float) -> float:
 
 
 def kl_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
-    """The policy proportional to mu exp(q / lambda)."""
+    """Write the policy proportional to mu exp(q / lambda) to ``out``."""
     top = -math.inf
     for a in range(len(q)):
         if w[a] > 0.0 and q[a] > top:
@@ -49,7 +49,7 @@ def kl_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
 
 
 def kl_omega(p: Vector, w: Vector, t: float) -> float:
-    """Lambda sum p log(p / mu) with mu = w / sum(w)."""
+    """Return lambda sum p log(p / mu) with mu = w / sum(w)."""
     total = 0.0
     mass = 0.0
     for a in range(len(p)):

@@ -29,7 +29,7 @@ def proportional(p: Vector, size: int, goal: float) -> int:
 def sampled_columns(
     g: Floats, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], Floats]:
-    """(A ~ g / |g|_1 for every column, |g|_1): one uniform per column."""
+    """Return (A ~ g / |g|_1 for every column, |g|_1), with one uniform per column."""
     running = np.cumsum(g, axis=0)
     norm = running[-1]
     u = rng.random(g.shape[1]) * norm

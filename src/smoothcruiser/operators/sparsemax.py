@@ -43,7 +43,7 @@ def sparsemax_threshold(q: Vector, t: float) -> float:
 
 
 def sparsemax_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
-    """Euclidean projection of q / lambda on the simplex."""
+    """Write the Euclidean projection of q / lambda on the simplex to ``out``."""
     top = q[0]
     for a in range(1, len(q)):
         if q[a] > top:
@@ -76,7 +76,7 @@ def sparsemax_value(q: Vector, w: Vector, t: float) -> float:
 
 
 def sparsemax_omega(p: Vector, w: Vector, t: float) -> float:
-    """(lambda/2)(|p|^2 - 1)."""
+    """Return (lambda/2)(|p|^2 - 1)."""
     total = 0.0
     for a in range(len(p)):
         if p[a] > 0.0:
@@ -113,11 +113,11 @@ class Sparsemax(TemperedOperator):
         return -self.offset(num_actions), 0.0
 
     def strong_convexity(self) -> float:
-        """Lambda: Omega is lambda/2 times a square."""
+        """Return lambda: Omega is lambda/2 times a square."""
         return float(self.temperature)
 
     def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:
-        """The threshold by sorting, for all columns at once."""
+        """Return (F, gradient); sorting finds the thresholds of all columns at once."""
         t, top = self.strength, q.max(axis=0)
         z = (q - top) / t
         ordered = -np.sort(-z, axis=0)

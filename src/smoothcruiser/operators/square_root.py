@@ -94,7 +94,7 @@ def square_root_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
 
 
 def square_root_omega(p: Vector, w: Vector, t: float) -> float:
-    """-lambda sum sqrt(p)."""
+    """Return -lambda sum sqrt(p)."""
     total = 0.0
     for a in range(len(p)):
         if p[a] > 0.0:
@@ -131,7 +131,7 @@ class SquareRoot(TemperedOperator):
         return -self.offset(num_actions), -self.strength
 
     def omega_width(self, num_actions: int) -> float:
-        """Lambda (sqrt(k) - 1), rounded once less than the difference."""
+        """Return lambda (sqrt(k) - 1), with one rounding less than the difference."""
         return self.strength * (math.sqrt(num_actions) - 1.0)
 
     def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:

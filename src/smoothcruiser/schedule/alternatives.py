@@ -21,7 +21,7 @@ FACTOR, MOST_STEPS = 4.0, 7
 
 
 def offers(facts: Facts, schedule: Schedule, budget: int) -> list[str]:
-    """Sentences, the nearest promise first."""
+    """Return the alternatives as sentences, the nearest promise first."""
     target: Target = schedule.root.target
     found: list[str] = []
     if schedule.method != "smoothcruiser":
@@ -109,7 +109,7 @@ def _sharp(facts: Facts, schedule: Schedule, budget: int, target: Target) -> lis
 
 
 def _up(epsilon: float) -> float:
-    """Epsilon rounded up to three digits, so that the printed number is payable too."""
+    """Return epsilon rounded up to three digits, so that it is payable as printed."""
     from math import ceil, floor, log10
 
     if epsilon <= 0.0:

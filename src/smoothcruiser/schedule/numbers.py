@@ -17,7 +17,7 @@ def short(count: int) -> str:
 
 
 def compact(count: int) -> str:
-    """A count for a narrow column: digits up to 99,999, then like 1.33e8."""
+    """Return a count for a narrow column: digits up to 99,999, then like 1.33e8."""
     return f"{count:,}" if count < 10**5 else _scientific(count)
 
 
@@ -30,7 +30,7 @@ def _scientific(count: int) -> str:
 
 
 def amount(count: int) -> str:
-    """A count in the units of a speed: '950', '58.2 k', '133 M'."""
+    """Return a count in the units of a speed: '950', '58.2 k', '133 M'."""
     for unit, size, least in (("M", 10**6, 10**6), ("k", 10**3, 10**4)):
         if count >= least:
             value = count / size
@@ -39,7 +39,7 @@ def amount(count: int) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent with three digits at the most."""
+    """Return a share in percent, with at most three digits."""
     value = 100.0 * share
     if value >= 9.95:
         return f"{value:.0f}%"
@@ -73,7 +73,7 @@ def duration(seconds: float) -> str:
 
 
 def rate(speed: float) -> str:
-    """A speed such as '50 M calls/s'."""
+    """Return a speed such as '50 M calls/s'."""
     for unit, size in (("M ", 1e6), ("k ", 1e3)):
         if speed >= size:
             return f"{speed / size:.3g} {unit}calls/s"

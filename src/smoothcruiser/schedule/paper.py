@@ -179,7 +179,7 @@ def _too_long(
     given: float | None,
     horizon: int | None,
 ) -> str:
-    """The sentence of a refusal, with an upper bound on the price in log10."""
+    """Return the sentence of a refusal, with an upper bound on the price in log10."""
     if given is not None:
         log10 = oracle_calls(setting, epsilon, given, horizon).log10
     else:

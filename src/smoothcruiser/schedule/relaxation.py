@@ -75,17 +75,17 @@ class Relaxation:
 
     @property
     def temperature(self) -> float:
-        """Lambda, 0 for plain max."""
+        """The temperature lambda, 0 for plain max."""
         return self.operator.strength
 
     @property
     def sampling_epsilon(self) -> float:
-        """What is left of epsilon for the sampling."""
+        """The part of epsilon that is left for the sampling."""
         return self.schedule.epsilon
 
     @property
     def num_calls(self) -> int:
-        """The price."""
+        """The price in oracle calls."""
         return self.schedule.num_calls
 
     def unregularized(self, value: float, player: int = 1) -> float:
@@ -113,7 +113,7 @@ def step_band(facts: Facts) -> tuple[float, float]:
 
 
 def value_band(facts: Facts, player: int = 1) -> tuple[float, float]:
-    """[low, high]: where V_lambda(s) - V_0(s) lies in states where ``player`` moves."""
+    """Return [low, high], which holds V_lambda(s) - V_0(s) where ``player`` moves."""
     a, b = step_band(facts)
     # a play may stop before a step whose distance has the other sign
     if facts.terminals:
@@ -132,7 +132,7 @@ def value_band(facts: Facts, player: int = 1) -> tuple[float, float]:
 
 
 def _turns(facts: Facts) -> tuple[float, float]:
-    """Sums of gamma^t over even and over odd t."""
+    """Return the sums of gamma^t over even and over odd t."""
     gamma = facts.discount
     if facts.horizon is None:
         return 1.0 / (1.0 - gamma * gamma), gamma / (1.0 - gamma * gamma)

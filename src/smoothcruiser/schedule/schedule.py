@@ -195,7 +195,7 @@ class Schedule:
 
     @cached_property
     def depth(self) -> int:
-        """Longest chain of levels below the root."""
+        """The length of the longest chain of levels below the root."""
         depths: list[int] = []
         for level in self.levels:
             below = [
@@ -277,7 +277,7 @@ def _calls_per_sample(level: Level, num_actions: int) -> int:
 
 
 def level_calls(levels: Sequence[Level], num_actions: int) -> tuple[int, ...]:
-    """Oracle calls of one sample of each level, its children's included."""
+    """Return the oracle calls of one sample of each level, its children's included."""
     calls: list[int] = []
     for level in levels:
         total = _calls_per_sample(level, num_actions)
@@ -290,7 +290,7 @@ def level_calls(levels: Sequence[Level], num_actions: int) -> tuple[int, ...]:
 
 
 def price(levels: Sequence[Level], root: Root, num_actions: int) -> int:
-    """Oracle calls of the whole run."""
+    """Return the oracle calls of the whole run."""
     child = level_calls(levels, num_actions)[root.child]
     return root_calls(root, num_actions) + _root_visits(root, num_actions) * child
 
@@ -305,14 +305,14 @@ def root_calls(root: Root, num_actions: int) -> int:
 
 
 def _root_visits(root: Root, num_actions: int) -> int:
-    """How often the root samples its child."""
+    """Return how often the root samples its child."""
     return root.samples * (num_actions if root.target == "q_values" else 1)
 
 
 def level_visits(
     levels: Sequence[Level], child: int, times: int, num_actions: int
 ) -> tuple[int, ...]:
-    """How often each level is sampled where level ``child`` is, ``times`` times."""
+    """Return how often each level is sampled if level ``child`` is, ``times`` times."""
     counts = [0] * len(levels)
     counts[child] = times
     for i in range(len(levels) - 1, -1, -1):

@@ -77,7 +77,7 @@ class Line:
 
 
 def plan_lines(schedule: Schedule) -> list[Line]:
-    """The root and every level it reaches, in the order of the picture."""
+    """Return the root and every level that it reaches, in the order of the picture."""
     moments, calls, visits = (
         level_moments(schedule),
         schedule.level_calls,
@@ -167,7 +167,10 @@ def _walk(schedule: Schedule) -> list[tuple[str, int]]:
 
 
 def _cut(lines: list[Line]) -> list[Line | str]:
-    """The lines, or for long tables the costliest of them with a count in each gap."""
+    """Return the lines, or for long tables the costliest ones.
+
+    Each gap has a count of the lines that are left out.
+    """
     if len(lines) <= MOST_LINES:
         return list(lines)
     kept = {0, 1} | set(

@@ -102,7 +102,7 @@ class Ground:
         return self.facts.reward_span + self.facts.discount * (high - low)
 
     def blind(self, remaining: int | None) -> Array:
-        """sup D(Q, 0) of each player, shape (P, 1)."""
+        """Return sup D(Q, 0) of each player, shape (P, 1)."""
         return _blind(self.facts, remaining)
 
 

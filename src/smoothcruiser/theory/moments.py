@@ -67,7 +67,7 @@ class Moments:
 
     @property
     def width(self) -> Array:
-        """The longest bias interval over the players, shape (M,)."""
+        """The length of the longest bias interval over the players, shape (M,)."""
         return np.max(self.bias_high - self.bias_low, axis=0)
 
     @property
@@ -283,7 +283,7 @@ def plug_in(
 def rollout_loss(
     base: Ground, query: Backup, samples: Array, remaining: int | None
 ) -> tuple[Array, Array]:
-    """(E D, sup D): what following grad F(Q-hat) loses in the mean and at the most."""
+    """Return (E D, sup D): what following grad F(Q-hat) loses in the mean and at most."""
     n = np.asarray(samples, dtype=np.float64)
     ceiling = bregman_ceiling(base.rule, base.q_box(remaining), query.spread)
     return np.minimum(

@@ -71,7 +71,7 @@ class OperatorRule:
         )
 
 
-# --- one draw -----------------------------------------------------------------
+# --- one sample ---------------------------------------------------------------
 
 
 def skew_probability(spread: Array, variance: Array) -> Array:

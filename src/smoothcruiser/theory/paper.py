@@ -264,7 +264,10 @@ def lemma_1_log10(setting: PaperSetting, e: float, delta_prime: float) -> float:
 
 @dataclass(frozen=True)
 class TheoremConstants:
-    """c_1 ... c_5 of Theorem 1; c_1 holds n(kappa) and comes as its log10."""
+    """The constants c_1 ... c_5 of Theorem 1.
+
+    c_1 contains n(kappa), so its log10 is kept.
+    """
 
     log10_c1: float
     c2: float

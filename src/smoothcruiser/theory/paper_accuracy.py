@@ -31,7 +31,7 @@ class PaperConstants:
 
     @classmethod
     def of(cls, facts: Facts, delta_prime: float | None) -> PaperConstants:
-        """The constants of a problem and a failure probability of one Q-hat."""
+        """Return the constants of a problem, ``delta_prime`` being that of one Q-hat."""
         if delta_prime is None or not 0.0 < delta_prime <= 1.0:
             raise BrokenPromise(
                 "A schedule of the paper needs delta_prime in (0, 1], got "
@@ -55,10 +55,10 @@ class PaperConstants:
         )
 
     def noise(self, samples: int) -> float:
-        """t(N), also for an N beyond the floats."""
+        """Return t(N), also for an N beyond the floats."""
         return self.ceiling * math.exp(0.5 * (self.log_scale - math.log(samples)))
 
     def sup_value(self, remaining: int | None) -> float:
-        """A bound on |V| with ``remaining`` steps left."""
+        """Return a bound on |V| with ``remaining`` steps left."""
         left = 1.0 if remaining is None else 1.0 - self.gamma**remaining
         return self.size / (1.0 - self.gamma) * left

@@ -48,7 +48,7 @@ SAME = 1e-12
 
 @dataclass(frozen=True)
 class PaperSetting:
-    """What the paper's constants are functions of."""
+    """The numbers that determine the paper's constants."""
 
     gamma: float
     K: int
@@ -81,7 +81,7 @@ class PaperSetting:
 
     @classmethod
     def of(cls, facts: Facts) -> PaperSetting:
-        """The setting of a problem."""
+        """Return the setting of a problem."""
         return cls(
             facts.discount,
             facts.num_actions,
@@ -92,17 +92,20 @@ class PaperSetting:
 
     @classmethod
     def entropy(cls, gamma: float, temperature: float, K: int) -> PaperSetting:
-        """The printed setting: L = 1/lambda, M = lambda log K, rewards in [0, 1]."""
+        """Return the printed setting, with rewards in [0, 1].
+
+        L = 1/lambda and M = lambda log K.
+        """
         return cls(gamma, K, 1.0 / temperature, temperature * math.log(K))
 
 
 def one_minus_root(setting: PaperSetting) -> float:
-    """1 - sqrt(gamma), written so that it keeps its digits for gamma near 1."""
+    """Return 1 - sqrt(gamma), in a form that keeps its digits for gamma near 1."""
     return (1.0 - setting.gamma) / (1.0 + math.sqrt(setting.gamma))
 
 
 def value_bound(setting: PaperSetting) -> float:
-    """V_max = (r_max + M)/(1 - gamma): |V| is at most that in every state."""
+    """Return V_max = (r_max + M)/(1 - gamma), which bounds |V| in every state."""
     return (setting.r_max + setting.M) / (1.0 - setting.gamma)
 
 
@@ -203,7 +206,7 @@ def _key(e: float, remaining: int | None, top: float) -> Key:
 
 
 def child_accuracy(setting: PaperSetting, e: float) -> float:
-    """e/sqrt(gamma); infinite for gamma = 0, where the next state does not matter."""
+    """Return e/sqrt(gamma); infinite for gamma = 0, where next states do not matter."""
     return e / math.sqrt(setting.gamma) if setting.gamma > 0.0 else math.inf
 
 
@@ -220,7 +223,7 @@ def ladder(
     top, bar = value_bound(setting), kappa(setting)
     start = _key(e, remaining, top)
     if start != TOP and remaining is None and one_minus_root(setting) < 1e3 * SAME:
-        return None  # neighbouring rungs could not be told apart from rounding
+        return None  # rounding would merge neighbouring rungs
     found: dict[Key, tuple[int, float, float, Key, Key]] = {}
     todo: list[tuple[Key, float]] = [(start, e)]
     while todo:
@@ -259,7 +262,7 @@ def _ordered(found: dict[Key, tuple[int, float, float, Key, Key]]) -> tuple[Rung
 
 
 def exact_counts(setting: PaperSetting, rungs: Sequence[Rung], ell: float) -> list[int]:
-    """n of each rung, as exact integers, for log(2K/delta') = ``ell``."""
+    """Return n of each rung, as exact integers, for log(2K/delta') = ``ell``."""
     counts: list[int] = []
     for rung in rungs:
         total = 1

@@ -84,7 +84,7 @@ def bennett_rate(t: float, spread: float, variance: float) -> float:
 
 
 def _kl_slope(p: float, tau: float) -> float:
-    """d/dp KL(p + tau | p): negative below the minimum."""
+    """Return d/dp KL(p + tau | p), which is negative below the minimum."""
     q = p + tau
     if p <= 0.0:
         return -math.inf

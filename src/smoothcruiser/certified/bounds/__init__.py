@@ -11,7 +11,7 @@ DEFAULT = BETTING.word
 
 
 def bound_of(word: str) -> Bound:
-    """The bound that goes by ``word``."""
+    """Return the bound with the name ``word``."""
     if word not in BOUNDS:
         raise InvalidInput(f"bound must be one of {', '.join(BOUNDS)}, got {word!r}.")
     return BOUNDS[word]

@@ -56,14 +56,17 @@ class Bound(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """What a bound reads of the graph: no more, since it is passed for every pair."""
+    """The part of the graph that a bound reads.
+
+    It is small, since it is passed for every pair.
+    """
 
     nodes: Any  # (N,) of NODE
     entries: Any  # (E,) of ENTRY
 
 
 class BoundRules(NamedTuple):
-    """What does not change during a query, as far as bounds are concerned."""
+    """What a bound needs that does not change during a query."""
 
     discount: float
     scale: float  # largest |value| in sight, for rounding

@@ -100,7 +100,7 @@ MANY = 10_000
 
 
 def pole_guard(pole: float, scale: float) -> float:
-    """An absolute error that pole - Y stays below when |Y| <= ``scale``."""
+    """Return a bound on the rounding error of pole - Y when |Y| <= ``scale``."""
     return 4.0 * UNIT * (abs(pole) + scale)
 
 
@@ -134,7 +134,7 @@ def bound_at(g: Outcomes, pair: Any, upper: bool, at: int, rules: BoundRules) ->
                 - pole
                 - guard
             )
-        if gap <= guard:  # nothing sure is left; also keeps |log| below LONGEST_LOG
+        if gap <= guard:  # rounding hides the rest; also keeps |log| below LONGEST_LOG
             return float(pole)
         total_log += entry["weight"] * math.log(gap)
     mean = math.exp((total_log - cost) / pair["total"]) * (
@@ -207,7 +207,7 @@ def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> f
     return bound
 
 
-# --- beforehand ---------------------------------------------------------------
+# --- before a run -------------------------------------------------------------
 
 
 def pole_radii(samples: float, cost: float) -> Floats:
@@ -250,7 +250,7 @@ def price(facts: Facts, epsilon: float, delta: float, num_pairs: int) -> int:
 
 
 def price_rounding(facts: Facts) -> Floats:
-    """What rounding adds to the half-width, by pole but the first."""
+    """Return what rounding adds to the half-width, per pole without the first."""
     scale, t, span = largest_value(facts), POLE_OFFSETS[1:], max(widths(facts))
     inside = pole_guard(scale, scale) + 4.0 * UNIT * t * span
     pairs = (

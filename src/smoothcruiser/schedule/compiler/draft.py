@@ -63,7 +63,7 @@ class Draft:
         return replace(self, rows=tuple(rows))
 
     def at_level(self, level: float) -> Draft:
-        """The same draft for another delta; its moments do not depend on it."""
+        """Return the same draft for another delta; its moments do not depend on it."""
         other = replace(self, level=level)
         if "made" in self.__dict__:
             other.__dict__["made"] = self.made
@@ -102,7 +102,7 @@ class Draft:
 
     @cached_property
     def made(self) -> list[Moments]:
-        """Moments of every row with the draft's own counts."""
+        """The moments of every row with the draft's own counts."""
         return self.moments()
 
     def draws(self, counts: Array | None = None) -> tuple[Array, Array, Array, Array]:
@@ -189,7 +189,7 @@ def priced(draws: Array, price: Array) -> Array:
 
 
 def polish(draft: Draft) -> Draft:
-    """The draft with its counts moved to a local minimum of the price."""
+    """Return the draft with its counts moved to a local minimum of the price."""
     counted = draft.counted
     if not counted:
         return draft

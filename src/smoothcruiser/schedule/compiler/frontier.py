@@ -59,7 +59,7 @@ _LABELS = 24
 
 
 def sample_grid(ratio: float) -> Array:
-    """Counts 1, 2, 3, ... then geometric."""
+    """Return the counts 1, 2, 3, ... and then a geometric sequence."""
     counts = [1]
     while counts[-1] < _MAX_SAMPLES:
         counts.append(max(counts[-1] + 1, math.floor(counts[-1] * ratio)))
@@ -86,7 +86,7 @@ class LevelTable:
     columns: Array = field(default_factory=lambda: np.empty((9, 0)))
 
     def add(self, level: Level, moments: Moments) -> int:
-        """Append a level; returns its index."""
+        """Append a level, and return its index."""
         back = backup(self.base, moments, self.remaining)
         index = len(self.levels)
         if index >= self.columns.shape[1]:
@@ -116,7 +116,7 @@ class LevelTable:
 
     @property
     def log_calls(self) -> Array:
-        """Log(1 + C) of every level."""
+        """The logarithm log(1 + C) of every level."""
         return self.columns[1, : len(self.levels)]
 
     def root_draws(
@@ -188,7 +188,7 @@ class Cells:
         query: Array | int,
         continuation: Array | int,
     ) -> None:
-        """Keep the candidates that are cheaper than what their cells hold."""
+        """Keep the candidates that are cheaper than those in their cells."""
         cells, first = _cheapest(cell, price)
         better = price[first] < self.price[cells]
         self.put(
@@ -209,7 +209,7 @@ class Cells:
         query: Array,
         continuation: Array,
     ) -> None:
-        """Overwrite what ``cell`` holds."""
+        """Overwrite the candidate of ``cell``."""
         self.price[cell], self.kind[cell], self.samples[cell] = price, kind, samples
         self.query[cell], self.continuation[cell] = query, continuation
 
@@ -240,7 +240,7 @@ class Cells:
             )
 
     def cheapest(self, cell: int) -> Level | None:
-        """What ``cell`` holds, None if it is empty."""
+        """Return the candidate of ``cell``, None if it is empty."""
         if self.price[cell] == math.inf:
             return None
         return Level(
@@ -252,7 +252,7 @@ class Cells:
 
 
 def _cheapest(cell: Array, price: Array) -> tuple[Array, Array]:
-    """(cells, candidates): every cell that occurs, with its cheapest candidate."""
+    """Return (cells, candidates): every cell that occurs, with its cheapest one."""
     if len(price) > 1 and np.any(price[1:] < price[:-1]):
         order = np.argsort(price, kind="stable")
         cells, first = np.unique(cell[order], return_index=True)
@@ -279,7 +279,7 @@ class Queries:
         self.samples = np.zeros(self.size)
 
     def offer(self, query: Array, samples: Array, loss: Array, price: Array) -> None:
-        """Keep the candidates that are cheaper than what their cells hold."""
+        """Keep the candidates that are cheaper than those in their cells."""
         with np.errstate(divide="ignore"):
             cell = np.clip(
                 np.floor(np.log(self.top / loss) / self.step + 1e-9), 0, self.size - 1
@@ -308,7 +308,7 @@ class Queries:
         return np.where(inside, running[cell], math.inf), cell
 
     def at(self, cell: int) -> int:
-        """The cell, at ``cell`` or beyond, that holds the cheapest query."""
+        """Return the cell, at ``cell`` or beyond, that holds the cheapest query."""
         return cell + int(np.argmin(self.price[cell:]))
 
 
@@ -335,7 +335,7 @@ def _useful(variance: float, noise: float, hopeless: bool) -> Array:
 
 
 class Frontier:
-    """Levels of falling width for problems without a horizon; grows on demand."""
+    """Levels of decreasing width for problems without a horizon; it grows on demand."""
 
     def __init__(self, base: Ground, kinds: Kinds) -> None:
         self.base = base
@@ -377,7 +377,7 @@ class Frontier:
         return self.table
 
     def child_table(self, table: LevelTable) -> LevelTable:
-        """Where the children of a level of ``table`` stand: in the same table."""
+        """Return the table of a level's children, which is the same table."""
         return table
 
     def _floor(self) -> float:
@@ -396,7 +396,7 @@ class Frontier:
         )
 
     def _advance(self, cells: int) -> bool:
-        """Continue by ``cells`` cells; False when there are none left."""
+        """Walk on by ``cells`` cells, and return False when there are none left."""
         if self.top <= 0.0 or self.cell >= self.cells.size:
             return False
         for _ in range(min(cells, self.cells.size - self.cell)):
@@ -428,7 +428,7 @@ class Frontier:
     # --- how kinds propose candidates (``kinds.Walk``) ------------------------
 
     def pairs(self, share: float) -> Pairs:
-        """The newest level as a query, with the counts that make a difference."""
+        """Return the newest level as a query, with the counts worth trying."""
         back = self.table.backups[self.newest]
         calls = float(self.table.log_calls[self.newest])
         noise = float(np.max(back.tilt)) * share / _NEGLIGIBLE

@@ -91,7 +91,7 @@ class StagedFrontier:
         return self.tables[horizon if target == "value" else horizon - 1]
 
     def stop(self, number: int) -> Stop | None:
-        """One stop: all levels of all stages."""
+        """Return the only stop: all levels of all stages."""
         return (
             Stop(max(len(table) for table in self.tables.values()), math.inf)
             if number == 0
@@ -99,7 +99,7 @@ class StagedFrontier:
         )
 
     def child_table(self, table: LevelTable) -> LevelTable:
-        """Where the children of a level of ``table`` stand: one step later."""
+        """Return the table of a level's children, which is one step later."""
         assert table.remaining is not None
         return self.tables[table.remaining - 1]
 
@@ -143,7 +143,7 @@ class Stage:
 
     @cached_property
     def _every_pair(self) -> Pairs:
-        """Every child with every N of the grid, flat."""
+        """Return every child with every N of the grid, flat."""
         children = _side_by_side(self.below)
         count = children.log_calls.shape[0]
         query = np.repeat(np.arange(count), len(_SAMPLES))
@@ -156,7 +156,7 @@ class Stage:
         )
 
     def pairs(self, share: float) -> Pairs:
-        """Every child with every count: there are few enough."""
+        """Return every child with every count: there are few enough."""
         return self._every_pair
 
     def offer(self, kind: IntEnum, width: Array, pairs: Pairs) -> None:
@@ -178,7 +178,7 @@ class Stage:
         )
 
     def offer_paths(self, kind: IntEnum, loss: Array, pairs: Pairs) -> None:
-        """Collect queries; the stage fills its cells when all kinds have offered."""
+        """Collect queries; the stage fills its cells after all kinds are through."""
         queries = self.queries.setdefault(kind, Queries(self.cells.top, _LOSS_STEP))
         queries.offer(pairs.query, pairs.samples, loss, pairs.log_calls)
 
@@ -204,7 +204,7 @@ def _thinned(cells: Cells, kept: int) -> Array:
 
 
 def _side_by_side(table: LevelTable) -> Backup:
-    """All backups of ``table`` as one, a candidate a column."""
+    """Return all backups of ``table`` as one, with one candidate per column."""
 
     def column(name: str) -> Array:
         return np.concatenate([getattr(b, name) for b in table.backups], axis=-1)

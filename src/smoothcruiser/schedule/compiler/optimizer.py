@@ -161,7 +161,7 @@ def smallest_epsilon(
 
 
 def _chosen(kinds: Iterable[IntEnum]) -> Kinds:
-    """``kinds``, each a known one, and the constant that every table ends in."""
+    """Return ``kinds``, all known, with the constant in which every table ends."""
     return frozenset(estimator_of(kind).kind for kind in (*kinds, Kind.CONSTANT))
 
 
@@ -306,7 +306,7 @@ def _close(draft: Draft, delta: float, adaptive_delta: float) -> Closed:
 
 
 def _hopeless(draft: Draft) -> bool:
-    """Whether nobody will run it: then its counts may stay a few percent off."""
+    """Return whether nobody will run it, so that its counts need not be polished."""
     return float(draft.log_price()[0]) > LOG_HOPELESS
 
 

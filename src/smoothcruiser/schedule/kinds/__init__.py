@@ -48,7 +48,7 @@ KINDS: dict[int, Estimator] = {
 
 
 def estimator_of(kind: int) -> Estimator:
-    """The estimator of ``kind``; unknown kinds are refused."""
+    """Return the estimator of ``kind``; unknown kinds are refused."""
     if kind not in KINDS:
         known = ", ".join(estimator.kind.name for estimator in KINDS.values())
         raise InvalidInput(
@@ -59,7 +59,7 @@ def estimator_of(kind: int) -> Estimator:
 
 
 def kind_named(name: str) -> IntEnum:
-    """The kind called ``name``, as it stands in stores and JSON, in any case."""
+    """Return the kind called ``name`` in stores and JSON, in upper or lower case."""
     for estimator in KINDS.values():
         if estimator.kind.name == name.upper():
             return estimator.kind

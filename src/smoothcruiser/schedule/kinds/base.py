@@ -99,7 +99,7 @@ class Walk(Protocol):
 
 
 class Estimator(ABC):
-    """One kind of estimator. Objects of this class have no state."""
+    """One kind of estimator; objects of this class have no state."""
 
     kind: ClassVar[IntEnum]
     word: ClassVar[str]  # in text: "plug-in"
@@ -132,7 +132,7 @@ class Estimator(ABC):
         """Propose candidates of this kind over the newest levels of ``walk``."""
 
     def finished(self, row: Level, moments: Moments) -> Level:
-        """``row`` with the shift (and the constant) that its moments rely on."""
+        """Return ``row`` with the shift (and the constant) that its moments rely on."""
         return replace(row, shift=float(moments.shift[0]))
 
     def written(
@@ -144,7 +144,7 @@ class Estimator(ABC):
     def flaw(
         self, base: Ground, level: Level, centred: Moments, remaining: int | None
     ) -> str | None:
-        """What is wrong with the numbers written in ``level``, None if nothing is."""
+        """Return what is wrong with the numbers in ``level``, None if nothing is."""
         right = float(centred.shift[0])
         room = TOLERANCE * (abs(right) + float(centred.width[0]))
         if abs(right - level.shift) <= room:
@@ -154,7 +154,7 @@ class Estimator(ABC):
         )
 
     def paper_flaw(self, c: PaperConstants, level: Level) -> str | None:
-        """Why Lemma 2 does not cover ``level``, None if it does."""
+        """Return why Lemma 2 does not cover ``level``, None if it does."""
         if self.in_paper and level.shift == 0.0:
             return None
         what = "shifts" if self.in_paper else f"{self.word} levels"
