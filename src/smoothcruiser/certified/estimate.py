@@ -9,8 +9,8 @@ corner: with up to ``CORNERS`` actions all corners are tried, beyond that D <=
 min(curv s**2 / 8, s) with s the largest sum of two half-widths bounds it.
 
 Bounds that cross (L > U) have probability at most delta if what the certificate
-assumes is true. The query then raises an error that says so. The cause is far more
-often a key of a state that leaves out something its future depends on.
+assumes is true. The query then raises an error that says so. Far more often the
+cause is a key that leaves out something on which the state's future depends.
 """
 
 from __future__ import annotations

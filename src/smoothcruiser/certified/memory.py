@@ -3,8 +3,8 @@
 The graph holds pairs and outcomes, and grows by doubling.
 
 This file decides which states are one node and when arrays grow. It leaves out
-the data layout (``graph``), how samples are entered (``memory_kernel``),
-bounds (``sweeps_kernel``) and where outcomes come from (``sampling``).
+the data layout (``graph``), how samples are entered (``memory_kernel``), bounds
+(``sweeps_kernel``) and where outcomes come from (``sampling``).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Memory:
         self.states: list[Any] = [None]  # what each node stands for; node 0 is the end
         # steps left, 0 throughout where there is no horizon
         self.remaining: list[int] = [0]
-        self.nodes: dict[Any, int] = {}  # of plain values, which are their own keys
+        self.nodes: dict[Any, int] = {}  # of plain values, whose keys suffice
         self.others: dict[Any, Seen] = {}  # of all others, by their keys
         self.over: dict[Any, Any] = {}  # plain values that are terminal, by their keys
         self._types: set[type] = set()  # of the states checked so far

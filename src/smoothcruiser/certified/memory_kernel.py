@@ -2,13 +2,13 @@
 
 Entries differ by ``raw``, the next state as a whole number (the oracle's own
 number, or the node's where states are objects), so that a sample costs a short
-scan and no look-up of nodes. Rewards are part of an outcome
-because the bounds are not linear in them. A pair with more than
-``MANY_OUTCOMES`` outcomes (continuous rewards, say) has its new rewards rounded
-at random to a grid of ``GRID_CELLS`` cells with the mean kept: r' takes the two
-neighbours of r with weights that make E[r' | r] = r. The samples of r' + gamma
-V(z) then have the same mean Q and the same range, which is all that the radii
-need. The variance grows by (rho / (2 GRID_CELLS))**2 at most.
+scan and no look-up of nodes. Rewards are part of an outcome because the bounds
+are not linear in them. A pair with more than ``MANY_OUTCOMES`` outcomes
+(continuous rewards, say) has its new rewards rounded at random to a grid of
+``GRID_CELLS`` cells with the mean kept: r' takes the two neighbours of r with
+weights that make E[r' | r] = r. The samples of r' + gamma V(z) then have the
+same mean Q and the same range, which is all that the radii need. The variance
+grows by (rho / (2 GRID_CELLS))**2 at most.
 """
 
 from __future__ import annotations

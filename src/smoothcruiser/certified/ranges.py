@@ -17,7 +17,7 @@ from smoothcruiser.problem.facts import Facts
 def box(
     facts: Facts, player: int, left: int | None
 ) -> tuple[float, float, float, float]:
-    """Return bounds on V, then on Q, where ``player`` moves with ``left`` steps left."""
+    """Return bounds on V, then on Q, for a ``player`` to move and ``left`` steps."""
     return (*facts.value_bounds(player, left), *facts.q_bounds(player, left))
 
 

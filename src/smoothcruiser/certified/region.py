@@ -102,7 +102,7 @@ class Region:
     def sweep(self, tune: int) -> float:
         """Sweep once over the listed nodes and return by how much they closed.
 
-        The sum is weighed by visits. Where the bounds of a node exclude each
+        The sum is weighted by visits. Where the bounds of a node exclude each
         other, it is minus that node.
         """
         g = self.memory.graph

@@ -2,13 +2,13 @@
 
 The price depends on the problem itself.
 
-The problem: V(s0) and Q(s0, a) of a regularized MDP or game, from samples of its
-oracle alone, with a promise that holds for every state seen, every number of
-samples and every query on one memory at once, with probability 1 - delta. Each
-round sweeps the bounds L <= V <= U over the seen graph (``region``), stops if
-the interval is narrow enough, and otherwise samples (``sampling``) where the
-width of the answer comes from (``steering``). A bound says how far a mean can be
-off (``bounds``); the data are in ``memory``.
+The problem: V(s0) and Q(s0, a) of a regularized MDP or game, from samples of
+its oracle alone, with a promise that holds for every state seen, every number
+of samples and every query on one memory at once, with probability 1 - delta.
+Each round sweeps the bounds L <= V <= U over the seen graph (``region``), stops
+if the interval is narrow enough, and otherwise samples (``sampling``) where the
+width of the answer comes from (``steering``). A bound says how far a mean can
+be off (``bounds``); the data are in ``memory``.
 
     value = (L + U)/2,            interval = [L, U],
     q box = [Q_L(a), Q_U(a)],     policy = grad F at the middle of the box.
@@ -19,13 +19,14 @@ legend   symbol      public name
 
 A query of ``epsilon`` steers its samples for as many calls as equal numbers of
 samples would certainly need. After that it brings every pair that it can reach
-to the equal share (``price``), so that its price has a bound. It also falls back
-on equal numbers where steering finds nothing to do. It gives up only where no
-pair in reach has a radius and sweeps no longer change anything.
+to the equal share (``price``), so that its price has a bound. It also falls
+back on equal numbers where steering finds nothing to do. It gives up only where
+no pair in reach has a radius and sweeps no longer change anything.
 
 Rounds: calls grow by a quarter each time. So a problem that takes n calls takes
 about log(n)/log(1.25) rounds of sweeps, and at most a quarter of the calls came
-too late to be steered. Nothing depends on the clock except a stop by ``seconds``.
+too late to be steered. Nothing depends on the clock except a stop by
+``seconds``.
 
 What this file decides: rounds and stops. Proofs: docs/certified.md.
 """
@@ -70,7 +71,7 @@ from smoothcruiser.query import Compute
 
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the step
 CHUNK = 1 << 20  # samples held in buffers at a time: 16 MB
-# sweeps end when one closes less than this share of the width (weighed by visits)
+# sweeps end when one closes less than this share of the width (weighted by visits)
 SETTLED = 0.01
 MOST_SWEEPS = 400  # of a round; the rest follows in the next one, or at the end
 # with deterministic=True the first 8 pairs and every 16th are sampled twice

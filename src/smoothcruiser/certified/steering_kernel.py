@@ -1,17 +1,18 @@
 """Where the next samples pay: loops of certified search, compiled.
 
-F is convex for the max player, so U(s) - L(s) <= sum over a of pi(a) (Q_U -
-Q_L)(a) with pi = grad F(Q_U); it is concave for the min player, and pi = grad
-F_min(Q_L) does the same. Unrolled, the width at the requested state is at most
+F is convex for the max player, so U(s) - L(s) <= sum over a of pi(a)
+(Q_U - Q_L)(a) with pi = grad F(Q_U); it is concave for the min player, and
+pi = grad F_min(Q_L) does the same. Unrolled, the width at the requested state
+is at most
 
     sum over pairs of flow(s, a) * (radius up + radius down),
 
 flow = discounted visits under pi and the observed frequencies. ``spread`` keeps
 the flow up to date (a linear system, solved by passing mass on, from the last
-round's solution). The bound of a pair reports its slope: minus the derivative of
-the radius by n, times n**2. So ``allocate`` gives samples to pairs until the
-marginal gains flow * slope / n**2 are level (water filling). No pair is more than
-quadrupled at a time.
+round's solution). The bound of a pair reports its slope: minus the derivative
+of the radius by n, times n**2. So ``allocate`` gives samples to pairs until the
+marginal gains flow * slope / n**2 are level (water filling). No pair is more
+than quadrupled at a time.
 
 legend   symbol      public name
   pi                 ``policy``      M - m   ``q_high - q_low``

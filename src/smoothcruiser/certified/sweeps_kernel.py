@@ -110,7 +110,7 @@ def backup_side(
 def sweep(g: Graph, order: Ints, count: int, tune: int, rules: SweepRules) -> float:
     """Pass once over the listed nodes, last met first, and return how much they closed.
 
-    The sum is weighed by visits; ``order[0]`` is the requested node. Where the
+    The sum is weighted by visits; ``order[0]`` is the requested node. Where the
     bounds of a node or of one of its pairs exclude each other, the pass ends
     with minus the node's number.
     """

@@ -7,9 +7,9 @@ moves, + Omega where the min player does, because F(Q) = max <pi, Q> - Omega(pi)
 and the min player has -F(-Q) = min <pi, Q> + Omega(pi). Omega is the
 operator's (``operators``).
 
-V_pi <= V* in an MDP, with equality at the optimal policy: a lower bound that does
-not depend on the sweeps of the solver. A ``CustomOperator`` has no Omega, so it is
-refused.
+V_pi <= V* in an MDP, with equality at the optimal policy: a lower bound that
+does not depend on the sweeps of the solver. A ``CustomOperator`` has no Omega,
+so it is refused.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 ``outcomes(state, action) -> [(probability, reward, next_state)]``: walk from
 ``initial_state``, number the states in the order they are met, and write
 compressed rows. Illegal actions and terminal states get empty rows. States with
-equal keys are one (``Problem.key_of``); a state that comes back under the key of
-another must have the same mover, legal actions and end. With a
-horizon the walk ends after that many steps: a state met there has no step left,
-so its rows stay empty and it is marked terminal, worth 0. This file decides
-nothing about values, and leaves out graphs too large for Python loops.
+equal keys are one (``Problem.key_of``); a state that comes back under the key
+of another must have the same mover, legal actions and end. With a horizon the
+walk ends after that many steps: a state met there has no step left, so its rows
+stay empty and it is marked terminal, worth 0. This file decides nothing about
+values, and leaves out graphs too large for Python loops.
 """
 
 from __future__ import annotations

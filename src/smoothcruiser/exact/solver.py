@@ -9,11 +9,11 @@ min d, hi = max d:
 
     TV + gamma lo/(1-gamma)  <=  V*  <=  TV + gamma hi/(1-gamma)  (MacQueen 1966)
 
-Proof: TV <= V + hi. Apply T repeatedly; each time the term gains a factor gamma.
-Sum up. Where T(V + c) = TV + gamma c fails (terminal states, gradients that do not
-sum to one) 0 <= T(V + c) - TV <= gamma c still holds for c >= 0, and the lines
-above hold with lo = min(d, 0), hi = max(d, 0). The answer is the middle of the
-two lines, the bound half their distance, wherever V came from.
+Proof: TV <= V + hi. Apply T repeatedly; each time the term gains a factor
+gamma. Sum up. Where T(V + c) = TV + gamma c fails (terminal states, gradients
+that do not sum to one) 0 <= T(V + c) - TV <= gamma c still holds for c >= 0,
+and the lines above hold with lo = min(d, 0), hi = max(d, 0). The answer is the
+middle of the two lines, the bound half their distance, wherever V came from.
 
 legend   symbol      public name
   gamma              ``discount``
@@ -32,12 +32,12 @@ undone and replaced by TV, which does. Hence all of them converge at least as
 fast as value iteration, up to a factor of two in sweeps of T.
 
 The solver never stops silently: a requested ``tolerance`` is met, or the call
-raises and says what was reached. Without one the solver aims at 1e-10 of the span
-of the expected rewards, or at twice what rounding allows where that is more. So
-the relative accuracy is the same in any unit, and an offset of all rewards does
-not loosen it. ``residual_bound`` is what holds; ``note`` says why if it is more.
-What this file leaves out: sampling. It reads ``tables`` or ``outcomes`` and never
-calls the oracle.
+raises and says what was reached. Without one the solver aims at 1e-10 of the
+span of the expected rewards, or at twice what rounding allows where that is
+more. So the relative accuracy is the same in any unit, and an offset of all
+rewards does not loosen it. ``residual_bound`` is what holds; ``note`` says why
+if it is more. What this file leaves out: sampling. It reads ``tables`` or
+``outcomes`` and never calls the oracle.
 """
 
 from __future__ import annotations

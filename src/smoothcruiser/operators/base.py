@@ -13,10 +13,10 @@ legend      symbol   public name
 
 An operator is one file of this folder: a frozen class with these numbers, three
 scalar functions that Python and compiled code share (``Scalar``), and, where
-speed requires it, the same over arrays (``batch``, ``omega_rows``). Other modules
-use the object; only compiled code knows operators by a number (``code``, see
-``dispatch``). The min player has F_min(Q) = -F(-Q); its policy is the
-gradient of F at -Q. What this file leaves out: how errors propagate
+speed requires it, the same over arrays (``batch``, ``omega_rows``). Other
+modules use the object; only compiled code knows operators by a number
+(``code``, see ``dispatch``). The min player has F_min(Q) = -F(-Q); its policy
+is the gradient of F at -Q. What this file leaves out: how errors propagate
 (``theory``).
 """
 

@@ -16,8 +16,8 @@ The paper's section "Generalization" requires, for all Q and Q' over k actions:
 
 Points are random in [low, high]^k, and those where operators usually break: all
 equal, two or more actions tied at the top. A check of finitely many points can
-refute a condition, but not prove it. A condition reported as failing does fail at
-the point that is named.
+refute a condition, but not prove it. A condition reported as failing does fail
+at the point that is named.
 """
 
 from __future__ import annotations

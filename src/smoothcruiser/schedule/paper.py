@@ -17,10 +17,10 @@ legend   symbol   public name
 Two things are repaired, because the promise would break. One is the box that
 Q-hat is clipped to: the printed [0, V_max] is wrong wherever Q can be negative
 (games, negative rewards, terminal states). The other is the count of calls that
-enters delta'. With a horizon a row is an accuracy with its steps left; at 0 steps
-left the constant 0 is exact, so there are at most ``horizon`` levels. ``delta =
-1.0`` on a schedule means that there is no probabilistic promise, because the
-requested delta' times the number of calls exceeds 1.
+enters delta'. With a horizon a row is an accuracy with its steps left; at 0
+steps left the constant 0 is exact, so there are at most ``horizon`` levels.
+``delta = 1.0`` on a schedule means that there is no probabilistic promise,
+because the requested delta' times the number of calls exceeds 1.
 
 This file decides which tables are too large to build. It leaves out their check
 (``schedule.verify.paper``).

@@ -25,8 +25,8 @@ or of X itself (target "value").
 
 Prices are functions of rows, the same for a draft of the compiler and for a
 finished table. For each of its samples, a level with a query makes K N calls of
-its own, and a level with a continuation makes one. The calls of its children are
-added.
+its own, and a level with a continuation makes one. The calls of its children
+are added.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The moments are bias, range and variance (docs/theory.md, section 3).
 
 For every state in which one player moves, an estimator X of V has E X - V in
-[bias_low, bias_high], X in [low, high] almost surely, and Var X <= variance. One
-sampled backup over it is xi = r + gamma X(z). Then
+[bias_low, bias_high], X in [low, high] almost surely, and Var X <= variance.
+One sampled backup over it is xi = r + gamma X(z). Then
 
   PLUGIN     E F(Q-hat) - V                 in [gamma b-, gamma b+ + phi]
              (Jensen; phi from ``noise``)
@@ -14,9 +14,9 @@ sampled backup over it is xi = r + gamma X(z). Then
   CONSTANT   c - V                          in [c - V_hi, c - V_lo]
 
 for the max player; for the min player phi and E D change sides. A level adds
-sign(player) * shift, chosen to centre its interval, so widths obey w = gamma w'
-+ phi and w = gamma w'' + E D in MDPs and games alike. There is no union bound,
-because only means pass upwards.
+sign(player) * shift, chosen to centre its interval, so widths obey w = gamma
+w' + phi and w = gamma w'' + E D in MDPs and games alike. There is no union
+bound, because only means pass upwards.
 
 legend   symbol      name
   P                  number of players; every moment has shape (P, M), player
@@ -149,8 +149,8 @@ def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
 
     Var xi <= min(R^2/4, (rho + gamma m)^2/4 + gamma^2 v'), where m is the
     length of the interval that holds E[X(z) | z]. The first bound is Popoviciu
-    for xi. The second is Popoviciu for E[xi | r, z] plus the mean of Var[xi |
-    r, z].
+    for xi. The second is Popoviciu for E[xi | r, z] plus the mean of
+    Var[xi | r, z].
     """
     facts = base.facts
     gamma = facts.discount
@@ -283,7 +283,7 @@ def plug_in(
 def rollout_loss(
     base: Ground, query: Backup, samples: Array, remaining: int | None
 ) -> tuple[Array, Array]:
-    """Return (E D, sup D): what following grad F(Q-hat) loses in the mean and at most."""
+    """Return (E D, sup D), the mean and the largest loss of following grad F(Q-hat)."""
     n = np.asarray(samples, dtype=np.float64)
     ceiling = bregman_ceiling(base.rule, base.q_box(remaining), query.spread)
     return np.minimum(
@@ -352,8 +352,8 @@ def _followed(
 ) -> Moments:
     """Return the moments of a level that samples one action and continues after it.
 
-    E D = ``loss``, -Omega lies in [F(0) - ``fall``, F(0)], and Var E[X |
-    Q-hat] <= ``mean_variance``.
+    E D = ``loss``, -Omega lies in [F(0) - ``fall``, F(0)], and Var
+    E[X | Q-hat] <= ``mean_variance``.
     """
     down, up = _one_sided(base, loss, above=False)
     fall_down, fall_up = _one_sided(base, fall, above=False)

@@ -1,4 +1,4 @@
-"""What sampling noise does to F: the lemmas S1-S6 and S9-S11 of docs/theory.md.
+"""What sampling noise does to F: S1, S2, S4-S6 and S9-S11 of docs/theory.md.
 
 Q-hat(a) is the mean of N independent samples, each in an interval of length R
 and of variance at most sigma^2. Q-tilde = E Q-hat, and Q-tilde - Q has span at

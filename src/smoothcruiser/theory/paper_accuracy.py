@@ -5,8 +5,8 @@
   K L    the factor of the squared error of a linearization           ``curve``
   V_h    (r_max + M)(1 - gamma^h)/(1 - gamma) >= |V|, h steps left    ``sup_value``
 
-Written from the printed lemma and nothing else, so that a check by these numbers
-does not rest on the ladder behind the table (``theory.paper_ladder``).
+Written from the printed lemma and nothing else, so that a check by these
+numbers does not rest on the ladder behind the table (``theory.paper_ladder``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ class PaperConstants:
 
     @classmethod
     def of(cls, facts: Facts, delta_prime: float | None) -> PaperConstants:
-        """Return the constants of a problem, ``delta_prime`` being that of one Q-hat."""
+        """Return the constants of a problem.
+
+        ``delta_prime`` is the failure probability of one Q-hat.
+        """
         if delta_prime is None or not 0.0 < delta_prime <= 1.0:
             raise BrokenPromise(
                 "A schedule of the paper needs delta_prime in (0, 1], got "

@@ -24,8 +24,8 @@ places only, |R| <= 1, |V| <= (1+M)/(1-gamma) and 2|Q-hat| + M + 1 + gamma C <=
 C; each holds with r_max in its place and C = 3(r_max+M)/(1-gamma)^2, for
 rewards of any sign.
 
-This file decides which accuracies are equal (12 significant digits) and when
-a ladder is too long to write down (10^4 rungs). It leaves out every bound on
+This file decides which accuracies are equal (12 significant digits) and when a
+ladder is too long to write down (10^4 rungs). It leaves out every bound on
 these counts, and the choice of delta' (``theory.paper``).
 """
 

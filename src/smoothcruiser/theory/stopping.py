@@ -14,15 +14,16 @@ most e^{-n rate}, so a union over both sides and the actions closes when n rate
               the exact Chernoff bound of everything with this range and this
               variance; never below the other two
 
-An adaptive stop uses the data at checkpoints, which are fixed counts. With V the
-sample variance of the first n samples (divisor n-1), with probability 1 - 3 e^{-l}:
+An adaptive stop uses the data at checkpoints, which are fixed counts. With V
+the sample variance of the first n samples (divisor n-1), with probability 1 - 3
+e^{-l}:
 
   sigma <= sqrt(V) + R sqrt(2 l/(n-1))           (Maurer and Pontil 2009, Th. 10)
   |mean - E| <= sqrt(2 sigma^2 l/n) + R l/(3n)   (Bernstein, both sides)
 
-l = log(3 looks actions/adaptive_delta), with ``looks`` the number of checkpoints,
-makes these hold at all checkpoints of all actions at once, so any rule may choose
-among them. The fixed promise keeps delta - adaptive_delta.
+l = log(3 looks actions/adaptive_delta), with ``looks`` the number of
+checkpoints, makes these hold at all checkpoints of all actions at once, so any
+rule may choose among them. The fixed promise keeps delta - adaptive_delta.
 
 legend   symbol         name
   R, sigma^2            ``spread``, ``variance``

@@ -4,10 +4,10 @@ A bound says how far Q(s, a) can be from the mean of its samples, for all pairs
 and all numbers of samples at once.
 
 A pair (s, a) has samples X_1, X_2, ... of r + gamma V(z), all in [m, M], with
-mean Q. V is not known. A bound computes with Y_i = r_i + gamma U(z_i) >= X_i for
-the upper side (with L(z_i) for the lower one), so it must be monotone: a larger
-Y_i may not make it smaller. Any monotone bound that holds for all n can be used,
-and docs/certified.md, section 3, applies to it without a change.
+mean Q. V is not known. A bound computes with Y_i = r_i + gamma U(z_i) >= X_i
+for the upper side (with L(z_i) for the lower one), so it must be monotone: a
+larger Y_i may not make it smaller. Any monotone bound that holds for all n can
+be used, and docs/certified.md, section 3, applies to it without a change.
 
 This file decides what a bound consists of, and holds what every bound may use:
 the shares of delta, the mean, and the search for a number of samples.
@@ -118,7 +118,7 @@ def least_samples(half_width: Callable[[float], float], epsilon: float) -> int:
     low, high = 0, 1
     while not enough(high):
         low, high = high, 2 * high
-        if high > 2**62:  # no number of samples is enough: rounding dominates
+        if high > 2**62:  # radii or rounding stay too large for any number
             raise InvalidInput(
                 f"epsilon={epsilon:g} is below what any number of draws "
                 "that can be counted reaches for certain; ask for more."

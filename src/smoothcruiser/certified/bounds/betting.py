@@ -17,12 +17,12 @@ has W_n >= 1/alpha (Ville). Solved for Q, and X <= Y put in, for all n:
 
 the second one for a pole nu <= m and Y from L <= V.
 
-A geometric mean takes the place of Hoeffding's or Bernstein's sum. So no variance
-has to be estimated, the bound is monotone in U (so that sweeps are monotone), it
-never leaves [m, M], and nothing is paid for holding at all n. A pole near M
-gives (M - mean) log(1/alpha)/n, a pole far out gives mean + sigma sqrt(2
-log(1/alpha)/n): a few poles in geometric order, each with its share of alpha,
-serve both.
+A geometric mean takes the place of Hoeffding's or Bernstein's sum. So no
+variance has to be estimated, the bound is monotone in U (so that sweeps are
+monotone), it never leaves [m, M], and nothing is paid for holding at all n. A
+pole near M gives (M - mean) log(1/alpha)/n, a pole far out gives mean + sigma
+sqrt(2 log(1/alpha)/n): a few poles in geometric order, each with its share of
+alpha, serve both.
 
 legend   symbol      public name
   nu_j = M + t_j (M - m)   ``pole``; t_j is ``POLE_OFFSETS[j]``
@@ -30,8 +30,8 @@ legend   symbol      public name
   p_k                the share of the k-th pair that was ever sampled;
                      ``pair_cost`` = log(2 / (delta p_k)), the 2 for the two sides
 
-This file decides the poles, their shares, and what is known of the price before a
-run. The proofs are in docs/certified.md: sections 2, 4 and 7.
+This file decides the poles, their shares, and what is known of the price before
+a run. The proofs are in docs/certified.md: sections 2, 4 and 7.
 """
 
 from __future__ import annotations

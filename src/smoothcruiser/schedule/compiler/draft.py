@@ -5,8 +5,8 @@ tightened.
 
 The frontier chooses structure and rough counts. Here the counts are moved
 together by coordinate search on the price; the root's count is what the promise
-then needs. After rounding, every count is lowered as long as the promise holds, so
-that no slack is left.
+then needs. After rounding, every count is lowered as long as the promise holds,
+so that no slack is left.
 
 What this file leaves out: which structure (``frontier``), the final table
 (``optimizer``), and trust (``verify.sharp`` checks it again).

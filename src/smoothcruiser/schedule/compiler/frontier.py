@@ -3,9 +3,9 @@
 This is the walk of the schedule compiler (docs/theory.md, section 6).
 
 Widths are cut into cells, each a fixed factor narrower than the one before. The
-walk goes from the widest (a constant) downwards. A cell keeps the cheapest level
-whose width lies in it, with its exact moments. Each kind proposes candidates for
-a cell (``schedule.kinds``), of one of three shapes:
+walk goes from the widest (a constant) downwards. A cell keeps the cheapest
+level whose width lies in it, with its exact moments. Each kind proposes
+candidates for a cell (``schedule.kinds``), of one of three shapes:
 
   query           over any wider level, N on a geometric grid   price K N (1 + C')
   continuation    over any wider level                          price 1 + C''
@@ -14,13 +14,13 @@ a cell (``schedule.kinds``), of one of three shapes:
 A level costs more than its children, so wider cells are final when a cell is
 reached (Bellman's principle on prices, as in a database's join optimizer). The
 table does not depend on epsilon or delta: one walk serves every promise on the
-same facts, and continues from where it stopped. With a horizon there is one table
-for each number of remaining steps, built over the one before
+same facts, and continues from where it stopped. With a horizon there is one
+table for each number of remaining steps, built over the one before
 (``frontier_horizon``).
 
 Prices are logarithms here (they pass 10^1000); the schedule's own integers are
-exact. What this file leaves out: the root (``candidates``), and the last percent
-of the price (``draft``).
+exact. What this file leaves out: the root (``candidates``), and the last
+percent of the price (``draft``).
 """
 
 from __future__ import annotations

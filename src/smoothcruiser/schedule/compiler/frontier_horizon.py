@@ -3,17 +3,17 @@
 Each is built over the table of one step less.
 
 Kinds and prices are those of ``frontier``. Here a level's children stand in the
-table below, so all cells of a stage are filled at once, as matrices over (child,
-N) and (cell, continuation). The stage with no steps left has one level, the exact
-constant 0.
+table below, so all cells of a stage are filled at once, as matrices over
+(child, N) and (cell, continuation). The stage with no steps left has one level,
+the exact constant 0.
 
 Cells are by w/steps(h), steps(h) = 1 + gamma + ... + gamma^(h-1): a level in
-the cell of its continuation may spend phi <= edge, since gamma edge steps(h-1)
-+ edge = edge steps(h). So a chain of any length can stay in its cell. Cells are
-fine. Of the levels in them, those are kept that no other beats in both width and
-price. They are thinned evenly along the curve of log price over log width, to a
-number that decreases with the number of stages. Widths and moments stay exact in
-any case, only the choice is coarser.
+the cell of its continuation may spend phi <= edge, since gamma edge
+steps(h-1) + edge = edge steps(h). So a chain of any length can stay in its
+cell. Cells are fine. Of the levels in them, those are kept that no other beats
+in both width and price. They are thinned evenly along the curve of log price
+over log width, to a number that decreases with the number of stages. Widths and
+moments stay exact in any case, only the choice is coarser.
 
 A long horizon under a discount below 1 is truncated: below the depth at which
 gamma^depth no longer matters, a stage starts with its constant alone.

@@ -276,7 +276,8 @@ class Closed:
 def _close(draft: Draft, delta: float, adaptive_delta: float) -> Closed:
     """Return ``draft`` with the fewest root samples, tightened.
 
-    It has checkpoints as well, for a share of delta, where they pay.
+    With an ``adaptive_delta`` above 0 it has checkpoints as well, where one can
+    pay.
     """
     facts = draft.base.facts
     draft = draft.at_level(level_of(facts, draft.target, delta - adaptive_delta))

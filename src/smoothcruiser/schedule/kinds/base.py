@@ -3,10 +3,10 @@
 The object holds everything that the compiler, the verifiers and the text need
 to know of the kind.
 
-A level of a schedule may have a query (``asks``: N samples per action, whose next
-states the query values) and a continuation (``goes_on``: one path, which the
-continuation follows). Its price follows from that alone (``schedule.schedule``).
-What its samples promise depends on the kind:
+A level of a schedule may have a query (``asks``: N samples per action, whose
+next states the query values) and a continuation (``goes_on``: one path, which
+the continuation follows). Its price follows from that alone
+(``schedule.schedule``). What its samples promise depends on the kind:
 
   sharp analysis   ``moments``: bias, range and variance from those of the children
   paper            ``paper_accuracy``: Lemma 2, for the kinds that the paper has

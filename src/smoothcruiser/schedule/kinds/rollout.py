@@ -52,7 +52,10 @@ class Rollout(Estimator):
         walk.offer_paths(self.kind, np.max(loss, axis=0), pairs)
 
     def paper_flaw(self, c: PaperConstants, level: Level) -> str | None:
-        """Return a sentence if F is not smooth, as a linearization needs it, else None."""
+        """Return a sentence if F is not smooth, else None.
+
+        A linearization needs a smooth F.
+        """
         flaw = super().paper_flaw(c, level)
         if flaw is None and c.curve == math.inf:
             flaw = f"linearizes {c.operator}, which is not smooth (L is infinite)"

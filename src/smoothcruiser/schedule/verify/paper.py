@@ -16,11 +16,11 @@ legend   symbol     public name
   N, delta'         ``samples``, ``delta_prime``
   K, L              ``num_actions``, ``facts.smoothness``
 
-Why that is a promise (a repaired proof, docs/errata.md, item 8). Let X~ be a level's
-sample with every X~ below it in place of X, if |Q~ - Q| is within gamma e_q + t,
-and V(s) otherwise. Then |X~| <= C, so by Hoeffding's inequality (range 2C) a Q~
-misses with probability at most delta'. The bias of X~ is at most e, without
-conditioning. And X~ = X unless one of the Q~ of its calls missed.
+Why that is a promise (a repaired proof, docs/errata.md, item 8). Let X~ be a
+level's sample with every X~ below it in place of X, if |Q~ - Q| is within gamma
+e_q + t, and V(s) otherwise. Then |X~| <= C, so by Hoeffding's inequality (range
+2C) a Q~ misses with probability at most delta'. The bias of X~ is at most e,
+without conditioning. And X~ = X unless one of the Q~ of its calls missed.
 
 |X~| <= C needs the box: clipped values within (r_max+M)/(1-gamma), constants
 within C. The box must hold the true Q, else clipping adds error. All misses

@@ -6,10 +6,10 @@ For each row (and, with a horizon, each number of remaining steps at which the
 root can reach it) the moments of ``theory.moments`` are recomputed with the
 row's own constant and shift. Then the root's samples must close epsilon at
 delta - adaptive_delta. A constant must be the middle of its bounds, and a row's
-shift the one that centres it: in a table that was altered anywhere below a shift,
-the shift no longer does.
-What this file leaves out: whether the theory is right (docs/theory.md,
-tests/statistical) and whether the table is cheap (``optimizer``).
+shift the one that centres it: in a table that was altered anywhere below a
+shift, the shift no longer does. What this file leaves out: whether the theory
+is right (docs/theory.md, tests/statistical) and whether the table is cheap
+(``optimizer``).
 """
 
 from __future__ import annotations
