@@ -99,7 +99,7 @@ class Steering:
         return pairs[:jobs], counts[:jobs]
 
     def equal(self, enough: EqualSamples | None, left: int) -> Jobs:
-        """Return samples for the pairs in reach that have fewest, to at most double.
+        """Return samples for the pairs in reach that have fewest, up to twice as many.
 
         They continue up to the number that is certainly enough or, where that
         is None, for pairs that have a radius.

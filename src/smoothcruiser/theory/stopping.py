@@ -1,7 +1,6 @@
 """The root: how many samples turn a level's moments into a promise.
 
-It also decides when the data allow stopping earlier (docs/theory.md, section
-5).
+It also decides when the data allow an earlier stop (docs/theory.md, section 5).
 
 Take n independent samples of one variable of range R and variance at most
 sigma^2. Their mean misses its expectation by t on one side with probability at
@@ -15,15 +14,16 @@ most e^{-n rate}, so a union over both sides and the actions closes when n rate
               variance; never below the other two
 
 An adaptive stop uses the data at checkpoints, which are fixed counts. With V
-the sample variance of the first n samples (divisor n-1), with probability 1 - 3
-e^{-l}:
+the sample variance of the first n samples (divisor n-1), these hold with
+probability 1 - 3 e^{-l}:
 
   sigma <= sqrt(V) + R sqrt(2 l/(n-1))           (Maurer and Pontil 2009, Th. 10)
   |mean - E| <= sqrt(2 sigma^2 l/n) + R l/(3n)   (Bernstein, both sides)
 
 l = log(3 looks actions/adaptive_delta), with ``looks`` the number of
-checkpoints, makes these hold at all checkpoints of all actions at once, so any
-rule may choose among them. The fixed promise keeps delta - adaptive_delta.
+checkpoints and 1 for the last count, makes these hold at all these counts of
+all actions at once, so any rule may choose among them. The fixed promise keeps
+delta - adaptive_delta.
 
 legend   symbol         name
   R, sigma^2            ``spread``, ``variance``
@@ -42,8 +42,7 @@ _TOLERANCE = 1e-12
 def _kl(p: float, t: float) -> float:
     """Return KL(p + t | p) of two Bernoulli laws, 0 <= p <= p + t <= 1.
 
-    t is an argument of its own, because (p + t) - p loses the digits of a small
-    t.
+    It takes t itself, because (p + t) - p loses the digits of a small t.
     """
     if t <= 0.0:
         return 0.0
@@ -144,10 +143,11 @@ def root_radius(n: int, spread: float, variance: float, level: float) -> float:
 
 
 def look_level(actions: int, looks: int, adaptive_delta: float) -> float:
-    """Return the l of a stop with ``looks`` checkpoints for each of ``actions`` means.
+    """Return the l of an adaptive stop with ``looks`` counts for each of ``actions`` means.
 
-    At this l the three events of each checkpoint of each mean fail with
-    probability at most ``adaptive_delta`` together.
+    The counts are the checkpoints and the last count. At this l the three
+    events of each count of each mean fail with probability at most
+    ``adaptive_delta`` together.
     """
     return math.log(3.0 * actions * looks / adaptive_delta)
 
