@@ -143,7 +143,7 @@ def root_radius(n: int, spread: float, variance: float, level: float) -> float:
 
 
 def look_level(actions: int, looks: int, adaptive_delta: float) -> float:
-    """Return the l of an adaptive stop with ``looks`` counts for each of ``actions`` means.
+    """Return the l of a stop with ``looks`` counts for each of ``actions`` means.
 
     The counts are the checkpoints and the last count. At this l the three
     events of each count of each mean fail with probability at most
