@@ -38,8 +38,10 @@ Kind = TypeVar("Kind", bound=type[Operator])
 
 
 def register(operator: Kind) -> Kind:
-    """The same class, listed in ``OPERATORS`` under its name: ``make``, the command
-    line and ``relax`` then know it. Use it as a decorator.
+    """Return the same class, listed in ``OPERATORS`` under its name.
+
+    ``make``, the command line and ``relax`` then know it. Use it as a
+    decorator.
     """
     name: Any = operator.name
     if not isinstance(name, str) or not name:
@@ -61,8 +63,9 @@ for _operator in (Entropy, KL, Sparsemax, SquareRoot, Max):
 
 
 def make_operator(name: str, temperature: float | None) -> Operator:
-    """The operator called ``name`` at ``temperature``; temperature 0 is Max for
-    every name.
+    """Return the operator called ``name`` at ``temperature``.
+
+    Temperature 0 is Max for every name.
     """
     if name not in OPERATORS:
         raise InvalidInput(

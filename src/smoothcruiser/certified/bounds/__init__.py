@@ -1,6 +1,4 @@
-"""Confidence bounds on a pair of state and action: one file each, and the table
-of them.
-"""
+"""The table of confidence bounds on a pair of state and action, one file each."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ DEFAULT = BETTING.word
 
 
 def bound_of(word: str) -> Bound:
-    """The bound that goes by ``word``."""
+    """Return the bound with the name ``word``."""
     if word not in BOUNDS:
         raise InvalidInput(f"bound must be one of {', '.join(BOUNDS)}, got {word!r}.")
     return BOUNDS[word]
