@@ -302,6 +302,7 @@ def test_every_verb_names_itself_where_a_keyword_is_wrong(verb, call):
         call(known())
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("name", ["certified", "uct"])
 def test_a_listener_that_says_false_ends_the_search(name):
     """Law: False from ``progress`` ends with what is known, in plan and in an agent."""
@@ -320,6 +321,7 @@ def test_a_listener_that_says_false_ends_the_search(name):
     assert heard[1].calls < 60_000
 
 
+@pytest.mark.compiles
 def test_an_exact_answer_says_where_a_promise_is_below_rounding():
     answer = sc.plan(known(), method="exact", epsilon=1e-18)
     assert any("below what double precision" in note for note in answer.notes)
