@@ -25,7 +25,7 @@ from smoothcruiser.jit.stream_type import StreamType, is_none
 SUM_IS_NOT_ONE = (
     "rng.choice(a, p) needs probabilities p that sum to 1 "
     "(rng.categorical(weights) takes any weights and returns an index)"
-)  # fmt: skip
+)
 SUM_TOLERANCE = 1e-8  # as in NumPy: how far the sum of probabilities may be from 1
 NUMBERS = (types.Number, types.Boolean)
 SEQUENCES = (
