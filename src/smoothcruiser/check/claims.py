@@ -245,7 +245,6 @@ def operator(probe: Probe) -> Finding:
     for condition in report.conditions:
         if not condition.holds:
             raise OracleError(
-                f"The operator fails {condition.name}: {condition.requirement}; "
-                f"{condition.finding}."
+                f"The operator fails {condition.name}: {condition.sentence}."
             )
     return Finding("operator", "ok", f"its conditions hold at {report.points} points.")

@@ -1,8 +1,7 @@
-"""A numerical check of the conditions under which the promises hold.
+"""Does an operator meet the conditions under which the promises hold? A
+numerical check that says which one fails, and where.
 
-It says which condition an operator fails, and where.
-
-The paper's section "Generalization" requires, for all Q and Q' over k actions:
+The paper's section "Generalization" asks of F, for all Q and Q' over k actions:
 
     1. differentiable         here: the gradient is the limit of one-sided
                               difference quotients, in every direction +-e_a
@@ -14,108 +13,53 @@ The paper's section "Generalization" requires, for all Q and Q' over k actions:
                               sum grad F(Q) = 1, which bounds of the solver and
                               of schedules use
 
+Promises rest on every constant that an operator declares, so each is tested:
+that it is a number (``check_constants``), those that bound the remainder D
+(``check_remainder``), and those of Omega, of F(0) and of the order of actions
+(``check_omega``). Not tested: ``rounding_scale`` beyond being a number, and
+whether Numba compiles the scalar functions to what Python makes of them.
+
 Points are random in [low, high]^k, and those where operators usually break: all
 equal, two or more actions tied at the top. A check of finitely many points can
-refute a condition, but not prove it. A condition reported as failing does fail
-at the point that is named.
+refute and not prove; what it reports as failing fails at the point it names.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.operators import check_omega as omega
+from smoothcruiser.operators import check_remainder as remainder
 from smoothcruiser.operators.base import Operator
+from smoothcruiser.operators.check_constants import constants
+from smoothcruiser.operators.check_remainder import moved
+from smoothcruiser.operators.check_report import (
+    ROUNDING,
+    Condition,
+    OperatorReport,
+    Pair,
+    Point,
+    Probe,
+)
+from smoothcruiser.operators.custom import CustomOperator
 
-# Of the difference quotients. Their error is about L h + 1e-15/h, so one of the steps
-# serves any L < 1e6.
+# of the difference quotients: their error is about L h + 1e-15/h, so some step
+# serves any L < 1e6
 STEPS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
-# For L < 1e6 the error sqrt(L * 1e-15) is below it, and a kink or a wrong formula is
-# far above.
+# sqrt(L * 1e-15) is far below it for L < 1e6, and a kink or a wrong formula far
+# above
 MISMATCH = 1e-4
-ROUNDING = 1e-9  # what sums of k numbers near 1 may miss
+MOST_COUNTS = 32  # of the numbers of legal actions tried below that of the check
 NAMES = (
     "differentiable",
     "gradient norm",
     "nonnegative gradient",
-    "L-smooth",
     "sums to one",
 )
-
-Point = tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Condition:
-    """One condition, and whether it held at every point tried.
-
-    If not, it has the first point and the numbers that refute it.
-    """
-
-    name: str
-    holds: bool
-    requirement: str
-    finding: str = ""  # what was found instead, with its numbers
-    q: Point | None = None
-    other: Point | None = None  # Q', for L-smooth
-
-
-@dataclass(frozen=True)
-class OperatorReport:
-    """What ``check_operator`` found; ``str()`` is a table."""
-
-    operator: str
-    num_actions: int
-    points: int
-    conditions: tuple[Condition, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether every condition held at every point tried."""
-        return all(condition.holds for condition in self.conditions)
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        """Names of the conditions that failed."""
-        return tuple(
-            condition.name for condition in self.conditions if not condition.holds
-        )
-
-    def __getitem__(self, name: str) -> Condition:
-        """The condition called ``name``."""
-        for condition in self.conditions:
-            if condition.name == name:
-                return condition
-        raise InvalidInput(
-            f"No condition is called {name!r}; there are "
-            f"{', '.join(c.name for c in self.conditions)}."
-        )
-
-    def __str__(self) -> str:
-        lines = [
-            (
-                f"{self.operator} over {self.num_actions} actions, {self.points} "
-                f"points: {'all hold' if self.ok else 'FAILS'}"
-            )
-        ]
-        for condition in self.conditions:
-            lines.append(
-                f"  {'ok  ' if condition.holds else 'FAIL'}  {condition.name:<21} "
-                f"{condition.requirement}"
-            )
-            if not condition.holds:
-                where = "" if condition.q is None else f" at Q = {_show(condition.q)}"
-                where += (
-                    ""
-                    if condition.other is None
-                    else f", Q' = {_show(condition.other)}"
-                )
-                lines.append(f"        {condition.finding}{where}")
-        return "\n".join(lines)
 
 
 def check_operator(
@@ -129,8 +73,9 @@ def check_operator(
 ) -> OperatorReport:
     """A report on the conditions that an operator of your own has to meet.
 
-    The paper's four conditions are tested at random points and at ties. The
-    same seed gives the same report.
+    The paper's four conditions and every constant that the operator declares
+    are tested, at random points and at ties. The same seed gives the same
+    report.
 
     Args:
         operator: what to test, such as a ``CustomOperator``.
@@ -164,24 +109,111 @@ def check_operator(
         )
     rng = np.random.default_rng(seed)
     points = list(_points(rng, num_actions, low, high, samples))
+
+    def report(*conditions: Condition) -> OperatorReport:
+        return OperatorReport(operator.name, num_actions, len(points), conditions)
+
+    declared = constants(operator, num_actions)
+    # the constants of a user's two functions are made of them
+    if not (declared.holds or isinstance(operator, CustomOperator)):
+        return report(declared)
     broken = _broken(operator, points)
-    if broken is not None:
-        return OperatorReport(operator.name, num_actions, len(points), (broken,))
+    if broken is not None or not declared.holds:
+        return report(broken or declared)
+    probe = Probe(operator, tuple(operator.weights(num_actions)))
+    pairs = remainder.all_pairs(probe, points, rng, high - low)
     conditions = [
+        declared,
         _differentiable(operator, points),
         _norm(operator, points),
         _nonnegative(operator, points),
-        _smooth(operator, points, rng, high - low),
+        remainder.smooth(probe, pairs, operator.smoothness(num_actions), rng),
     ]
     if operator.shift_invariant:
         conditions.append(_sums_to_one(operator, points))
-    return OperatorReport(operator.name, num_actions, len(points), tuple(conditions))
+    ties = list(remainder.ties(probe, high - low, 0.0))
+    return report(
+        *conditions,
+        *_of_remainders(probe, pairs, rng, high - low),
+        *_of_omega(probe, points[:60] + ties, rng),
+    )
+
+
+def _of_remainders(
+    probe: Probe, pairs: list[Pair], rng: np.random.Generator, span: float
+) -> Iterator[Condition]:
+    """Bounds on D that a sharp schedule reads: those of an operator that is
+    shift invariant, over all of the actions and over two of them.
+    """
+    operator, k = probe.operator, probe.num_actions
+    if operator.convex:
+        yield remainder.convex(pairs)
+    if not operator.shift_invariant:
+        return
+    for fewer in _fewer(probe):
+        if fewer.num_actions == 2:
+            for base in remainder.ties(fewer, span, 0.0):
+                steps = remainder.steps(fewer, base, rng, span)
+                pairs = pairs + fewer.pairs(base, steps)
+    yield remainder.curved(probe, pairs, operator.curvature(k), rng)
+    if operator.strong_convexity() > 0.0:
+        yield remainder.strongly_convex(probe, pairs, operator.strong_convexity(), rng)
+
+
+def _of_omega(
+    probe: Probe, points: list[Point], rng: np.random.Generator
+) -> Iterator[Condition]:
+    """What is declared of F at zero, of Omega, and of the order of actions."""
+    operator, k = probe.operator, probe.num_actions
+    low, high = operator.omega_range(k)
+    probes = [probe, *_fewer(probe)]
+    yield omega.at_zero(probes)
+    yield omega.blind(probes, points)
+    candidates: list[Point] = []
+    if operator.has_omega:
+        candidates, bad = omega.defined(probe, omega.policies(probe, points, rng))
+        if bad is not None:
+            yield bad
+            return
+        yield omega.regularizer(probe, points, candidates)
+        yield omega.convex_omega(probe, candidates, operator.strong_convexity())
+    if math.isfinite(low) or math.isfinite(high):
+        yield omega.omega_range(probe, points, candidates, (low, high))
+    if operator.shift_invariant:
+        width = operator.omega_width(k)
+        if math.isfinite(width):
+            yield omega.omega_width(probe, points, candidates, width)
+        if operator.entropic:
+            yield omega.entropic(probe, points)
+    if operator.convex and not operator.has_prior:
+        yield omega.alike(probe, points)
+    if not operator.weighted:
+        yield omega.unweighted(probe, points[:20], rng)
+    yield omega.array_forms(probe, points, candidates)
+
+
+def _fewer(probe: Probe) -> list[Probe]:
+    """The operator over fewer legal actions, as far as it takes them: a user's two
+    functions may be written for one number of actions.
+    """
+    found: list[Probe] = []
+    if isinstance(probe.operator, CustomOperator):
+        return found
+    for j in range(1, min(probe.num_actions, MOST_COUNTS)):
+        fewer = probe.over(j)
+        try:
+            numbers = (probe.operator.offset(j), fewer.value(fewer.zero))
+            if all(math.isfinite(x) for x in numbers) and fewer.gradient(fewer.zero):
+                found.append(fewer)
+        except Exception:
+            continue
+    return found
 
 
 def _points(
     rng: np.random.Generator, k: int, low: float, high: float, samples: int
 ) -> Iterator[Point]:
-    """Return ties first, where kinks and curvature are, then random points."""
+    """Ties first (where kinks and curvature sit), then random points."""
     middle = 0.5 * (low + high)
     for level in (middle, low, high):
         yield (level,) * k
@@ -193,13 +225,19 @@ def _points(
 
 
 def _broken(operator: Operator, points: list[Point]) -> Condition | None:
-    """Return a failed first condition if F or its gradient is not finite somewhere.
-
-    A gradient of the wrong length fails as well.
+    """A failed first condition if F or its gradient is not a finite number (of
+    the right count) somewhere.
     """
     requirement = "F and its gradient are finite numbers, one per action"
     for q in points:
-        value, gradient = operator.value(q), operator.gradient(q)
+        try:
+            value, gradient = operator.value(q), operator.gradient(q)
+            value, gradient = float(value), [float(g) for g in gradient]
+        except SmoothcruiserError:
+            raise
+        except Exception as error:
+            found = f"they raise {type(error).__name__}: {error}"
+            return Condition(NAMES[0], False, requirement, found, q)
         if not math.isfinite(value):
             return Condition(NAMES[0], False, requirement, f"F = {value}", q)
         if len(gradient) != len(q) or not all(math.isfinite(g) for g in gradient):
@@ -217,7 +255,7 @@ def _differentiable(operator: Operator, points: list[Point]) -> Condition:
         for a in range(len(q)):
             for side in (1.0, -1.0):
                 quotients = [
-                    (operator.value(_moved(q, a, side * h)) - value) / (side * h)
+                    (operator.value(moved(q, a, side * h)) - value) / (side * h)
                     for h in STEPS
                 ]
                 nearest = min(quotients, key=lambda d: abs(d - gradient[a]))
@@ -254,77 +292,10 @@ def _nonnegative(operator: Operator, points: list[Point]) -> Condition:
     return Condition(NAMES[2], True, requirement)
 
 
-def _smooth(
-    operator: Operator, points: list[Point], rng: np.random.Generator, span: float
-) -> Condition:
-    """Check that F is L-smooth, at far and at near pairs of points.
-
-    Far pairs find a gradient that changes too much. Near pairs along e_a and
-    e_a - e_b find the curvature itself.
-    """
-    constant = operator.smoothness(len(points[0]))
-    requirement = (
-        "|F(Q) - F(Q') - <Q - Q', gradient(Q')>| <= L |Q - Q'|^2 with L = "
-        f"{constant:.6g}"
-    )
-    if not math.isfinite(constant):
-        return Condition(NAMES[3], False, requirement, "no finite L is claimed")
-    for base in points:
-        value, gradient = operator.value(base), operator.gradient(base)
-        for q in _partners(base, points, rng, span):
-            step = [x - y for x, y in zip(q, base, strict=True)]
-            square = math.fsum(x * x for x in step)
-            gap = abs(
-                operator.value(q)
-                - value
-                - math.fsum(x * g for x, g in zip(step, gradient, strict=True))
-            )
-            # the rounding of the cancelling sums
-            noise = (
-                1e-14
-                * len(base)
-                * (1.0 + abs(value) + max(abs(x) for x in (*q, *base)))
-            )
-            if gap > constant * square * (1.0 + ROUNDING) + noise:
-                needed = gap / square
-                return Condition(
-                    NAMES[3],
-                    False,
-                    requirement,
-                    f"the left side is {gap:.6g}, so L >= {needed:.6g} would be needed",
-                    q,
-                    base,
-                )
-    return Condition(NAMES[3], True, requirement)
-
-
-def _partners(
-    base: Point, points: list[Point], rng: np.random.Generator, span: float
-) -> Iterator[Point]:
-    yield from (points[int(rng.integers(len(points)))] for _ in range(2))
-    for scale in (0.3, 0.03, 0.003):
-        h = scale * span
-        direction = rng.normal(size=len(base))
-        yield tuple(float(x + h * d) for x, d in zip(base, direction, strict=True))
-        for a in range(len(base)):
-            yield _moved(base, a, h)
-            b = (a + 1) % len(base)
-            if b != a:
-                yield _moved(_moved(base, a, h), b, -h)
-
-
 def _sums_to_one(operator: Operator, points: list[Point]) -> Condition:
     requirement = "the operator says F(Q + c) = F(Q) + c, so its gradient sums to 1"
     for q in points:
         total = math.fsum(operator.gradient(q))
         if abs(total - 1.0) > ROUNDING:
-            return Condition(NAMES[4], False, requirement, f"the sum is {total:.9g}", q)
-    return Condition(NAMES[4], True, requirement)
-
-
-def _moved(q: Point, a: int, h: float) -> Point:
-    return (*q[:a], q[a] + h, *q[a + 1 :])
-
-
-def _show(q: Point) -> str:
-    return "[" + ", ".join(f"{x:.4g}" for x in q) + "]"
+            return Condition(NAMES[3], False, requirement, f"the sum is {total:.9g}", q)
+    return Condition(NAMES[3], True, requirement)

@@ -50,7 +50,7 @@ class CustomOperator(Operator):
     The functions are plain Python or ``numba.njit``. The paper's conditions
     (section "Generalization") are: differentiable, 0 < |grad|_1 <= 1,
     grad >= 0, L-smooth. Gradients need not sum to one. ``check_operator`` tests
-    the four numerically. ``smooth`` is L in |D| <= L norm2**2. Where gradients
+    them numerically. ``smooth`` is L in |D| <= L norm2**2. Where gradients
     sum to one, Q - Q' may be centred, so norm2**2 <= k span**2 / 4 and D <= k L
     span**2 / 4: curv = 2 k L.
     """

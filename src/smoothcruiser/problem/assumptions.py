@@ -65,7 +65,7 @@ def assumptions(
     if not problem.operator.built_in:
         found.append(
             "the operator is monotone, moves with its argument as declared, and its "
-            f"gradient is its own, as a {type(problem.operator).__name__} has to be "
-            "(check tests it)"
+            "gradient and constants are its own, as those of a "
+            f"{type(problem.operator).__name__} have to be (check tests it)"
         )
     return tuple(found)
