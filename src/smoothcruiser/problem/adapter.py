@@ -152,7 +152,7 @@ def live_adapter(simulator: Any) -> LiveAdapter | None:
 
 def _accepting(simulator: Any) -> tuple[LiveAdapter | None, list[str]]:
     """The adapter that accepts a simulator, and which ones before it failed."""
-    failures = []
+    failures: list[str] = []
     for name, adapter in ADAPTERS.items():
         try:
             if isinstance(adapter, LiveAdapter) and adapter.accepts(simulator):
