@@ -38,7 +38,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.operators import KL, OPERATORS, Entropy, Max, Operator, Sparsemax
+from smoothcruiser.operators.base import OWN
+from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.arguments import is_number, is_whole
 
 UPPER, BOLTZMANN = range(2)  # how a node descends
@@ -50,7 +52,6 @@ PRIORS = {"visits": VISITS_PRIOR, "parent": PARENT_PRIOR}
 # no temperature
 DEFAULT_TEMPERATURE = 0.1
 SMALLEST_TEMPERATURE = 1e-300  # as of ``TemperedOperator``
-BUILT_IN = (Entropy, KL, Sparsemax, SquareRoot, Max)  # those that ``dispatch`` lists
 
 
 class TreeRule(NamedTuple):
@@ -78,11 +79,11 @@ def check_rule(name: str, rule: Any) -> TreeRule:
         raise InvalidInput(
             f"{name}: rule must return a TreeRule, got {type(rule).__name__}."
         )
-    codes = tuple(sorted(operator.code for operator in BUILT_IN))
+    codes = sorted({operator.code for operator in OPERATORS.values()} - {OWN})
     choices = {
         "descent": (UPPER, BOLTZMANN),
         "up": (MEAN, SMOOTH, BEST),
-        "code": codes,
+        "code": tuple(codes),
         "prior": (NO_PRIOR, VISITS_PRIOR, PARENT_PRIOR),
     }
     for field, known in choices.items():
@@ -92,8 +93,8 @@ def check_rule(name: str, rule: Any) -> TreeRule:
                 f"{name}: {field} of its TreeRule must be one of "
                 f"{', '.join(map(str, known))}, got {value!r}."
             )
-    greedy = rule.code == Max.code
-    weighs = not greedy and (rule.descent == BOLTZMANN or rule.up == SMOOTH)
+    regularized = not is_greedy(rule.code)
+    weighs = regularized and (rule.descent == BOLTZMANN or rule.up == SMOOTH)
     # log(N + shift) is at least 0 for all N
     least = {"exploration": 0.0, "shift": 1.0, "entropy": 0.0}
     least["temperature"] = SMALLEST_TEMPERATURE if weighs else 0.0
