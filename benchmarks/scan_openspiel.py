@@ -175,7 +175,7 @@ def main() -> int:
             "comparison: where it is\n"
             "not found wrong although `history` is used, no playout met the rule that "
             "needs it, and the\n"
-            "grounds are in `openspiel_keys.py`. Rewards are the totals seen.\n"
+            "grounds are in `adapters/openspiel/keys.py`. Rewards are the totals seen.\n"
         )
         options.out.write_text("\n".join([head, *lines, ""]))
     return 0 if good else 1

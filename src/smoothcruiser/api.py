@@ -15,8 +15,9 @@ from typing import Any, Unpack
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.base import Method, Prepared, prepared, refuse_unused
+from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.query import Asked, Query, check_problem
+from smoothcruiser.query import KEYWORDS, Asked, Query, check_problem
 from smoothcruiser.tree.searches import Search
 
 # what ``evaluate`` takes of the keywords of ``plan``
@@ -138,6 +139,7 @@ def explain(
         **asked: ``epsilon``, ``delta``, ``target`` and ``budget`` as in ``plan``. With a
             budget, a plan that costs more is refused, with what can be paid instead.
     """
+    check_keywords("explain", asked, KEYWORDS)
     return prepare(
         problem,
         state,
@@ -179,6 +181,7 @@ def evaluate(
     """
     from smoothcruiser.evaluation import evaluate as evaluation
 
+    check_keywords("evaluate", asked, KEYWORDS)
     query = Query.of(problem, evaluation.start_of(policy, state), **asked)
     refuse_unused("evaluate", query, EVALUATES)
     return evaluation.evaluate(query, policy)

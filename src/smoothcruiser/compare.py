@@ -25,21 +25,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from typing import Any
 
 from smoothcruiser import api
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate
-from smoothcruiser.methods import resolve
+from smoothcruiser.methods import METHODS, resolve
+from smoothcruiser.methods.base import Method
 from smoothcruiser.methods.tree import TreeSearch
-from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.tree.searches import TREE_SEARCHES, Search
+from smoothcruiser.tree.searches import Search
 
-PLANNERS = ("smoothcruiser", "certified", *TREE_SEARCHES)
 DELTA = 0.1  # of the planners that promise
-COARSEST = 0.5  # of the value span: a wider promise says nothing
+
+
+def planners() -> tuple[str, ...]:
+    """The methods that are compared where none is named, registered ones included."""
+    return tuple(name for name, method in METHODS.items() if method.compared)
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def compare(
     state: Any = None,
     *,
     budgets: Sequence[int],
-    methods: Sequence[str | Search] = PLANNERS,
+    methods: Sequence[str | Method | Search] | None = None,
     seeds: Sequence[int] = (0,),
     truth: Truth | None = None,
     progress: Callable[[str, int, int], object] | None = None,
@@ -143,8 +145,7 @@ def compare(
         problem: The MDP or game.
         state: The state to plan in; the problem's initial state by default.
         budgets: Oracle calls that each run may make.
-        methods: Names of planners, or tree searches with options; every planner
-            by default.
+        methods: Names or method objects; ``planners()`` by default.
         seeds: One run per seed; 0 alone by default.
         truth: What ``truth_of`` returns, if it was computed before; by default
             it is computed here.
@@ -166,7 +167,7 @@ def compare(
     truth = truth or truth_of(problem, state)
     jobs = [
         (method, calls, seed)
-        for method in methods
+        for method in (planners() if methods is None else methods)
         for calls in budgets
         for seed in seeds
     ]
@@ -182,7 +183,7 @@ def compare(
 def _run(
     problem: Problem,
     state: Any,
-    method: str | Search,
+    method: str | Method | Search,
     name: str,
     budget: int,
     seed: int,
@@ -192,11 +193,14 @@ def _run(
         estimate = _planned(problem, state, method, budget, seed)
     except SmoothcruiserError as error:
         return PlannerRun(name, budget, seed, note=str(error).split("\n")[0])
+    except Exception as error:  # of a method that is not ours: the others go on
+        note = f"{type(error).__name__}: {error}".split("\n")[0]
+        return PlannerRun(name, budget, seed, note=note)
     row = measured(name, budget, seed, estimate, truth)
     return replace(row, estimates=objective(problem, method))
 
 
-def objective(problem: Problem, method: str | Search) -> str:
+def objective(problem: Problem, method: str | Method | Search) -> str:
     """The operator whose value a planner estimates.
 
     It is the problem's own, except for tree searches that have their own.
@@ -237,52 +241,13 @@ def measured(
 
 
 def _planned(
-    problem: Problem, state: Any, method: str | Search, budget: int, seed: int
+    problem: Problem, state: Any, method: str | Method | Search, budget: int, seed: int
 ) -> Estimate:
-    if method == "smoothcruiser":
-        return api.plan(
-            problem,
-            state,
-            method=method,
-            epsilon=affordable(problem, budget),
-            delta=DELTA,
-            budget=budget,
-            seed=seed,
-        )
-    if method == "certified":
-        return api.plan(
-            problem, state, method=method, delta=DELTA, budget=budget, seed=seed
-        )
-    return api.plan(problem, state, method=method, budget=budget, seed=seed)
-
-
-def affordable(problem: Problem, budget: int) -> float:
-    """The smallest epsilon whose sharp schedule costs at most ``budget``, within 2%."""
-    return _affordable(problem.facts, budget)
-
-
-@cache
-def _affordable(facts: Facts, budget: int) -> float:
-    from smoothcruiser.schedule.compiler.optimizer import compile_schedule
-
-    span = facts.value_span()
-
-    def price(epsilon: float) -> int:
-        return compile_schedule(facts, epsilon=epsilon, delta=DELTA).num_calls
-
-    if span <= 0.0 or price(COARSEST * span) > budget:
-        raise InvalidInput(
-            "no promise below half of the value span "
-            f"({COARSEST * span:.3g}) can be paid with {budget:,} calls"
-        )
-    low, high = 1e-4 * span, COARSEST * span
-    while high > 1.02 * low:
-        middle = math.sqrt(low * high)
-        if price(middle) <= budget:
-            high = middle
-        else:
-            low = middle
-    return high
+    found = resolve(method)
+    asked = found.spending(problem, budget, DELTA)
+    if "seed" in found.takes:
+        asked["seed"] = seed
+    return api.plan(problem, state, method=found, **asked)
 
 
 def ladder(budget: int, points: int) -> tuple[int, ...]:

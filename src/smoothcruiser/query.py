@@ -60,6 +60,9 @@ class Promise:
     epsilon: float | None = None  # half-width, in units of value
     delta: float | None = None  # allowed probability of failure
     target: Target = "q_values"
+    # epsilon in the caller's own words: a share means another number where the value
+    # span is another one, as with fewer steps left of a horizon
+    words: float | str | None = None
 
     def half_width(self) -> float:
         """Epsilon, for a method that cannot do without it."""
@@ -125,6 +128,11 @@ class Query:
                 f"target must be 'q_values' or 'value', got {values['target']!r}."
             )
         check_seconds(values["seconds"])
+        if values["progress"] is not None and not callable(values["progress"]):
+            raise InvalidInput(
+                "progress must be a function that takes a Progress, got "
+                f"{values['progress']!r}."
+            )
         counts = {name: _count(name, values[name]) for name in COUNTS}
         query = cls(
             problem=problem,
@@ -132,6 +140,7 @@ class Query:
                 epsilon=read_epsilon(values["epsilon"], problem.facts),
                 delta=check_delta(values["delta"]),
                 target=values["target"],
+                words=values["epsilon"],
             ),
             limits=Limits(
                 calls=None if budget is None else check_budget(budget),
@@ -157,6 +166,12 @@ class Query:
     def place(self) -> Any:
         """The state in question; an error where none is known."""
         return self.problem.start(None) if self.state is None else self.state
+
+    def on(self, problem: Problem) -> Query:
+        """The same request about another problem, its shares of the span read anew."""
+        epsilon = read_epsilon(self.promise.words, problem.facts)
+        promise = replace(self.promise, epsilon=epsilon)
+        return replace(self, problem=problem, promise=promise)
 
     def at(self, state: Any, seed: int) -> Query:
         """The same request about another state, with a seed of its own."""

@@ -10,7 +10,8 @@ import sys
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.compare import PLANNERS, affordable, compare, ladder, truth_of
+from smoothcruiser.compare import compare, ladder, planners, truth_of
+from smoothcruiser.methods.scheduled import payable_epsilon
 
 GARNET = ["garnet:states=8,actions=2", "--discount", "0.5", "--temperature", "0.5"]
 
@@ -29,8 +30,8 @@ def test_json_has_a_row_for_every_planner():
     done = run("compare", *GARNET, "--budget", "2e4", "--repeats", "2", "--json")
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
-    assert [s["method"] for s in data["means"]] == list(PLANNERS)
-    assert len(data["rows"]) == 2 * len(PLANNERS)
+    assert [s["method"] for s in data["means"]] == list(planners())
+    assert len(data["rows"]) == 2 * len(planners())
     assert data["exact"] == pytest.approx(
         sc.solve(sc.make(GARNET[0], discount=0.5, temperature=0.5)).values[0]
     )
@@ -194,7 +195,7 @@ def test_the_bound_of_the_truth_is_kept():
 
 def test_the_schedule_spends_what_it_may():
     problem = sc.make("chain:n=5", discount=0.2, temperature=10.0)
-    epsilon = affordable(problem, 10_000)
+    epsilon = payable_epsilon(problem.facts, 10_000, 0.1)
     assert sc.explain(problem, epsilon=epsilon, delta=0.1).num_calls <= 10_000
     assert sc.explain(problem, epsilon=0.95 * epsilon, delta=0.1).num_calls > 10_000
 

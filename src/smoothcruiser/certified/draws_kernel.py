@@ -1,5 +1,6 @@
-"""The compiled loop that draws batches, in a file of its own because what it
-calls imports Numba.
+"""The compiled loop that samples batches.
+
+It has a file of its own because what it calls imports Numba.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ STREAM_BYTES = 32  # four words of 64 bits
 
 
 def step_tabular(data: Any, state: int, action: int, rng: Any) -> Any:
-    """The step of a tabular problem, with the flag every step has inside the engine."""
+    """Run the step of a tabular problem, with the flag of a step inside the engine."""
     reward, after = tabular_step(data, state, action, rng)
     return reward, after, False
 
 
 def step_two(data: Any, state: int, action: int, rng: Any) -> Any:
-    """A user's step of two values."""
+    """Run a user's step that returns two values."""
     reward, after = USER_STEP(state, action, rng)
     return reward, after, False
 
 
 def step_three(data: Any, state: int, action: int, rng: Any) -> Any:
-    """A user's step of three values."""
+    """Run a user's step that returns three values."""
     reward, after, ended = USER_STEP(state, action, rng)
     return reward, after, bool(ended)
 
 
 def USER_STEP(state: int, action: int, rng: Any) -> Any:
-    """Replaced by the user's step when the loop is compiled for it."""
+    """Stand for the user's step, which replaces it when the loop is compiled."""
     raise NotImplementedError
 
 
@@ -54,11 +55,11 @@ def draw_jobs(
     ends: bool,
     fault: Ints,
 ) -> int:
-    """Fill the buffers with ``counts[i]`` draws of each job; FINE, or what was
-    wrong with draw ``fault[1]``, of job ``fault[0]``.
+    """Fill the buffers with ``counts[i]`` samples of each job.
 
-    ``streams`` is the address of four words a job, which are left where the
-    next batch goes on.
+    Returns FINE, or what was wrong with sample ``fault[1]`` of job
+    ``fault[0]``. ``streams`` is the address of four words per job. They are
+    left where the next batch continues.
     """
     at = 0
     for job in range(len(states)):

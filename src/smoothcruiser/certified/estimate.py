@@ -1,5 +1,6 @@
-"""What a query of certified search says: the middle of its box, the policy
-there, and the certificate.
+"""What a query of certified search returns: an estimate and its certificate.
+
+The answer is the middle of the box of action values, with the policy there.
 
 Loss of the policy: pi = grad F(q), q the middle of the box. Its one-step
 regularized loss at the true Q is the Bregman remainder D(Q, q) = F(Q) - F(q) -
@@ -8,9 +9,8 @@ corner: with up to ``CORNERS`` actions all corners are tried, beyond that D <=
 min(curv s**2 / 8, s) with s the largest sum of two half-widths bounds it.
 
 Bounds that cross (L > U) have probability at most delta if what the certificate
-assumes is true. Then the answer is an error that says so: far more often than
-delta would have it, the hash of a state does not tell all that its future
-depends on.
+assumes is true. The query then raises an error that says so. Far more often the
+cause is a key that leaves out something on which the state's future depends.
 """
 
 from __future__ import annotations
@@ -96,8 +96,10 @@ def describe(
     assumptions: tuple[str, ...],
     **rest: Any,
 ) -> Estimate:
-    """The Estimate at node ``root``: box, value, policy, loss and actions that
-    may be best.
+    """Return the Estimate at node ``root``.
+
+    It has the box, the value, the policy, its loss and the actions that may be
+    best.
     """
     node = g.nodes[root]
     pairs = g.pairs[node["first"] : node["first"] + node["size"]]
@@ -135,8 +137,10 @@ def describe(
 def policy_loss(
     operator: Operator, boxes: list[Interval], player: int, weights: list[float]
 ) -> float | None:
-    """The largest one-step regularized loss, over the box, of the policy at its
-    middle; None where gradients are no policies.
+    """Return the largest one-step regularized loss of the policy over the box.
+
+    The policy is that of the middle of the box. None where gradients are no
+    policies.
     """
     if not operator.shift_invariant:
         return None
@@ -150,7 +154,7 @@ def policy_loss(
         if span > 0.0
         else 0.0
     )
-    # a user's F is not known to be convex
+    # all corners suffice only for a convex F, which a user's need not be
     if len(boxes) > CORNERS or not operator.convex:
         return bound
     sign = 1.0 if player == 1 else -1.0
@@ -171,13 +175,14 @@ def policy_loss(
             ),
         )
     scale = max(abs(x) for box in boxes for x in box) + operator.strength
-    # the allowance for rounding of three sums of that size
+    # 64 k units allow for the rounding of three sums of that size
     return min(bound, worst + 64.0 * len(boxes) * 2.0**-52 * scale)
 
 
 def one_outcome(twice: int) -> str:
-    """The law of a problem that is declared deterministic, ``twice`` pairs of
-    which were drawn twice.
+    """Return the assumption behind a problem that is declared deterministic.
+
+    ``twice`` of its pairs were sampled twice.
     """
     checked = (
         f"spot-checked: {twice} pairs were drawn twice" if twice else "not checked"
@@ -186,7 +191,7 @@ def one_outcome(twice: int) -> str:
 
 
 def assumptions(problem: Problem, law: str, *, looked: str) -> tuple[str, ...]:
-    """What the promise takes on trust; ``law`` is what the outcomes follow."""
+    """Return what the promise assumes; ``law`` says what the outcomes follow."""
     found = assumed(problem, law, looked)
     return (*found, SAME_KEY) if problem.key is not None else found
 

@@ -1,11 +1,10 @@
-"""What can be known of certified search before it runs: no price, but bounds on
-it for given numbers of state-action pairs.
+"""What is known of certified search before it runs: bounds on its price.
 
 Its price depends on the problem: how many pairs matter, how noisy they are, how
 early the bounds meet. For a number of pairs there is a number of calls that
-certainly suffices (``certified_price``): twice what equal draws need under the
-worst law, because the search steers half of them and makes the other half
-equal. Steered draws usually need a small part of it.
+certainly suffices (``certified.price``). It is twice what equal numbers of
+samples need under the worst law, because the search steers half of them and
+makes the other half equal. Steered samples usually need a small part of it.
 """
 
 from __future__ import annotations
@@ -23,14 +22,15 @@ PAIRS = (10, 100, 1_000, 10_000, 100_000)
 
 @dataclass(frozen=True)
 class CertifiedForecast:
-    """The promise of a certified search and what it can cost at the most;
+    """The promise of a certified search and the most that it can cost.
+
     ``str()`` is a small table.
     """
 
     facts: Facts
     epsilon: float | None  # None: the search stops at its budget or its seconds
     delta: float
-    looks: int = 0  # calls for a look at the step before and after the search
+    looks: int = 0  # calls that inspect the step before and after the search
     method: str = "certified"
     num_calls: None = None  # not known before the run
     levels: tuple[()] = ()  # it follows no schedule
@@ -48,7 +48,7 @@ class CertifiedForecast:
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
-        """(pairs, calls that certainly suffice), empty without an epsilon."""
+        """Tuples (pairs, calls that certainly suffice); empty without an epsilon."""
         known = [(pairs, self.most_calls(pairs)) for pairs in PAIRS]
         return [(pairs, calls) for pairs, calls in known if calls is not None]
 

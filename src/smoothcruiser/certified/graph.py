@@ -1,14 +1,14 @@
-"""How the data of certified search lie: flat arrays that compiled code reads.
+"""The data layout of certified search: flat arrays that compiled code reads.
 
 A node is a state (with the steps that remain, where there is a horizon); node 0
 is the end, with value 0: every terminal state and every state after the last
 step. A pair is a node with one legal action; the pairs of a node are
 neighbours. An entry is a distinct outcome (next state, reward) of a pair with
-the number of times it came; the entries of a pair are neighbours in a pool and
-move to its end when they need room, so that the pool is never more than about
-four times what was seen.
+the number of times it came. The entries of a pair are neighbours in a pool and
+move to its end when they need room, so the pool is at most about four times as
+large as what was seen.
 
-A pair has the fields below and those that its bound asks for (``pair_type``).
+A pair has the fields below and those that its bound needs (``pair_type``).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ NODE = np.dtype(
         ("q_low", "f8"),  # m: no Q of this node is below
         ("q_high", "f8"),  # M
         ("sign", "f8"),  # 1 where max moves, -1 where min does
-        # how often the optimistic walk from the asked state comes by, discounted
+        # discounted visits of the optimistic walk from the requested state
         ("mass", "f8"),
         ("residual", "f8"),  # mass not yet passed on
         ("first", "i8"),  # the node's first pair
         ("size", "i4"),  # its number of pairs; 0 for the end
-        ("listed", "i4"),  # whether the query at hand has met it
+        ("listed", "i4"),  # whether the current query has met it
     ],
     align=True,
 )
@@ -50,8 +50,7 @@ PAIR: tuple[tuple[str, str], ...] = (
     ("policy", "f8"),  # of the optimistic walk
     ("gain", "f8"),  # by how much one more sample narrows the answer
     ("prior", "f8"),
-    # entries start .. start + length - 1 of the pool are its own, with room for
-    # ``room``
+    # its entries are start .. start + length - 1 of the pool, with space for ``room``
     ("start", "i8"),
     ("length", "i4"),
     ("room", "i4"),
@@ -72,13 +71,13 @@ PLACE = np.dtype([("pair", "i4"), ("place", "i4")], align=True)
 
 
 class Graph(NamedTuple):
-    """The arrays that compiled code reads: nodes in use, and room behind them."""
+    """The arrays that compiled code reads, with free room behind the used part."""
 
     nodes: Any  # (N,) of NODE
     pairs: Any  # (P,) of ``pair_type``
     entries: Any  # (E,) of ENTRY
     # (2**b,) of PLACE: hash table of the entries of pairs with more than SHORT_SCAN
-    # of them; pair -1 is a free slot
+    # entries; pair -1 is a free slot
     slots: Any
     waiting: Any  # (W,) of PLACE: entries without a node yet
     sizes: Ints  # (3,): entries used, hash slots used, entries waiting

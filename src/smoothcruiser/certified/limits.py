@@ -1,6 +1,4 @@
-"""When a query of certified search ends: what was asked for, checked, and what
-that comes to.
-"""
+"""When a query of certified search ends: the request, checked, as limits."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ class Ends:
     """When a query ends."""
 
     epsilon: float | None
-    goal: float | None  # epsilon, or what double precision can hold where that is more
+    goal: float | None  # epsilon, or what double precision can reach if larger
     # what equal numbers of samples need for epsilon; None where nothing is estimated
     equal: EqualSamples | None
     budget: int
@@ -68,8 +66,9 @@ def make_limits(
 
 
 def estimated(limits: Ends, bound: Bound, facts: Facts, delta: float) -> Ends:
-    """The limits where outcomes are estimated from samples: no goal below
-    rounding, and a price at the most.
+    """Return the limits where outcomes are estimated from samples.
+
+    The goal is never below what rounding allows, and the price has a bound.
     """
     if limits.epsilon is None:
         return limits

@@ -1,10 +1,10 @@
-"""The loops of certified search with the bound put in, in the form that a
-problem's operator allows: compiled, or plain Python for a plain Python operator.
+"""The loops of certified search for one bound and one operator.
 
-Built-in operators share one compiled set per bound, cached on disk. Another
-operator is compiled into a set of its own; a ``CustomOperator`` of plain functions
-runs the same loops uncompiled, with the operator put in by rebinding globals (one
-definition for all).
+They are compiled, or plain Python for a plain Python operator. Built-in
+operators share one compiled set per bound, cached on disk. Another operator is
+compiled into a set of its own. A ``CustomOperator`` of plain functions runs the
+same loops uncompiled: the operator is put in by rebinding globals, so there is
+one definition for all.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ class Loops(NamedTuple):
 
 
 def make_loops(operator: Operator, bound: Bound) -> Loops:
-    """The loops for ``operator`` and ``bound``; the compiled ones are shared by
-    all problems with built-in operators.
+    """Return the loops for ``operator`` and ``bound``.
+
+    The compiled ones are shared by all problems with built-in operators.
     """
     own = parts_of(operator)
     try:
@@ -63,7 +64,7 @@ def make_loops(operator: Operator, bound: Bound) -> Loops:
 
 @cache
 def _builtin(bound: Bound) -> Loops:
-    # on disk only with a bound of this package: its sources are known
+    # cached on disk only with a bound of this package, whose sources are followed
     ours = _is_ours(bound.side)
     mark = f"{bound.word}_{source_fingerprint(bound.side)}" if ours else None
     return Loops(
@@ -94,8 +95,9 @@ def _not_compiled(bound: Bound, error: Exception) -> InvalidInput:
 
 
 def rebound(function: Any, replace: dict[str, Any]) -> Any:
-    """A copy of a plain function of this package whose globals, and those of
-    the package functions it calls, are replaced by name.
+    """Return a copy of a plain function of this package with globals replaced by name.
+
+    Those of the package functions it calls are replaced as well.
     """
     scope = dict(function.__globals__)
     for name in function.__code__.co_names:
@@ -118,7 +120,7 @@ def rebound(function: Any, replace: dict[str, Any]) -> Any:
 
 
 def warm(loops: Loops, bound: Bound, graph: Any, rules: Any) -> None:
-    """Compile (or load) the loops: each is run once over nothing."""
+    """Compile (or load) the loops by running each once on an empty graph."""
     empty, none = np.zeros(0, dtype=np.int64), np.zeros(0)
     loops.record(graph, empty, empty, empty, none, 0, False, 0.0, 1.0, np.uint64(0))
     loops.rehash(graph)

@@ -1,9 +1,10 @@
-"""The memory of certified search: the states seen, and the graph of their pairs
-and outcomes, which grows by doubling.
+"""The memory of certified search: the states seen, and the graph of their pairs.
+
+The graph holds pairs and outcomes, and grows by doubling.
 
 This file decides which states are one node and when arrays grow. It leaves out
-how the data lie (``graph``), how samples are entered (``memory_kernel``),
-bounds (``sweeps_kernel``) and where outcomes come from (``sampling``).
+the data layout (``graph``), how samples are entered (``memory_kernel``), bounds
+(``sweeps_kernel``) and where outcomes come from (``sampling``).
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable, identical, is_fixed
 from smoothcruiser.problem.tabular import Ints
 
-# states whose mover and legal actions are asked for again after a query
+# states whose mover and legal actions are requested again after a query
 ASKED_AGAIN = 512
 
 
 class Seen(NamedTuple):
-    """A node whose state is no plain value, with what its like is compared with."""
+    """A node whose state is no plain value, with the data to compare later states."""
 
     node: int
     state: Any
@@ -46,17 +47,17 @@ class Seen(NamedTuple):
 
 
 class Memory:
-    """States, pairs and outcomes seen so far: the owner of the arrays."""
+    """States, pairs and outcomes seen so far; it owns the arrays."""
 
     def __init__(self, problem: Problem, bound: Bound = BOUNDS[DEFAULT]) -> None:
         self.problem = problem
         self.states: list[Any] = [None]  # what each node stands for; node 0 is the end
         # steps left, 0 throughout where there is no horizon
         self.remaining: list[int] = [0]
-        self.nodes: dict[Any, int] = {}  # of plain values, which tell themselves apart
+        self.nodes: dict[Any, int] = {}  # of plain values, whose keys suffice
         self.others: dict[Any, Seen] = {}  # of all others, by their keys
         self.over: dict[Any, Any] = {}  # plain values that are terminal, by their keys
-        self._types: set[type] = set()  # of the states looked at
+        self._types: set[type] = set()  # of the states checked so far
         self.num_pairs = 0
         self._boxes: dict[tuple[int, int], tuple[float, float, float, float]] = {}
         self._weights = problem.operator.weights(problem.num_actions)
@@ -64,17 +65,17 @@ class Memory:
 
     @property
     def num_nodes(self) -> int:
-        """Nodes, the end included."""
+        """The number of nodes, the end included."""
         return len(self.states)
 
     @property
     def num_entries(self) -> int:
-        """Distinct outcomes seen."""
+        """The number of distinct outcomes seen."""
         return int(self.graph.pairs["length"][: self.num_pairs].sum())
 
     @property
     def num_bytes(self) -> int:
-        """What the arrays take."""
+        """The size of the arrays in bytes."""
         return sum(array.nbytes for array in self.graph)
 
     def pairs_of(self, node: int) -> Any:
@@ -83,9 +84,7 @@ class Memory:
         return self.graph.pairs[first : first + size]
 
     def half_width(self, node: int, target: Target) -> float:
-        """Half the width of the node's interval, or of the widest of its
-        actions'.
-        """
+        """Return half the width of the node's interval, or of its widest action's."""
         if target == "value":
             found = self.graph.nodes[node]
             return 0.5 * float(found["upper"] - found["lower"])
@@ -93,12 +92,11 @@ class Memory:
         return 0.5 * float((pairs["q_upper"] - pairs["q_lower"]).max())
 
     def node_of(self, state: Any, remaining: int) -> int:
-        """The node of a state with ``remaining`` steps left, made where it is
-        new; 0 where the episode is over.
+        """Return the node of a state with ``remaining`` steps left; 0 if it is over.
 
-        A state that is no plain value may have the key of another without being
-        the same: mover, legal actions and end are compared whenever a key comes
-        back.
+        A new state gets a new node. A state that is no plain value may have the
+        key of another without being the same, so mover, legal actions and end
+        are compared whenever a key comes back.
         """
         problem = self.problem
         if problem.horizon is not None and remaining == 0:
@@ -129,8 +127,9 @@ class Memory:
         return seen.node
 
     def check_untouched(self) -> None:
-        """Refuse a state whose key is another one now, since a step wrote into
-        it; and companions that changed their mind.
+        """Refuse a state whose key has changed since a step wrote into it.
+
+        Also refuse companion functions whose answers have changed.
         """
         problem = self.problem
         if problem.tables is None:
@@ -155,7 +154,7 @@ class Memory:
                 )
 
     def _profile(self, node: int) -> tuple[int, ...] | None:
-        """What ``Problem.profile`` says of the node's state, from what is stored."""
+        """Return what ``Problem.profile`` says of the node's state, as stored."""
         if node == END:
             return None
         first, size, sign = (
@@ -167,8 +166,9 @@ class Memory:
         )
 
     def _check_recognizable(self, state: Any) -> None:
-        """Refuse states that would not be recognized: a look at the first of
-        each type, then at every power of two.
+        """Refuse states that would not be recognized when they come back.
+
+        It checks the first state of each type, then one at every power of two.
         """
         number = len(self.states)
         if type(state) not in self._types or number & (number - 1) == 0:
@@ -176,8 +176,9 @@ class Memory:
             check_recognizable(state, self.problem.key_of(state))
 
     def _add_nodes(self, states: list[Any], remaining: list[int]) -> list[int]:
-        """The nodes of new states, the end for terminal ones; many at a time,
-        because NumPy is slow one by one.
+        """Return the nodes of new states; terminal ones share the end.
+
+        It adds many at a time, because NumPy is slow one by one.
         """
         problem, facts = self.problem, self.problem.facts
         first_node, first_pair = len(self.states), self.num_pairs
@@ -229,7 +230,7 @@ class Memory:
         return found
 
     def resolve(self) -> None:
-        """Look up the nodes of entries that were drawn as bare numbers."""
+        """Look up the nodes of entries that were sampled as bare numbers."""
         g = self.graph
         count = int(g.sizes[WAITING])
         g.sizes[WAITING] = 0
@@ -251,7 +252,7 @@ class Memory:
         self.check_turns(pairs, targets)
 
     def _nodes_of(self, states: list[int], remaining: list[int]) -> list[int]:
-        """The nodes of distinct whole numbers that came as next states."""
+        """Return the nodes of distinct whole numbers that were next states."""
         if self.problem.key is not None:
             jobs = zip(states, remaining, strict=True)
             return [
@@ -272,8 +273,9 @@ class Memory:
         return [END if over[i] else self.nodes[key] for i, key in enumerate(keys)]
 
     def check_turns(self, pairs: Ints, targets: Ints) -> None:
-        """Refuse a move that keeps the turn where turns were declared to
-        alternate, since the bounds rely on it.
+        """Refuse a move that keeps the turn where turns were declared to alternate.
+
+        The bounds rely on that declaration.
         """
         if not self.problem.facts.alternating:
             return
@@ -289,9 +291,7 @@ class Memory:
             )
 
     def make_room(self, *, rehash_with: Any) -> None:
-        """Let entries, hash table and waiting list grow to twice their size
-        where they are nearly full.
-        """
+        """Double entries, hash table and waiting list where they are nearly full."""
         if int(self.graph.sizes[WAITING]):
             self.resolve()
         g = self.graph

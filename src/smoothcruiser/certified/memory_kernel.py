@@ -1,14 +1,14 @@
 """Compiled loops that enter samples in the memory of certified search.
 
-Entries are told apart by ``raw``, the next state as a whole number (the
-oracle's own number, or the node's where states are objects), so that a sample
-costs a short scan and no look-up of nodes. Rewards are part of an outcome
-because the bounds are not linear in them. A pair with more than
-``MANY_OUTCOMES`` outcomes (continuous rewards, say) has its new rewards rounded
-at random to a grid of ``GRID_CELLS`` cells with the mean kept: r' takes the two
-neighbours of r with weights that make E[r' | r] = r. The samples of r' + gamma
-V(z) then have the same mean Q and the same range, which is all that the radii
-ask for; the variance grows by (rho / (2 GRID_CELLS))**2 at most.
+Entries differ by ``raw``, the next state as a whole number (the oracle's own
+number, or the node's where states are objects), so that a sample costs a short
+scan and no look-up of nodes. Rewards are part of an outcome because the bounds
+are not linear in them. A pair with more than ``MANY_OUTCOMES`` outcomes
+(continuous rewards, say) has its new rewards rounded at random to a grid of
+``GRID_CELLS`` cells with the mean kept: r' takes the two neighbours of r with
+weights that make E[r' | r] = r. The samples of r' + gamma V(z) then have the
+same mean Q and the same range, which is all that the radii need. The variance
+grows by (rho / (2 GRID_CELLS))**2 at most.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ SHORT_SCAN = 16
 
 
 def mixed(x: Any) -> Any:
-    """Stafford's mix 13 of a 64-bit word (the finalizer of SplitMix64), for
-    hashing and for seeding streams by position.
+    """Return Stafford's mix 13 of a 64-bit word, the finalizer of SplitMix64.
+
+    It serves for hashing and for seeding streams by position.
     """
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -36,15 +37,15 @@ def mixed(x: Any) -> Any:
 
 
 def hash_slot(pair: int, raw: int, reward: float, size: int) -> int:
-    """The first slot to look at, in a table of ``size`` = 2**b slots."""
+    """Return the first slot to try, in a table of ``size`` = 2**b slots."""
     word = mixed(np.uint64(pair) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(raw))
-    # equal rewards hash alike; near ones are told apart by comparison
+    # equal rewards hash alike; near ones may too, and a comparison separates them
     word = mixed(word + np.uint64(np.int64(reward * 1048576.0)))
     return np.int64(word & np.uint64(size - 1))  # type: ignore[return-value]
 
 
 def find_entry(g: Graph, p: int, raw: int, reward: float) -> int:
-    """The place of an outcome within pair ``p``, -1 where it is new."""
+    """Return the place of an outcome within pair ``p``, -1 where it is new."""
     start, length = g.pairs[p]["start"], g.pairs[p]["length"]
     if length <= SHORT_SCAN:
         for place in range(length):
@@ -81,8 +82,10 @@ def insert_hash(g: Graph, p: int, place: int) -> None:
 
 
 def add_entry(g: Graph, p: int, raw: int, target: int, reward: float) -> int:
-    """The place of a new outcome of weight 0, the pair's entries moved if they
-    have no room; ``has_room`` was asked before.
+    """Return the place of a new outcome of weight 0.
+
+    The pair's entries are moved if they have no room. The caller has checked
+    ``has_room``.
     """
     pair = g.pairs[p]
     length = pair["length"]
@@ -115,7 +118,7 @@ def add_entry(g: Graph, p: int, raw: int, target: int, reward: float) -> int:
 
 
 def has_room(g: Graph, p: int) -> bool:
-    """Whether one more entry of pair ``p`` fits everywhere."""
+    """Return whether one more entry of pair ``p`` fits everywhere."""
     return bool(
         g.sizes[ENTRIES] + max(2, 2 * g.pairs[p]["length"]) <= len(g.entries)
         and 2 * (g.sizes[HASHED] + SHORT_SCAN + 2) <= len(g.slots)
@@ -124,8 +127,9 @@ def has_room(g: Graph, p: int) -> bool:
 
 
 def rounded_reward(reward: float, low: float, high: float, u: float) -> float:
-    """A neighbour of ``reward`` on the grid, with mean ``reward`` for u uniform
-    on [0, 1); always within [low, high].
+    """Return a neighbour of ``reward`` on the grid, always within [low, high].
+
+    Its mean is ``reward`` for u uniform on [0, 1).
     """
     width = high - low
     x = (reward - low) / width * GRID_CELLS
@@ -147,8 +151,9 @@ def record(
     high: float,
     salt: Any,
 ) -> int:
-    """The number of draws entered (those before ``done`` were entered earlier);
-    less than all where arrays have to grow first.
+    """Return the number of samples entered, those before ``done`` included.
+
+    It is less than all where arrays have to grow first.
     """
     at = 0
     for job in range(len(pairs)):

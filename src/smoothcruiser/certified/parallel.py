@@ -1,11 +1,10 @@
-"""Certified search's samples on workers in other processes, for plain Python
-oracles: tasks for the pools of ``engines``.
+"""Certified search's samples on workers in other processes, for plain Python oracles.
 
-A round of the search is a list of jobs, (pair, number of samples); every pair has
-its own stream that goes on where it stopped, and what the workers return is
-entered in the order of the jobs. So the result has the bits of one process,
-whoever sampled what. Compiled oracles use threads instead
-(``sampling.CompiledSampler``).
+The tasks run on the pools of ``engines``. A round of the search is a list of
+jobs, (pair, number of samples). Every pair has its own stream, which continues
+where it stopped, and what the workers return is entered in the order of the
+jobs. So the result has the bits of one process, whoever sampled what. Compiled
+oracles use threads instead (``sampling.CompiledSampler``).
 """
 
 from __future__ import annotations
@@ -32,9 +31,7 @@ PARTS_PER_WORKER = 4  # of a round: enough to even out samples that differ in le
 
 
 class PairJob(NamedTuple):
-    """Draws to make at one pair: its state and action, how many, and its
-    stream's words.
-    """
+    """Samples to take at one pair: its state, action, count and stream's words."""
 
     state: Any
     action: int
@@ -43,8 +40,10 @@ class PairJob(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """What came of a job: rewards, next states, which draws ended, the words
-    after it; or what was raised.
+    """The result of a job, or what was raised.
+
+    It has the rewards, the next states, which samples ended, and the stream's
+    words after it.
     """
 
     rewards: list[float]
@@ -56,7 +55,7 @@ class Drawn(NamedTuple):
 
 
 def draw_jobs(problem: Problem, jobs: list[PairJob]) -> list[Drawn]:
-    """The draws of some jobs, one after the other; an error ends the list."""
+    """Return the samples of some jobs, one after the other; an error ends the list."""
     found: list[Drawn] = []
     guard = Guard()
     for job in jobs:
@@ -79,26 +78,27 @@ def draw_jobs(problem: Problem, jobs: list[PairJob]) -> list[Drawn]:
 
 
 def draw_part(problem: Problem, item: tuple[int, list[PairJob]]) -> list[Drawn]:
-    """The samples of the numbered part of a round."""
+    """Return the samples of the numbered part of a round."""
     return draw_jobs(problem, item[1])
 
 
 def look_elsewhere(
     problem: Problem, item: tuple[Any, int, Looks | None, int]
 ) -> tuple[int, Looks]:
-    """A look at the step, as far as it can be sent back."""
+    """Inspect the step, and return as much of the result as can be sent back."""
     calls, found = look(problem, *item)
     return calls, sendable(found)
 
 
 def itself(problem: Problem) -> Problem:
-    """What a worker builds: the problem."""
+    """Return the problem, which is what a worker builds."""
     return problem
 
 
 class ParallelSampler(Sampler):
-    """Rounds of samples spread over workers; next states become nodes in the
-    order of the jobs.
+    """Rounds of samples spread over workers.
+
+    Next states become nodes in the order of the jobs.
     """
 
     resolved = True
@@ -118,18 +118,19 @@ class ParallelSampler(Sampler):
 
     @property
     def looks(self) -> None:
-        """Workers look, each for itself."""
+        """None: each worker inspects the step for itself."""
 
     def look(
         self, state: Any, looked: Looks | None, most_calls: int
     ) -> tuple[int, Looks]:
-        """Look in a worker: a simulator that crashes must not take this process
-        with it.
+        """Inspect the step in a worker.
+
+        A simulator that crashes must not take this process with it.
         """
         return self.pool.ask(look_elsewhere, (state, self.seed, looked, most_calls))
 
     def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
-        """(next nodes, rewards) of the jobs, one after the other."""
+        """Return (next nodes, rewards) of the jobs, one after the other."""
         words = self._streams(pairs)
         jobs = []
         for pair, count, four in zip(
@@ -157,7 +158,7 @@ class ParallelSampler(Sampler):
         return raws, rewards
 
     def _gathered(self, jobs: list[PairJob]) -> list[Drawn]:
-        """What came of the jobs, in their order."""
+        """Return the results of the jobs, in their order."""
         parts = _parts(jobs, PARTS_PER_WORKER * self.size)
         found: list[list[Drawn]] = [[] for _ in parts]
 
@@ -198,8 +199,9 @@ class ParallelSampler(Sampler):
 
 
 def _parts(jobs: list[PairJob], number: int) -> list[list[PairJob]]:
-    """The jobs in order, cut into at most ``number`` parts of about the same
-    number of draws.
+    """Split the jobs, in order, into at most ``number`` parts.
+
+    The parts have about the same number of samples.
     """
     total = sum(job.draws for job in jobs)
     goal = max(1, -(-total // number))

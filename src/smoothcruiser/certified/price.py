@@ -1,10 +1,11 @@
-"""What equal numbers of samples certainly reach: the price of certified search
-as a function of the number of pairs it meets.
+"""The price of certified search as a function of the number of pairs it meets.
+
+It is what equal numbers of samples certainly reach.
 
 A bound knows n(N), the samples of each of N pairs that are certainly enough
 (``Bound.price``). The search steers its samples for the first N n(N) calls of a
-query; pairs that these left short of n(N) are then brought there. So 2 N n(N)
-calls suffice, whatever the steering did.
+query. Pairs that still have fewer than n(N) samples are then brought there. So
+2 N n(N) calls suffice, whatever the steering did.
 
 legend   symbol      public name
   N                  ``num_pairs``: pairs of state and action in the memory when
@@ -32,7 +33,7 @@ STEERED_AND_EQUAL = 2
 
 @dataclass
 class EqualSamples:
-    """A promise, and the samples of each pair that keep it for certain."""
+    """A promise, and the samples of each pair that certainly keep it."""
 
     bound: Bound
     facts: Facts
@@ -41,8 +42,9 @@ class EqualSamples:
     known: tuple[int, float] = (0, 0)  # (N, n(N)) computed last
 
     def each(self, num_pairs: int) -> float:
-        """n(N): the least number of samples of each pair that is enough;
-        infinite where none is certain to be.
+        """Return n(N), the least number of samples of each pair that is enough.
+
+        It is infinite where none is certain to be.
         """
         if self.known[0] != num_pairs:
             try:
@@ -55,11 +57,11 @@ class EqualSamples:
         return self.known[1]
 
     def steerable(self, before: int, calls: int, num_pairs: int) -> int:
-        """As many of the ``calls`` as may be steered: with those ``before``, at
-        most N n(N).
+        """Return how many of the ``calls`` may be steered.
 
-        n(N) does not fall with N, and pairs are never forgotten, so what was
-        computed for fewer pairs settles most questions.
+        With those ``before``, they are at most N n(N). n(N) does not decrease
+        with N, and pairs are never forgotten, so the number for fewer pairs
+        usually settles the question.
         """
         if before + calls < num_pairs * self.known[1]:
             return calls
@@ -74,11 +76,11 @@ def price_bound(
     num_pairs: int,
     bound: Bound = BOUNDS[DEFAULT],
 ) -> int:
-    """Calls that certainly suffice for half-width ``epsilon`` where a new
-    memory ends with ``num_pairs`` pairs.
+    """Return the calls that certainly suffice for half-width ``epsilon``.
 
-    Steered samples and the variance at hand usually need far less; the number
-    of pairs is not known before, so this is a function of it.
+    They suffice for a new memory that ends with ``num_pairs`` pairs. Steered
+    samples and the actual variance usually need far less. The number of pairs
+    is not known before a run, so this is a function of it.
     """
     if num_pairs < 1 or not epsilon > 0.0 or not 0.0 < delta < 1.0:
         raise InvalidInput(
@@ -88,7 +90,7 @@ def price_bound(
     backup = value_rounding(
         facts.num_actions, largest_value(facts), facts.operator.strength
     )
-    # what is known before the first call
+    # the bounds may be narrow enough before the first call
     if widest(facts, facts.horizon) + 2.0 * backup <= 2.0 * epsilon:
         return 0
     each = bound.price(facts, epsilon, delta, num_pairs)

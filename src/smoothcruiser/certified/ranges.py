@@ -1,5 +1,6 @@
-"""Ranges of values before the first sample: where bounds start, and how far
-radii along the discounted steps add up.
+"""Ranges of values before the first sample, where bounds start.
+
+They also say how radii add up along the discounted steps.
 
 legend   symbol      public name
   m, M               the ends of ``box`` for Q
@@ -16,12 +17,12 @@ from smoothcruiser.problem.facts import Facts
 def box(
     facts: Facts, player: int, left: int | None
 ) -> tuple[float, float, float, float]:
-    """Bounds on V, then on Q, where ``player`` moves with ``left`` steps to go."""
+    """Return bounds on V, then on Q, for a ``player`` to move and ``left`` steps."""
     return (*facts.value_bounds(player, left), *facts.q_bounds(player, left))
 
 
 def largest_value(facts: Facts) -> float:
-    """S: no |value| that a sweep meets is above."""
+    """Return S, the largest |value| that a sweep can meet."""
     ends = [
         abs(x) for player in _players(facts) for x in box(facts, player, facts.horizon)
     ]
@@ -29,22 +30,25 @@ def largest_value(facts: Facts) -> float:
 
 
 def widest(facts: Facts, left: int | None) -> float:
-    """The width M - m of the widest box with ``left`` steps to go."""
+    """Return the width M - m of the widest box with ``left`` steps to go."""
     boxes = [box(facts, player, left) for player in _players(facts)]
     return max(high - low for _, _, low, high in boxes)
 
 
 def widths(facts: Facts) -> list[float]:
-    """M - m with all steps to go, one step fewer, and so on; one number without
-    a horizon.
+    """Return M - m with all steps to go, one step fewer, and so on.
+
+    It is one number without a horizon.
     """
     left = (None,) if facts.horizon is None else range(facts.horizon, 0, -1)
     return [widest(facts, steps) for steps in left]
 
 
 def discounted_width(facts: Facts) -> float:
-    """The sum over t of gamma**t (M - m) with t steps gone: half-width at the
-    asked state per unit of radius, where a radius is a share of M - m.
+    """Return the sum over t of gamma**t (M - m) after t steps.
+
+    This is the half-width at the requested state per unit of radius, where a
+    radius is a share of M - m.
     """
     found = widths(facts)
     if facts.horizon is None:

@@ -1,5 +1,6 @@
-"""The part of the memory that matters for one query: the nodes met so far, in
-the order of discovery, and sweeps over them.
+"""The part of the memory that matters for one query, and sweeps over it.
+
+It is the list of nodes met so far, in the order of discovery.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Region:
 
     @property
     def listed(self) -> Ints:
-        """The nodes listed so far, the asked one first."""
+        """The nodes listed so far, the requested one first."""
         return self.order[: self.count]
 
     @property
@@ -45,13 +46,13 @@ class Region:
 
     @property
     def num_samples(self) -> float:
-        """Samples of the pairs of listed nodes."""
+        """The number of samples of the pairs of listed nodes."""
         g, size = self.memory.graph, self.memory.num_pairs
         listed = g.nodes["listed"][g.pairs["node"][:size]] == 1
         return float(g.pairs["total"][:size][listed].sum())
 
     def start(self, root: int) -> None:
-        """Begin the list with the asked node."""
+        """Begin the list with the requested node."""
         g, n = self.memory.graph, self.memory.num_nodes
         for name in ("listed", "mass", "residual"):
             g.nodes[name][:n] = 0
@@ -60,7 +61,7 @@ class Region:
         self.order[0], self.count = root, 1
 
     def make_room(self) -> None:
-        """Let the list have room for every node."""
+        """Make room in the list for every node."""
         size = self.memory.num_nodes
         if len(self.order) < size:
             larger = np.zeros(max(size, 2 * len(self.order)), dtype=np.int64)
@@ -68,9 +69,7 @@ class Region:
             self.order = larger
 
     def list_reach(self) -> None:
-        """List every node that the asked one leads to, also those that no flow
-        was passed on to.
-        """
+        """List every node that the requested one leads to, even those without flow."""
         self.make_room()
         self.count = int(self.loops.reach(self.memory.graph, self.order, self.count))
 
@@ -82,8 +81,10 @@ class Region:
         self.order[1 : 1 + len(others)], self.count = others, 1 + len(others)
 
     def spread(self, source: Floats, least: float, passes: int) -> None:
-        """Bring the flow up to date that starts with the asked node's actions in
-        proportion to ``source``, and list the nodes that it meets.
+        """Bring the flow up to date, and list the nodes that it meets.
+
+        The flow starts with the requested node's actions in proportion to
+        ``source``.
         """
         self.make_room()
         self.count = int(
@@ -99,8 +100,10 @@ class Region:
         )
 
     def sweep(self, tune: int) -> float:
-        """One sweep over the listed nodes; by how much, weighed by visits, they
-        closed, or minus the node whose bounds exclude each other.
+        """Sweep once over the listed nodes and return by how much they closed.
+
+        The sum is weighted by visits. Where the bounds of a node exclude each
+        other, it is minus that node.
         """
         g = self.memory.graph
         return float(self.loops.sweep(g, self.order, self.count, tune, self.rules))

@@ -1,16 +1,17 @@
-"""Where outcomes come from: draws of the oracle in batches, each pair with a
-stream of its own that goes on where it stopped.
+"""Where outcomes come from: samples of the oracle in batches.
+
+Each pair has a stream of its own that continues where it stopped.
 
 The tape of pair k is the stream whose four words are outputs 4k..4k+3 of
-SplitMix64 under the seed (random access, so that pairs cost nothing until they
-are drawn). The i-th draw of a pair does not depend on how batches were cut, and
-no two pairs share a stream: the radii need draws that are independent across
-pairs.
+SplitMix64 under the seed. Access is random, so that pairs cost nothing until
+they are sampled. The i-th sample of a pair does not depend on how batches were
+cut. No two pairs share a stream, because the radii need samples that are
+independent across pairs.
 
 Two samplers fill the same buffers (next state as a whole number, reward):
 ``CompiledSampler`` for tabular problems and for numba.njit steps over whole
-numbers, ``PythonSampler`` for any step over states that can be told apart.
-Neither reads tables or outcomes: they call the oracle.
+numbers, ``PythonSampler`` for any step over states that have keys. Neither
+reads tables or outcomes: they call the oracle.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ if TYPE_CHECKING:
 # arrivals of plain values at a node that are compared with the first
 ALWAYS_COMPARED, COMPARED_EVERY = 8, 64
 GOLDEN = 0x9E3779B97F4A7C15  # the odd step of SplitMix64
-# draws of a round below which handing it to threads costs more than it saves
+# samples of a round below which handing it to threads costs more than it saves
 LEAST_SHARED = 20_000
 
 
 def first_words(seed: int, pairs: Ints) -> Any:
-    """The streams of pairs nothing was drawn from, as rows of four words."""
+    """Return the streams of pairs without samples, as rows of four words."""
     base = np.random.SeedSequence(seed, spawn_key=(Key.CERTIFIED,)).generate_state(
         1, np.uint64
     )[0]
@@ -58,7 +59,7 @@ def first_words(seed: int, pairs: Ints) -> Any:
 
 
 class Sampler:
-    """Draws batches; keeps the streams of the pairs."""
+    """Samples batches, and keeps the streams of the pairs."""
 
     resolved: bool  # whether ``raws`` are nodes already
 
@@ -72,28 +73,29 @@ class Sampler:
 
     @property
     def looks(self) -> int | None:
-        """How often it was looked whether the step leaves its state alone;
-        None: workers do, each for itself.
+        """How often it was checked that the step leaves its state alone.
+
+        None means that each worker checks for itself.
         """
         return self.guard.looks
 
     def look(
         self, state: Any, looked: Looks | None, most_calls: int
     ) -> tuple[int, Looks]:
-        """``inspection.look``, where the step runs."""
+        """Run ``inspection.look`` where the step runs."""
         from smoothcruiser.engines.inspection import look
 
         return look(self.problem, state, self.seed, looked, most_calls)
 
     def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
-        """(next states as numbers, rewards) of the jobs, one after the other."""
+        """Return (next states as numbers, rewards) of the jobs, one after the other."""
         raise NotImplementedError
 
     def close(self) -> None:
         """Release workers, where there are any."""
 
     def _streams(self, pairs: Ints) -> Any:
-        """The words of the pairs' streams."""
+        """Return the words of the pairs' streams."""
         have = len(self.words)
         if have < self.memory.num_pairs:
             fresh = first_words(
@@ -189,7 +191,7 @@ class CompiledSampler(Sampler):
         )
 
     def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
-        """(next states, rewards) of the jobs, one after the other."""
+        """Return (next states, rewards) of the jobs, one after the other."""
         memory = self.memory
         chosen = memory.graph.pairs[pairs]
         states = np.array(
@@ -236,8 +238,10 @@ class CompiledSampler(Sampler):
         rewards: Floats,
         fault: Ints,
     ) -> int:
-        """The same on several threads: jobs in contiguous parts of about the
-        same number of draws, each with its streams and buffers.
+        """Do the same on several threads.
+
+        Jobs are split into contiguous parts of about the same number of
+        samples, each with its streams and buffers.
         """
         assert self.pool is not None
         ends, number = np.cumsum(counts), self.pool.size
@@ -270,7 +274,7 @@ class CompiledSampler(Sampler):
             return False
 
         self.pool.map(_run_part, iter(parts), report)
-        for part in parts:  # the first fault in the order of the jobs is the one told
+        for part in parts:  # the first fault in the order of the jobs is reported
             ended, wrong = found[part.first], part.jobs[-1]
             fault[0], fault[1] = part.first + wrong[0], part.low + wrong[1]
             if isinstance(ended, Exception):
@@ -286,8 +290,10 @@ class CompiledSampler(Sampler):
 
 
 class _Part(NamedTuple):
-    """Jobs for one thread: the first of them, the place of its first sample, and
-    the arguments of ``CompiledSampler._run``.
+    """Jobs for one thread.
+
+    It has the first of them, the place of its first sample, and the arguments
+    of ``CompiledSampler._run``.
     """
 
     first: int
@@ -296,7 +302,10 @@ class _Part(NamedTuple):
 
 
 def _run_part(sampler: CompiledSampler, part: _Part) -> int | Exception:
-    """How a part ended, or what it raised: the sampler tells which comes first."""
+    """Return how a part ended, or what it raised.
+
+    The sampler decides which fault comes first.
+    """
     try:
         return sampler._run(*part.jobs)
     except Exception as error:
@@ -304,18 +313,19 @@ def _run_part(sampler: CompiledSampler, part: _Part) -> int | Exception:
 
 
 def _nothing() -> None:
-    """Samples of a round cannot be interrupted: they take milliseconds."""
+    """Do nothing: samples of a round take milliseconds and cannot be interrupted."""
 
 
 class PythonSampler(Sampler):
-    """Batches of a plain Python oracle over states of any kind: next states
-    become nodes at once.
+    """Batches of a plain Python oracle over states of any kind.
+
+    Next states become nodes at once.
     """
 
     resolved = True
 
     def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
-        """(next nodes, rewards) of the jobs, one after the other."""
+        """Return (next nodes, rewards) of the jobs, one after the other."""
         from smoothcruiser.jit.streams import from_words
 
         size = int(counts.sum())
@@ -375,7 +385,7 @@ class PythonSampler(Sampler):
                 found = known[(after, after_steps) if horizon else after]
                 if type(after) is not int or type(states[found]) is not int:
                     met = arrivals[found] = arrivals.get(found, -1) + 1
-                    # equal is not yet the same: 1 and True
+                    # equal values need not be the same state: 1 and True
                     if met < ALWAYS_COMPARED or met % COMPARED_EVERY == 0:
                         found = memory.node_of(after, after_steps)
             except (KeyError, TypeError):
@@ -389,8 +399,10 @@ class PythonSampler(Sampler):
 def make_sampler(
     problem: Problem, memory: Memory, state: Any, seed: int, compute: Compute
 ) -> Sampler:
-    """The sampler that fits: compiled where the step is and states are whole
-    numbers, Python elsewhere, on workers if asked for.
+    """Return the sampler that fits the problem.
+
+    It is compiled where the step is and states are whole numbers, Python
+    elsewhere, and on workers if requested.
     """
     whole = (
         isinstance(state, int | np.integer)
@@ -410,7 +422,7 @@ def make_sampler(
 
 
 def _whole_states(oracle: Any) -> bool:
-    """Whether the step maps whole numbers to whole numbers."""
+    """Return whether the step maps whole numbers to whole numbers."""
     from numba import types
 
     from smoothcruiser.jit.oracle import next_state_type

@@ -1,13 +1,14 @@
-"""Certified search: intervals that hold at any time, for states that come back,
-paid for by the problem at hand.
+"""Certified search: intervals that hold at any time, for states that come back.
 
-The problem: V(s0) and Q(s0, a) of a regularized MDP or game, from samples of its
-oracle alone, with a promise that holds for every state seen, every number of
-samples and every query on one memory at once, with probability 1 - delta. Each
-round sweeps the bounds L <= V <= U over the seen graph (``region``), stops if
-the interval is narrow enough, and otherwise samples (``sampling``) where the
-width of the answer comes from (``steering``). How far a mean can be off is the
-business of a bound (``bounds``); the data lie in ``memory``.
+The price depends on the problem itself.
+
+The problem: V(s0) and Q(s0, a) of a regularized MDP or game, from samples of
+its oracle alone, with a promise that holds for every state seen, every number
+of samples and every query on one memory at once, with probability 1 - delta.
+Each round sweeps the bounds L <= V <= U over the seen graph (``region``), stops
+if the interval is narrow enough, and otherwise samples (``sampling``) where the
+width of the answer comes from (``steering``). A bound says how far a mean can
+be off (``bounds``); the data are in ``memory``.
 
     value = (L + U)/2,            interval = [L, U],
     q box = [Q_L(a), Q_U(a)],     policy = grad F at the middle of the box.
@@ -18,14 +19,14 @@ legend   symbol      public name
 
 A query of ``epsilon`` steers its samples for as many calls as equal numbers of
 samples would certainly need. After that it brings every pair that it can reach
-to the equal share (``price``), so that its price has a bound. It also falls back
-on equal numbers where steering finds nothing to do. It gives up only where no
-pair in reach has a radius and every sweep was made.
+to the equal share (``price``), so that its price has a bound. It also falls
+back on equal numbers where steering finds nothing to do. It gives up only where
+no pair in reach has a radius and sweeps no longer change anything.
 
-Rounds: calls grow by a quarter each time, so that a problem that takes n calls
-takes about log(n)/log(1.25) rounds of sweeps and at most a quarter of the calls
-came too late to be steered. Nothing depends on the clock but a stop that
-``seconds`` asks for.
+Rounds: calls grow by a quarter each time. So a problem that takes n calls takes
+about log(n)/log(1.25) rounds of sweeps, and at most a quarter of the calls came
+too late to be steered. Nothing depends on the clock except a stop by
+``seconds``.
 
 What this file decides: rounds and stops. Proofs: docs/certified.md.
 """
@@ -68,22 +69,19 @@ from smoothcruiser.problem.tabular import Ints
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Compute
 
-INSPECTED_SHARE = 8  # at most an eighth of the budget goes into looking at the step
-CHUNK = 1 << 20  # draws held in buffers at a time: 16 MB
-# sweeps end when one closes less than this share of the width (weighed by visits)
+INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the step
+CHUNK = 1 << 20  # samples held in buffers at a time: 16 MB
+# sweeps end when one closes less than this share of the width (weighted by visits)
 SETTLED = 0.01
-MOST_SWEEPS = 400  # of a round; the rest is made up in the next one, or at the end
-# with deterministic=True the first 8 pairs and every 16th are drawn twice and
-# compared
+MOST_SWEEPS = 400  # of a round; the rest follows in the next one, or at the end
+# with deterministic=True the first 8 pairs and every 16th are sampled twice
 CHECKED_FIRST, CHECKED_EVERY = 8, 16
 
 
 class Certified:
-    """A memory of one problem: counts, bounds, and a delta that all its queries
-    share.
-    """
+    """A memory of one problem: counts, bounds, and one delta for all its queries."""
 
-    steering = Steering  # who chooses what to sample; tests put in worse ones
+    steering = Steering  # chooses what to sample; tests replace it by worse ones
     # whether every pair is sampled equally often: what benchmarks compare with
     uniform = False
 
@@ -99,12 +97,13 @@ class Certified:
         scheduler: str | None = None,
         radius_scale: float = 1.0,
     ) -> None:
-        """``bound`` is a word of ``certified.bounds.BOUNDS``: how far a mean of
-        samples can be from what it estimates; certificates name it.
-        ``executor`` ("processes", "dask") and ``workers`` spread a round's
-        samples and change no bit of the result.
+        """Start an empty memory for ``problem``.
 
-        ``radius_scale`` is for tests: wrong radii.
+        ``bound`` is a word of ``certified.bounds.BOUNDS``; it says how far a
+        mean of samples can be from what it estimates, and certificates name it.
+        ``executor`` ("processes", "dask") and ``workers`` spread a round's
+        samples and change no bit of the result. ``radius_scale`` makes radii
+        wrong, for tests.
         """
         self._compute = Compute(executor=executor, workers=workers, scheduler=scheduler)
         if (
@@ -119,9 +118,9 @@ class Certified:
         self.bound = bound_of(bound)
         self.memory = Memory(problem, self.bound)
         self.num_calls = 0
-        self.exact = problem.deterministic  # whether the first sample tells all
+        self.exact = problem.deterministic  # whether one sample is the exact outcome
         self._radius_scale = radius_scale
-        self._drawn_pairs = 0  # k: pairs that have been given a share of delta
+        self._drawn_pairs = 0  # k: pairs that have a share of delta
         self._fault: str | None = None
         self._salt = np.random.SeedSequence(
             seed, spawn_key=(Key.CERTIFIED, SALT)
@@ -130,16 +129,16 @@ class Certified:
         self._region: Region
         self._steering: Steering
         self._sampler: Sampler
-        self._looked: Looks | None = None  # what the look before the first sample saw
+        self._looked: Looks | None = None  # seen before the first sample
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
-        self._asked = 0  # calls of the last look after a query
+        self._asked = 0  # calls of the last inspection after a query
 
     def close(self) -> None:
-        """End the workers, if any were asked for; the memory can still be read."""
+        """End the workers, if there are any; the memory can still be read."""
         if self._prepared:
             self._sampler.close()
 
-    # --- asking ---------------------------------------------------------------
+    # --- queries --------------------------------------------------------------
 
     def query(
         self,
@@ -151,13 +150,13 @@ class Certified:
         callback: Callable[[Progress], object] | None = None,
         target: Target = "q_values",
     ) -> Estimate:
-        """The Estimate at ``state``: its intervals have half-width at most
-        ``epsilon``, or what budget, seconds or callback allowed.
+        """Return the Estimate at ``state``, with half-widths of at most ``epsilon``.
 
-        ``target`` says which intervals have to be narrow: those of all action
-        values (and so that of the value), or the value's alone. ``budget``
-        counts the calls of this query. All estimates of one memory hold
-        together with probability 1 - delta.
+        They are larger where budget, seconds or callback ended the query
+        before. ``target`` says which intervals have to be narrow: those of all
+        action values (and so that of the value), or the value's alone.
+        ``budget`` counts the calls of this query. All estimates of one memory
+        hold together with probability 1 - delta.
         """
         begin = time.perf_counter()
         limits = make_limits(epsilon, budget, seconds, callback, target, begin)
@@ -169,7 +168,7 @@ class Certified:
                 "start a new one."
             )
         state = self.problem.start(state)
-        kept = copied(state)  # the caller may write into its own
+        kept = copied(state)  # the caller may write into its own copy
         state = state if kept is None else kept
         compile_seconds = self._prepare(state)
         root = self.memory.node_of(state, self.problem.horizon or 0)
@@ -195,7 +194,7 @@ class Certified:
         )
 
     def _prepare(self, state: Any) -> float:
-        """Seconds spent on compiling what the first query needs."""
+        """Compile what the first query needs, and return the seconds spent."""
         if self._prepared:
             return 0.0
         begin = time.perf_counter()
@@ -209,7 +208,7 @@ class Certified:
         return time.perf_counter() - begin
 
     def _search(self, root: int, limits: Ends, begin: float) -> str:
-        """Rounds until the query may end; why it did."""
+        """Run rounds until the query may end, and return why it did."""
         self._region.start(root)
         self._steering.start()
         first_call = self.num_calls
@@ -231,7 +230,7 @@ class Certified:
                     return "callback"
             if time.perf_counter() > limits.deadline:
                 return "seconds"
-            if self._looked is None and left > 0:  # nothing was drawn so far
+            if self._looked is None and left > 0:  # nothing was sampled so far
                 left -= self._look(self.memory.states[root], left)
             nothing = "budget" if left <= 0 else self._round(root, limits, left)
             if nothing is not None:
@@ -241,17 +240,16 @@ class Certified:
                 return "seconds" if time.perf_counter() > limits.deadline else nothing
 
     def _look(self, state: Any, left: int) -> int:
-        """Look at the step before its first draw; calls counted, those after
-        the query among them.
+        """Inspect the step before its first sample, and return the calls.
+
+        They include those of the inspection after the query.
         """
         calls, self._looked = self._sampler.look(state, None, left // INSPECTED_SHARE)
         self.num_calls += calls + len(self._looked)
         return calls + len(self._looked)
 
     def _look_again(self, state: Any) -> None:
-        """Ask the same questions after each query, and see that no state was
-        written into.
-        """
+        """Repeat the inspection after a query, and check that no state has changed."""
         self.memory.check_untouched()
         if self._looked:
             calls, _ = self._sampler.look(state, self._looked, 0)
@@ -260,7 +258,7 @@ class Certified:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What the certificates of this memory take on trust."""
+        """The assumptions of this memory's certificates."""
         looked = (
             ""
             if self._looked is None
@@ -291,7 +289,7 @@ class Certified:
     # --- one round ------------------------------------------------------------
 
     def _sweep(self, tune: int) -> float:
-        """``Region.sweep``, where bounds that exclude each other are an error."""
+        """Run ``Region.sweep``; bounds that exclude each other are an error."""
         closed = self._region.sweep(tune)
         if closed < 0.0:
             raise contradiction(
@@ -312,12 +310,11 @@ class Certified:
                 return
 
     def _finish(self, root: int, limits: Ends) -> None:
-        """Sweep all nodes in reach until a scan moves none of them:
-        sweeps are cheap, use what was bought.
+        """Sweep all nodes in reach until a scan moves none of them.
 
-        The widest node then satisfies width <= gamma width + radii + what the
-        last sweep moved, so that stopping here adds ``SWEPT`` of the goal at
-        the most.
+        Sweeps are cheap and make full use of the samples. The widest node then
+        satisfies width <= gamma width + radii + what the last sweep moved, so
+        stopping here adds at most ``SWEPT`` of the goal.
         """
         self._region.list_reach()
         steps = self.problem.facts.steps(self.problem.horizon)
@@ -338,7 +335,7 @@ class Certified:
             tune = SCAN if still else KEEP
 
     def _round(self, root: int, limits: Ends, left: int) -> str | None:
-        """Choose pairs, draw and record; None, or why there was nothing to draw."""
+        """Choose pairs, sample and record; None, or why there was nothing to sample."""
         pairs, counts = (
             self._steering.uniform(left)
             if self.uniform
@@ -350,7 +347,7 @@ class Certified:
         done = 0
         while done < len(pairs):
             chunk = _chunk(counts, done)
-            if chunk == 0:  # one job larger than the buffers: draw a part of it
+            if chunk == 0:  # one job larger than the buffers: sample a part
                 self._draw(pairs[done : done + 1], np.array([CHUNK]))
                 counts[done] -= CHUNK
                 continue
@@ -361,7 +358,7 @@ class Certified:
         return None
 
     def _jobs(self, root: int, limits: Ends, left: int) -> Jobs:
-        """Which pairs to draw from, and how often each."""
+        """Return which pairs to sample, and how often each."""
         choose = self._steering
         calls = min(left, choose.calls(root, limits, self._drawn_pairs))
         steered = choose.allowed(limits, calls)
@@ -369,7 +366,7 @@ class Certified:
             pairs, counts = choose.equal(limits.equal, left)
             if len(pairs):
                 return pairs, counts
-            # certainly narrow enough, unless rounding is in the way
+            # certainly narrow enough, unless rounding prevents it
             self._finish(root, limits)
             if self._narrow(root, limits):
                 return pairs, counts
@@ -383,9 +380,7 @@ class Certified:
         )
 
     def _give_shares(self, pairs: Ints) -> None:
-        """The next k for every pair that is drawn for the first time, before
-        its first draw.
-        """
+        """Assign the next k to every new pair, before its first sample."""
         g = self.memory.graph
         new = pairs[g.pairs["total"][pairs] == 0.0]
         if not self.exact:
@@ -447,5 +442,5 @@ class Certified:
 
 
 def _chunk(counts: Ints, done: int) -> int:
-    """How many of the jobs from ``done`` on fit in the buffers."""
+    """Return how many of the jobs from ``done`` on fit in the buffers."""
     return int(np.searchsorted(np.cumsum(counts[done:]), CHUNK, side="right"))

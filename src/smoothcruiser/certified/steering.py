@@ -1,5 +1,7 @@
-"""Which pairs to sample next, and how often: where samples narrow the answer
-most, and equal numbers where steering says nothing.
+"""Which pairs to sample next, and how often.
+
+Samples go where they narrow the answer most, and in equal numbers where
+steering cannot tell.
 
 A job is a pair with a number of samples; a round is a list of jobs. The loops
 behind it are in ``steering_kernel``. Nothing here can break a bound.
@@ -21,32 +23,32 @@ from smoothcruiser.problem.tabular import Floats, Ints
 Jobs = tuple[Ints, Ints]  # pairs, and the samples of each
 
 GROWTH = 0.25  # calls of a round, as a share of those the query's pairs have
-# near the goal: widths fall at least like 1/n, so width/epsilon - 1 is a share that
-# does not overshoot
+# Near the goal. Widths decrease no faster than 1/n, so the share width/epsilon - 1
+# does not overshoot.
 LEAST_GROWTH = 0.04
-# above this share of the widest interval there is nothing to steer by yet: calls
-# double
+# Above this share of the widest interval there is nothing to steer by yet, and calls
+# double.
 UNTOLD = 0.8
-# A sample has to narrow the answer by this share of width / (samples so far). Where
-# samples are given out in balance the marginal gain is width/n (radii that fall like
-# 1/n) or width/(2n) (like 1/sqrt(n)): what is worth far less is a pair that has
-# more than it needs.
+# A sample has to narrow the answer by this share of width / (samples so far). In a
+# balanced allocation the marginal gain is width/n (radii that decrease like 1/n) or
+# width/(2n) (like 1/sqrt(n)). A pair whose gain is far smaller has more samples than
+# it needs.
 WORTH = 0.25
 LEAST_CALLS = 256  # of a round, so that the first levels are not met one by one
 LEAST_NEW = 32  # pairs that a round tries where one sample is exact
-# a round; masses are kept from round to round, so they converge over a few of them
+# per round; masses are kept from round to round, so they converge over a few of them
 SPREAD_PASSES = 6
 SPREAD_SHARE = 0.02  # of the width: flow that matters less in all is not passed on
 
 
 class Steering:
-    """Chooses the jobs of one memory; counts the calls that it steered."""
+    """Chooses the jobs of one memory, and counts the calls that it steered."""
 
     def __init__(self, problem: Problem, region: Region, *, exact: bool) -> None:
         self.problem, self.region, self.memory = problem, region, region.memory
         self.exact = exact
         self.first_batch = 1 if exact else FIRST_BATCH
-        # calls of the query at hand that went where they seemed to pay
+        # steered calls of the current query
         self.num_steered = 0
 
     def start(self) -> None:
@@ -54,22 +56,24 @@ class Steering:
         self.num_steered = 0
 
     def calls(self, root: int, limits: Ends, drawn_pairs: int) -> int:
-        """Calls of the next round."""
+        """Return the number of calls of the next round."""
         if self.exact:
             return max(LEAST_NEW, int(GROWTH * drawn_pairs))
         growth = self._growth(root, limits)
         return max(LEAST_CALLS, int(growth * self.region.num_samples))
 
     def allowed(self, limits: Ends, calls: int) -> int:
-        """As many of the calls as may be steered: with those before, no more
-        than equal samples would certainly need.
+        """Return how many of the calls may be steered.
+
+        With those before, they are no more than equal samples would certainly
+        need.
         """
         if limits.equal is None:
             return calls
         return limits.equal.steerable(self.num_steered, calls, self.memory.num_pairs)
 
     def steered(self, root: int, limits: Ends, calls: int) -> Jobs:
-        """At most ``calls`` samples, where they narrow the answer most."""
+        """Return at most ``calls`` samples, where they narrow the answer most."""
         region, memory = self.region, self.memory
         width = 2.0 * memory.half_width(root, limits.target)
         region.spread(
@@ -95,11 +99,10 @@ class Steering:
         return pairs[:jobs], counts[:jobs]
 
     def equal(self, enough: EqualSamples | None, left: int) -> Jobs:
-        """Samples for the pairs in reach that have fewest, up to twice as many
-        as those have.
+        """Return samples for the pairs in reach that have fewest, up to twice as many.
 
-        They go on up to the number that is certainly enough, or, where that is
-        None, for pairs that have a radius.
+        They continue up to the number that is certainly enough or, where that
+        is None, for pairs that have a radius.
         """
         self.region.list_reach()
         g, size = self.memory.graph, self.memory.num_pairs
@@ -122,8 +125,9 @@ class Steering:
         return pairs[:fit], np.minimum(counts[:fit], left)
 
     def uniform(self, left: int) -> Jobs:
-        """Every pair seen, as many samples as the others: what certified search
-        is compared with.
+        """Return jobs that give every pair seen the same number of samples.
+
+        Certified search is compared with this.
         """
         g = self.memory.graph
         n = g.pairs["total"][: self.memory.num_pairs]
@@ -136,7 +140,7 @@ class Steering:
         return pairs, np.full(len(pairs), min(each, left), dtype=np.int64)
 
     def _growth(self, root: int, limits: Ends) -> float:
-        """Calls of the next round, as a share of those so far."""
+        """Return the calls of the next round, as a share of those so far."""
         node, goal = self.memory.graph.nodes[root], limits.goal
         half_width = self.memory.half_width(root, limits.target)
         if half_width > UNTOLD * 0.5 * float(node["q_high"] - node["q_low"]):
@@ -148,8 +152,10 @@ class Steering:
         )
 
     def _source(self, root: int, limits: Ends) -> Floats:
-        """With which weights the asked state's actions matter: as F weighs
-        them, or those whose intervals are too wide.
+        """Return the weights with which the requested state's actions matter.
+
+        They are those of F, or those of the actions whose intervals are too
+        wide.
         """
         pairs = self.memory.pairs_of(root)
         player = 1 if self.memory.graph.nodes["sign"][root] > 0 else 2

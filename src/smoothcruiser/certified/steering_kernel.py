@@ -1,17 +1,18 @@
 """Where the next samples pay: loops of certified search, compiled.
 
-F is convex for the max player, so U(s) - L(s) <= sum over a of pi(a) (Q_U -
-Q_L)(a) with pi = grad F(Q_U); it is concave for the min player, and pi = grad
-F_min(Q_L) does the same. Unrolled, the width at the asked state is at most
+F is convex for the max player, so U(s) - L(s) <= sum over a of pi(a)
+(Q_U - Q_L)(a) with pi = grad F(Q_U); it is concave for the min player, and
+pi = grad F_min(Q_L) does the same. Unrolled, the width at the requested state
+is at most
 
     sum over pairs of flow(s, a) * (radius up + radius down),
 
 flow = discounted visits under pi and the observed frequencies. ``spread`` keeps
 the flow up to date (a linear system, solved by passing mass on, from the last
-round's solution). The bound of a pair tells its slope, minus the derivative of
-the radius by n, times n**2, so ``allocate`` gives samples to pairs until the
-marginal gains flow * slope / n**2 are level (water filling), no pair more than
-quadrupled at a time.
+round's solution). The bound of a pair reports its slope: minus the derivative
+of the radius by n, times n**2. So ``allocate`` gives samples to pairs until the
+marginal gains flow * slope / n**2 are level (water filling). No pair is more
+than quadrupled at a time.
 
 legend   symbol      public name
   pi                 ``policy``      M - m   ``q_high - q_low``
@@ -30,24 +31,24 @@ from smoothcruiser.certified.sweeps_kernel import SweepRules
 from smoothcruiser.operators.dispatch import builtin_gradient
 from smoothcruiser.problem.tabular import Floats, Ints
 
-# samples of a new pair: with costs near 15 fewer say almost nothing, and more would
-# be wasted on bad actions
+# Samples of a new pair. With costs near 15 fewer say almost nothing, and more would
+# be wasted on bad actions.
 FIRST_BATCH = 8
 SOFTNESS = 0.1  # see set_policy
-# a pair has at most four times as many samples after a round: enough to catch up,
-# few enough to look again
+# A pair has at most four times as many samples after a round: enough to catch up, few
+# enough to check again in time.
 MOST_GROWTH = 3.0
-# a batch is at least an eighth of what the pair has: smaller ones cost more in
-# bookkeeping than they tell
+# A batch is at least an eighth of what the pair has. Smaller ones cost more in
+# bookkeeping than they are worth.
 LEAST_SHARE = 0.125
 
 
 def set_policy(g: Graph, i: int, rules: SweepRules) -> None:
-    """Write the policy of the optimistic walk at node ``i``: half grad F at Q_U
-    (max; at Q_L for min), half a softmax there.
+    """Write the policy of the optimistic walk at node ``i``.
 
-    The softmax has a tenth of the node's width as temperature: actions that
-    lead now by less than this round's likely progress share the draws. grad F
+    It is half grad F at Q_U (max; at Q_L for min), half a softmax there. The
+    softmax has a tenth of the node's width as temperature: actions that lead
+    now by less than this round's likely progress share the samples. grad F
     alone (plain max above all) would double one action at a time, long past
     what it needs.
     """
@@ -78,8 +79,9 @@ def set_policy(g: Graph, i: int, rules: SweepRules) -> None:
 def pass_on(
     g: Graph, p: int, share: float, order: Ints, count: int, rules: SweepRules
 ) -> int:
-    """Send ``share`` of mass through pair ``p`` to its next states; the number
-    of listed nodes, which may have grown.
+    """Send ``share`` of mass through pair ``p`` to its next states.
+
+    Returns the number of listed nodes, which may have grown.
     """
     pair = g.pairs[p]
     if pair["total"] == 0.0:
@@ -100,8 +102,9 @@ def pass_on(
 
 
 def reach(g: Graph, order: Ints, count: int) -> int:
-    """List every node that outcomes seen so far lead to from the listed ones;
-    the number of listed nodes.
+    """List every node that the listed ones lead to by outcomes seen so far.
+
+    Returns the number of listed nodes.
     """
     i = 0
     while i < count:
@@ -128,12 +131,12 @@ def spread(
     passes: int,
     rules: SweepRules,
 ) -> int:
-    """Bring masses up to date for walks that start with the asked state's
-    actions in proportion to ``source``; the listed nodes.
+    """Bring masses up to date, and return the number of listed nodes.
 
-    Starts from the masses of last time: what they fail to balance is the
-    residual, which is then passed on in the order of discovery until what is
-    left at each node matters less than ``least`` (mass times width) or
+    Walks start with the requested state's actions in proportion to ``source``.
+    The masses of the last time are the starting point. What they fail to
+    balance is the residual. It is passed on in the order of discovery until
+    what is left at each node matters less than ``least`` (mass times width) or
     ``passes`` are over.
     """
     for i in range(count):
@@ -168,8 +171,9 @@ def spread(
 
 
 def set_gains(g: Graph, order: Ints, count: int, source: Floats) -> None:
-    """Write for every pair by how much one more draw narrows the answer: minus
-    the derivative of flow * (radius up + radius down).
+    """Write for every pair by how much one more sample narrows the answer.
+
+    It is minus the derivative of flow * (radius up + radius down).
     """
     for i in range(count):
         node = g.nodes[order[i]]
@@ -189,7 +193,7 @@ def set_gains(g: Graph, order: Ints, count: int, source: Floats) -> None:
 
 
 def wanted(pair: Any, level: float, first_batch: int) -> int:
-    """Draws that a pair should get when a call must be worth ``level``."""
+    """Return the samples that a pair should get when a call must be worth ``level``."""
     gain, n = pair["gain"], pair["total"]
     if gain <= level:
         return 0
@@ -200,7 +204,7 @@ def wanted(pair: Any, level: float, first_batch: int) -> int:
 
 
 def asked(g: Graph, order: Ints, count: int, level: float, first_batch: int) -> int:
-    """Draws that all pairs together should get at ``level``."""
+    """Return the samples that all pairs together should get at ``level``."""
     total = 0
     for i in range(count):
         node = g.nodes[order[i]]
@@ -219,11 +223,11 @@ def allocate(
     pairs: Ints,
     counts: Ints,
 ) -> int:
-    """The number of jobs written to ``pairs`` and ``counts``: at most ``calls``
-    draws, each worth ``floor`` where any is.
+    """Return the number of jobs written to ``pairs`` and ``counts``.
 
-    A pair that has to catch up may so have a round for itself, while those that
-    have enough wait.
+    They have at most ``calls`` samples, each worth ``floor`` where any is. So a
+    pair that has to catch up may have a round for itself, while those that have
+    enough wait.
     """
     top = 0.0
     best = -1
@@ -235,7 +239,7 @@ def allocate(
     if best < 0 or calls < 1:
         return 0
     high = top
-    # where all pairs are near the floor it tells nothing apart
+    # where all pairs are near the floor, it does not separate them
     low = max(floor, top * 1e-20) if top > 4.0 * floor else top * 1e-20
     if asked(g, order, count, low, first_batch) <= calls:
         high = low

@@ -1,4 +1,4 @@
-"""How bounds travel over the seen graph, compiled.
+"""How bounds move over the seen graph, compiled.
 
 The problem: with radii that hold, every seen state has L(s) <= V(s) <= U(s); F
 is monotone, so
@@ -8,7 +8,7 @@ is monotone, so
 
 keep that true for max and min players alike, in any order and at any stop.
 ``sweep`` runs them backwards through the states in the order they were met, in
-place (Gauss-Seidel), so news from far away passes many states at a time.
+place (Gauss-Seidel), so a change far away passes many states in one sweep.
 
 This file decides the order: it cannot break a bound. It leaves out the bounds
 (``BOUND`` is replaced by that of the search) and where samples pay
@@ -45,12 +45,15 @@ class SweepRules(NamedTuple):
 
 
 def BOUND(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> float:
-    """Replaced by ``Bound.side`` of the search."""
+    """Stand for ``Bound.side``, which replaces it in the loops of a search."""
     raise NotImplementedError
 
 
 def exact_side(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float:
-    """The bound of one side where one sample tells all: only the sum is rounded."""
+    """Return the bound of one side where one sample is exact.
+
+    Only the sum is rounded.
+    """
     slack = (pair["length"] + 4) * UNIT * rules.scale
     mean = sample_mean(g, pair, upper, rules)
     return float(mean + slack if upper else mean - slack)
@@ -65,8 +68,9 @@ def backup_side(
     tune: int,
     rules: SweepRules,
 ) -> float:
-    """Bring the upper (or lower) bounds of node ``i`` up to date; by how much
-    its value's bound closed.
+    """Bring the upper (or lower) bounds of node ``i`` up to date.
+
+    Returns by how much the bound on its value closed.
     """
     seen, given = Outcomes(nodes, entries), BoundRules(rules.discount, rules.scale)
     node = nodes[i]
@@ -104,11 +108,11 @@ def backup_side(
 
 
 def sweep(g: Graph, order: Ints, count: int, tune: int, rules: SweepRules) -> float:
-    """One pass over the listed nodes, last met first; by how much, weighed by
-    visits, they closed. ``order[0]`` is the asked one.
+    """Pass once over the listed nodes, last met first, and return how much they closed.
 
-    Where the bounds of a node or of one of its pairs exclude each other the
-    pass ends with minus the node's number.
+    The sum is weighted by visits; ``order[0]`` is the requested node. Where the
+    bounds of a node or of one of its pairs exclude each other, the pass ends
+    with minus the node's number.
     """
     nodes, pairs, entries = g.nodes, g.pairs, g.entries
     total = 0.0

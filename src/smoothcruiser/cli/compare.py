@@ -84,7 +84,7 @@ def compare(
     start = state_of(problem, state)
     if plot is not None:
         _check_plot(plot)  # refuse before the work, not after it
-    chosen = _chosen(methods, comparing.PLANNERS)
+    chosen = _chosen(methods, comparing.planners())
     budgets = comparing.ladder(budget, points or (6 if plot else 1))
     truth = None if problem.is_terminal(start) else comparing.truth_of(problem, start)
     with _progress() as report:
@@ -118,17 +118,17 @@ def compare(
     _show(problem, start, truth, shown, repeats, plot)
 
 
-def _chosen(methods: str | None, known: tuple[str, ...]) -> list[str]:
-    names = (
-        list(known)
-        if methods is None
-        else [name.strip() for name in methods.split(",") if name.strip()]
-    )
-    wrong = [name for name in names if name not in known]
+def _chosen(methods: str | None, usual: tuple[str, ...]) -> list[str]:
+    from smoothcruiser.methods import METHODS
+
+    if methods is None:
+        return list(usual)
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    wrong = [name for name in names if name not in METHODS]
     if wrong or not names:
         raise InvalidInput(
             f"Unknown planner {wrong[0] if wrong else ''!r}; compare knows "
-            f"{', '.join(known)}."
+            f"{', '.join(METHODS)}."
         )
     return names
 

@@ -113,13 +113,9 @@ def play(
 
 def _check_promise(problem: Any, method: str, asked: dict[str, Any]) -> None:
     """Refuse a method that plans by a promise where there is none."""
-    from smoothcruiser.methods import METHODS
-    from smoothcruiser.methods.scheduled import Scheduled
+    from smoothcruiser.methods import resolve
 
-    found = METHODS.get(method)
-    promises = isinstance(found, Scheduled) or (
-        method == "auto" and problem.tables is None
-    )
+    promises = resolve(method).needs_promise(problem)
     if promises and (asked["epsilon"] is None or asked["delta"] is None):
         raise InvalidInput(
             f"Method {method} plans every decision by a promise: give --epsilon 5% "

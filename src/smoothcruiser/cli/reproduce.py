@@ -73,9 +73,6 @@ def reproduce(what: str, out: Path, quick: bool, seed: int) -> None:
         click.echo(str(path))
 
 
-reproduce_command = reproduce
-
-
 def reproduce_into(
     out: Path, what: str = "all", effort: Effort | None = None, seed: int = 0
 ) -> list[Path]:

@@ -1,3 +1,1 @@
-"""What runs a schedule: engines, the pools that feed them, shards, stores and
-the answer.
-"""
+"""Everything that runs a schedule: engines, pools, shards, stores and the answer."""

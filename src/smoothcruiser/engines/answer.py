@@ -1,5 +1,7 @@
-"""From root sums to an Estimate: clip to what is possible, apply the operator,
-write the certificate.
+"""From root sums to an Estimate.
+
+The action values are clipped to what is possible, the operator is applied, and
+the certificate is written.
 
 Only here may Q-hat be clipped (to the box that holds every Q): inside the tree
 it would break the sharp analysis. The promise is for all action values at once,
@@ -40,8 +42,9 @@ def assemble(
     seed: int,
     looked: str,
 ) -> Estimate:
-    """The Estimate of a finished (or honestly stopped) run; ``looked`` says
-    what was seen of the step.
+    """The Estimate of a run that finished or was stopped early.
+
+    ``looked`` says what was seen of the step; it goes into the certificate.
     """
     schedule = rule.schedule
     assumed = assumptions(problem, ONE_LAW, looked)
@@ -91,7 +94,11 @@ def assemble(
 def interval_of(
     problem: Problem, state: Any, rule: StoppingRule
 ) -> Callable[[dict[int, RootSums]], Interval | None]:
-    """The interval that tallies at a look certify, for a progress display."""
+    """A function from the sums at a checkpoint to the interval that they certify.
+
+    A progress display calls it. The interval is None where the schedule
+    promises nothing.
+    """
 
     def interval(tallies: dict[int, RootSums]) -> Interval | None:
         return (

@@ -1,6 +1,8 @@
-"""The nouns of a run: what is to be done (``Job``), what does a shard of it
-(``Engine``), what runs many shards (``Workers``), and what a name on the command
-line stands for (``Executor``).
+"""The vocabulary of a run: jobs, engines, workers and executors.
+
+A ``Job`` is what is to be done. An ``Engine`` runs one shard of it, ``Workers``
+run many shards, and an ``Executor`` is what a name on the command line stands
+for.
 
 An engine is a way to compute: line by line, in Python functions, in machine code,
 in arrays. A pool is a place: this thread, threads, processes, a cluster. An
@@ -22,7 +24,7 @@ from smoothcruiser.problem.states import Guard
 from smoothcruiser.query import Compute
 from smoothcruiser.schedule.schedule import Kind, Schedule
 
-# called with every finished shard; True: nothing more is needed
+# Called with every finished shard; True means that no more shards are needed.
 Report = Callable[[Shard, Partial], bool]
 
 
@@ -33,26 +35,27 @@ class Job:
     problem: Problem
     schedule: Schedule
     state: Any
-    center: float = 0.0  # sums are of distances to it
+    center: float = 0.0  # sums are of distances to this number
 
 
 class Engine(Protocol):
-    """What runs a shard."""
+    """The code that runs one shard after another of a job."""
 
     name: str
-    kinds: frozenset[Kind]  # of levels that it can run
-    parallel: bool  # runs shards in several threads at once
-    python: bool  # calls the step from Python, one state at a time
+    kinds: frozenset[Kind]  # the kinds of levels that it can run
+    parallel: bool  # whether it runs shards in several threads at once
+    python: bool  # whether it calls the step from Python, one state at a time
     job: Job
     compile_seconds: float
-    # of the shard under way; 0 where several are, whose errors carry their own
+    # Calls of the shard under way. It is 0 where several shards run at once:
+    # their errors carry counts of their own.
     calls: int
 
     def __init__(self, job: Job) -> None: ...
 
     @property
     def guard(self) -> Guard | None:
-        """What watches the step while shards run; None: nothing can."""
+        """What watches the step while shards run; None where nothing can."""
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
         """The sums of one shard."""
@@ -62,33 +65,34 @@ class Engine(Protocol):
 
 
 class Workers(Protocol):
-    """What runs the shards of one job."""
+    """Everything that runs the shards of one job."""
 
-    name: str  # of the executor
+    name: str  # the executor's name
     compile_seconds: float
     unfinished: int  # calls counted in shards that were not finished
 
     def inspect(self, seed: int) -> tuple[int, int]:
-        """Look at the step where it runs (``engines.inspection``): (calls made
-        in all, those of this time).
+        """(all calls that inspections made so far, those of this one).
 
-        The first time before the run, the second time after it.
+        The step is inspected where it runs (``engines.inspection``): the first
+        time before the run, the second time after it.
         """
 
     def seen(self, asked: int) -> str:
-        """What was seen of the step, where ``asked`` calls were made after the run."""
+        """What was seen of the step; ``asked`` calls of it were made after the run."""
 
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
-        """Run what the source hands out, pulling a shard only when a worker is
-        free, until it ends or ``report`` is True.
+        """Run the shards of ``source`` until it ends or ``report`` returns True.
 
-        Each shard is reported once, from this thread, in any order; the first
-        error ends the rest and is raised.
+        A shard is pulled only when a worker is free. Each shard is reported
+        once, from this thread, in any order. The first error ends the rest and
+        is raised.
         """
 
     def stop(self) -> None:
-        """Ask running shards to end; ``map`` then raises ``Interrupted``. May
-        be called from another thread.
+        """Ask running shards to end; ``map`` then raises ``Interrupted``.
+
+        It may be called from another thread.
         """
 
     def close(self) -> None:
@@ -101,12 +105,12 @@ def not_run(engine: str, kind: IntEnum) -> BrokenPromise:
 
 
 def nothing_refused(job: Job) -> str | None:
-    """For executors that run every job."""
+    """None: the answer of executors that run every job."""
     return None
 
 
 def never(problem: Problem) -> bool:
-    """For executors that run only if they are named."""
+    """False: the answer of executors that run only if they are named."""
     return False
 
 
@@ -115,13 +119,15 @@ class Executor:
     """A row of the table: an engine, a place, and when to use them."""
 
     name: str
-    same_bits: bool  # those of ``reference``, where both run a problem
-    engine: Callable[[Problem], type[Engine]]  # what runs a shard, wherever that is
+    same_bits: bool  # whether its bits are those of ``reference``, where both run
+    engine: Callable[[Problem], type[Engine]]  # the engine that runs a shard, wherever
     open: Callable[[Job, Compute], Workers]
-    # why it cannot run a job, in one sentence that ends with a remedy; None: it can
+    # Why it cannot run a job, in one sentence that ends with a remedy; None if
+    # it can.
     refuses: Callable[[Job], str | None] = nothing_refused
-    # whether it runs a problem for which no executor was named; later rows win
+    # Whether it runs a problem for which no executor was named; later rows win.
     default_for: Callable[[Problem], bool] = never
-    # workers for other tasks than shards; None: it has none outside this process
+    # Workers for tasks other than shards; None if it has none outside this
+    # process.
     pool: Callable[[Build, Compute], Pool] | None = None
-    scheduler: bool = False  # takes the address of a cluster
+    scheduler: bool = False  # whether it takes the address of a cluster

@@ -1,12 +1,11 @@
-"""Executor ``batched``: whole levels of a schedule as array operations, for
-simulators that step many states at once.
+"""Executor ``batched``: whole levels of a schedule as array operations.
 
-The recursion tree of a schedule is the same for every draw, so the draws of a
-level are rows of a batch: a query of m states is m*K*N rows that are stepped
-together and valued together by the query's own level. Rows are taken in slices
-of at most ``max_batch`` at every level (depth first), so memory is about depth
-* max_batch rows whatever the price of the plan. Rows whose episode is over drop
-out.
+It is for simulators that step many states at once. The recursion tree of a
+schedule is the same for every sample, so the samples of a level are rows of a
+batch. A query of m states is m*K*N rows, which are stepped together and valued
+together by the query's own level. Rows are taken in slices of at most
+``max_batch`` at every level, depth first. So memory is about depth * max_batch
+rows, whatever the price of the plan. Rows whose episode is over drop out.
 
 The simulator may live anywhere (NumPy, JAX on an accelerator): states stay with
 it, actions go in, rewards and flags come out, and the sums, operators and
@@ -15,10 +14,10 @@ checks are done here in float64.
   stream   SeedSequence(seed, spawn_key=(action, shard)) for the whole shard, shared
            by the simulator and by the sampling of actions
 
-Same schedule, same shards, same counts as the other executors; the estimates
-agree in law, not in bits (other streams, other order of sums). A run's bits
-depend on ``max_batch``, which belongs to the oracle. What this file decides:
-slices and order of calls.
+The schedule, the shards and the counts are those of the other executors. The
+estimates agree in law, not in bits: the streams and the order of sums are
+different. A run's bits depend on ``max_batch``, which belongs to the oracle.
+What this file decides: slices and the order of calls.
 """
 
 from __future__ import annotations
@@ -62,8 +61,8 @@ from smoothcruiser.schedule.schedule import Kind
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-# of one batch of states: rows of a kilobyte and more make batches smaller than
-# max_batch
+# Bytes of one batch of states. Where a row takes a kilobyte or more, batches
+# are smaller than ``max_batch``.
 MOST_BYTES = 1 << 26
 
 
@@ -108,7 +107,10 @@ def _tabular_parts(problem: Problem, tables: Tables, max_batch: int) -> RowFunct
     def step(
         states: Ints, actions: Ints, rng: np.random.Generator
     ) -> tuple[Floats, Ints]:
-        """Alias sampling as in ``tabular_kernel``, one uniform a row."""
+        """Rewards and next states by alias sampling, with one uniform per row.
+
+        The method is that of ``problem.tabular_kernel``.
+        """
         row = states * K + actions
         u = rng.random(len(row)) * size.take(row)
         i = u.astype(np.int64)
@@ -177,8 +179,10 @@ class BatchedEngine:
         self.stopped = False
 
     def _warm_up(self) -> None:
-        """Compile what the backend compiles; what goes wrong here goes wrong
-        again, and is named, in the first batch.
+        """Compile what the backend compiles.
+
+        Errors are ignored here: they come again in the first batch, where the
+        row at fault is named.
         """
         begin, parts = time.perf_counter(), self.parts
         companions = [
@@ -195,7 +199,7 @@ class BatchedEngine:
         self.stopped = True
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
-        """The sums of one shard (Alg. 1, over its part of the draws)."""
+        """The sums of one shard (Alg. 1, over its part of the samples)."""
         sequence = np.random.SeedSequence(seed, spawn_key=(shard.action, shard.index))
         self.rng = self.backend.random(sequence)
         self.own = (
@@ -223,8 +227,10 @@ class BatchedEngine:
     # --- one batch ------------------------------------------------------------
 
     def step(self, states: Any, actions: Ints) -> tuple[Floats, Any, Ints | None]:
-        """Step the rows, counted and checked: (rewards, next states of the rows
-        that go on, those rows or None for all).
+        """(rewards, next states of the rows that continue, the numbers of those rows).
+
+        The calls are counted and the answers checked. The numbers are None
+        where all rows continue.
         """
         if self.stopped:
             raise Interrupted("The run was stopped before this shard was finished.")
@@ -257,7 +263,7 @@ class BatchedEngine:
     def _going_on(
         self, after: Any, ended: Bools | None, n: int
     ) -> tuple[Any, Ints | None]:
-        """The rows that are not over, and which they are (None: all of them)."""
+        """The rows that are not over, and their numbers (None: all of them)."""
         if self.parts.terminal is not None:
             over = self._ask("terminal", after, n).astype(bool)
             ended = over if ended is None else ended | over
@@ -273,7 +279,7 @@ class BatchedEngine:
             raise OracleError(f"The batched {name} must return {error}.") from error
 
     def backup(self, states: Any, actions: Ints, child: int) -> Floats:
-        """One draw of r + gamma X(z) for every row (Alg. 3, lines 6-8)."""
+        """One sample of r + gamma X(z) for every row (Alg. 3, lines 6-8)."""
         x, after, alive = self.step(states, actions)
         level = self.schedule.levels[child]
         gamma = self.problem.discount
@@ -291,8 +297,9 @@ class BatchedEngine:
         return x
 
     def estimate_q(self, states: Any, n: int, legal: Bools | None, row: int) -> Floats:
-        """Alg. 3 for n states: means (K, n) of N backups, -inf where illegal;
-        pairs (state, action) in slices of ``rows``.
+        """The means (K, n) of N backups for n states, -inf where illegal (Alg. 3).
+
+        Pairs (state, action) are taken in slices of ``rows``.
         """
         level, center = self.schedule.levels[row], self.schedule.centers[row]
         K, N = self.problem.num_actions, level.samples
@@ -318,11 +325,12 @@ class BatchedEngine:
         return q.reshape(K, n)
 
     def draw(self, row: int, states: Any, n: int) -> Floats:
-        """Alg. 2: one draw of level ``row`` for every row of ``states``, none
-        of them terminal.
+        """One sample of level ``row`` for every row of ``states`` (Alg. 2).
+
+        None of the states may be terminal.
         """
         out = np.zeros(n)
-        # the rows of ``out`` that ``states`` stand for; None: all of them
+        # The rows of ``out`` that ``states`` stand for; None: all of them.
         where: Ints | None = None
         weight: Any = 1.0
         while True:
@@ -429,8 +437,9 @@ class BatchedEngine:
         return at(self.backend.row(states, i), int(actions[i]))
 
     def _raised(self, error: Exception, states: Any, actions: Ints) -> OracleError:
-        """The error with the row that causes it, found by halving the batch:
-        log2(rows) more calls.
+        """The error with the row that causes it.
+
+        The row is found by halving the batch, with log2(rows) more calls.
         """
         low, high = 0, len(actions)
         while high - low > 1:

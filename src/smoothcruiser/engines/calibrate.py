@@ -1,11 +1,12 @@
-"""How fast an oracle is: calls per second of one core, measured on a small
-schedule of the same problem.
+"""Oracle calls per second of one core, measured on a small schedule of the problem.
 
 A price in calls becomes a time only with the speed of the user's simulator,
-which may be 10 ns or 10 s per call. So a schedule that costs a few hundred calls
-is run again and again until ``SECONDS`` have passed; if that was over at once,
-one of ``LARGE`` calls, whose leaves and rollouts are mixed like those of a real
-plan. The same engine runs it that would run the plan.
+which may be 10 ns or 10 s per call. So a schedule that costs a few hundred
+calls is run first, for at least ``QUICK`` seconds. A slow simulator takes much
+longer than that, and its speed is then known. For others a schedule of
+``LARGE`` calls is run again and again until ``SECONDS`` have passed: its leaves
+and rollouts are mixed like those of a real plan. The engine is the one that
+would run the plan.
 
 What this file decides: what is run and for how long. It leaves out compiling
 (done before the clock starts).
@@ -27,12 +28,12 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, smallest_epsilon
 from smoothcruiser.schedule.schedule import Schedule
 
-# long enough for 1% of noise at a millisecond a repetition, short enough to wait
-# for
+# Long enough for 1% of noise at a millisecond per repetition, and short enough
+# to wait for.
 SECONDS = 0.3
 SMALL, LARGE = 500, 200_000  # calls: 200,000 take 4 ms at 50 M calls/s
-QUICK = 0.01  # a small schedule that is over sooner is too short to be timed well
-DELTA = 0.1  # any will do: it scales the root's draws, not what is drawn
+QUICK = 0.01  # seconds, at least, of the small schedule
+DELTA = 0.1  # any will do: it scales the number of root samples, not their kind
 
 
 def calls_per_second(
@@ -49,9 +50,7 @@ def calls_per_second(
 
 
 def _sample(facts: Facts, budget: int) -> Schedule:
-    """A schedule of about ``budget`` calls; the loosest there is if none is as
-    cheap.
-    """
+    """A schedule of about ``budget`` calls, or the loosest if none is so cheap."""
     try:
         epsilon = smallest_epsilon(facts, budget=budget, delta=DELTA)
         return compile_schedule(facts, epsilon=epsilon, delta=DELTA, adaptive=False)
@@ -62,8 +61,9 @@ def _sample(facts: Facts, budget: int) -> Schedule:
 
 
 def _timed(name: str, job: Job, least: float) -> tuple[int, float]:
-    """(calls, seconds) of repetitions of the job until ``least`` seconds have
-    passed; plain Python stops in the middle of one.
+    """(calls, seconds) of repetitions of the job until ``least`` seconds have passed.
+
+    Plain Python stops in the middle of a repetition.
     """
     clock = _Deadline(job.problem.oracle)
     if named(name).engine(job.problem).python:
@@ -90,8 +90,9 @@ def _one(engine: Engine, shard: Shard) -> int:
 
 
 class _Deadline:
-    """The oracle, until a moment at which it stops the run: a slow simulator is
-    not waited for.
+    """The oracle, which stops the run after a deadline.
+
+    Without it, one repetition with a slow simulator could take minutes.
     """
 
     def __init__(self, oracle: Any) -> None:

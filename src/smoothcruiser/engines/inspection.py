@@ -1,15 +1,15 @@
-"""A look at the step before a run and after it: does it answer by its arguments alone?
+"""Inspections of the step before and after a run: do its arguments decide its answer?
 
-A promise rests on what no planner can prove: the step draws all its randomness
-from ``rng``, remembers nothing between calls, leaves the state it is given
-alone and hands out states that nobody changes later. Here each of these is put
-to the test at a few pairs (state, action): every action of the asked state,
+A promise rests on what no planner can prove. The step must take all its
+randomness from ``rng``, remember nothing between calls, leave the state it
+receives alone, and return states that nobody changes later. Here each of these
+is tested at a few pairs (state, action): every action of the requested state,
 then pairs met by a random walk.
 
   before the run   each pair is called twice from equal streams (from different ones
                    if the first call took nothing from its stream, or
                    ``deterministic`` is declared): the answers must agree, and neither
-                   the state nor an answer given earlier may have changed
+                   the state nor an earlier answer may have changed
   after the run    each pair is called once more from the same stream and must answer
                    as it did
 
@@ -18,8 +18,8 @@ Where they do not, or show nothing to compare, their futures decide: both are
 stepped on from equal streams and must pay the same.
 
 The streams have a key of their own, so a run's bits do not depend on what was
-looked at. The calls are counted. ``check`` looks harder, and at more; this is
-what ``plan`` does unasked.
+inspected. The calls are counted. ``check`` tests more, and at more pairs; this
+is what ``plan`` does without being asked to.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ from smoothcruiser.problem.problem import (
 )
 from smoothcruiser.problem.states import copied, same_state, unchanged, written_into
 
-# after which no further pair is looked at: some simulators take seconds a call
+# After this time no further pair is inspected: some simulators take seconds per
+# call.
 LOOK_SECONDS = 2.0
-WALK = 0  # the place of streams that are not of one pair; pairs are counted from 1
-OTHER = 2**20  # added to the place of a stream for another one
+WALK = 0  # place of streams that belong to no single pair; pairs count from 1
+OTHER = 2**20  # added to a stream's place, it gives the place of another one
 
 
 class SecondCall(Enum):
@@ -74,7 +75,7 @@ class SecondCall(Enum):
 
 @dataclass(frozen=True)
 class Look:
-    """One pair, the place of the stream it was called from, and what came of it."""
+    """The inspection of one pair: its stream's place, and what the call returned."""
 
     state: Any
     action: int
@@ -95,11 +96,12 @@ def look(
     looked: Looks | None = None,
     most_calls: int | None = None,
 ) -> tuple[int, Looks]:
-    """(oracle calls made, pairs looked at): before a run, or after it at the
-    pairs of the look before.
+    """(oracle calls made, the pairs inspected), before a run or after it.
 
-    Raises ``OracleError`` for a step that breaks its contract. ``most_calls``
-    bounds the calls of both together.
+    After a run, ``looked`` are the pairs that were inspected before it.
+    ``most_calls`` bounds the calls of both inspections together.
+
+    Raises ``OracleError`` for a step that breaks its contract.
     """
     if problem.tables is not None or problem.is_terminal(state):
         return 0, ()
@@ -119,13 +121,13 @@ def look(
 
 
 class _Inspector:
-    """Calls a problem's step and compares its answers; counts the calls."""
+    """Calls a problem's step, compares its answers, and counts the calls."""
 
     def __init__(self, problem: Problem, state: Any, seed: int, most: int) -> None:
         self.problem, self.seed = problem, seed
         self.retype = retyped_by(problem, state)
         self.calls = 0
-        # calls for the looks before and after the run
+        # calls for the inspections before and after the run together
         self.room = CALLS_PER_LOOK * most
         self.last = CALLS_PER_LOOK  # what the last pair took of it
         self.looked: list[Look] = []
@@ -136,7 +138,7 @@ class _Inspector:
         return self.calls == 0 or time.perf_counter() - self.began < LOOK_SECONDS
 
     def begin(self, start: Any, most: int) -> None:
-        """Every action of the asked state, then pairs met by a walk."""
+        """Inspect every action of the requested state, then pairs met by a walk."""
         problem = self.problem
         actions = problem.legal_actions(start)
         shown = min(len(actions), LOOKED_ACTIONS)
@@ -162,7 +164,7 @@ class _Inspector:
             state, steps = (start, 0) if over else (after, steps)
 
     def _rows(self, oracle: Batched, state: Any, action: int) -> None:
-        """Rows of one batch are drawn apart."""
+        """Refuse a batched step whose rows are not sampled independently."""
         seeds = [
             np.random.SeedSequence(self.seed, spawn_key=(Key.INSPECTION, WALK, k))
             for k in range(LOOKED_BATCHES)
@@ -170,13 +172,13 @@ class _Inspector:
         try:
             apart = rows_apart(oracle, state, action, seeds, LOOKED_ROWS)
         except Exception:
-            return  # the engine tells what is wrong with it
+            return  # the engine reports what is wrong with it
         self.calls += LOOKED_BATCHES * LOOKED_ROWS
         if not apart:
             raise rows_together(state, action)
 
     def again(self, looked: Looks) -> None:
-        """The same questions, which must get the same answers."""
+        """Call the pairs once more; they must give the same answers."""
         for found in looked:
             if not self._in_time():
                 return
@@ -187,11 +189,11 @@ class _Inspector:
             self._check_taken(found, rng)
 
     def _pair(self, state: Any, action: int) -> Look:
-        """One pair, called twice from equal streams."""
+        """The inspection of one pair, called twice from equal streams."""
         place, calls = len(self.looked) + 1, self.calls
         profile = self.problem.profile(state)
         before = copied(state)
-        # the caller's own stays as it is
+        # The step gets a copy, so that the caller's own state stays as it is.
         given = state if before is None else copy.deepcopy(before)
         rng = self._stream(place)
         begun = rng.words.copy()
@@ -200,10 +202,10 @@ class _Inspector:
         kept = copied(first[1])
         self._check_untouched(before, given, action)
         found = Look(given, action, place, first, kept, profile, taken)
-        # A step that took nothing from its stream, or is declared to, answers alike
-        # from any other.
+        # A step that took nothing from its stream, or is declared to take
+        # nothing, must give the same answer from any other stream.
         certain = self.problem.deterministic or taken == tuple(begun.tolist())
-        # the same object: caches may go by it
+        # The same object is used again, since a cache may go by its identity.
         rng.words[:] = self._stream(OTHER + place).words if certain else begun
         second = self._call(given, action, rng)
         self._check_untouched(before, given, action)
@@ -212,22 +214,26 @@ class _Inspector:
         )
         if not certain:
             self._check_taken(found, rng)
-        # asked again, it takes one call less: states that show nothing take more
+        # After the run the pair takes one call less. Pairs whose states cannot
+        # be compared took more calls, and will again.
         self.last = 2 * (self.calls - calls) - 1
         self.room -= self.last
         self.looked.append(found)
         return found
 
     def _check_taken(self, found: Look, rng: Stream) -> None:
-        """Equal streams end at the same place: a call that takes less gives an
-        answer of before.
+        """Refuse a call that left its stream elsewhere than the first one did.
+
+        Equal streams must end at the same place. A call that takes less than
+        before returns a remembered answer.
         """
         if tuple(rng.words.tolist()) != found.taken:
             raise remembered(found.state, found.action)
 
     def _check_untouched(self, before: Any, state: Any, action: int) -> None:
-        """Refuse a state that was written into; what was only filled in is a
-        cache if futures stay equal.
+        """Refuse a state that was written into.
+
+        A part that was only filled in counts as a cache, if futures stay equal.
         """
         same = True if before is None else unchanged(before, state)
         if same is None:
@@ -299,11 +305,11 @@ class _Inspector:
 
 
 def seen(pairs: int, asked: int, looks: int | None, doubts: str = "") -> str:
-    """What was seen of the step, for a certificate.
+    """What was seen of the step, as a sentence for a certificate.
 
-    ``pairs`` were looked at before the run, ``asked`` calls made after it,
-    ``looks`` calls watched while it ran (None: by workers, which do not count);
-    ``doubts`` is what these could not tell.
+    ``pairs`` were inspected before the run, ``asked`` calls were made after it,
+    and ``looks`` calls were watched while it ran (None: by workers, which do
+    not count). ``doubts`` says what these could not tell.
     """
     if pairs == 0:
         return f"not looked at{doubts}"
@@ -320,8 +326,9 @@ def seen(pairs: int, asked: int, looks: int | None, doubts: str = "") -> str:
 
 
 def sendable(looked: Looks) -> Looks:
-    """The looks, if they can be sent between processes; otherwise none, and
-    nothing is asked again.
+    """The inspections if they can be sent between processes, otherwise none.
+
+    Without them nothing is called again after the run.
     """
     try:
         pickle.dumps(looked)
@@ -331,8 +338,9 @@ def sendable(looked: Looks) -> Looks:
 
 
 def look_once(problem: Problem, state: Any, seed: int) -> int:
-    """One look at one action, for searches that promise nothing: oracle calls
-    made, 0 where a state cannot change.
+    """The oracle calls of one inspection of one action, 0 where a state cannot change.
+
+    It is for searches that promise nothing.
     """
     before, given = copied(state), copied(state)
     if problem.tables is not None or before is None:

@@ -1,11 +1,11 @@
-"""Executor ``python``: the bits of ``reference`` for plain Python oracles, with
-as little between two calls as Python allows.
+"""Executor ``python``: the bits of ``reference``, faster, for plain Python oracles.
 
-The schedule's table becomes functions, one a level, ``draw(state) -> float``:
-what a level needs is bound when it is made (children, N, the discount, which
-checks can apply at all), and a query whose draws end in a constant is one tight
-loop around the user's step. Order of calls, order of sums and every check are
-those of ``reference``; a test holds the two to the same bits.
+The schedule's table becomes functions, one per level, ``draw(state) -> float``.
+What a level needs is bound when its function is built (children, N, the
+discount, which checks can apply at all), so as little as possible is left
+between two calls. A query whose samples end in a constant is one tight loop
+around the user's step. The order of calls, the order of sums and every check
+are those of ``reference``; a test holds the two to the same bits.
 
 What this file decides: nothing about values. It leaves out batches, processes, and
 oracles that hang (``engines.watchdog``).
@@ -39,8 +39,9 @@ Means = Callable[[Any, list[int]], list[float]]
 
 
 class PythonEngine:
-    """Runs shards of one (problem, schedule, state); same bits as
-    ``ReferenceEngine``.
+    """Runs shards of one (problem, schedule, state) in bound Python functions.
+
+    It returns the same bits as ``ReferenceEngine``.
     """
 
     name = "python"
@@ -70,7 +71,7 @@ class PythonEngine:
         self.stopped = True
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
-        """The sums of one shard (Alg. 1, over its part of the draws)."""
+        """The sums of one shard (Alg. 1, over its part of the samples)."""
         self.rng = stream(seed, shard.action, shard.index)
         self.calls = 0
         total, square, state = 0.0, 0.0, self.state
@@ -97,8 +98,9 @@ class PythonEngine:
     # --- one call -------------------------------------------------------------
 
     def oracle(self, state: Any, action: int) -> tuple[float, Any, bool]:
-        """One call of the user's simulator, counted and checked: (reward, next
-        state, whether the episode is over).
+        """(reward, next state, whether the episode is over) of one simulator call.
+
+        The call is counted and its answer checked.
         """
         self.calls += 1
         guard = self.guard
@@ -136,7 +138,7 @@ class PythonEngine:
     # --- levels as functions --------------------------------------------------
 
     def _drawer(self, row: int, level: Level) -> Draw:
-        """One draw of a level at a state that is not terminal (Alg. 2)."""
+        """A function that samples a level at a state that is not terminal (Alg. 2)."""
         if level.kind == Kind.CONSTANT:
             return self._constant(level)
         if level.kind == Kind.PLUGIN:
@@ -147,7 +149,7 @@ class PythonEngine:
 
     def _constant(self, level: Level) -> Draw:
         if level.shift == 0.0:
-            # reference adds to a sum of nothing: -0.0 becomes 0.0
+            # ``reference`` adds to an empty sum, which turns -0.0 into 0.0.
             value = 0.0 + 1.0 * level.constant
             return lambda state: value
         sign, constant, shift = self._sign, level.constant, level.shift
@@ -168,7 +170,7 @@ class PythonEngine:
         return lambda state: draw(state) - center
 
     def _backup(self, child: int, action: int) -> Draw:
-        """One draw of r + gamma X(z), less the root's centre (Alg. 3, lines 6-8)."""
+        """A function that samples r + gamma X(z) - centre (Alg. 3, lines 6-8)."""
         oracle, below, discount = self.oracle, self.draws[child], self.problem.discount
         center = self.center
 
@@ -183,8 +185,9 @@ class PythonEngine:
         return backup
 
     def _query(self, row: int) -> Means:
-        """Alg. 3: the mean of N backups for each legal action, clipped in paper
-        mode only.
+        """A function that returns the mean of N backups per legal action (Alg. 3).
+
+        Means are clipped in paper mode only.
         """
         level, center = self.schedule.levels[row], self.schedule.centers[row]
         samples, clip = level.samples, self.schedule.clip
@@ -230,8 +233,9 @@ class PythonEngine:
     def _leaf_total(
         self, samples: int, constant: float, center: float
     ) -> Callable[[Any, int], float]:
-        """The tight loop: nothing is asked of the next state but whether it is
-        terminal.
+        """A function that sums the backups of a leaf: the tight loop.
+
+        All it needs to know of the next state is whether it is terminal.
         """
         step, problem, low, high, ends = (
             self.problem.oracle,
@@ -300,8 +304,9 @@ class PythonEngine:
         return plugin
 
     def _rollout(self, row: int) -> Draw:
-        """A chain of rollouts, sampled or blind, until a level that ends it
-        (Alg. 2, lines 8-13, as a loop).
+        """A chain of rollouts, sampled or blind, until a level that ends it.
+
+        This is Alg. 2, lines 8-13, as a loop.
         """
         heads: list[Callable[[Any], tuple[float, int, float]]] = []
         current = self.schedule.levels[row]
@@ -377,8 +382,9 @@ class PythonEngine:
         return sampled_head
 
     def _drawn(self, actions: list[int], gradient: list[float]) -> tuple[int, float]:
-        """A ~ g / |g|_1 by one uniform and a running sum, and |g|_1 (1 where
-        the operator is shift-invariant).
+        """A ~ g / |g|_1 by one uniform and a running sum, and |g|_1.
+
+        The norm is 1 where the operator is shift-invariant.
         """
         norm = 0.0
         for g in gradient:

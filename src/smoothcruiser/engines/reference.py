@@ -1,12 +1,12 @@
-"""Executor ``reference``: the paper's pseudocode over a schedule table, line by
-line and slow on purpose.
+"""Executor ``reference``: the paper's pseudocode over a schedule table.
 
-Alg. 1 is the root, Alg. 2 (sampleV) is ``sample_v``, Alg. 3 (estimateQ) is
-``estimate_q``. It calls the user's own step with the same stream as the
-compiled engine and does the same scalar arithmetic in the same order, so the
-two agree to the last bit. Line 11-13 of Alg. 2, the recursion along a rollout,
-is a loop here as there: rewards and heads are collected on the way down with
-the weight gamma**t they will have.
+It follows the paper line by line and is slow on purpose. Alg. 1 is the root,
+Alg. 2 (sampleV) is ``sample_v``, Alg. 3 (estimateQ) is ``estimate_q``. It calls
+the user's own step with the same stream as the compiled engine and does the
+same scalar arithmetic in the same order, so the two agree to the last bit.
+Lines 11-13 of Alg. 2, the recursion along a rollout, are a loop here as there:
+rewards and heads are collected on the way down with the weight gamma**t they
+will have.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class ReferenceEngine:
         self.stopped = True
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
-        """The sums of one shard (Alg. 1, over its part of the draws)."""
+        """The sums of one shard (Alg. 1, over its part of the samples)."""
         return self.run_draws(
             shard.action, shard.count, stream(seed, shard.action, shard.index)
         )
 
     def run_draws(self, action: int, count: int, rng: Stream) -> Partial:
-        """The sums of ``count`` root draws that take their numbers from ``rng``."""
+        """The sums of ``count`` root samples that take their numbers from ``rng``."""
         self.rng = rng
         self.calls = 0
         before = copied(self.state)
@@ -80,10 +80,10 @@ class ReferenceEngine:
         return Partial(count, total, square, self.calls)
 
     def oracle(self, state: Any, action: int) -> tuple[float, Any, bool]:
-        """One call of the user's simulator, counted and checked: (reward, next
-        state, whether the episode is over).
+        """(reward, next state, whether the episode is over) of one simulator call.
 
-        A stop is noticed here: one root draw can take millions of calls.
+        The call is counted and its answer checked. A stop is noticed here,
+        since one root sample can take millions of calls.
         """
         if self.stopped:
             raise Interrupted("The run was stopped before this shard was finished.")
@@ -105,15 +105,16 @@ class ReferenceEngine:
         return reward, after, ended or self.problem.is_terminal(after)
 
     def backup(self, state: Any, action: int, child: int, center: float) -> float:
-        """One draw of r + gamma X(z), less ``center`` (Alg. 3, lines 6-8)."""
+        """One sample of r + gamma X(z), less ``center`` (Alg. 3, lines 6-8)."""
         reward, after, ended = self.oracle(state, action)
         if ended:
             return reward - center
         return reward + (self.problem.discount * self.sample_v(child, after) - center)
 
     def estimate_q(self, state: Any, actions: list[int], row: int) -> list[float]:
-        """Alg. 3: the mean of N backups for each legal action, clipped in paper
-        mode only.
+        """The mean of N backups for each legal action (Alg. 3).
+
+        Means are clipped in paper mode only.
         """
         level, center = self.schedule.levels[row], self.schedule.centers[row]
         q = []
@@ -128,7 +129,7 @@ class ReferenceEngine:
         return q
 
     def sample_v(self, row: int, state: Any) -> float:
-        """Alg. 2: one draw of level ``row`` at a state that is not terminal."""
+        """One sample of level ``row`` at a state that is not terminal (Alg. 2)."""
         total = 0.0
         weight = 1.0
         while True:
@@ -178,8 +179,9 @@ class ReferenceEngine:
         return self.drawn(actions, gradient)
 
     def drawn(self, actions: list[int], gradient: list[float]) -> tuple[int, float]:
-        """A ~ g / |g|_1 by one uniform and a running sum, and |g|_1 (1 where
-        the operator is shift-invariant).
+        """A ~ g / |g|_1 by one uniform and a running sum, and |g|_1.
+
+        The norm is 1 where the operator is shift-invariant.
         """
         norm = 0.0
         for g in gradient:
@@ -197,8 +199,9 @@ class ReferenceEngine:
 
 
 def retyped_by(problem: Problem, state: Any) -> Callable[[Any], Any] | None:
-    """How a state that a compiled step returned gets its type back
-    (``words.retyped``); None for plain Python and tables.
+    """A function that gives a state from a compiled step its type back.
+
+    It is ``jit.state_words.retyped``; None for plain Python and tables.
     """
     if not is_compiled(problem.oracle):
         return None

@@ -1,10 +1,9 @@
-"""The table of executors: what a name stands for, which one runs a problem, and
-what each refuses.
+"""The table of executors: what a name means, what it runs and what it refuses.
 
-A row is an engine and a place (``engines.base``). Everybody else asks this table;
-nobody compares names. Engines are imported when a row is used, so that reading the
-names loads no Numba. ``register`` adds a row from elsewhere; one that fails is told to
-whoever names it, and to nobody else.
+A row is an engine and a place (``engines.base``). All other code asks this
+table; none of it compares names. Engines are imported when a row is used, so
+that reading the names loads no Numba. ``register`` adds a row from another
+package. The errors of a row reach only those who name it.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def _default_engine(problem: Problem) -> type[Engine]:
 def _here(
     engine: Callable[[Problem], type[Engine]],
 ) -> Callable[[Job, Compute], Workers]:
-    """Workers in this process."""
+    """A function that opens workers in this process."""
 
     def open_here(job: Job, compute: Compute) -> Workers:
         from smoothcruiser.engines.workers import local_workers
@@ -103,7 +102,7 @@ AHEAD = 4  # tasks per process that wait in line: they are short and all are nee
 
 
 def not_compiled(problem: Problem) -> str | None:
-    """Why machine code cannot run a problem."""
+    """Why machine code cannot run a problem, or None if it can."""
     if problem.is_compiled:
         return None
     return (
@@ -191,11 +190,11 @@ def register(executor: Executor) -> Executor:
     return executor
 
 
-# --- asking it ----------------------------------------------------------------
+# --- queries ------------------------------------------------------------------
 
 
 def named(name: str) -> Executor:
-    """The executor of a name, or one sentence with all names."""
+    """The executor of a name; an unknown name raises one sentence with all names."""
     if name not in EXECUTORS:
         raise InvalidInput(
             f"Unknown executor {name!r}; choose one of {', '.join(EXECUTORS)}."
@@ -210,8 +209,10 @@ def named(name: str) -> Executor:
 
 
 def default_executor(problem: Problem) -> str:
-    """The name of the fastest that can: batched where the problem's functions are
-    over arrays, compiled where all of them are, plain Python elsewhere.
+    """The name of the fastest executor that can run a problem.
+
+    It is batched where the problem's functions are over arrays, compiled where
+    all of them are compiled, and plain Python elsewhere.
     """
     return [row.name for row in EXECUTORS.values() if _volunteers(row, problem)][-1]
 
@@ -227,8 +228,10 @@ def _volunteers(row: Executor, problem: Problem) -> bool:
 
 
 def choose(problem: Problem, compute: Compute) -> Executor:
-    """The executor that was named, the one of a cluster whose address was given, or
-    the fastest that can.
+    """The executor that was named, or else the one that fits.
+
+    An address of a cluster selects the cluster's executor; otherwise it is the
+    fastest that can run the problem.
     """
     if compute.scheduler is None:
         return named(compute.executor or default_executor(problem))
@@ -316,8 +319,9 @@ def _unknown(row: Executor, job: Job) -> Kinds:
 
 
 def machine_code(executor: str | None, user: str) -> bool | None:
-    """Which of its two forms ``user`` runs in, a method without workers: True for
-    machine code, False for plain Python, None where the caller leaves it open.
+    """Whether ``user``, a method without workers, runs in machine code.
+
+    False means plain Python. None means that the caller leaves it open.
     """
     if executor is None:
         return None

@@ -1,12 +1,12 @@
-"""Running a schedule: shards over a pool of workers, with looks, progress, and
-shards already known from an earlier run.
+"""Running a schedule: shards over a pool of workers, with checkpoints and progress.
 
-At each look an action whose answer is already good enough stops. Shards are
-handed out in order, and workers that would be idle while a look waits for its
-last shard are given shards beyond it (``calls_spent`` counts them,
-``num_calls`` only what the answer uses). Sums are combined in shard order and
-looks see exactly the shards before them, so neither workers nor timing can
-change a bit of the result. Where shards run: ``engines.pools``.
+Shards that an earlier run finished are used again. At each checkpoint
+(``look``) an action whose answer is already good enough stops. Shards are
+handed out in order. Workers that would be idle while a checkpoint waits for its
+last shard get shards beyond it: ``calls_spent`` counts these too, ``num_calls``
+only what the answer uses. Sums are combined in shard order, and a checkpoint
+sees exactly the shards before it, so neither workers nor timing can change a
+bit of the result. Where shards run: ``engines.pools``.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Known = Mapping[tuple[int, int], Partial]  # (action, shard index) -> sums
 
 @dataclass
 class RootSums:
-    """Sums of one action's root draws so far."""
+    """The sums of one action's root samples so far."""
 
     draws: int = 0
     total: float = 0.0
     square: float = 0.0
-    look: int | None = None  # the look at which it stopped early, if it did
+    look: int | None = None  # the checkpoint at which it stopped early, if it did
 
     def add(self, part: Partial) -> None:
         """Add a shard, in shard order."""
@@ -44,19 +44,20 @@ class RootSums:
 
 @dataclass
 class Outcome:
-    """The tallies of the asked actions, and what they cost."""
+    """The sums of the requested actions, and what they cost."""
 
     tallies: dict[int, RootSums]
     num_calls: int = 0
     calls_spent: int = 0
-    # False: stopped from outside; the tallies are those of the last finished look
+    # False: stopped from outside. The tallies are then those of the last
+    # finished checkpoint.
     finished: bool = True
     seconds: float = 0.0
-    # tallies at the last finished look
+    # tallies at the last finished checkpoint
     kept: dict[int, RootSums] = field(default_factory=dict)
 
     def look(self, number: int, live: list[int], enough: Enough) -> list[int]:
-        """The actions that go on after a look."""
+        """The actions that continue after a checkpoint."""
         for action in live:
             if enough(number, self.tallies[action]):
                 self.tallies[action].look = number
@@ -64,21 +65,21 @@ class Outcome:
         return [action for action in live if self.tallies[action].look is None]
 
 
-Enough = Callable[[int, RootSums], bool]  # (look, tally) -> may this action stop here?
+Enough = Callable[[int, RootSums], bool]  # (checkpoint, tally) -> may it stop?
 
 
 @dataclass(frozen=True)
 class Listener:
-    """Who is told what during a run."""
+    """What is called during a run, and with what."""
 
     progress: Callable[[Progress], object] | None = None
-    keep: Keep | None = None  # called with every shard that was drawn, e.g. to store it
+    keep: Keep | None = None  # called with every newly run shard, e.g. to store it
     # for the progress display
     interval: Callable[[dict[int, RootSums]], tuple[float, float] | None] | None = None
 
 
 class Ledger:
-    """Which shards are known, which are still needed, and what the looks said."""
+    """The shards that are known, those still needed, and the results of checkpoints."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class Ledger:
         self.outcome = Outcome({action: RootSums() for action in actions})
         self.live = list(actions)
         self.parts = dict(known or {})
-        self.segment = 0  # the one whose shards are being waited for
+        self.segment = 0  # the one whose shards are awaited
         self.missing = self._missing()
         self._advance()
 
@@ -109,8 +110,9 @@ class Ledger:
         return not self.live or self.segment == len(self.segments)
 
     def source(self) -> Iterator[Shard]:
-        """Shards to draw, those needed next first; stops handing out an action
-        once it has stopped.
+        """The shards to run, those needed next first.
+
+        An action that has stopped gets no more shards.
         """
         for segment in self.segments:
             for action in tuple(self.outcome.tallies):
@@ -125,7 +127,7 @@ class Ledger:
         self._advance()
 
     def _advance(self) -> None:
-        """RootSums every segment that is complete, in shard order, and look."""
+        """Add up every complete segment, in shard order, and apply its checkpoint."""
         while not self.missing and not self.complete:
             for action in self.live:
                 for shard in self.segments[self.segment]:
@@ -148,9 +150,7 @@ def run(
     listener: Listener = Listener(),
     seconds: float | None = None,
 ) -> Outcome:
-    """The outcome of running every shard that the ledger needs, or those up to a
-    stop.
-    """
+    """The outcome of running every shard that is needed, or those up to a stop."""
     begin = time.perf_counter()
     outcome = ledger.outcome
     outcome.calls_spent = sum(part.calls for part in ledger.parts.values())
@@ -206,8 +206,9 @@ def run(
 
 
 def _nothing_yet(finished: int, unfinished: int) -> Interrupted:
-    """The error of a run that was stopped before its first look; a kernel that
-    is stopped inside a leaf does not count the leaf.
+    """The error of a run that was stopped before its first checkpoint.
+
+    A kernel that is stopped inside a leaf does not count the leaf.
     """
     calls = finished + unfinished
     made = (

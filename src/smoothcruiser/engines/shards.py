@@ -1,11 +1,10 @@
-"""A run cut into shards: contiguous ranges of root draws whose number and
-streams depend on the schedule alone.
+"""Shards: contiguous ranges of root samples that depend on the schedule alone.
 
 A shard is worth about a million oracle calls, there are at most 4,096 of them,
-and none crosses a look of the adaptive stop. Its stream is ``SeedSequence(seed,
-spawn_key=(action, shard))``, its partial sums are combined in shard order: the
-result is the same to the last bit for any number of workers, any order of
-completion, any resume.
+and none crosses a checkpoint. Its stream is ``SeedSequence(seed,
+spawn_key=(action, shard))``, and its partial sums are combined in shard order.
+So the result is the same to the last bit for any number of workers, any order
+of completion and any resume.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from typing import NamedTuple
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.schedule.schedule import Schedule
 
-# 0.01 to 0.1 s compiled: often enough for progress and stops, rare enough that a
-# hand-over costs nothing
+# 0.01 to 0.1 s compiled: often enough for progress and stops, and so rare that
+# a hand-over costs nothing.
 CALLS_PER_SHARD = 1_000_000
 MOST_SHARDS = 4096
 
 
 class Partial(NamedTuple):
-    """What a shard leaves behind: sums over its root draws."""
+    """The sums over a shard's root samples, which are all that it leaves behind."""
 
     draws: int
     total: float
@@ -33,8 +32,9 @@ class Partial(NamedTuple):
 
 @dataclass(frozen=True)
 class Shard:
-    """Root draws ``first`` to ``first + count`` of one action (0 where only the
-    value is asked for).
+    """Root samples ``first`` to ``first + count`` (exclusive) of one action.
+
+    The action is 0 where only the value is requested.
     """
 
     action: int
@@ -46,11 +46,10 @@ class Shard:
 def cut(
     schedule: Schedule, *, shards: int | None = None
 ) -> tuple[tuple[Shard, ...], ...]:
-    """For each segment between looks the shards of one action; every action is
-    cut alike.
+    """The shards of one action, for each segment between checkpoints.
 
-    ``shards`` overrides how many an action gets (for slow simulators); it
-    changes the streams, so a run records it.
+    Every action is cut in the same way. ``shards`` overrides how many an action
+    gets (for slow simulators); it changes the streams, so a run records it.
     """
     root = schedule.root
     actions = schedule.facts.num_actions if root.target == "q_values" else 1

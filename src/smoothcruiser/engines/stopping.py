@@ -1,10 +1,10 @@
-"""When a run may end, and how wide its answer is: the root's promise applied to
-the sums that were drawn.
+"""When a run may end, and how wide its answer is.
 
-Paper mode has the printed promise only. Sharp schedules look at the data at
-fixed counts (theory.stopping): an action stops at the first look where the
-empirical Bernstein radius plus the bias is at most epsilon, and at the end the
-smaller of the promised and the empirical radius is reported; the schedule's
+The root's promise is applied to the sums of the samples. Paper mode has the
+printed promise only. Sharp schedules examine the data at fixed counts, the
+checkpoints (``theory.stopping``). An action stops at the first checkpoint where
+the empirical Bernstein radius plus the bias is at most epsilon. At the end the
+smaller of the promised and the empirical radius is reported. The schedule's
 delta pays for all of these at once.
 """
 
@@ -20,38 +20,40 @@ from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.schedule.verify.sharp import UNIT, RootPromise, root_promise
 from smoothcruiser.theory.stopping import may_stop, radius_at_look, sample_variance
 
-# of epsilon: intervals are widened by rounding, so that they stay true; more is
-# refused
+# A share of epsilon. Intervals are widened by the rounding error, so that they
+# stay true. An epsilon of which it may be a larger share is refused.
 ROUNDING_SHARE = 1e-2
 
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """The stopping rule of one schedule; ``promise`` is None where only the
-    printed epsilon holds.
+    """The stopping rule of one schedule.
+
+    ``promise`` is None where only the printed epsilon holds.
     """
 
     schedule: Schedule
     promise: RootPromise | None
-    # what floating point may add to the error of a mean; 0 in paper mode, which is
-    # that loose
+    # What floating point may add to the error of a mean. It is 0 in paper mode,
+    # whose bounds are loose enough to cover it.
     rounding: float = 0.0
 
     @property
     def center(self) -> float:
-        """The middle of the root's range: sums are of distances to it, so that
-        no digits cancel.
+        """The middle of the root's range.
+
+        Sums are of distances to it, so that no digits cancel.
         """
         if self.promise is None:
             return sum(self.schedule.facts.q_bounds()) / 2.0
         return (min(self.promise.low) + max(self.promise.high)) / 2.0
 
     def mean(self, tally: RootSums) -> float:
-        """The mean of the root's draws."""
+        """The mean of the root's samples."""
         return self.center + tally.total / tally.draws
 
     def enough(self, look: int, tally: RootSums) -> bool:
-        """Whether an action may stop at this look."""
+        """Whether an action may stop at this checkpoint."""
         return self.promise is not None and may_stop(
             self._empirical(tally), self.promise.bias, self.schedule.epsilon
         )
@@ -70,8 +72,9 @@ class StoppingRule:
         )
 
     def half_width(self, tally: RootSums) -> float:
-        """|mean - truth| is at most this for every action at once, with the
-        schedule's confidence.
+        """The bound on |mean - truth|, for every action at once.
+
+        It holds with the schedule's confidence.
         """
         if self.promise is None:
             return self.schedule.epsilon
@@ -84,7 +87,7 @@ class StoppingRule:
         return min(empirical, fixed) + self.promise.bias + self.rounding
 
     def bound(self, outcome: Outcome) -> str:
-        """The inequality that closed the promise."""
+        """The name of the inequality behind the reported interval."""
         if self.promise is None:
             return "paper: Hoeffding and a union over the tree"
         full = self.schedule.root.samples
@@ -102,18 +105,18 @@ class StoppingRule:
 
 
 def stopping_rule(schedule: Schedule, shards: int | None = None) -> StoppingRule:
-    """The rule of a schedule; a hand-made table (epsilon infinite) promises
-    nothing and never stops early.
+    """The stopping rule of a schedule.
 
-    Refuses an epsilon that floating point cannot tell from 0 at the size of the
-    rewards.
+    A table written by hand (epsilon infinite) promises nothing and never stops
+    early. An epsilon that floating point cannot tell from 0 at the size of the
+    rewards is refused.
     """
     sharp = schedule.delta_prime is None and schedule.epsilon < math.inf
     if not sharp:
         return StoppingRule(schedule, None)
     promise = root_promise(schedule)
     parts = [shard for segment in cut(schedule, shards=shards) for shard in segment]
-    # a shard is summed by itself, then the shards
+    # A shard is summed by itself, then the shards are.
     sums = max(shard.count for shard in parts) + len(parts)
     center = StoppingRule(schedule, promise).center
     farthest = max(abs(x - center) for x in (*promise.low, *promise.high))

@@ -1,13 +1,13 @@
-"""Run store: one SQLite file that survives kill -9 at any moment; runs, their
-schedule, every finished shard, the estimate.
+"""The run store: one SQLite file that survives ``kill -9`` at any moment.
 
-A run is (problem, schedule, seed, cut): all of it stands in the store as plain
-JSON and numbers, nothing is ever unpickled. A problem is kept as its spec (what
-``make`` was called with) and a fingerprint; for other problems the caller
-passes the problem again and the fingerprint is compared. Each shard is its own
-transaction in WAL mode, so readers never wait and a finished shard is never
-lost. A file of a newer version, or one that is not ours, is refused before
-anything is written to it.
+It keeps runs, their schedules, every finished shard and the estimates. A run is
+(problem, schedule, seed, cut). All of it is in the store as plain JSON and
+numbers, and nothing is ever unpickled. A problem is kept as its spec (what
+``make`` was called with) and a fingerprint; for problems without a spec the
+caller passes the problem again and the fingerprint is compared. Each shard is
+its own transaction in WAL mode, so readers never wait and a finished shard is
+never lost. A file of a newer version, or one that is not ours, is refused
+before anything is written to it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from smoothcruiser.schedule.kinds import kind_named
 from smoothcruiser.schedule.schedule import Level, Root, Schedule
 
 APPLICATION = 0x53435231  # "SCR1" in the file's header
-# 1 kept sums of the draws themselves; since 2 they are of distances to the
-# schedule's centre
+# Version 1 kept sums of the samples themselves. Since version 2 they are of
+# distances to the schedule's centre.
 VERSION = 2
 WAIT_SECONDS = 30.0  # for another writer's transaction
 
@@ -133,8 +133,8 @@ class Store:
     def _create(self) -> None:
         run = self.connection.execute
         run("PRAGMA journal_mode = WAL")
-        # safe against a killed process; a power cut may cost the last shards, never
-        # the file
+        # Safe against a killed process. A power cut may cost the last shards,
+        # but never the file.
         run("PRAGMA synchronous = NORMAL")
         run("BEGIN IMMEDIATE")
         if run("PRAGMA user_version").fetchone()[0] == 0:
@@ -205,7 +205,7 @@ class Store:
             )
 
     def finish(self, run: int, estimate: Estimate) -> None:
-        """Keep the answer of a run."""
+        """Keep the estimate of a run."""
         with self._changing() as connection:
             connection.execute(
                 "UPDATE runs SET estimate = ?, finished = ? WHERE id = ?",
@@ -234,7 +234,7 @@ class Store:
         ]
 
     def get(self, run: int) -> StoredRun:
-        """One run."""
+        """The run with number ``run``."""
         row = self.connection.execute(
             "SELECT id, created, problem, spec, fingerprint, state, schedule, seed, "
             "shards, executor, versions, estimate, finished "
@@ -295,9 +295,7 @@ class Store:
 
 
 def schedule_from(data: dict[str, Any], problem: Problem) -> Schedule:
-    """The schedule of a stored run, verified again as every schedule is when it
-    is made.
-    """
+    """The schedule of a stored run, verified again as every schedule is when built."""
     levels = tuple(
         Level(
             kind_named(row["kind"]),
@@ -332,9 +330,7 @@ def schedule_from(data: dict[str, Any], problem: Problem) -> Schedule:
 
 
 def fingerprint(problem: Problem) -> str:
-    """Sixteen hex digits over what a problem is: its facts, its tables or its
-    functions' code.
-    """
+    """Sixteen hex digits over a problem's facts and its tables or functions' code."""
     digest = hashlib.sha256(repr(problem.facts).encode())
     if problem.tables is not None:
         tables = problem.tables
@@ -397,8 +393,9 @@ def _as_state(state: Any) -> Any:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Look at an existing file without writing to it; refuse what is not a
-    store, is damaged, or is from the future.
+    """Refuse a file that is not a store, is damaged, or is of a newer version.
+
+    The file is read without writing to it.
     """
     if not path.exists():
         if not path.parent.exists():

@@ -1,12 +1,12 @@
-"""Oracles that hang.
+"""A watchdog for oracles that hang.
 
-The problem's ``call_seconds`` limits one call. A watching
-thread sees that no call has been finished for that long and raises inside the
-call, so that the error names the state and action at hand. (In the main thread
-by a signal, which also ends a sleep or a blocking read; elsewhere by an
-exception set on the thread, which ends Python loops. Native code that neither
-returns nor releases the interpreter's lock can be ended by neither: run such a
-simulator with executor ``processes`` and ``seconds``.)
+The problem's ``call_seconds`` limits one call. A watching thread sees that no
+call has finished for that long and raises inside the call, so that the error
+names the state and action at hand. In the main thread it uses a signal, which
+also ends a sleep or a blocking read. In other threads it sets an exception on
+the thread, which ends Python loops. Native code that neither returns nor
+releases the interpreter's lock can be ended by neither: run such a simulator
+with executor ``processes`` and ``seconds``.
 """
 
 from __future__ import annotations
@@ -20,22 +20,20 @@ from typing import Any, Protocol
 
 from smoothcruiser.errors import Hung
 
-# of ``call_seconds`` between two looks of the watching thread: an overlong call is
-# ended at most 25% late
+# A share of ``call_seconds`` between two checks of the watching thread: an
+# overlong call is ended at most 25% late.
 WATCH_SHARE = 0.25
 
 
 class Counting(Protocol):
-    """What counts its oracle calls as it makes them."""
+    """An engine that counts its oracle calls as it makes them."""
 
     calls: int
 
 
 @contextmanager
 def watched(engine: Counting, call_seconds: float | None) -> Iterator[None]:
-    """Raise ``Hung`` in this thread if one oracle call lasts longer than
-    ``call_seconds``.
-    """
+    """Raise ``Hung`` in this thread if an oracle call lasts over ``call_seconds``."""
     if call_seconds is None:
         yield
         return

@@ -1,6 +1,4 @@
-"""The shards of a job on a pool, in this process or elsewhere, and the looks at the
-step where it runs.
-"""
+"""The shards of a job on a pool, and the inspections of the step where it runs."""
 
 from __future__ import annotations
 
@@ -19,15 +17,15 @@ class ShardWorkers:
     """A pool whose workers have built an engine each, or share ``engine``."""
 
     def __init__(self, name: str, pool: Pool, engine: Engine | None = None) -> None:
-        """``engine`` is the one in this process; None: they are elsewhere."""
+        """Workers of an executor; ``engine`` is None where engines are elsewhere."""
         self.name, self.pool, self.engine = name, pool, engine
         self.compile_seconds = 0.0 if engine is None else engine.compile_seconds
         self.unfinished = 0
-        self.looked: Looks | None = None  # what the look before the run saw
+        self.looked: Looks | None = None  # what the inspection before the run saw
         self.look_calls = 0
 
     def inspect(self, seed: int) -> tuple[int, int]:
-        """As of ``Workers``; a run that was stopped may have no time for it."""
+        """As in ``Workers``; a run that was stopped may have no time for it."""
         if not self.pool.reachable:
             return self.look_calls, 0
         task = look_elsewhere if self.engine is None else look_here
@@ -36,7 +34,7 @@ class ShardWorkers:
         return self.look_calls, calls
 
     def seen(self, asked: int) -> str:
-        """As of ``Workers``."""
+        """As in ``Workers``."""
         looks, doubts = None, ""
         if self.engine is not None:
             guard = self.engine.guard
@@ -44,31 +42,33 @@ class ShardWorkers:
         return seen(len(self.looked or ()), asked, looks, doubts)
 
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
-        """As of ``Workers``."""
+        """As in ``Workers``."""
         items = ((shard, seed) for shard in source)
         try:
             self.pool.map(run_shard, items, lambda item, part: report(item[0], part))
         except (Interrupted, KeyboardInterrupt):
-            # counted as they are made
+            # An engine in this process counts its calls as it makes them.
             self.unfinished += 0 if self.engine is None else self.engine.calls
             raise
         finally:
             self.unfinished += sum(getattr(x, "calls", 0) for x in self.pool.abandoned)
 
     def stop(self) -> None:
-        """As of ``Workers``."""
+        """As in ``Workers``."""
         self.pool.stop()
 
     def close(self) -> None:
-        """As of ``Workers``."""
+        """As in ``Workers``."""
         self.pool.close()
 
 
 def local_workers(
     engine: Engine, workers: int | None = None, *, name: str | None = None
 ) -> ShardWorkers:
-    """An engine in this process: in threads if it can use them, in this thread
-    otherwise; ``name`` is the executor's, where it is not the engine's.
+    """Workers for an engine in this process.
+
+    They are threads if the engine can use them, and this thread otherwise.
+    ``name`` is the executor's, where it is not the engine's.
     """
     size = check_workers(workers)
     pool: Pool = (
@@ -80,7 +80,7 @@ def local_workers(
 
 
 def engine_build(name: str, job: Job) -> Build:
-    """What a worker elsewhere makes: the engine of executor ``name`` for a job."""
+    """The engine of executor ``name`` for a job, as something that workers build."""
     parts = {"schedule": job.schedule, "state": job.state, "center": job.center}
     return Build(job.problem, _engine, parts | {"name": name})
 
@@ -100,11 +100,11 @@ def run_shard(engine: Engine, item: tuple[Shard, int]) -> Partial:
 
 
 def look_here(engine: Engine, item: tuple[int, Looks | None]) -> tuple[int, Looks]:
-    """A look at the step (``inspection.look``)."""
+    """An inspection of the step (``inspection.look``)."""
     return look(engine.job.problem, engine.job.state, *item)
 
 
 def look_elsewhere(engine: Engine, item: tuple[int, Looks | None]) -> tuple[int, Looks]:
-    """A look at the step, as far as it can be sent back."""
+    """An inspection of the step, reduced to what can be sent back."""
     calls, found = look_here(engine, item)
     return calls, sendable(found)

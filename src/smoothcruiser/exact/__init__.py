@@ -1,6 +1,6 @@
 """Exact values of problems whose model is known, with a proven bound.
 
-``solve`` finds the optimal ones, ``policy_value`` those of a given policy.
+``solve`` finds the optimal ones, ``policy_value`` those of a fixed policy.
 """
 
 from __future__ import annotations

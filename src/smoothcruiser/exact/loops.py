@@ -112,7 +112,7 @@ def fill_reward(
 
 
 def fill_q(m: Model, v: Floats) -> None:
-    """Q_V of every live pair."""
+    """Write Q_V of every live pair."""
     start, next_state, prob, reward, live, q = (
         m.start,
         m.next_state,
@@ -148,8 +148,10 @@ def greedy(m: Model, s: int) -> tuple[int, float]:
 
 
 def fill_values(m: Model, out: Floats) -> None:
-    """TV from Q_V. Where every action is legal the buffers are passed whole: a
-    slice costs more than a maximum of four numbers.
+    """Write TV from Q_V.
+
+    Where every action is legal the buffers are passed whole, because a slice
+    costs more than a maximum of four numbers.
     """
     if is_greedy(m.code):
         for s in range(len(out)):
@@ -174,7 +176,7 @@ def fill_values(m: Model, out: Floats) -> None:
 
 
 def fill_policy(m: Model, policy: Floats) -> None:
-    """The policy grad F(Q_V), 0 where an action is not legal."""
+    """Write the policy grad F(Q_V), 0 where an action is not legal."""
     if is_greedy(m.code):
         for s in range(len(policy)):
             for a in range(policy.shape[1]):
@@ -229,7 +231,7 @@ def pack(m: Model, policy: Floats, value: Floats, packed: Packed) -> None:
 
 
 def evaluate(packed: Packed, x: Floats, y: Floats, most: int, enough: float) -> int:
-    """The number of sweeps X <- T_pi X that were made; the result is left in ``x``.
+    """Sweep X <- T_pi X in place in ``x``, and return the number of sweeps.
 
     It is ``most``, or fewer once a sweep's width is at most ``enough``.
     """
@@ -257,14 +259,17 @@ def evaluate(packed: Packed, x: Floats, y: Floats, most: int, enough: float) -> 
 
 
 def unpack(packed: Packed, out: Floats) -> None:
-    """gamma P_pi as a dense matrix, added to ``out``."""
+    """Add gamma P_pi to ``out``, as a dense matrix."""
     for s in range(len(out)):
         for i in range(packed.start[s], packed.start[s + 1]):
             out[s, packed.target[i]] += packed.weight[i]
 
 
 def difference(v: Floats, w: Floats) -> tuple[float, float, float]:
-    """(min, max of w - v, largest |v| or |w|); the last is NaN if one is not finite."""
+    """Return (min, max of w - v, largest |v| or |w|).
+
+    The last is NaN if one of them is not finite.
+    """
     low, high, top = math.inf, -math.inf, 0.0
     for s in range(len(v)):
         gap = w[s] - v[s]

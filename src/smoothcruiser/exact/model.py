@@ -63,7 +63,7 @@ class Evaluator:
     reads: int  # numbers that one sweep reads
 
     def sweep(self, x: Floats, most: int, enough: float) -> int:
-        """The number of sweeps made on ``x`` in place.
+        """Sweep ``x`` in place, and return the number of sweeps.
 
         It is ``most``, or fewer once a sweep's width is at most ``enough``.
         """

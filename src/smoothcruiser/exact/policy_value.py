@@ -8,8 +8,8 @@ and the min player has -F(-Q) = min <pi, Q> + Omega(pi). Omega is the
 operator's (``operators``).
 
 V_pi <= V* in an MDP, with equality at the optimal policy: a lower bound that
-owes nothing to the sweeps of the solver. A ``CustomOperator`` gives no Omega, so
-it is refused.
+does not depend on the sweeps of the solver. A ``CustomOperator`` has no Omega,
+so it is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Bools, Floats
 
 LARGEST_SOLVE = 2_000  # states of a dense linear solve, 32 MB; larger problems iterate
-# how far a policy's rows may be from summing to 1, as printed decimals are
+# how far a policy's rows may be from summing to 1; printed decimals are that far off
 POLICY_TOLERANCE = 1e-6
 
 

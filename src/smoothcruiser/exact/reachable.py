@@ -2,12 +2,12 @@
 
 ``outcomes(state, action) -> [(probability, reward, next_state)]``: walk from
 ``initial_state``, number the states in the order they are met, and write
-compressed rows. Illegal actions and terminal states get empty rows. States are
-one where their keys are equal (``Problem.key_of``); a state that comes back
-under the key of another must have its mover, legal actions and end. With a
-horizon the walk ends after that many steps: a state met there has no step left,
-so its rows stay empty and it is marked terminal, worth 0. This file decides
-nothing about values, and leaves out graphs too large for Python loops.
+compressed rows. Illegal actions and terminal states get empty rows. States with
+equal keys are one (``Problem.key_of``); a state that comes back under the key
+of another must have the same mover, legal actions and end. With a horizon the
+walk ends after that many steps: a state met there has no step left, so its rows
+stay empty and it is marked terminal, worth 0. This file decides nothing about
+values, and leaves out graphs too large for Python loops.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Known(NamedTuple):
 
     tables: Tables
     states: tuple[Any, ...] | None = None  # what the rows stand for
-    # (S,), the fewest steps from the initial state, 0 where all is over; None if no
-    # horizon cut the walk
+    # (S,), the fewest steps from the initial state, 0 in terminal states; None if no
+    # horizon truncated the walk
     depth: Ints | None = None
 
     def unknown(self, horizon: int, remaining: int) -> Bools:
@@ -49,16 +49,21 @@ class Known(NamedTuple):
         return found
 
 
+def check_model(problem: Problem) -> None:
+    """Refuse a problem whose model is not known."""
+    if problem.tables is None and problem.outcomes is None:
+        raise InvalidInput(
+            f"{problem.name} has no model, so it cannot be solved exactly: build the "
+            "problem with tabular(), or give outcomes=, a function of (state, action) "
+            "that lists (probability, reward, next_state)."
+        )
+
+
 def known_model(problem: Problem) -> Known:
     """The tables of ``problem``, or those of the states that ``outcomes`` leads to."""
     if problem.tables is not None:
         return Known(problem.tables)
-    if problem.outcomes is None:
-        raise InvalidInput(
-            "An exact solution needs the model: build the problem with tabular(), or "
-            "give outcomes=, a function of (state, action) "
-            "that lists (probability, reward, next_state)."
-        )
+    check_model(problem)
     return explore(problem)
 
 

@@ -16,7 +16,7 @@ from smoothcruiser.problem.tabular import Floats
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Exact values with the bound they are known to. S states, A actions."""
+    """Exact values with a proven bound on their error; S states, A actions."""
 
     # (S,), with all steps left where there is a horizon; 0 in terminal states, NaN
     # where unknown (``stages``)
@@ -24,17 +24,16 @@ class Solution:
     q_values: Floats  # (S, A), NaN where illegal and in terminal states
     # (S, A), the gradient of F at q_values; 0 where illegal and in terminal states
     policy: Floats
-    # max |values - V*| is at most this, rounding included; q_values are within it
-    # too
+    # max |values - V*| is at most this, rounding included; so are errors of q_values
     residual_bound: float
     method: str
-    # passes over the transitions, those of policy evaluation included, linear
-    # solves not
+    # passes over the transitions, with those of policy evaluation, without linear
+    # solves
     sweeps: int
     seconds: float
     compile_seconds: float = 0.0
-    # (horizon + 1, S): row h is the value with h steps left, NaN where that leads
-    # beyond what was explored
+    # (horizon + 1, S): row h is the value with h steps left, NaN where it depends on
+    # states that were not explored
     stages: Floats | None = None
     # what row i stands for, where the states were explored from ``outcomes``
     states: tuple[Any, ...] | None = None

@@ -9,11 +9,11 @@ min d, hi = max d:
 
     TV + gamma lo/(1-gamma)  <=  V*  <=  TV + gamma hi/(1-gamma)  (MacQueen 1966)
 
-Proof: TV <= V + hi; apply T again and again, each time it costs a factor gamma;
-sum. Where T(V + c) = TV + gamma c fails (terminal states, gradients that do not
-sum to one) 0 <= T(V + c) - TV <= gamma c still holds for c >= 0, and the lines
-above hold with lo = min(d, 0), hi = max(d, 0). The answer is the middle of the
-two lines, the bound half their distance, wherever V came from.
+Proof: TV <= V + hi. Apply T repeatedly; each time the term gains a factor
+gamma. Sum up. Where T(V + c) = TV + gamma c fails (terminal states, gradients
+that do not sum to one) 0 <= T(V + c) - TV <= gamma c still holds for c >= 0,
+and the lines above hold with lo = min(d, 0), hi = max(d, 0). The answer is the
+middle of the two lines, the bound half their distance, wherever V came from.
 
 legend   symbol      public name
   gamma              ``discount``
@@ -31,13 +31,13 @@ cycle. So every step is tested: one that does not shrink the width by gamma is
 undone and replaced by TV, which does. Hence all of them converge at least as
 fast as value iteration, up to a factor of two in sweeps of T.
 
-Never a silent stop: a requested ``tolerance`` is met, or the call
+The solver never stops silently: a requested ``tolerance`` is met, or the call
 raises and says what was reached. Without one the solver aims at 1e-10 of the
 span of the expected rewards, or at twice what rounding allows where that is
-more: the same relative accuracy in any unit, and an offset of all rewards does
-not loosen it. ``residual_bound`` is what holds, ``note`` says why if it is
-more. What this file leaves out: sampling. It reads ``tables`` or ``outcomes``
-and never calls the oracle.
+more. So the relative accuracy is the same in any unit, and an offset of all
+rewards does not loosen it. ``residual_bound`` is what holds; ``note`` says why
+if it is more. What this file leaves out: sampling. It reads ``tables`` or
+``outcomes`` and never calls the oracle.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ from smoothcruiser.problem.tabular import Floats
 
 METHODS = ("auto", "value-iteration", "policy-iteration", "modified-policy-iteration")
 DEFAULT_TOLERANCE = 1e-10  # of the span of the expected rewards
-# states of a dense linear solve: 32 MB and about 0.3 s; beyond it policies are
-# evaluated by sweeps
+# States of a dense linear solve: 32 MB and about 0.3 s. Larger problems evaluate
+# policies by sweeps.
 LARGEST_SOLVE = 2_000
 UNIT = 2.0**-53  # unit roundoff of float64
-# steps without a smaller width: in exact arithmetic every step shrinks it, so ten
-# in a row are rounding
+# Steps without a smaller width. In exact arithmetic every step shrinks it, so ten in
+# a row are rounding.
 PATIENCE = 10
-# sweeps of the first modified evaluation; a step that uses them up doubles their
-# number, a refused one halves it
+# Sweeps of the first modified evaluation. A step that uses all of them doubles their
+# number, a refused one halves it.
 FIRST_SWEEPS = 16
-# an evaluation stops at this share of the step's width: more would polish a policy
-# that is about to change
+# An evaluation stops at this share of the step's width. More sweeps would polish a
+# policy that is about to change.
 FORCING = 0.1
 UNLIMITED = 2**62
 # covers the handful of roundings in the evaluation of a bound itself
@@ -184,7 +184,7 @@ class _Point:
 
 
 class _Search:
-    """The model, its loops, and the count of passes, the one thing that changes."""
+    """The model, its loops, and the count of passes, which alone changes."""
 
     def __init__(
         self,
@@ -265,7 +265,7 @@ class _Search:
         )
 
     def remaining(self) -> int:
-        """Passes that may still be made."""
+        """The number of passes that are still allowed."""
         return (
             max(1, self.max_sweeps - self.sweeps)
             if self.max_sweeps is not None
@@ -300,7 +300,7 @@ class _Search:
         )
 
     def bound(self, point: _Point) -> float:
-        """The proven distance of ``answer(point)`` from V*."""
+        """Return the proven distance of ``answer(point)`` from V*."""
         gamma = self.model.discount
         return SLACK * 0.5 * point.width * gamma / (1.0 - gamma) + self.floor(point.top)
 
@@ -377,7 +377,7 @@ def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Foun
 
 
 def _aim(search: _Search, point: _Point, tolerance: float | None) -> float:
-    """What the bound has to reach."""
+    """Return what the bound has to reach."""
     return (
         tolerance
         if tolerance is not None

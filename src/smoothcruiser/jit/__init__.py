@@ -1,3 +1,5 @@
-"""Everything that imports Numba, but the kernels: one definition for Python and
-compiled code, memory, streams, states.
+"""Everything that imports Numba, except the kernels.
+
+One definition serves Python and compiled code; memory, streams and the states
+of compiled code are here too.
 """

@@ -1,12 +1,12 @@
-"""One definition for Python and compiled code: plain functions rebuilt as Numba
-functions when they are first needed.
+"""One definition for Python and compiled code.
 
+Plain functions are rebuilt as Numba functions when they are first needed.
 ``compiled(f)`` copies ``f`` with its globals rebound: every plain function of
 this package that ``f`` calls is compiled first, and ``replace`` puts other
 functions in the place of named ones (a user's step for the engine's ``STEP``,
 say). A user's plain function is compiled in the same way, with the functions of
-its own module that it calls. Numba is imported here and nowhere else at first
-use, so that ``import smoothcruiser`` and ``--help`` stay fast.
+its own module that it calls. Numba is imported here at first use, so that
+``import smoothcruiser`` and ``--help`` stay fast.
 
 The on-disk cache of Numba keys on a function's name, place and bytecode, not on
 what its globals mean. Hence two rules: the name carries a fingerprint of the
@@ -44,9 +44,7 @@ def _digest(path: Path) -> bytes:
 
 @cache
 def source_fingerprint(function: types.FunctionType) -> str:
-    """Twelve hex digits over the source files of a package function and of all
-    it calls.
-    """
+    """Twelve hex digits over the sources of a package function and of all it calls."""
     root = Path(__file__).resolve().parent.parent
     files = {root / name for name in _SHARED} | {
         Path(f.__code__.co_filename).resolve() for f in _reachable(function)
@@ -75,8 +73,8 @@ def compiled(
         tuple(sorted((name, id(value)) for name, value in replace.items())),
     )
     if key not in _built:
-        # The replaced functions are kept alive beside the result: an id is only
-        # unique among living objects.
+        # The replacements are kept alive beside the result, because an id is
+        # only unique among living objects.
         _built[key] = (_build(function, nogil, salt, replace), tuple(replace.values()))
     return _built[key][0]
 
@@ -113,8 +111,9 @@ def _is_ours(function: types.FunctionType) -> bool:
 
 
 def _is_part(inner: object, function: types.FunctionType) -> bool:
-    """Whether ``inner``, which ``function`` calls, is to be compiled with it: a
-    plain function of this package or of the same module.
+    """Whether ``inner``, which ``function`` calls, is to be compiled with it.
+
+    That holds for plain functions of this package or of the same module.
     """
     return isinstance(inner, types.FunctionType) and (
         _is_ours(inner) or inner.__module__ == function.__module__
@@ -130,7 +129,7 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 def _reachable(function: types.FunctionType) -> list[types.FunctionType]:
-    """A function and those compiled with it: that it calls, directly or not."""
+    """A function and all functions compiled with it, called directly or not."""
     found: dict[int, types.FunctionType] = {}
     waiting = [function]
     while waiting:

@@ -1,5 +1,6 @@
-"""Numbers drawn by law, as compiled methods of a stream; ``jit.streams`` calls
-the same code.
+"""Random numbers by law, as compiled methods of a stream.
+
+The plain-Python methods in ``jit.streams`` call the same code.
 
 Every sampler is exact: it inverts a distribution or rejects, and never puts a
 normal law in the place of another. What remains is the rounding of doubles and
@@ -20,8 +21,8 @@ saddle-point expansion (2000), since differences of log-gammas lose all digits
 for large counts.
 
 Arguments outside a law's domain raise ``ValueError`` with a constant sentence:
-compiled code cannot put numbers into one. Left out: what is drawn from given
-elements (``jit.elements``).
+compiled code cannot put numbers into one. Left out: samples from a collection
+of elements (``jit.elements``).
 """
 
 from __future__ import annotations
@@ -38,21 +39,23 @@ from numba.core.extending import overload_method, register_jitable
 
 from smoothcruiser.jit.stream_type import StreamType
 
-# doubles are whole numbers to 2**53 = 9e15: room for a few deviations more
+# Doubles are exact whole numbers up to 2**53 = 9e15, which leaves room for a
+# few deviations more.
 LARGEST_COUNT = 10**15
 SMALL_MEAN = 10.0  # PTRS and BTRS are proved from mean 10 on
-# P(a binomial of mean 10 exceeds it) < 1e-70, far below a step of a uniform
+# P(a binomial of mean 10 exceeds it) < 1e-70, far below a step of a uniform.
 INVERSION_END = 110
 LOG_TWO_PI = math.log(2.0 * math.pi)
-# of a geometric law: its largest count, 36.8 / p, is below 2**63
+# Of a geometric law: its largest count, 36.8 / p, is below 2**63.
 SMALLEST_CHANCE = 1e-17
-# beyond, the logarithm of a gamma variable overflows
+# Outside of these, the logarithm of a gamma variable overflows.
 SMALLEST_BETA, LARGEST_BETA = 1e-300, 1e300
 
 
 def law(*whole: str) -> Callable[[Any], Any]:
-    """Make a function the compiled method of its name; arguments in ``whole``
-    are integers.
+    """A decorator that makes a function the compiled stream method of its name.
+
+    Arguments in ``whole`` are integers.
     """
 
     def register(function: Any) -> Any:
@@ -89,7 +92,7 @@ def _listed(signature: Any) -> str:
 @law()
 def uniform(self: Any, low: float = 0.0, high: float = 1.0) -> Any:
     """A uniform number in [low, high)."""
-    # float() keeps a float32 in compiled code
+    # In compiled code float() would keep a float32.
     width = np.float64(high) - np.float64(low)
     if not 0.0 <= width < math.inf:
         raise ValueError("rng.uniform(low, high) needs finite numbers with low <= high")
@@ -152,8 +155,8 @@ def _large_gamma(rng: Any, shape: float) -> Any:
         u = 1.0 - rng.random()
         if u < 1.0 - 0.0331 * x**4:
             return d * v
-        # d (1 - v + log v), with v - 1 multiplied out: 1 - v would lose the digits
-        # of t.
+        # d (1 - v + log v), with v - 1 multiplied out: 1 - v would lose the
+        # digits of t.
         if math.log(u) < 0.5 * x * x + d * (
             3.0 * math.log1p(t) - t * (3.0 + t * (3.0 + t))
         ):
@@ -172,9 +175,7 @@ def beta(self: Any, a: float, b: float) -> Any:
 
 @register_jitable
 def _log_gamma_variable(rng: Any, shape: float) -> Any:
-    """The logarithm of a gamma number: it is finite where the number itself
-    underflows.
-    """
+    """The logarithm of a gamma number, finite where the number itself underflows."""
     if shape < 1.0:
         boost = math.log(1.0 - rng.random()) / shape
         return boost + math.log(_large_gamma(rng, shape + 1.0))
@@ -221,7 +222,7 @@ def _poisson_by_products(rng: Any, lam: float) -> Any:
 
 @register_jitable
 def _poisson_by_rejection(rng: Any, lam: float) -> Any:
-    """PTRS; the constants are Hörmann's."""
+    """A Poisson count by PTRS; the constants are Hörmann's."""
     b = 0.931 + 2.53 * math.sqrt(lam)
     a = -0.059 + 0.02483 * b
     inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
@@ -256,7 +257,7 @@ def binomial(self: Any, n: int, p: float) -> Any:
 
 @register_jitable
 def _rare_successes(rng: Any, n: Any, p: float) -> Any:
-    """Binomial with p <= 1/2."""
+    """A binomial count with p <= 1/2."""
     if n == 0 or p == 0.0:
         return np.int64(0)
     if n * p < SMALL_MEAN:
@@ -266,7 +267,11 @@ def _rare_successes(rng: Any, n: Any, p: float) -> Any:
 
 @register_jitable
 def _binomial_by_inversion(rng: Any, n: int, p: float) -> Any:
-    """Probabilities 0, 1, … are taken off a uniform until it is used up."""
+    """A binomial count by inversion.
+
+    The probabilities of 0, 1, … are subtracted from a uniform until it is used
+    up.
+    """
     last = min(n, INVERSION_END)
     odds = p / (1.0 - p)
     none = math.exp(n * math.log1p(-p))
@@ -282,7 +287,7 @@ def _binomial_by_inversion(rng: Any, n: int, p: float) -> Any:
 
 @register_jitable
 def _binomial_by_rejection(rng: Any, n: int, p: float) -> Any:
-    """BTRS; the constants are Hörmann's."""
+    """A binomial count by BTRS; the constants are Hörmann's."""
     deviation = math.sqrt(n * p * (1.0 - p))
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * p
@@ -331,8 +336,9 @@ def _log_binomial(k: float, n: float, p: float) -> Any:
 
 @register_jitable
 def _stirling_error(k: float) -> Any:
-    """Log k! minus Stirling's log of sqrt(2 pi k) (k / e)**k; the series is off
-    by 2e-15 at 16.
+    """Log k! minus Stirling's log of sqrt(2 pi k) (k / e)**k.
+
+    The series is off by 2e-15 at 16.
     """
     if k < 16.0:
         return math.lgamma(k + 1.0) - (k + 0.5) * math.log(k) + k - 0.5 * LOG_TWO_PI
@@ -343,8 +349,9 @@ def _stirling_error(k: float) -> Any:
 
 @register_jitable
 def _deviance(x: float, mean: float) -> Any:
-    """x log(x / mean) + mean - x; near x = mean from log's series in (x - mean)
-    / (x + mean).
+    """The deviance x log(x / mean) + mean - x.
+
+    Near x = mean it is computed from log's series in (x - mean) / (x + mean).
     """
     gap = x - mean
     if abs(gap) >= 0.1 * (x + mean):

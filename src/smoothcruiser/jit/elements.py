@@ -1,5 +1,6 @@
-"""What a stream draws from given elements, as compiled methods; ``jit.streams``
-calls them too.
+"""Samples from a collection of elements, as compiled methods of a stream.
+
+The plain-Python methods in ``jit.streams`` call the same code.
 
   categorical  an index in proportion to weights, by one uniform and a running sum
   choice       an element, by ``integers``, or with probabilities as ``categorical``
@@ -24,8 +25,8 @@ from smoothcruiser.jit.stream_type import StreamType, is_none
 SUM_IS_NOT_ONE = (
     "rng.choice(a, p) needs probabilities p that sum to 1 "
     "(rng.categorical(weights) takes any weights and returns an index)"
-)  # fmt: skip
-SUM_TOLERANCE = 1e-8  # as NumPy: how far the sum of probabilities may be from 1
+)
+SUM_TOLERANCE = 1e-8  # as in NumPy: how far the sum of probabilities may be from 1
 NUMBERS = (types.Number, types.Boolean)
 SEQUENCES = (
     types.UniTuple,
@@ -72,7 +73,7 @@ def pick(rng: Any, weights: Any, total: float) -> Any:
 
 @register_jitable
 def pick_by_probabilities(rng: Any, p: Any) -> Any:
-    """An index with the given probabilities."""
+    """An index sampled with probabilities ``p``."""
     total = 0.0
     for i in range(len(p)):
         if not p[i] >= 0.0:
@@ -95,7 +96,7 @@ def _choice_method(self: Any, a: Any, p: Any = None) -> Any:
 
         return choice
     _require_sequence(a, "rng.choice(a, p)")
-    # a row, as a copy: the step may write into it
+    # A row is returned as a copy, because the step may write into it.
     if isinstance(a, types.Array) and a.ndim > 1:
 
         def choice(self: Any, a: Any, p: Any = None) -> Any:
@@ -148,7 +149,7 @@ def _permutation_method(self: Any, x: Any) -> Any:
 
     else:
         _require_sequence(x, "rng.permutation(x)")
-        is_array = isinstance(x, types.Array)  # which Numba's np.array does not take
+        is_array = isinstance(x, types.Array)  # Numba's np.array takes no arrays
 
         def permutation(self: Any, x: Any) -> Any:
             out = x.copy() if is_array else np.array(x)
@@ -173,7 +174,7 @@ def _shuffle_method(self: Any, x: Any) -> Any:
 
 
 def _require_sequence(kind: Any, call: str, of: Any = None) -> None:
-    """In compiled code, elements have one type."""
+    """Refuse what is not a sequence whose elements have one type."""
     flat = (
         not isinstance(kind, types.Array)
         or kind.ndim == 1

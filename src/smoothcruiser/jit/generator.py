@@ -5,11 +5,11 @@ of its own generator. NumPy's Generator takes its bits through a C structure of
 four function pointers and a pointer to a state. Here the state is a cell that
 holds the address of the planner's stream (``jit.streams``), and the functions
 are compiled callbacks that draw from the stream found there. Binding another
-stream is one store, so it costs nothing a call, and every number that the
-simulator draws (any distribution NumPy has) comes from the shard's stream: same
-seed, same draws, and none of them foreseen by or taken from the real
-environment. (NumPy cannot copy such a Generator: copy a simulator that holds
-one with ``deepcopy(simulator, {id(generator): generator})``.)
+stream is one store, so it costs nothing per call. Every number that the
+simulator draws (any distribution NumPy has) comes from the shard's stream. So
+equal seeds give equal numbers, and none of them is foreseen by or taken from
+the real environment. (NumPy cannot copy such a Generator: copy a simulator that
+holds one with ``deepcopy(simulator, {id(generator): generator})``.)
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _BitGenerator(ctypes.Structure):
 
 
 class StreamBits:
-    """The bit generator; ``bind`` says which stream the next numbers come from."""
+    """The bit generator; ``bind`` sets the stream that the next numbers come from."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -83,6 +83,6 @@ class StreamBits:
 
 
 def stream_generator() -> tuple[np.random.Generator, StreamBits]:
-    """A Generator, and the bits behind it to bind streams to."""
+    """A Generator, and the bits behind it, to which streams can be bound."""
     bits = StreamBits()
     return np.random.Generator(bits), bits  # type: ignore[arg-type]

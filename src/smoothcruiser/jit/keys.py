@@ -15,7 +15,7 @@ share a stream:
   (PLANS, decision)         the seed of an agent's planning
   (PLANS, decision, LOTS)   the action of a policy that draws lots
   (CHECK, CheckKey, ...)    the tests of ``check``
-  (INSPECTION, place, ...)  the looks at the step before and after a run
+  (INSPECTION, place, ...)  the inspections of the step before and after a run
 
 A key of one part or of three and more is never a shard's, and INSPECTION is above
 every action. The other keys of two parts could be those of an action with that
@@ -50,9 +50,9 @@ LOTS = 1  # after (PLANS, decision)
 
 @unique
 class CheckKey(IntEnum):
-    """The second part of a key of ``check``: which test samples."""
+    """The second part of a key of ``check``: the test that samples."""
 
-    ACTIONS = 0  # every action of the asked state
+    ACTIONS = 0  # every action of the requested state
     WALKS = 1
     EQUAL_STREAMS = 2
     ORDER = 3

@@ -1,10 +1,10 @@
-"""Memory by address inside compiled code: no reference counts, no wrap-around checks.
+"""Memory by address in compiled code: no reference counts, no wrap-around checks.
 
-Numba counts a reference for every array it takes out of a tuple, atomically; in
-a loop that draws a hundred million successors a second that is most of the time
-(measured: 4 M calls/s with counted arrays, 100 M with addresses). The owner of
-the memory must keep it alive while an address is in use:
-``problem.tabular.Tables`` does for tables, ``engines.compiled.engine`` for
+Numba counts a reference for every array it takes out of a tuple, atomically. In
+a loop that samples a hundred million successors per second, that is most of the
+time (measured: 4 M calls/s with counted arrays, 100 M with addresses). The
+owner of the memory must keep it alive while an address is in use:
+``problem.tabular.Tables`` does so for tables, ``engines.compiled.engine`` for
 schedules and frames. This module imports Numba, so it is itself imported late.
 
   int_at, float_at, byte_at (address, index)   reads
@@ -63,7 +63,7 @@ put_float = _writer(types.float64)
 
 
 def _flag(typing_context: Any, address: Any) -> Any:
-    """The 8-byte number at ``address``, read anew each time."""
+    """The 8-byte number at ``address``, read again each time."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = builder.inttoptr(
@@ -75,8 +75,9 @@ def _flag(typing_context: Any, address: Any) -> Any:
 
 
 def array_at(kind: Any) -> Any:
-    """An intrinsic (address, shape) -> array of Numba type ``kind`` over memory
-    that someone else owns.
+    """An intrinsic (address, shape) -> array of Numba type ``kind``.
+
+    The array lies over memory that someone else owns.
     """
 
     def typed(typing_context: Any, address: Any, shape: Any) -> Any:
@@ -145,7 +146,7 @@ def _stripped(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 
 def _uncounted(typing_context: Any, given: Any) -> Any:
-    """What was given, without reference counts."""
+    """The argument, without reference counts."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return _stripped(context, builder, given, arguments[0])

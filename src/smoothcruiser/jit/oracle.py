@@ -6,8 +6,8 @@ returns (reward, next state, whether the episode is over), and ``LEGAL``,
 ``numba.njit`` functions so. Types of states are inferred by compiling the step,
 never by calling it.
 
-What this file leaves out: problems. It takes functions and states, so that it can
-stand below them.
+What this file leaves out: problems. It takes functions and states, so that this
+layer does not depend on them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from smoothcruiser.jit.streams import METHODS, STREAM, missing_method
 def oracle_parts(
     oracle: Any, legal: Any, terminal: Any, player: Any, kind: Any, state: Any
 ) -> dict[str, Any]:
-    """The user's functions in the engine's form: the data argument first, steps
-    with an end flag, states stored by type.
+    """The user's functions in the form that compiled engines call.
+
+    They take the data argument first, steps return an end flag, and states are
+    stored by type.
     """
     from numba import njit
 
@@ -91,15 +93,14 @@ def state_type(state: Any) -> Any:
 
 
 def next_state_type(oracle: Any, kind: Any) -> Any:
-    """The Numba type of the states that the step returns for states of type
-    ``kind``.
-    """
+    """The Numba type of the states that the step returns for a state of ``kind``."""
     return returned_type(oracle, kind)[1]
 
 
 def returned_type(oracle: Any, kind: Any) -> Any:
-    """The Numba types that the step returns for a state of type ``kind``, two or
-    three, found by compiling it, without calling it.
+    """The two or three Numba types that the step returns for a state of ``kind``.
+
+    They are found by compiling the step, without calling it.
     """
     from numba import types
 
@@ -112,7 +113,7 @@ def returned_type(oracle: Any, kind: Any) -> Any:
             "step(state, action, rng) could not be compiled for a state of type "
             f"{kind}: {first_line(error)}"
         )
-        if _about_rng(error) is None:  # what is said of rng names its own remedy
+        if _about_rng(error) is None:  # an error about rng names its own remedy
             reason += (
                 " Check the state that was asked for, or drop numba.njit to run the "
                 "step in plain Python."
@@ -126,9 +127,9 @@ def returned_type(oracle: Any, kind: Any) -> Any:
     )
 
 
-@lru_cache(maxsize=None, typed=True)  # True and 1 are equal, and not the same
+@lru_cache(maxsize=None, typed=True)  # True and 1 are equal, but not the same type
 def _constant(result: Any) -> Any:
-    """A compiled function that returns ``result`` whatever it is given."""
+    """A compiled function that returns ``result`` for any arguments."""
     from numba import njit
 
     @njit
@@ -154,8 +155,10 @@ def _about_rng(error: Exception) -> str | None:
 
 
 def first_line(error: Exception) -> str:
-    """What a compile error says, as one sentence: of rng if that is what is wrong,
-    else its first line that is not about the compiler itself.
+    """What a compile error says, as one sentence.
+
+    It is the sentence about ``rng`` if that is what is wrong, otherwise the
+    first line that is not about the compiler itself.
     """
     about = _about_rng(error)
     if about is not None:

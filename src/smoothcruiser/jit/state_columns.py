@@ -1,12 +1,12 @@
-"""How the compiled engine keeps states on its stack: one array a field, so that
-any state type runs at full speed.
+"""States of any type as columns of compiled memory: one array per field.
 
 ``storage(numba_type, example)`` returns four compiled functions:
-``allocate(depth)``, ``load(stack, i)``, ``store(stack, i, state)``, and
-``keep(stack, i, state)``, which hands a state on: a scalar or tuple of scalars
-as it is, an array after copying it to the stack (the step may reuse the array
-it returned). Scalars live in 1-D arrays, tuples and NamedTuples in a tuple of
-their fields' stores, arrays of fixed shape in one array with a leading axis.
+``allocate(depth)``, ``load(stack, i)``, ``store(stack, i, state)`` and
+``keep(stack, i, state)``. The last one passes a state on: a scalar or tuple of
+scalars as it is, an array after copying it to the stack (the step may reuse the
+array it returned). Scalars live in 1-D arrays, tuples and NamedTuples in a
+tuple of their fields' stores, arrays of fixed shape in one array with a leading
+axis.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ def _array(shape: tuple[int, ...], dtype: Any) -> Storage:
 
 
 def _tuple(kind: Any, example: Any) -> Storage:
-    """Generated code: Numba unrolls a tuple only where its length stands in the
-    source.
+    """The storage of tuples, as generated code.
+
+    Numba unrolls a tuple only where its length stands in the source.
     """
     fields = [
         storage(part, value) for part, value in zip(kind.types, example, strict=True)

@@ -1,13 +1,13 @@
-"""States as 8-byte words in a frame of the compiled engine: numbers, tuples,
-NamedTuples and arrays of fixed shape, nested at will.
+"""States as 8-byte words in a frame of the compiled engine.
 
-``words(numba_type, example)`` returns how many words a state takes and three
-compiled functions: ``load(address)``, ``store(address, state)``, and
-``keep(address, state)``, which hands a next state on: numbers as they are, an
-array after copying it into the frame (the step may use the array it returned
-again). Numbers are kept widened to 64 bits, which loses nothing; an array is a
-view of the frame's memory. Nothing is reference-counted, so all kinds of state
-are equally cheap to keep.
+A state may be a number, a tuple, a NamedTuple or an array of fixed shape,
+nested at will. ``words(numba_type, example)`` returns how many words a state
+takes and three compiled functions: ``load(address)``, ``store(address, state)``
+and ``keep(address, state)``. The last one passes a next state on: numbers as
+they are, an array after copying it into the frame (the step may use the array
+it returned again). Numbers are kept widened to 64 bits, which loses nothing; an
+array is a view of the frame's memory. Nothing is reference-counted, so all
+kinds of state are equally cheap to keep.
 """
 
 from __future__ import annotations
@@ -113,8 +113,9 @@ def _array(kind: Any, shape: tuple[int, ...]) -> Words:
 
 
 def _tuple(kind: Any, example: Any) -> Words:
-    """Generated code: Numba unrolls a tuple only where its length stands in the
-    source.
+    """The form of tuples, as generated code.
+
+    Numba unrolls a tuple only where its length stands in the source.
     """
     fields = [
         words(part, value) for part, value in zip(kind.types, example, strict=True)
@@ -155,12 +156,13 @@ def _tuple(kind: Any, example: Any) -> Words:
 
 
 def retyped(kind: Any) -> Callable[[Any], Any] | None:
-    """A function that gives a state which came back to Python its Numba type
-    ``kind`` again; None where it already has it.
+    """A function that gives a state from compiled code its Numba type ``kind`` back.
 
-    Numba hands every integer and float to Python as ``int`` and ``float``; a
-    float32 or uint64 that went on as such would be computed with as float64 or
-    int64, and other bits would follow.
+    It is None where the state already has that type.
+
+    Numba returns every integer and float to Python as ``int`` and ``float``. A
+    float32 or uint64 would then be computed with as float64 or int64, and other
+    bits would follow.
     """
     if isinstance(kind, types.BaseTuple):
         parts = [retyped(part) or _as_it_is for part in kind.types]

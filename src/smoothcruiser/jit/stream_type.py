@@ -1,5 +1,4 @@
-"""The compiled form of a random stream: its Numba type, its four words, the
-bits drawn from them.
+"""The compiled form of a random stream: its Numba type, its four words, its bits.
 
 To compiled code a stream is the address of its four words, so its methods
 inline and nothing is reference-counted (about 2 ns per uniform number). This
@@ -9,7 +8,7 @@ file holds what every law in ``jit.distributions`` is made of:
   ``random()``    the top 53 bits times 2**-53: uniform on [0, 1)
   ``integers()``  uniform whole numbers without bias, by rejection
 
-The object that users hold is ``execute.streams.Stream``.
+The object that users hold is ``jit.streams.Stream``.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ STREAM = StreamType()
 
 @register_model(StreamType)
 class StreamModel(models.PrimitiveModel):  # type: ignore[misc]
-    """An address; never boxed back, never counted."""
+    """The data model of a stream: an address, never boxed back and never counted."""
 
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, manager.lookup(types.intp).get_value_type())
@@ -131,8 +130,9 @@ def _random_method(self: Any) -> Any:
 
 @register_jitable
 def below(rng: Any, size: Any) -> Any:
-    """A uniform whole number in 0..size-1; ``size`` is a uint64, and 0 stands
-    for 2**64.
+    """A uniform whole number in 0..size-1.
+
+    ``size`` is a uint64, and 0 stands for 2**64.
     """
     if size - ONE >= LOW32:
         return below_large(rng, size)
@@ -141,8 +141,10 @@ def below(rng: Any, size: Any) -> Any:
 
 @register_jitable
 def below_small(rng: Any, size: Any) -> Any:
-    """Lemire's multiply-shift on the top 32 bits, with his rejection (2019);
-    size < 2**32.
+    """A uniform whole number in 0..size-1, for size < 2**32.
+
+    This is Lemire's multiply-shift on the top 32 bits, with his rejection
+    (2019).
     """
     product = (rng.raw() >> U32) * size
     low = product & LOW32
@@ -156,8 +158,10 @@ def below_small(rng: Any, size: Any) -> Any:
 
 @register_jitable
 def below_large(rng: Any, size: Any) -> Any:
-    """64 bits modulo size, without the first 2**64 mod size values; 0 stands
-    for 2**64.
+    """A uniform whole number in 0..size-1, for any size; 0 stands for 2**64.
+
+    It is 64 bits modulo size, where the first 2**64 mod size values are
+    rejected.
     """
     if size == ZERO:
         return rng.raw()

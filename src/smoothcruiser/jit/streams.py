@@ -58,7 +58,7 @@ TWO63 = 1 << 63
 
 
 def missing_method(name: str) -> str:
-    """The sentence about a method that a stream lacks."""
+    """The error message for a method that a stream lacks."""
     return (
         f"rng has no method {name!r}; it has {METHODS}, one number per call, "
         "and in plain Python rng.numpy(), a numpy.random.Generator on the same stream"
@@ -69,10 +69,10 @@ class Stream:
     """A stream of random numbers; see the module's head."""
 
     __slots__ = ("address", "generator", "words")
-    _numba_type_ = STREAM  # what Numba takes it for
+    _numba_type_ = STREAM  # the Numba type that compiled code sees
 
     def __init__(self, words: Any) -> None:
-        # not all zero
+        # The four words must not all be zero.
         self.words = np.array([int(word) for word in words], dtype=np.uint64)
         self.address = int(self.words.ctypes.data)
         self.generator: np.random.Generator | None = None
@@ -145,13 +145,14 @@ class Stream:
         return self._drawn(_geometric, float(p))  # type: ignore[no-any-return]
 
     def categorical(self, weights: Any) -> int:
-        """An index drawn in proportion to ``weights`` >= 0, which need not sum to 1."""
+        """An index in proportion to ``weights`` >= 0, which need not sum to 1."""
         row = _row(weights, "rng.categorical(weights)")
         return self._drawn(_categorical, row)  # type: ignore[no-any-return]
 
     def choice(self, a: Any, p: Any = None) -> Any:
-        """An element of ``a`` (of 0..a-1 for a whole number), with
-        probabilities ``p`` if given.
+        """An element of ``a``, or of 0..a-1 where ``a`` is a whole number.
+
+        ``p`` are the elements' probabilities; by default they are equal.
         """
         call = "rng.choice(a, p)"
         size, items = _size(a, call)
@@ -206,8 +207,10 @@ class Stream:
         return self.generator
 
     def _drawn(self, law: Any, *arguments: Any) -> Any:
-        """A number drawn by compiled code, whose constant sentence cannot say
-        what came.
+        """A number sampled by compiled code, with a full message if it fails.
+
+        The constant message of compiled code cannot show the arguments, so they
+        are added.
         """
         try:
             return law(self.address, *arguments)
@@ -226,8 +229,9 @@ def _shown(*arguments: Any) -> str:
 
 
 def _whole(n: Any) -> int:
-    """A number of trials, at most 2**62: above every law's limit, and it fits
-    compiled code.
+    """A number of trials, at most 2**62.
+
+    That is above every law's limit and fits compiled code.
     """
     try:
         return max(-1, min(index(n), 1 << 62))
@@ -239,7 +243,7 @@ def _whole(n: Any) -> int:
 
 
 def _row(values: Any, call: str) -> Any:
-    """Weights or probabilities as compiled code takes them."""
+    """Weights or probabilities as an array, in the form that compiled code takes."""
     row = np.array(values, dtype=np.float64)
     if row.ndim != 1:
         raise ValueError(f"{call} needs one row of numbers, got shape {row.shape}")
@@ -247,7 +251,7 @@ def _row(values: Any, call: str) -> Any:
 
 
 def _size(a: Any, call: str) -> tuple[int, Any]:
-    """(how many elements, the elements, or None for the whole numbers below)."""
+    """(number of elements, the elements or None where they are 0..a-1)."""
     if isinstance(a, Sequence) and not isinstance(a, str | bytes):
         return len(a), a
     items = np.asarray(a)
@@ -342,7 +346,7 @@ def _order(address: int, size: int) -> Any:
 
 
 def from_words(words: Any) -> Stream:
-    """The stream whose state is four given words, not all zero."""
+    """The stream whose state is ``words``: four numbers, not all zero."""
     return Stream(words)
 
 
@@ -354,8 +358,9 @@ def stream(seed: int, *key: int) -> Stream:
 
 
 def warm_up() -> None:
-    """Load or compile the methods that simulators use most, before a clock starts:
-    their first use in a process may take a second or two.
+    """Load or compile the methods that simulators use most, before a clock starts.
+
+    Their first use in a process may take a second or two.
     """
     rng = stream(0)
     rng.random(), rng.integers(2), rng.normal()

@@ -15,19 +15,41 @@ from smoothcruiser.methods.certified import CertifiedSearch
 from smoothcruiser.methods.exact import Exact
 from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling
 from smoothcruiser.methods.tree import TreeSearch
+from smoothcruiser.query import KEYWORDS
 from smoothcruiser.tree.searches import TREE_SEARCHES, Search
 
 METHODS: dict[str, Method] = {}
 
 
 def register(method: Method | Search) -> None:
-    """Let ``method`` be planned with by its name."""
-    made = TreeSearch(search=method) if isinstance(method, Search) else method
-    if made.name in METHODS:
+    """Let ``method`` be planned with by its name; a tree search by ``Tree`` too.
+
+    Args:
+        method: an object with its default parameters; another one of the same name is
+            refused.
+    """
+    found = TreeSearch(search=method) if isinstance(method, Search) else method
+    if not isinstance(found, Method):
         raise InvalidInput(
-            f"There is a method {made.name!r} already; choose another name."
+            "A method is an object of a class derived from Method (or of a tree search "
+            f"derived from Search), got {found!r}; make one and register that."
         )
-    METHODS[made.name] = made
+    name = getattr(found, "name", None)
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(
+            f"{type(found).__name__} needs a name, a word of its own, got {name!r}."
+        )
+    takes = found.takes
+    if not isinstance(takes, frozenset) or not takes <= set(KEYWORDS):
+        raise InvalidInput(
+            f"{name}.takes must be a frozenset of keywords of plan "
+            f"({', '.join(KEYWORDS)}), got {takes!r}."
+        )
+    if name in METHODS:
+        raise InvalidInput(f"There is a method {name!r} already; choose another name.")
+    METHODS[name] = found
+    if isinstance(found, TreeSearch):
+        TREE_SEARCHES[name] = found.search
 
 
 for _method in (
@@ -39,8 +61,8 @@ for _method in (
     Exact(),
 ):
     register(_method)
-for _search in TREE_SEARCHES.values():
-    register(_search())
+for _search in tuple(TREE_SEARCHES.values()):
+    register(_search)
 
 
 def resolve(

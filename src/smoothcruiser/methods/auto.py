@@ -20,7 +20,7 @@ from smoothcruiser.methods.base import (
     unused,
 )
 from smoothcruiser.methods.certified import CertifiedSearch
-from smoothcruiser.methods.exact import Exact
+from smoothcruiser.methods.exact import Exact, Lookup
 from smoothcruiser.methods.scheduled import SmoothCruiser
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
@@ -34,6 +34,7 @@ class Auto(Method):
 
     name = "auto"
     because = ": it chooses among methods that keep a promise"
+    compared = False
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
@@ -49,10 +50,13 @@ class Auto(Method):
         note = f"{chosen.method.name} does not use {listed(idle)}{because}."
         return replace(chosen, notes=(*chosen.notes, note))
 
+    def needs_promise(self, problem: Problem) -> bool:  # noqa: D102
+        return problem.tables is None
+
     def session(self, query: Query) -> Session:
         """The solution's where the model is known; else every decision is its own."""
         if query.problem.tables is not None:
-            return Exact().session(query)
+            return Lookup(self, query)
         return super().session(query)
 
     def _choose(self, query: Query) -> Prepared:

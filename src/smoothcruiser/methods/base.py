@@ -16,14 +16,16 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.keys import Key
+from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import KEYWORDS, Query
 from smoothcruiser.schedule.schedule import counted
 
@@ -39,7 +41,11 @@ class Explanation(Protocol):
 
     @property
     def num_calls(self) -> int | None:
-        """Oracle calls at the most; None where that is not known before the run."""
+        """Oracle calls at the most; None where that is not known before the run.
+
+        A schedule's price leaves out the calls that inspect the step
+        (``Problem.inspection_calls``).
+        """
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as plain data."""
@@ -115,6 +121,7 @@ class Method(ABC):
     name: ClassVar[str]
     # Why other options are of no use to it: ends the sentence that refuses them.
     because: ClassVar[str] = ""
+    compared: ClassVar[bool] = True  # whether ``compare`` runs it where none is named
 
     @property
     @abstractmethod
@@ -128,6 +135,14 @@ class Method(ABC):
     def session(self, query: Query) -> Session:
         """What is kept between decisions; by default nothing."""
         return Session(self, query)
+
+    def needs_promise(self, problem: Problem) -> bool:
+        """Whether it plans ``problem`` only with an epsilon and a delta."""
+        return False
+
+    def spending(self, problem: Problem, budget: int, delta: float) -> dict[str, Any]:
+        """The keywords of ``plan`` that let it make the most of ``budget`` calls."""
+        return {"budget": budget} if "budget" in self.takes else {}
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -185,10 +200,10 @@ class Session:
         return prepared(self.method, query).run()
 
     def _at(self, state: Any, seed: int, remaining: int | None) -> Query:
-        problem = self.query.problem
+        query, problem = self.query, self.query.problem
         if remaining is not None and problem.horizon is not None:
-            problem = replace(problem, horizon=remaining)
-        return replace(self.query, problem=problem, state=state, seed=seed)
+            query = query.on(replace(problem, horizon=remaining))
+        return query.at(state, seed)
 
 
 # --- one place that refuses ---------------------------------------------------
@@ -197,30 +212,16 @@ class Session:
 def prepared(method: Method, query: Query) -> Prepared:
     """The prepared answer, or one sentence on an option that the method cannot use."""
     if query.compute.executor is not None:
-        _check_executor(query.compute.executor)
+        from smoothcruiser.engines.registry import named
+
+        named(query.compute.executor)  # refuses what is no executor
     refuse_unused(method.name, query, method.takes, method.because)
     if query.state is not None and query.problem.is_terminal(query.state):
-        return Ended(
-            method=method,
-            query=query,
-            explanation=Forecast(
-                method.name,
-                0,
-                "0 calls: the state is terminal, and its value is 0 by definition.",
-                epsilon=0.0,
-                delta=0.0,
-            ),
-        )
-    return method.prepare(query)
-
-
-def _check_executor(name: str) -> None:
-    from smoothcruiser.engines.registry import EXECUTORS
-
-    if name not in EXECUTORS:
-        raise InvalidInput(
-            f"Unknown executor {name!r}; choose one of {', '.join(EXECUTORS)}."
-        )
+        return _ended(method, query)
+    ready = method.prepare(query)
+    if not isinstance(ready, Prepared):
+        raise TypeError(f"{method.name}.prepare must return a Prepared, got {ready!r}.")
+    return ready
 
 
 def refuse_unused(
@@ -237,14 +238,31 @@ def refuse_unused(
 
 
 def unused(query: Query, takes: frozenset[str]) -> list[str]:
-    """The options that were given and that are not among those taken."""
-    return [name for name in KEYWORDS if name in query.given - takes]
+    """The options that were given and that are not among those taken.
+
+    ``progress`` is never one of them: a listener changes no answer.
+    """
+    return [name for name in KEYWORDS if name in query.given - takes - {"progress"}]
 
 
 def listed(names: Iterable[str]) -> str:
     """Options in words, as Python and the command line spell them."""
     words = [f"{name} (--{name.replace('_', '-')})" for name in names]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _ended(method: Method, query: Query) -> Prepared:
+    """The answer at a terminal state; what the method does elsewhere explains it."""
+    explanation: Any = Forecast(
+        method.name,
+        0,
+        "0 calls: the state is terminal, and its value is 0 by definition.",
+        epsilon=0.0,
+        delta=0.0,
+    )
+    with suppress(SmoothcruiserError):  # a promise that is missing or cannot be paid
+        explanation = method.prepare(query).explanation
+    return Ended(method=method, query=query, explanation=explanation)
 
 
 class Ended(Prepared):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from smoothcruiser.certified.bounds import DEFAULT, bound_of
 from smoothcruiser.certified.explain import CertifiedForecast
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, Session
+from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Query
 
 if TYPE_CHECKING:
@@ -22,9 +24,12 @@ class CertifiedSearch(Method):
     ``bound`` is a word of ``certified.bounds.BOUNDS``; the certificate names it.
     """
 
-    bound: str = "betting"
+    bound: str = DEFAULT
     name = "certified"
     because = ": it keeps bounds on states in memory, not parts of a schedule"
+
+    def __post_init__(self) -> None:
+        bound_of(self.bound)  # refuses what is no bound
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
@@ -39,11 +44,23 @@ class CertifiedSearch(Method):
                 "certified search needs epsilon to stop at a promise, or budget or "
                 "seconds to stop at a price."
             )
-        problem = query.problem
+        problem, executor = query.problem, query.compute.executor
+        if executor is not None:
+            from smoothcruiser.engines.registry import named
+
+            if not named(executor).same_bits:
+                raise InvalidInput(
+                    f"certified search does not run on executor {executor!r}; drop it, "
+                    "or spread its samples with 'processes' or 'dask'."
+                )
         forecast = CertifiedForecast(
             problem.facts, epsilon, delta, problem.inspection_calls
         )
         return Searching(method=self, query=query, explanation=forecast)
+
+    def spending(self, problem: Problem, budget: int, delta: float) -> dict[str, Any]:
+        """It runs to the end of the budget."""
+        return {"budget": budget, "delta": delta}
 
     def session(self, query: Query) -> Session:
         """One memory, and one delta, for all decisions."""

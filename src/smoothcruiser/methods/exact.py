@@ -22,6 +22,7 @@ class Exact(Method):
 
     name = "exact"
     because = ": it solves the model here, without sampling"
+    compared = False
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
@@ -29,12 +30,10 @@ class Exact(Method):
         return frozenset(promise | {"budget", "seconds", "seed", "progress"})
 
     def prepare(self, query: Query) -> Solving:  # noqa: D102
+        from smoothcruiser.exact.reachable import check_model
+
         problem = query.problem
-        if problem.tables is None and problem.outcomes is None:
-            raise InvalidInput(
-                f"{problem.name} has no model, so exact cannot solve it: build the "
-                "problem with tabular(), give outcomes=, or choose another --method."
-            )
+        check_model(problem)
         known = (
             "as tables"
             if problem.tables is not None
@@ -67,8 +66,13 @@ class Solving(Prepared):
             if problem.tables is not None
             else replace(problem, initial_state=state)
         )
+        bound = float(solution.residual_bound)
         notes = (*self.notes, solution.note) if solution.note else self.notes
         answer = exact_estimate(problem, solution, state, notes)
+        asked = self.query.promise.epsilon
+        if asked is not None and answer.interval is not None and bound > asked:
+            note = f"epsilon={asked:g} is below what double precision can prove here."
+            answer = replace(answer, notes=(*answer.notes, note))
         compiling = solution.compile_seconds
         seconds = time.perf_counter() - begin - compiling
         return replace(answer, seconds=seconds, compile_seconds=compiling)

@@ -8,17 +8,19 @@ of the result.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from smoothcruiser.errors import Interrupted, InvalidInput, Unpayable
-from smoothcruiser.estimate import Estimate
-from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, prepared
+from smoothcruiser.estimate import Estimate, terminal_estimate
+from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared
 from smoothcruiser.problem.arguments import check_keywords
+from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import shaped
 from smoothcruiser.query import Asked, Query
@@ -28,6 +30,7 @@ from smoothcruiser.schedule.schedule import Schedule
 if TYPE_CHECKING:
     from smoothcruiser.engines.store import Store
 
+COARSEST = 0.5  # of the value span: a wider promise says nothing
 # what running a schedule takes of the keywords of ``plan``, whatever its promise
 RESUMES = ("executor", "workers", "scheduler", "seconds", "progress")
 HOW = frozenset((*RESUMES, "seed", "shards", "store"))
@@ -46,6 +49,14 @@ class Scheduled(Method):
     @abstractmethod
     def schedule(self, query: Query) -> Schedule:
         """The cheapest schedule of this kind that keeps the promise."""
+
+    def needs_promise(self, problem: Problem) -> bool:  # noqa: D102
+        return True
+
+    def spending(self, problem: Problem, budget: int, delta: float) -> dict[str, Any]:
+        """The narrowest promise that the sharp schedule keeps for the budget."""
+        epsilon = payable_epsilon(problem.facts, budget, delta)
+        return {"epsilon": epsilon, "delta": delta, "budget": budget}
 
     def prepare(self, query: Query) -> Scheduling:
         """The schedule; refused where a budget was set and is too small."""
@@ -72,6 +83,7 @@ class SparseSampling(Scheduled):
     """Plug-ins alone, as Kearns et al. have it, with the sharp analysis."""
 
     name = "sparse-sampling"
+    compared = False
 
     def schedule(self, query: Query) -> Schedule:  # noqa: D102
         from smoothcruiser.schedule.compiler.optimizer import sparse_sampling
@@ -88,6 +100,7 @@ class Paper(Scheduled):
 
     delta_prime: float | None = None
     name = "paper"
+    compared = False
 
     @property
     def takes(self) -> frozenset[str]:
@@ -109,6 +122,31 @@ class Paper(Scheduled):
             delta=delta,
             delta_prime=self.delta_prime,
         )
+
+
+@cache
+def payable_epsilon(facts: Facts, budget: int, delta: float) -> float:
+    """The smallest epsilon whose sharp schedule costs at most ``budget``, within 2%."""
+    from smoothcruiser.schedule.compiler.optimizer import compile_schedule
+
+    span = facts.value_span()
+
+    def price(epsilon: float) -> int:
+        return compile_schedule(facts, epsilon=epsilon, delta=delta).num_calls
+
+    if span <= 0.0 or price(COARSEST * span) > budget:
+        raise InvalidInput(
+            "no promise below half of the value span "
+            f"({COARSEST * span:.3g}) can be paid with {budget:,} calls"
+        )
+    low, high = 1e-4 * span, COARSEST * span
+    while high > 1.02 * low:
+        middle = math.sqrt(low * high)
+        if price(middle) <= budget:
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 def _promise(query: Query) -> dict[str, Any]:
@@ -147,21 +185,6 @@ class Scheduling(Prepared):
         return self.annotated(_started(self.query, self.explanation))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Given(Scheduled):
-    """A schedule that the caller brings to ``run``, or that a store holds."""
-
-    given: Schedule
-    name = "run"
-
-    @property
-    def takes(self) -> frozenset[str]:  # noqa: D102
-        return HOW
-
-    def schedule(self, query: Query) -> Schedule:  # noqa: D102
-        return self.given
-
-
 def run(
     problem: Problem, schedule: Schedule, state: Any = None, **asked: Unpack[Asked]
 ) -> Estimate:
@@ -176,18 +199,16 @@ def run(
             every finished shard is kept in that file, and ``resume`` takes the run up
             after a kill.
     """
+    check_keywords("run", asked, HOW)
     query = Query.of(problem, state, **asked)
     if schedule.facts != problem.facts:
         raise InvalidInput(
             "The schedule was made for a problem with other facts (actions, discount, "
             "operator, rewards); explain this one."
         )
-    ready = prepared(Given(given=schedule), query)
-    return (
-        _started(ready.query, schedule)
-        if isinstance(ready, Scheduling)
-        else ready.run()
-    )
+    if problem.is_terminal(query.place):
+        return terminal_estimate(problem, query.place, schedule.method)
+    return _started(query, schedule)
 
 
 def resume(
@@ -223,12 +244,28 @@ def resume(
         problem = _same_problem(stored, number, problem)
         schedule = schedule_from(stored.schedule, problem)
         where = shaped(stored.state, problem.initial_state) if state is None else state
-        if asked.get("executor") is None:
+        if asked.get("executor") is None and asked.get("scheduler") is None:
             asked["executor"] = stored.executor
         query = Query.of(problem, where, **asked)
+        _check_family(query, stored.executor, number)
         compute = replace(query.compute, shards=stored.shards)
         query = replace(query, seed=stored.seed, compute=compute)
         return _run(query, schedule, (opened, number))
+
+
+def _check_family(query: Query, stored: str, number: int) -> None:
+    """Refuse to resume a run with an executor that samples from other streams."""
+    from smoothcruiser.engines.registry import choose, named
+    from smoothcruiser.problem.batched import Batched
+
+    before, now = named(stored), choose(query.problem, query.compute)
+    shared = before.same_bits and now.same_bits
+    if before is now or (shared and not isinstance(query.problem.oracle, Batched)):
+        return
+    raise InvalidInput(
+        f"Run {number} was started with executor {stored!r}, and {now.name!r} samples "
+        f"from other streams; resume it with executor {stored!r} (--executor {stored})."
+    )
 
 
 def _same_problem(stored: Any, number: int, given: Problem | None) -> Problem:
@@ -261,7 +298,7 @@ def _started(query: Query, schedule: Schedule) -> Estimate:
     query = replace(query, state=query.place)
     if query.compute.store is None:
         return _run(query, schedule, None)
-    from smoothcruiser.engines.registry import default_executor
+    from smoothcruiser.engines.registry import choose
     from smoothcruiser.engines.store import Store
 
     problem, compute = query.problem, query.compute
@@ -272,7 +309,7 @@ def _started(query: Query, schedule: Schedule) -> Estimate:
             query.state,
             query.seed,
             compute.shards,
-            compute.executor or default_executor(problem),
+            choose(problem, compute).name,
         )
         return _run(query, schedule, (opened, number))
 

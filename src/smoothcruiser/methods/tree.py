@@ -35,6 +35,12 @@ class TreeSearch(Method):
     certify: bool = False
     because = ": a tree search promises nothing and grows one tree on one thread"
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.certify, bool):
+            raise InvalidInput(
+                f"{self.name}: certify must be True or False, got {self.certify!r}."
+            )
+
     @property
     def name(self) -> str:  # type: ignore[override]
         """The search's own name."""
@@ -56,6 +62,13 @@ class TreeSearch(Method):
 
     def prepare(self, query: Query) -> Growing:  # noqa: D102
         limits = query.limits
+        if query.compute.executor is not None:
+            from smoothcruiser.engines.registry import machine_code, not_compiled
+
+            machine = machine_code(query.compute.executor, "Tree search")
+            why = not_compiled(query.problem) if machine else None
+            if why is not None:
+                raise InvalidInput(why)
         if self.certify and query.problem.is_game:
             raise InvalidInput(
                 "certify=True bounds the value of an MDP from below; in a game the "
@@ -159,7 +172,7 @@ def _reporter(
     if progress is None:
         return None
 
-    def report(tree: Tree) -> None:
+    def report(tree: Tree) -> object:
         spent = time.perf_counter() - begin
         share = max(
             tree.simulations / limits.simulations if limits.simulations else 0.0,
@@ -170,7 +183,7 @@ def _reporter(
         price = limits.calls
         if price is None:
             price = max(tree.num_calls, round(tree.num_calls / min(1.0, share)))
-        progress(
+        return progress(
             Progress(
                 calls=tree.num_calls,
                 price=price,
@@ -207,12 +220,15 @@ class Keeping(Session):
         before = 0 if fresh else tree.num_calls
         spent = time.perf_counter() - begin
         limits = query.limits
-        calls = DEFAULT_CALLS if limits == Limits() else limits.calls
-        seconds = limits.seconds
+        if limits == Limits():
+            limits = Limits(calls=DEFAULT_CALLS)
+        if limits.seconds is not None:
+            limits = replace(limits, seconds=max(1e-3, limits.seconds - spent))
         tree.grow(
             simulations=limits.simulations,
-            calls=calls,
-            seconds=None if seconds is None else max(1e-3, seconds - spent),
+            calls=limits.calls,
+            seconds=limits.seconds,
+            progress=_reporter(query.progress, limits, time.perf_counter()),
         )
         estimate = tree.estimate()
         compiling = estimate.compile_seconds if fresh else 0.0

@@ -40,8 +40,10 @@ OperatorClass = TypeVar("OperatorClass", bound=type[Operator])
 
 
 def register(operator: OperatorClass) -> OperatorClass:
-    """The same class, listed in ``OPERATORS`` under its name: ``make``, the command
-    line and ``relax`` then know it. Use it as a decorator.
+    """Return the same class, listed in ``OPERATORS`` under its name.
+
+    ``make``, the command line and ``relax`` then know it. Use it as a
+    decorator.
     """
     if not isinstance(operator, type) or not issubclass(operator, Operator):
         came = operator.__name__ if isinstance(operator, type) else described(operator)
@@ -75,8 +77,9 @@ for _operator in (Entropy, KL, Sparsemax, SquareRoot, Max):
 
 
 def make_operator(name: str, temperature: float | None) -> Operator:
-    """The operator called ``name`` at ``temperature``; temperature 0 is Max for
-    every name.
+    """Return the operator called ``name`` at ``temperature``.
+
+    Temperature 0 is Max for every name.
     """
     if name not in OPERATORS:
         raise InvalidInput(

@@ -13,10 +13,10 @@ legend      symbol   public name
 
 An operator is one file of this folder: a frozen class with these numbers, three
 scalar functions that Python and compiled code share (``Scalar``), and, where
-speed asks for it, the same over arrays (``batch``, ``omega_rows``). Everybody
-else asks the object; only compiled code knows operators by a number (``code``,
-see ``dispatch``). The min player has F_min(Q) = -F(-Q); its policy is the
-gradient of F at -Q. What this file leaves out: how errors propagate
+speed requires it, the same over arrays (``batch``, ``omega_rows``). Other
+modules use the object; only compiled code knows operators by a number
+(``code``, see ``dispatch``). The min player has F_min(Q) = -F(-Q); its policy
+is the gradient of F at -Q. What this file leaves out: how errors propagate
 (``theory``).
 """
 
@@ -43,11 +43,11 @@ OWN = -1
 
 
 class Scalar(NamedTuple):
-    """An operator's functions over the k legal actions of one state, for the max
-    player, in plain Python that Numba can compile.
+    """An operator's functions over the k legal actions of a state, for the max player.
 
-    Scalar arithmetic in a fixed order (``math.exp/log/sqrt``, sequential sums),
-    so that the interpreter and compiled code return the same bits.
+    They are plain Python that Numba can compile. Scalar arithmetic has a fixed
+    order (``math.exp/log/sqrt``, sequential sums), so that the interpreter and
+    compiled code return the same bits.
     """
 
     value: Callable[[Any, Any, float], float]  # (q, w, t) -> F(q)
@@ -58,7 +58,8 @@ class Scalar(NamedTuple):
 @dataclass(frozen=True)
 class Operator(ABC):
     """A smooth maximum F with its gradient, constants and min-player form.
-    Frozen data; its subclasses are final.
+
+    It is frozen data, and its subclasses are final.
     """
 
     code: ClassVar[int] = OWN
@@ -66,14 +67,13 @@ class Operator(ABC):
     convex: ClassVar[bool] = True
     # whether F(Q) = max <pi, Q> - Omega(pi) for an Omega that can be computed
     has_omega: ClassVar[bool] = True
-    # whether blind policies pick all actions alike: grad F(0) is uniform for every
-    # object of the class (for Max: among its subgradients)
+    # Whether blind policies treat all actions alike: grad F(0) is uniform for every
+    # object of the class (for Max, the uniform policy is among its subgradients).
     uniform_at_zero: ClassVar[bool] = True
     # whether F reads the prior weights
     weighted: ClassVar[bool] = False
-    # whether F = lambda log sum mu exp(Q / lambda), so that the Hessian is a
-    # covariance under grad F over lambda: the noise lemmas of ``theory`` are
-    # sharper then
+    # Whether F = lambda log sum mu exp(Q / lambda). The Hessian is then a covariance
+    # under grad F over lambda, and the noise lemmas of ``theory`` are sharper.
     entropic: ClassVar[bool] = False
 
     @property
@@ -92,7 +92,7 @@ class Operator(ABC):
 
     @classmethod
     def at(cls, temperature: float | None) -> Self:
-        """The operator at a temperature, as the command line makes it."""
+        """Return the operator at a temperature, as the command line builds it."""
         if temperature is None:
             raise InvalidInput(
                 f"The {cls.name} operator needs a temperature above 0; give "
@@ -121,36 +121,41 @@ class Operator(ABC):
 
     @abstractmethod
     def curvature(self, num_actions: int) -> float:
-        """A number curv with D(Q, Q') <= curv * span(Q - Q')**2 / 8 over at
-        most ``num_actions`` actions.
+        """Return a number curv with D(Q, Q') <= curv * span(Q - Q')**2 / 8.
+
+        It holds for at most ``num_actions`` actions.
         """
 
     @abstractmethod
     def smoothness(self, num_actions: int) -> float:
-        """The paper's L over at most ``num_actions`` actions, as printed for
-        entropy.
+        """Return the paper's L for at most ``num_actions`` actions.
+
+        For entropy it is the printed value.
         """
 
     @abstractmethod
     def omega_range(self, num_actions: int) -> tuple[float, float]:
-        """The smallest and the largest Omega over all policies of at most
-        ``num_actions`` actions; infinite where nothing is known.
+        """Return the smallest and the largest Omega over all policies.
 
-        F(Q) - max Q lies in [-largest, -smallest], because Omega is convex: its
-        largest value is at a single action.
+        The policies have at most ``num_actions`` actions. The numbers are
+        infinite where nothing is known. F(Q) - max Q lies in [-largest,
+        -smallest], because Omega is convex: its largest value is at a single
+        action.
         """
 
     def omega_width(self, num_actions: int) -> float:
-        """The width of ``omega_range``, which is sup D(0, .): how far -Omega can
-        fall below F(0).
+        """Return the width of ``omega_range``, which is sup D(0, .).
+
+        This is the drop: how far -Omega can lie below F(0).
         """
         low, high = self.omega_range(num_actions)
         return high - low
 
     def strong_convexity(self) -> float:
-        """A number c such that Omega is c-strongly convex in the Euclidean norm,
-        that is, the Hessian of F is at most 1/c; 0 where none is known that says
-        more than ``curvature``.
+        """Return a c such that Omega is c-strongly convex in the Euclidean norm.
+
+        The Hessian of F is then at most 1/c. It is 0 where no c is known that
+        says more than ``curvature``.
         """
         return 0.0
 
@@ -165,9 +170,7 @@ class Operator(ABC):
 
     @property
     def has_prior(self) -> bool:
-        """Whether the operator prefers some actions before anything is known of
-        their values.
-        """
+        """Whether the operator prefers some actions before their values are known."""
         return False
 
     def weights(self, num_actions: int) -> list[float]:
@@ -201,16 +204,19 @@ class Operator(ABC):
         return out
 
     def both(self, q: Vector, w: Vector) -> tuple[float, list[float]]:
-        """(F(q), its gradient) for the max player, without the checks of the two:
-        what a rollout needs.
+        """Return (F(q), its gradient) for the max player, as a rollout needs them.
+
+        It leaves out the checks of ``value`` and ``gradient``.
         """
         scalar, out = self.scalar, [0.0] * len(q)
         scalar.gradient(q, w, self.strength, out)
         return scalar.value(q, w, self.strength), out
 
     def blind(self, w: Sequence[float]) -> list[float]:
-        """The policy where nothing is known of the values, over legal actions with
-        prior weights ``w``: grad F(0), uniform for Max.
+        """Return the policy where nothing is known of the values: grad F(0).
+
+        ``w`` are the prior weights of the legal actions. The policy is uniform
+        for Max.
         """
         if self.uniform_at_zero:
             return [1.0 / len(w)] * len(w)
@@ -221,14 +227,14 @@ class Operator(ABC):
         return self.scalar.omega(p, w, self.strength)
 
     def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:
-        """(F, gradient) of shapes (n,) and (K, n) at action values (K, n), for the
-        max player; ``w`` (K,) are the prior weights.
+        """Return (F, gradient) of shapes (n,) and (K, n) at action values (K, n).
 
-        Columns are states, so that every reduction runs along memory. An action
-        that is not legal has q = -inf and gets weight 0. Here column by column;
-        operators with an array form use NumPy's exp and log, whose last bits
-        differ: the batched executor agrees with the others in law and in counts,
-        not in bits.
+        They are for the max player; ``w`` (K,) are the prior weights. Columns
+        are states, so that every reduction runs along memory. An action that is
+        not legal has q = -inf and gets weight 0. This default works column by
+        column. Operators with an array form use NumPy's exp and log, whose last
+        bits differ: the batched executor agrees with the others in law and in
+        counts, not in bits.
         """
         value, g = np.empty(q.shape[1]), np.zeros_like(q)
         for i in range(q.shape[1]):
@@ -239,8 +245,9 @@ class Operator(ABC):
         return value, g
 
     def omega_rows(self, p: Floats, w: Floats) -> Floats:
-        """Omega (n,) of policies (n, K), one per row; actions that are not legal
-        have p = 0 and w = 0.
+        """Return Omega (n,) of policies (n, K), one per row.
+
+        Actions that are not legal have p = 0 and w = 0.
         """
         return np.array(
             [

@@ -1,7 +1,8 @@
-"""Does an operator meet the conditions under which the promises hold? A
-numerical check that says which one fails, and where.
+"""A numerical check of the conditions under which the promises hold.
 
-The paper's section "Generalization" asks of F, for all Q and Q' over k actions:
+It says which condition an operator fails, and where.
+
+The paper's section "Generalization" requires, for all Q and Q' over k actions:
 
     1. differentiable         here: the gradient is the limit of one-sided
                               difference quotients, in every direction +-e_a
@@ -15,7 +16,8 @@ The paper's section "Generalization" asks of F, for all Q and Q' over k actions:
 
 Points are random in [low, high]^k, and those where operators usually break: all
 equal, two or more actions tied at the top. A check of finitely many points can
-refute and not prove; what it reports as failing fails at the point it names.
+refute a condition, but not prove it. A condition reported as failing does fail
+at the point that is named.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators.base import Operator
 
-# of the difference quotients: their error is about L h + 1e-15/h, so some step
-# serves any L < 1e6
+# Of the difference quotients. Their error is about L h + 1e-15/h, so one of the steps
+# serves any L < 1e6.
 STEPS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
-# sqrt(L * 1e-15) is far below it for L < 1e6, and a kink or a wrong formula far
-# above
+# For L < 1e6 the error sqrt(L * 1e-15) is below it, and a kink or a wrong formula is
+# far above.
 MISMATCH = 1e-4
 ROUNDING = 1e-9  # what sums of k numbers near 1 may miss
 NAMES = (
@@ -49,8 +51,9 @@ Point = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition: whether it held at every point tried and, if not, the
-    first point and numbers that refute it.
+    """One condition, and whether it held at every point tried.
+
+    If not, it has the first point and the numbers that refute it.
     """
 
     name: str
@@ -178,7 +181,7 @@ def check_operator(
 def _points(
     rng: np.random.Generator, k: int, low: float, high: float, samples: int
 ) -> Iterator[Point]:
-    """Ties first (where kinks and curvature sit), then random points."""
+    """Return ties first, where kinks and curvature are, then random points."""
     middle = 0.5 * (low + high)
     for level in (middle, low, high):
         yield (level,) * k
@@ -190,8 +193,9 @@ def _points(
 
 
 def _broken(operator: Operator, points: list[Point]) -> Condition | None:
-    """A failed first condition if F or its gradient is not a finite number (of
-    the right count) somewhere.
+    """Return a failed first condition if F or its gradient is not finite somewhere.
+
+    A gradient of the wrong length fails as well.
     """
     requirement = "F and its gradient are finite numbers, one per action"
     for q in points:
@@ -253,8 +257,10 @@ def _nonnegative(operator: Operator, points: list[Point]) -> Condition:
 def _smooth(
     operator: Operator, points: list[Point], rng: np.random.Generator, span: float
 ) -> Condition:
-    """Far pairs find a gradient that changes too much, near pairs along e_a and
-    e_a - e_b the curvature itself.
+    """Check that F is L-smooth, at far and at near pairs of points.
+
+    Far pairs find a gradient that changes too much. Near pairs along e_a and
+    e_a - e_b find the curvature itself.
     """
     constant = operator.smoothness(len(points[0]))
     requirement = (
@@ -273,7 +279,7 @@ def _smooth(
                 - value
                 - math.fsum(x * g for x, g in zip(step, gradient, strict=True))
             )
-            # of the cancelling sums
+            # the rounding of the cancelling sums
             noise = (
                 1e-14
                 * len(base)

@@ -19,24 +19,25 @@ from smoothcruiser.operators.base import Operator, Scalar
 
 
 def VALUE(q: Any) -> float:
-    """Replaced by the user's value function."""
+    """Stand for the user's value function, which replaces it."""
     raise NotImplementedError
 
 
 def GRADIENT(q: Any) -> Any:
-    """Replaced by the user's gradient function."""
+    """Stand for the user's gradient function, which replaces it."""
     raise NotImplementedError
 
 
 def custom_value(q: Any, w: Any, t: float) -> float:
-    """A user's F with the arguments of the others; a copy, so that the user's
-    function may write to it.
+    """Return a user's F at ``q``, with the arguments of the other operators.
+
+    The function gets a copy, so that it may write to it.
     """
     return float(VALUE(q.copy()))
 
 
 def custom_gradient(q: Any, w: Any, t: float, out: Any) -> None:
-    """A user's gradient with the arguments of the others."""
+    """Write a user's gradient to ``out``, with the arguments of the other operators."""
     found = GRADIENT(q.copy())
     for a in range(len(q)):
         out[a] = found[a]
@@ -44,14 +45,14 @@ def custom_gradient(q: Any, w: Any, t: float, out: Any) -> None:
 
 @dataclass(frozen=True)
 class CustomOperator(Operator):
-    """A user's own F: ``value(q) -> float`` and ``gradient(q) -> k numbers``,
-    plain Python or ``numba.njit``.
+    """A user's own F: ``value(q) -> float`` and ``gradient(q) -> k numbers``.
 
-    The paper's conditions (section "Generalization"): differentiable, 0 <
-    |grad|_1 <= 1, grad >= 0, L-smooth. Gradients need not sum to one.
-    ``check_operator`` tests the four numerically. ``smooth`` is L in |D| <= L
-    norm2**2. Where gradients sum to one, Q - Q' may be centred, so norm2**2 <=
-    k span**2 / 4 and D <= k L span**2 / 4: curv = 2 k L.
+    The functions are plain Python or ``numba.njit``. The paper's conditions
+    (section "Generalization") are: differentiable, 0 < |grad|_1 <= 1,
+    grad >= 0, L-smooth. Gradients need not sum to one. ``check_operator`` tests
+    the four numerically. ``smooth`` is L in |D| <= L norm2**2. Where gradients
+    sum to one, Q - Q' may be centred, so norm2**2 <= k span**2 / 4 and D <= k L
+    span**2 / 4: curv = 2 k L.
     """
 
     value_function: Callable[[Any], float]
@@ -59,7 +60,7 @@ class CustomOperator(Operator):
     smooth: float
     label: str = "custom"
     sums_to_one: bool = field(default=False)
-    # smooth, but nothing else is known of it
+    # a user promises smoothness and nothing else
     convex = False
     has_omega = False
     uniform_at_zero = False
@@ -97,8 +98,8 @@ class CustomOperator(Operator):
         return float(self.value_function(np.array(q, dtype=np.float64)))
 
     def _gradient(self, q: Any, w: Any, t: float, out: Any) -> None:
-        # as many numbers as the user's function returns: a wrong count is reported
-        # by whoever needs one per action
+        # As many numbers as the user's function returns. A wrong count is reported by
+        # the caller that needs one per action.
         found = self.gradient_function(np.array(q, dtype=np.float64))
         out[:] = [float(g) for g in found]
 
@@ -122,11 +123,13 @@ class CustomOperator(Operator):
         return self.smooth
 
     def omega_range(self, num_actions: int) -> tuple[float, float]:
-        """Nothing is known."""
+        """Return infinite ends, because nothing is known of a user's Omega."""
         return -math.inf, math.inf
 
     def rounding_scale(self, num_actions: int) -> float:
-        """|F(0)|: the user's functions are taken to be computed as well as the
-        built-in ones, an assumption.
+        """Return |F(0)|.
+
+        It is an assumption that the user's functions round as well as the
+        built-in ones.
         """
         return abs(self.offset(num_actions))

@@ -4,8 +4,8 @@ Compiled loops take the operator's ``code`` as an argument, so that one machine,
 cached on disk, runs every operator listed here; the order of the comparisons is
 the order of ``code``. ``jit.build`` rebuilds these functions as compiled ones
 when an engine first needs them. An operator that is not listed (``OWN``) works
-everywhere too: ``parts.parts_of`` gives engines its own functions to put in the
-place of these, at the price of compiling a machine for it in every process.
+everywhere too: ``parts.parts_of`` gives engines the operator's own functions to
+use in place of these. Then every process compiles a machine for it.
 
 All are for the max player: the min player has -F(-q).
 """
@@ -91,7 +91,7 @@ def builtin_omega(code: int, p: Vector, w: Vector, t: float) -> float:
 
 
 def builtin_both(code: int, q: Vector, w: Vector, t: float, out: Vector) -> float:
-    """The gradient written to ``out`` and the value returned: what a rollout needs."""
+    """Write the gradient to ``out`` and return the value, as a rollout needs them."""
     if code == ENTROPY:
         return entropy_both(q, w, t, out)
     builtin_gradient(code, q, w, t, out)
@@ -118,7 +118,8 @@ def is_inlined(code: int) -> bool:
 
 
 def is_greedy(code: int) -> bool:
-    """Whether F is the plain maximum: its policy is one best action, which every
-    loop finds by a shortcut of its own.
+    """Return whether F is the plain maximum, whose policy is one best action.
+
+    Every loop finds that action by a shortcut of its own.
     """
     return code == MAX

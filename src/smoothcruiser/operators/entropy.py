@@ -15,8 +15,9 @@ from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vecto
 
 
 def entropy_value(q: Vector, w: Vector, t: float) -> float:
-    """Lambda log sum exp(q / lambda), shifted by the maximum so that nothing
-    overflows.
+    """Return lambda log sum exp(q / lambda).
+
+    It is shifted by the maximum so that nothing overflows.
     """
     top = q[0]
     for a in range(1, len(q)):
@@ -29,7 +30,7 @@ def entropy_value(q: Vector, w: Vector, t: float) -> float:
 
 
 def entropy_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
-    """Softmax(q / lambda)."""
+    """Write softmax(q / lambda) to ``out``."""
     top = q[0]
     for a in range(1, len(q)):
         if q[a] > top:
@@ -43,8 +44,9 @@ def entropy_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
 
 
 def entropy_both(q: Vector, w: Vector, t: float, out: Vector) -> float:
-    """``entropy_gradient`` and ``entropy_value`` in one pass over the
-    exponentials, with the bits of each.
+    """Write ``entropy_gradient`` to ``out`` and return ``entropy_value``, in one pass.
+
+    The exponentials are computed once, and the bits are those of each.
     """
     top = q[0]
     for a in range(1, len(q)):
@@ -60,7 +62,7 @@ def entropy_both(q: Vector, w: Vector, t: float, out: Vector) -> float:
 
 
 def entropy_omega(p: Vector, w: Vector, t: float) -> float:
-    """Lambda sum p log p."""
+    """Return lambda sum p log p."""
     total = 0.0
     for a in range(len(p)):
         if p[a] > 0.0:
@@ -70,8 +72,9 @@ def entropy_omega(p: Vector, w: Vector, t: float) -> float:
 
 @dataclass(frozen=True)
 class Entropy(TemperedOperator):
-    """Shannon entropy: F = lambda log sum exp(Q / lambda), softmax policy. The
-    paper's operator.
+    """The paper's operator: F = lambda log sum exp(Q / lambda), softmax policy.
+
+    Its regularizer is the Shannon entropy.
     """
 
     name = "entropy"

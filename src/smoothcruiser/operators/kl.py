@@ -17,8 +17,9 @@ from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vecto
 
 
 def kl_value(q: Vector, w: Vector, t: float) -> float:
-    """Lambda log sum mu exp(q / lambda) with mu = w / sum(w); mellowmax when w
-    is uniform. An action of weight 0 does not count.
+    """Return lambda log sum mu exp(q / lambda) with mu = w / sum(w).
+
+    This is mellowmax when w is uniform. An action of weight 0 does not count.
     """
     top = -math.inf
     for a in range(len(q)):
@@ -34,7 +35,7 @@ def kl_value(q: Vector, w: Vector, t: float) -> float:
 
 
 def kl_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
-    """The policy proportional to mu exp(q / lambda)."""
+    """Write the policy proportional to mu exp(q / lambda) to ``out``."""
     top = -math.inf
     for a in range(len(q)):
         if w[a] > 0.0 and q[a] > top:
@@ -48,7 +49,7 @@ def kl_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
 
 
 def kl_omega(p: Vector, w: Vector, t: float) -> float:
-    """Lambda sum p log(p / mu) with mu = w / sum(w)."""
+    """Return lambda sum p log(p / mu) with mu = w / sum(w)."""
     total = 0.0
     mass = 0.0
     for a in range(len(p)):
@@ -62,10 +63,9 @@ def kl_omega(p: Vector, w: Vector, t: float) -> float:
 @dataclass(frozen=True)
 class KL(TemperedOperator):
     """Relative entropy to a prior: F = lambda log sum mu exp(Q / lambda).
-    Mellowmax without a prior.
 
-    Where a state has fewer legal actions, the prior is renormalized over them,
-    so F(0) = 0 in every state.
+    It is mellowmax without a prior. Where a state has fewer legal actions, the
+    prior is renormalized over them, so F(0) = 0 in every state.
     """
 
     prior: tuple[float, ...] | None = None
@@ -117,8 +117,10 @@ class KL(TemperedOperator):
         return 0.0, -self.strength * math.log(min(weights) / sum(weights))
 
     def omega_width(self, num_actions: int) -> float:
-        """Lambda log(1 / min mu), over the whole prior whatever the number of
-        actions: schedules ask for any number up to all of them.
+        """Return lambda log(1 / min mu) over the whole prior.
+
+        The number of actions does not matter: schedules need the width for any
+        number up to all of them.
         """
         rarity = num_actions if self.prior is None else 1.0 / min(self.prior)
         return self.strength * math.log(rarity)

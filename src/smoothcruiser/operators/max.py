@@ -12,7 +12,7 @@ from smoothcruiser.operators.base import Floats, Operator, Scalar, Vector
 
 
 def max_value(q: Vector, w: Vector, t: float) -> float:
-    """The maximum."""
+    """Return the maximum of ``q``."""
     top = q[0]
     for a in range(1, len(q)):
         if q[a] > top:
@@ -21,7 +21,7 @@ def max_value(q: Vector, w: Vector, t: float) -> float:
 
 
 def max_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
-    """All weight on the first of the largest."""
+    """Write the policy to ``out``: all weight on the first of the largest values."""
     best = 0
     for a in range(len(q)):
         out[a] = 0.0
@@ -31,7 +31,7 @@ def max_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
 
 
 def max_omega(p: Vector, w: Vector, t: float) -> float:
-    """0."""
+    """Return 0: there is no regularizer."""
     return 0.0
 
 
@@ -45,7 +45,7 @@ class Max(Operator):
 
     @classmethod
     def at(cls, temperature: float | None) -> Self:
-        """The same at every temperature."""
+        """Return the same operator at every temperature."""
         return cls()
 
     def offset(self, num_actions: int) -> float:  # noqa: D102
@@ -61,7 +61,7 @@ class Max(Operator):
         return 0.0, 0.0
 
     def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:
-        """All weight on the first of the largest."""
+        """Return (F, gradient), with all weight on the first of the largest values."""
         best = q.argmax(axis=0)
         g = np.zeros_like(q)
         g[best, np.arange(q.shape[1])] = 1.0

@@ -1,5 +1,6 @@
-"""Functions of an operator that ``dispatch`` does not list, in the form that
-compiled loops call: engines put them in the place of the built-in ones.
+"""Functions of an operator that ``dispatch`` does not list, for compiled loops.
+
+Engines use them in place of the built-in ones.
 
 A machine compiled so is the operator's own. It is kept for the process and not
 on disk, where only the sources of this package are followed.
@@ -110,21 +111,21 @@ def _plain(operator: Operator) -> OperatorParts:
 
 
 def own_value(code: int, q: Vector, w: Vector, t: float) -> float:
-    """F(q) of the operator that was put in."""
+    """Return F(q) of the operator that was put in."""
     return VALUE(q, w, t)
 
 
 def own_gradient(code: int, q: Vector, w: Vector, t: float, out: Vector) -> None:
-    """Its gradient, written to ``out``."""
+    """Write its gradient to ``out``."""
     GRADIENT(q, w, t, out)
 
 
 def own_both(code: int, q: Vector, w: Vector, t: float, out: Vector) -> float:
-    """Its gradient, written to ``out``, and its value."""
+    """Write its gradient to ``out`` and return its value."""
     GRADIENT(q, w, t, out)
     return VALUE(q, w, t)
 
 
 def own_omega(code: int, p: Vector, w: Vector, t: float) -> float:
-    """Its Omega(p)."""
+    """Return its Omega(p)."""
     return OMEGA(p, w, t)

@@ -11,8 +11,9 @@ from smoothcruiser.operators.base import Floats, Vector
 
 
 def proportional(p: Vector, size: int, goal: float) -> int:
-    """The index at which the running sum of ``p`` passes ``goal``, never one of
-    weight 0: with goal = u sum(p) a sample of p.
+    """Return the index at which the running sum of ``p`` passes ``goal``.
+
+    It is never one of weight 0. With goal = u sum(p) it is a sample of p.
     """
     running = 0.0
     chosen = 0
@@ -28,7 +29,7 @@ def proportional(p: Vector, size: int, goal: float) -> int:
 def sampled_columns(
     g: Floats, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], Floats]:
-    """(A ~ g / |g|_1 for every column, |g|_1): one uniform per column."""
+    """Return (A ~ g / |g|_1 for every column, |g|_1), with one uniform per column."""
     running = np.cumsum(g, axis=0)
     norm = running[-1]
     u = rng.random(g.shape[1]) * norm

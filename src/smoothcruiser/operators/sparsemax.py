@@ -15,8 +15,10 @@ from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vecto
 
 
 def sparsemax_threshold(q: Vector, t: float) -> float:
-    """The tau with sum max((q - top)/lambda - tau, 0) = 1, by Michelot's
-    algorithm: the support only shrinks, so at most k passes.
+    """Return the tau with sum max((q - top)/lambda - tau, 0) = 1.
+
+    Michelot's algorithm: the support only shrinks, so at most k passes are
+    needed.
     """
     top = q[0]
     for a in range(1, len(q)):
@@ -32,8 +34,8 @@ def sparsemax_threshold(q: Vector, t: float) -> float:
             if z > tau:
                 total += z
                 count += 1
-        # the support only shrinks; rounding at a tie could make it grow again, and
-        # that is the end too
+        # The support only shrinks. Rounding at a tie could make it grow again, which
+        # also means that the search is over.
         if count >= size:
             return tau
         size = count
@@ -41,7 +43,7 @@ def sparsemax_threshold(q: Vector, t: float) -> float:
 
 
 def sparsemax_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
-    """Euclidean projection of q / lambda on the simplex."""
+    """Write the Euclidean projection of q / lambda on the simplex to ``out``."""
     top = q[0]
     for a in range(1, len(q)):
         if q[a] > top:
@@ -53,8 +55,9 @@ def sparsemax_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
 
 
 def sparsemax_value(q: Vector, w: Vector, t: float) -> float:
-    """<pi, q> - (lambda/2)(|pi|^2 - 1) at the projection pi, written around the
-    maximum of q.
+    """Return <pi, q> - (lambda/2)(|pi|^2 - 1) at the projection pi.
+
+    It is written around the maximum of q.
     """
     top = q[0]
     for a in range(1, len(q)):
@@ -73,7 +76,7 @@ def sparsemax_value(q: Vector, w: Vector, t: float) -> float:
 
 
 def sparsemax_omega(p: Vector, w: Vector, t: float) -> float:
-    """(lambda/2)(|p|^2 - 1)."""
+    """Return (lambda/2)(|p|^2 - 1)."""
     total = 0.0
     for a in range(len(p)):
         if p[a] > 0.0:
@@ -84,8 +87,9 @@ def sparsemax_omega(p: Vector, w: Vector, t: float) -> float:
 
 @dataclass(frozen=True)
 class Sparsemax(TemperedOperator):
-    """Tsallis entropy: Omega = (lambda/2)(|pi|^2 - 1); the policy is a
-    projection and may drop actions.
+    """Tsallis entropy: Omega = (lambda/2)(|pi|^2 - 1).
+
+    The policy is a projection and may drop actions.
     """
 
     name = "sparsemax"
@@ -99,8 +103,9 @@ class Sparsemax(TemperedOperator):
         return num_actions / self.temperature if num_actions > 1 else 0.0
 
     def smoothness(self, num_actions: int) -> float:
-        """1/(2 lambda): the gradient is a projection over lambda, hence
-        1/lambda-Lipschitz.
+        """Return 1/(2 lambda).
+
+        The gradient is a projection over lambda, hence 1/lambda-Lipschitz.
         """
         return 0.5 / self.temperature
 
@@ -108,11 +113,11 @@ class Sparsemax(TemperedOperator):
         return -self.offset(num_actions), 0.0
 
     def strong_convexity(self) -> float:
-        """Lambda: Omega is lambda/2 times a square."""
+        """Return lambda: Omega is lambda/2 times a square."""
         return float(self.temperature)
 
     def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:
-        """The threshold by sorting, for all columns at once."""
+        """Return (F, gradient); sorting finds the thresholds of all columns at once."""
         t, top = self.strength, q.max(axis=0)
         z = (q - top) / t
         ordered = -np.sort(-z, axis=0)

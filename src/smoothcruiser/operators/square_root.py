@@ -1,5 +1,6 @@
-"""The operator of the paper's appendix: Omega = -lambda sum sqrt(pi), in
-[-lambda sqrt(k), -lambda].
+"""The operator of the paper's appendix: Omega = -lambda sum sqrt(pi).
+
+Omega lies in [-lambda sqrt(k), -lambda].
 
 Its policy ((lambda/2)/(U - Q))**2, with U such that it sums to one, resembles
 the pulls of UCB.
@@ -16,14 +17,14 @@ from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vecto
 
 
 def square_root_level(q: Vector, t: float) -> float:
-    """U - max q for the U with sum ((lambda/2)/(U - q))**2 = 1: Newton from the
-    left end of a safe bracket.
+    """Return U - max q for the U with sum ((lambda/2)/(U - q))**2 = 1.
 
-    The left side is convex and decreasing in U, so Newton from a point where it
-    is at least 1 rises monotonically to the root; the bracket [lambda/2,
-    (lambda/2) sqrt(k)] (theory, section 1) guards against rounding. It stops at
-    a step of 1e-15 (five units in the last place): below that, steps are
-    rounding and may go back and forth for ever.
+    It is found by Newton's method from the left end of a safe bracket. The sum
+    is convex and decreasing in U, so Newton from a point where it is at least 1
+    rises monotonically to the root. The bracket [lambda/2, (lambda/2) sqrt(k)]
+    guards against rounding. The method stops at a step of 1e-15 (five units in
+    the last place): below that, steps are rounding and may go back and forth
+    for ever.
     """
     top = q[0]
     for a in range(1, len(q)):
@@ -55,8 +56,9 @@ def square_root_level(q: Vector, t: float) -> float:
 
 
 def square_root_value(q: Vector, w: Vector, t: float) -> float:
-    """U + sum (lambda/2)**2 / (U - q): the dual form, insensitive to first
-    order in an error of U.
+    """Return U + sum (lambda/2)**2 / (U - q).
+
+    This is the dual form, insensitive to first order in an error of U.
     """
     top = q[0]
     for a in range(1, len(q)):
@@ -72,8 +74,9 @@ def square_root_value(q: Vector, w: Vector, t: float) -> float:
 
 
 def square_root_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
-    """The policy ((lambda/2)/(U - q))**2, normalized so that Newton's last bit
-    does not matter.
+    """Write the policy ((lambda/2)/(U - q))**2 into ``out``.
+
+    It is normalized so that Newton's last bit does not matter.
     """
     top = q[0]
     for a in range(1, len(q)):
@@ -91,7 +94,7 @@ def square_root_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
 
 
 def square_root_omega(p: Vector, w: Vector, t: float) -> float:
-    """-lambda sum sqrt(p)."""
+    """Return -lambda sum sqrt(p)."""
     total = 0.0
     for a in range(len(p)):
         if p[a] > 0.0:
@@ -101,8 +104,9 @@ def square_root_omega(p: Vector, w: Vector, t: float) -> float:
 
 @dataclass(frozen=True)
 class SquareRoot(TemperedOperator):
-    """The paper's appendix: Omega = -lambda sum sqrt(pi); its policy resembles
-    the pulls of UCB.
+    """The operator of the paper's appendix: Omega = -lambda sum sqrt(pi).
+
+    Its policy resembles the pulls of UCB.
     """
 
     name = "square-root"
@@ -116,8 +120,10 @@ class SquareRoot(TemperedOperator):
         return 4.0 / self.temperature if num_actions > 1 else 0.0
 
     def smoothness(self, num_actions: int) -> float:
-        """1/lambda: the Hessian is (sum h) Cov_w with sum h <= 4/lambda, and a
-        variance is at most norm2**2 / 2.
+        """Return 1/lambda.
+
+        The Hessian is (sum h) Cov_w with sum h <= 4/lambda, and a variance is
+        at most norm2**2 / 2.
         """
         return 1.0 / self.temperature
 
@@ -125,12 +131,14 @@ class SquareRoot(TemperedOperator):
         return -self.offset(num_actions), -self.strength
 
     def omega_width(self, num_actions: int) -> float:
-        """Lambda (sqrt(k) - 1), rounded once less than the difference."""
+        """Return lambda (sqrt(k) - 1), with one rounding less than the difference."""
         return self.strength * (math.sqrt(num_actions) - 1.0)
 
     def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:
-        """Newton from the left end of the bracket rises monotonically to the
-        root, as in ``square_root_level``.
+        """Return (F, gradient) for many states, by Newton's method on all columns.
+
+        From the left end of the bracket it rises monotonically to the root, as
+        in ``square_root_level``.
         """
         half = 0.5 * self.strength
         gaps = q.max(axis=0) - q

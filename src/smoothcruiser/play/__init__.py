@@ -1,1 +1,1 @@
-"""Agents and episodes."""
+"""Agents, and the episodes that they play."""

@@ -1,12 +1,12 @@
 """An agent: plans at every state it meets, and acts.
 
-The agent is given what a decision may cost (``budget``, ``seconds``) or what it must
-keep (``epsilon``, ``delta``), as in ``plan``. Where planning can remember it remembers:
-what is kept between decisions is the method's ``Session`` (one memory of certified
-search and so one delta for the agent's life, a tree below the moves made, one exact
-solution). The seeds of its decisions come from the stream (PLANS, decision), apart from
-the world's, so that an agent cannot foresee its world. What this file leaves out:
-learning, and episodes (``play.episodes``).
+The agent receives what a decision may cost (``budget``, ``seconds``) or what it
+must keep (``epsilon``, ``delta``), as in ``plan``. The method's ``Session``
+keeps what can be remembered between decisions: one memory of certified search,
+and so one delta for the agent's life; a tree below the moves made; one exact
+solution. The seeds of its decisions come from the stream (PLANS, decision),
+apart from the world's, so that an agent cannot foresee its world. What this
+file leaves out: learning, and episodes (``play.episodes``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from smoothcruiser.problem.oracle import LiveOracle
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import KEYWORDS, Query
 
-# of a method's own parameters: what ``resolve`` takes beside the name
+# A method's own parameters: what ``resolve`` takes beside the name.
 PARAMETERS = ("options", "delta_prime", "certify")
 
 
@@ -75,8 +75,8 @@ class Agent:
     def act(self, state: Any = None, *, remaining: int | None = None) -> Any:
         """The action to take in ``state``.
 
-        State and action are in the environment's own terms, if the agent was made from
-        one.
+        State and action are in the environment's own terms, if the agent was built
+        from one.
 
         Args:
             state: where the agent is; by default the problem's initial state, or the
@@ -92,23 +92,23 @@ class Agent:
         return oracle.actions[self.decide(state, remaining=remaining)]
 
     def decide(self, state: Any = None, *, remaining: int | None = None) -> int:
-        """``act`` in the problem's own terms: the number of an action."""
+        """The number of the action to take: ``act`` in the problem's own terms."""
         state = self.problem.start(state)
         if self.problem.is_terminal(state):
             raise InvalidInput(
                 f"The episode is over at state {state!r}: there is nothing to do."
             )
         self.estimate = self.session.decide(state, remaining=remaining)
+        if self.estimate.action is None:
+            raise InvalidInput(
+                "The method promised a value alone and recommends no action; drop "
+                "target='value'."
+            )
         if self.sample:
             from smoothcruiser.jit.streams import stream
 
             rng = stream(self.query.seed, Key.PLANS, self.decisions, LOTS)
             action = int(rng.categorical(np.array(self.estimate.policy)))
-        elif self.estimate.action is None:
-            raise InvalidInput(
-                "The method promised a value alone and recommends no action; drop "
-                "target='value'."
-            )
         else:
             action = self.estimate.action
         self.session.moved(action)
@@ -128,7 +128,7 @@ class Agent:
         return self.session.fixed(self.problem.start(state)).policy
 
     def __getstate__(self) -> dict[str, Any]:
-        # a session leaves behind what cannot be moved or shared, such as a tree
+        # A session leaves out what cannot be moved or shared, such as a tree.
         return self.__dict__ | {"session": copy.copy(self.session)}
 
 

@@ -1,9 +1,10 @@
 """Episodes: ``play`` lets an agent act in its problem, or against another player.
 
-``play`` reports the return of the agent's side: discounted as in the problem, and
-plain. Intervals are 95%: normal for means (so they are approximate, and say nothing for
-a handful of episodes), Wilson's for win rates. The world's randomness (WORLD, episode)
-and the other player's (OTHER_PLAYER, episode) come from streams apart from the agent's own.
+``play`` reports the return of the agent's side: discounted as in the problem,
+and plain. Intervals are 95%. For means they are normal, so they are approximate
+and say nothing for a handful of episodes; for win rates they are Wilson's. The
+world's randomness (WORLD, episode) and the other player's (OTHER_PLAYER,
+episode) come from streams apart from the agent's own.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from smoothcruiser.problem.oracle import ResettingOracle
 from smoothcruiser.problem.problem import Problem
 
 NORMAL_95 = 1.959964  # the 97.5% quantile of the normal distribution
-MOST_STEPS = 1000  # of an episode that only a terminal state ends
-# without terminal states an episode ends when later rewards weigh less than this share
+MOST_STEPS = 1000  # limit of an episode that only a terminal state ends
+# Without terminal states, an episode ends when later rewards weigh less than
+# this share.
 FORGOTTEN = 0.01
 
 Player = Callable[[Any, Problem, Any], int]  # (state, problem, rng) -> action
@@ -46,8 +48,8 @@ class Episode:
     steps: int
     decisions: int
     calls: int
-    seconds: float  # spent on deciding, compiling not counted
-    ended: bool  # by a terminal state, not by the limit of steps
+    seconds: float  # spent on decisions, without compiling
+    ended: bool  # whether a terminal state ended it, not the limit of steps
     side: int  # 1 where the agent was the max player
 
 
@@ -110,7 +112,7 @@ class Summary:
 
 
 def random_player(state: Any, problem: Problem, rng: Any) -> int:
-    """A legal action, uniformly."""
+    """A legal action, sampled uniformly."""
     actions = problem.legal_actions(state)
     return actions[int(rng.integers(len(actions)))]
 
@@ -196,7 +198,7 @@ def _episode(
     problem = agent.problem
     world = _stream(seed, Key.WORLD, number)
     other = _stream(seed, Key.OTHER_PLAYER, number)
-    # an adapter's own distribution of beginnings
+    # An adapter has a distribution of initial states of its own.
     oracle = problem.oracle
     if isinstance(oracle, ResettingOracle):
         state = oracle.reset(world)
@@ -303,8 +305,9 @@ def _normal(values: list[float]) -> tuple[float, float]:
 
 
 def wilson(successes: int, n: int) -> tuple[float, float]:
-    """Wilson's 95% interval of a proportion: where |p-hat - p| <= z sqrt(p (1 -
-    p) / n).
+    """Wilson's 95% interval of a proportion.
+
+    It holds every p with |p-hat - p| <= z sqrt(p (1 - p) / n).
     """
     p, z2 = successes / n, NORMAL_95 * NORMAL_95
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)

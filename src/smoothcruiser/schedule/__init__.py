@@ -1,1 +1,1 @@
-"""Sampling plans as frozen tables, and what fills them."""
+"""Sampling plans as frozen tables, and the compiler that fills them."""

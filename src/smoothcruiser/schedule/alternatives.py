@@ -1,10 +1,10 @@
-"""What can be paid when a promise cannot: a larger epsilon, a larger
-temperature, another method.
+"""Alternatives that fit a budget when the requested promise does not.
 
-An offer is a sentence a user can act on: a plan with the numbers in it, as
-printed, fits the budget. Epsilon comes from the compiler's inverse; temperatures
-are raised by steps until the price fits, and each comes with what it means for
-the value: |V_lambda - V_0| <= M/(1-gamma).
+They are a larger epsilon, a larger temperature, or another method. An
+alternative is a sentence that a user can act on: a plan with the numbers in it,
+as printed, fits the budget. Epsilon comes from the compiler's inverse.
+Temperatures are raised in steps until the price fits, and each comes with what
+it means for the value: |V_lambda - V_0| <= M/(1-gamma).
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, smallest_epsilon
 from smoothcruiser.schedule.schedule import Schedule, Target
 
-# up to 16,000 times the temperature: beyond, the policy is uniform for every
-# purpose
+# Up to 16,000 times the temperature; beyond, the policy is practically uniform.
 FACTOR, MOST_STEPS = 4.0, 7
 
 
 def offers(facts: Facts, schedule: Schedule, budget: int) -> list[str]:
-    """Sentences, the nearest promise first."""
+    """Return the alternatives as sentences, the nearest promise first."""
     target: Target = schedule.root.target
     found: list[str] = []
     if schedule.method != "smoothcruiser":
@@ -72,8 +71,9 @@ def payable_epsilon(facts: Facts, delta: float, target: Target, budget: int) -> 
 def payable_temperature(
     facts: Facts, epsilon: float, delta: float, target: Target, budget: int
 ) -> tuple[float, int, float] | None:
-    """(temperature, calls, bound on |V_lambda - V_0|) of the first step whose
-    schedule fits the budget.
+    """Return the first raised temperature whose schedule fits the budget.
+
+    It comes as (temperature, calls, bound on |V_lambda - V_0|).
     """
     operator = facts.operator
     if operator.strength == 0.0 or not dataclasses.is_dataclass(operator):
@@ -109,7 +109,7 @@ def _sharp(facts: Facts, schedule: Schedule, budget: int, target: Target) -> lis
 
 
 def _up(epsilon: float) -> float:
-    """Epsilon rounded up to three digits, so that the printed number is payable too."""
+    """Return epsilon rounded up to three digits, so that it is payable as printed."""
     from math import ceil, floor, log10
 
     if epsilon <= 0.0:

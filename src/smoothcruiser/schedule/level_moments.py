@@ -1,5 +1,6 @@
-"""What each level of a table promises: bias and range, recomputed from the table
-for a reader (``text``, ``report``).
+"""What each level of a table promises: bias and range, recomputed from the table.
+
+They are for readers (``text``, ``report``).
 
 The numbers are those that a verifier of the table finds.
 """
@@ -23,17 +24,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LevelMoments:
-    """What is promised of one sample of a level, the worst over players and the
-    stages it is reached in.
-    """
+    """What is promised of one sample of a level, the worst over players and stages."""
 
     bias: float
     spread: float
 
 
 def level_moments(schedule: Schedule) -> tuple[LevelMoments, ...]:
-    """Bias and range of every level, recomputed from the table: by
-    ``theory.moments``, or by Lemma 2 for the paper's tables.
+    """Return bias and range of every level, recomputed from the table.
+
+    They come from ``theory.moments``, or from Lemma 2 for the paper's tables.
     """
     pairs = (
         _paper_moments(schedule)
@@ -56,8 +56,9 @@ def _sharp_moments(schedule: Schedule) -> dict[Node, tuple[float, float]]:
 
 
 def _paper_moments(schedule: Schedule) -> dict[Node, tuple[float, float]]:
-    """Accuracies of Lemma 2, i; every sample that is not a constant lies in
-    [-C_gamma, C_gamma] (Lemma 2, ii).
+    """Return the accuracies of Lemma 2, i, with ranges of Lemma 2, ii.
+
+    Every sample that is not a constant lies in [-C_gamma, C_gamma].
     """
     constants = PaperConstants.of(schedule.facts, schedule.delta_prime)
     known: dict[Node, tuple[float, float]] = {}

@@ -9,7 +9,7 @@ from smoothcruiser.errors import BrokenPromise
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level, Schedule
 
-# (level, steps left) pairs; tables of ours have about as many as levels
+# (level, steps left) pairs; compiled tables have about as many as levels
 MOST_NODES = 1_000_000
 
 Node = tuple[int, int | None]  # a row, and the steps left there (None: no horizon)
@@ -29,8 +29,9 @@ def root_node(schedule: Schedule) -> Node:
 
 
 def nodes(schedule: Schedule) -> list[Node]:
-    """Every row that the root reaches, with the steps left there; children
-    stand before their parents.
+    """Return every row that the root reaches, with the steps left there.
+
+    Children stand before their parents.
     """
     found: set[Node] = set()
     todo = [root_node(schedule)]

@@ -1,5 +1,6 @@
-"""Numbers as a person reads them: counts, shares, lengths of time and speeds, in
-one form wherever they are printed.
+"""Numbers as a person reads them: counts, shares, lengths of time and speeds.
+
+They have one form wherever they are printed.
 """
 
 from __future__ import annotations
@@ -8,14 +9,15 @@ import math
 
 
 def short(count: int) -> str:
-    """A count for a sentence: digits in groups up to 10^12, then like 7.46e88
-    (also for integers too long to print).
+    """Return a count for a sentence: digits in groups up to 10^12, then like 7.46e88.
+
+    Integers that are too long to print are allowed.
     """
     return f"{count:,}" if count < 10**12 else _scientific(count)
 
 
 def compact(count: int) -> str:
-    """A count for a narrow column: digits up to 99,999, then like 1.33e8."""
+    """Return a count for a narrow column: digits up to 99,999, then like 1.33e8."""
     return f"{count:,}" if count < 10**5 else _scientific(count)
 
 
@@ -28,7 +30,7 @@ def _scientific(count: int) -> str:
 
 
 def amount(count: int) -> str:
-    """A count in the units of a speed: '950', '58.2 k', '133 M'."""
+    """Return a count in the units of a speed: '950', '58.2 k', '133 M'."""
     for unit, size, least in (("M", 10**6, 10**6), ("k", 10**3, 10**4)):
         if count >= least:
             value = count / size
@@ -37,7 +39,7 @@ def amount(count: int) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent with three digits at the most."""
+    """Return a share in percent, with at most three digits."""
     value = 100.0 * share
     if value >= 9.95:
         return f"{value:.0f}%"
@@ -47,8 +49,9 @@ def percent(share: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time as a person would say it: '0.3 s', '4 min', '3 h', '12
-    days', '5.1e60 years'.
+    """Return a length of time as a person would say it.
+
+    For example '0.3 s', '4 min', '3 h', '12 days' or '5.1e60 years'.
     """
     if seconds < 0.095:
         return "under 0.1 s"
@@ -70,7 +73,7 @@ def duration(seconds: float) -> str:
 
 
 def rate(speed: float) -> str:
-    """A speed such as '50 M calls/s'."""
+    """Return a speed such as '50 M calls/s'."""
     for unit, size in (("M ", 1e6), ("k ", 1e3)):
         if speed >= size:
             return f"{speed / size:.3g} {unit}calls/s"

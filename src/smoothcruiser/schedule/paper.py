@@ -1,5 +1,6 @@
-"""Schedules with the paper's printed constants: Alg. 1-3 written out as a
-table, one row per accuracy.
+"""Schedules with the paper's printed constants: Alg. 1-3 as a table.
+
+There is one row per accuracy.
 
   case 1   e >= V_max    CONSTANT 0
   case 2   kappa <= e    PLUGIN    samples N(e), query e/sqrt(gamma)
@@ -13,16 +14,16 @@ legend   symbol   public name
   V_max           (r_max + M)/(1 - gamma)
   the rest        see ``theory.paper_ladder``
 
-What is repaired, because the promise would break: the box that Q-hat is clipped
-to (printed: [0, V_max], wrong wherever Q can be negative: games, negative
-rewards, terminal states), and the count that delta' is divided by. With a
-horizon a row is an accuracy with its steps left; at 0 steps left the constant 0
-is exact, so there are at most ``horizon`` levels. ``delta = 1.0`` on a schedule
-means: no probabilistic promise, because the given delta' times the number of
-calls exceeds 1.
+Two things are repaired, because the promise would break. One is the box that
+Q-hat is clipped to: the printed [0, V_max] is wrong wherever Q can be negative
+(games, negative rewards, terminal states). The other is the count of calls that
+enters delta'. With a horizon a row is an accuracy with its steps left; at 0
+steps left the constant 0 is exact, so there are at most ``horizon`` levels.
+``delta = 1.0`` on a schedule means that there is no probabilistic promise,
+because the requested delta' times the number of calls exceeds 1.
 
-This file decides which tables are too large to make. It leaves out the check of
-what it makes (``schedule.verify.paper``).
+This file decides which tables are too large to build. It leaves out their check
+(``schedule.verify.paper``).
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ from smoothcruiser.theory.paper_ladder import (
     samples_at,
 )
 
-# Python refuses to print integers of more than 4300 digits; a price must stay
-# printable
+# Python refuses to print integers of more than 4300 digits, and a price must stay
+# printable.
 MAX_DIGITS = 4000
 # stages whose boxes are hulled one by one; beyond, [-V_max, V_max] holds them all
 MAX_STAGES = 64
@@ -69,8 +70,9 @@ def paper_schedule(
     delta: float | None = None,
     delta_prime: float | None = None,
 ) -> Schedule:
-    """SmoothCruiser as printed, for the promise ``delta`` (then delta' is the
-    largest that keeps it) or for a given delta'.
+    """Return SmoothCruiser as printed, for the promise ``delta`` or for a fixed delta'.
+
+    For ``delta``, delta' is the largest that keeps it.
     """
     setting = PaperSetting.of(facts)
     if kappa(setting) == math.inf:
@@ -89,8 +91,9 @@ def paper_sparse_sampling(
     delta: float | None = None,
     delta_prime: float | None = None,
 ) -> Schedule:
-    """Sparse sampling (Kearns et al.) with the paper's constants: the same
-    table with kappa = 0, so every level is a plug-in.
+    """Return sparse sampling (Kearns et al.) with the paper's constants.
+
+    It is the same table with kappa = 0, so every level is a plug-in.
     """
     return _fill(
         "paper-sparse-sampling",
@@ -176,7 +179,7 @@ def _too_long(
     given: float | None,
     horizon: int | None,
 ) -> str:
-    """The sentence of a refusal, with an upper bound on the price in log10."""
+    """Return the sentence of a refusal, with an upper bound on the price in log10."""
     if given is not None:
         log10 = oracle_calls(setting, epsilon, given, horizon).log10
     else:
@@ -190,11 +193,11 @@ def _too_long(
 
 
 def clip_box(facts: Facts, rungs: tuple[Rung, ...]) -> tuple[float, float]:
-    """The smallest box that holds every Q(s, a) of every mover at every stage
-    where a Q-hat is made.
+    """Return the smallest box that holds Q(s, a) wherever a Q-hat is estimated.
 
-    Clipping to it never moves Q-hat away from Q, and |box| <= V_max, so both
-    uses of the printed box in Lemma 2 stay valid.
+    It holds for every mover at every stage. Clipping to it never moves Q-hat
+    away from Q, and |box| <= V_max, so both uses of the printed box in Lemma 2
+    stay valid.
     """
     stages = {facts.horizon} | {rung.remaining for rung in rungs if rung.case != 1}
     if len(stages) > MAX_STAGES:

@@ -1,5 +1,6 @@
-"""Regularization as a relaxation: which temperature makes a promise about the
-UNREGULARIZED value cheapest.
+"""Regularization as a relaxation: the cheapest promise about the UNREGULARIZED value.
+
+The temperature and the split of epsilon are chosen by price.
 
   V_lambda - V_0 lies in a band [low, high] whose middle is known, so the
   answer for V_0 is V-hat - (low + high)/2, and
@@ -43,18 +44,16 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Schedule, Target
 
-# of epsilon; the price is flat enough in between (a factor of 2 at most)
+# of epsilon; in between the price changes by a factor of 2 at the most
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
-# halvings of the two intervals beside the best share: its place to within 1/16 of
-# an interval
+# Halvings of the two intervals beside the best share. They find its place to within
+# 1/16 of an interval.
 _REFINEMENTS = 4
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A split that was priced; ``num_calls`` is None where no schedule is
-    within reach.
-    """
+    """A split that was priced; ``num_calls`` is None where no schedule was found."""
 
     share: float
     temperature: float
@@ -63,8 +62,9 @@ class Tried:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """A plan for V_0 through V_lambda: |unregularized(V-hat) - V_0| <= epsilon
-    with probability 1 - delta.
+    """A plan for V_0 through V_lambda, with the promise (epsilon, delta).
+
+    |unregularized(V-hat) - V_0| <= epsilon with probability 1 - delta.
     """
 
     epsilon: float  # promised for V_0
@@ -75,30 +75,32 @@ class Relaxation:
 
     @property
     def temperature(self) -> float:
-        """Lambda, 0 for plain max."""
+        """The temperature lambda, 0 for plain max."""
         return self.operator.strength
 
     @property
     def sampling_epsilon(self) -> float:
-        """What is left of epsilon for the sampling."""
+        """The part of epsilon that is left for the sampling."""
         return self.schedule.epsilon
 
     @property
     def num_calls(self) -> int:
-        """The price."""
+        """The price in oracle calls."""
         return self.schedule.num_calls
 
     def unregularized(self, value: float, player: int = 1) -> float:
-        """The estimate of V_0 from an estimate of V_lambda at a state where
-        ``player`` moves.
+        """Return the estimate of V_0 from an estimate of V_lambda.
+
+        ``player`` is who moves at the state.
         """
         low, high = value_band(self.schedule.facts, player)
         return value - 0.5 * (low + high)
 
 
 def step_band(facts: Facts) -> tuple[float, float]:
-    """[a, b]: where F(Q) - max Q lies, for every Q and every number of legal
-    actions.
+    """Return [a, b], the interval that holds F(Q) - max Q.
+
+    It holds for every Q and every number of legal actions.
     """
     operator = facts.operator
     if not operator.has_omega:
@@ -111,9 +113,9 @@ def step_band(facts: Facts) -> tuple[float, float]:
 
 
 def value_band(facts: Facts, player: int = 1) -> tuple[float, float]:
-    """[low, high]: where V_lambda(s) - V_0(s) lies in states where ``player`` moves."""
+    """Return [low, high], which holds V_lambda(s) - V_0(s) where ``player`` moves."""
     a, b = step_band(facts)
-    # a play may stop before a step that would have pulled the other way
+    # a play may stop before a step whose distance has the other sign
     if facts.terminals:
         a, b = min(a, 0.0), max(b, 0.0)
     if not facts.game:
@@ -130,7 +132,7 @@ def value_band(facts: Facts, player: int = 1) -> tuple[float, float]:
 
 
 def _turns(facts: Facts) -> tuple[float, float]:
-    """Sums of gamma^t over even and over odd t."""
+    """Return the sums of gamma^t over even and over odd t."""
     gamma = facts.discount
     if facts.horizon is None:
         return 1.0 / (1.0 - gamma * gamma), gamma / (1.0 - gamma * gamma)
@@ -146,8 +148,9 @@ def relaxed(
     delta: float,
     target: Target = "value",
 ) -> Relaxation:
-    """The plan for V_0 through ``operator``, whatever its price; refuses one
-    whose band alone exceeds epsilon.
+    """Return the plan for V_0 through ``operator``, whatever its price.
+
+    A plan whose band alone exceeds epsilon is refused.
     """
     softened = facts.under(operator)
     half = _half_width(softened)
@@ -171,9 +174,9 @@ def relax(
     family: type[TemperedOperator] = Entropy,
     target: Target = "value",
 ) -> Relaxation:
-    """The cheapest plan found for the unregularized value: temperature and
-    split of epsilon chosen by price, plain max included.
+    """Return the cheapest plan found for the unregularized value.
 
+    Temperature and split of epsilon are chosen by price, plain max included.
     ``facts`` are those of the problem; their own operator is replaced.
     ``tried`` lists every split that was priced.
     """
@@ -222,7 +225,7 @@ def relax(
                 prices[middle] = price(middle)
         best = min(found, key=lambda share: prices[share])
         if best == 0.0:
-            break  # plain max: closer to it is plain max again
+            break  # shares still closer to 0 are plain max for every purpose
     return replace(found[best], tried=tuple(tried[share] for share in sorted(tried)))
 
 

@@ -1,5 +1,6 @@
-"""A sampling plan as a frozen table of levels; its promise and its price are
-properties of the data.
+"""A sampling plan as a frozen table of levels.
+
+Its promise and its price are properties of the data.
 
 legend   symbol   public name
   N               ``samples``: per legal action, for the query Q-hat
@@ -23,8 +24,9 @@ root takes ``samples`` values of r + gamma X(z) per action (target "q_values"),
 or of X itself (target "value").
 
 Prices are functions of rows, the same for a draft of the compiler and for a
-finished table: a level that asks makes K N calls of its own for each sample of
-it, a level that goes on makes one, and the children's come on top.
+finished table. For each of its samples, a level with a query makes K N calls of
+its own, and a level with a continuation makes one. The calls of its children
+are added.
 """
 
 from __future__ import annotations
@@ -57,15 +59,16 @@ __all__ = [
 ]
 
 Target = Literal["q_values", "value"]
-# most readers of JSON hold numbers as float64, which tells larger whole numbers
-# apart no longer
+# Most readers of JSON hold numbers as float64, in which larger whole numbers are no
+# longer distinct.
 LARGEST_COUNT = 2**53
 
 
 @dataclass(frozen=True)
 class Level:
-    """One row of the table. ``query`` and ``continuation`` are row indices, -1
-    where there is none.
+    """One row of the table.
+
+    ``query`` and ``continuation`` are row indices, -1 where there is none.
     """
 
     kind: IntEnum  # a ``Kind``, or one that ``schedule.kinds.register`` has added
@@ -78,25 +81,26 @@ class Level:
 
 @dataclass(frozen=True)
 class Root:
-    """What happens at the requested state: ``samples`` samples (per action for
-    q_values) over level ``child``.
+    """What happens at the requested state.
+
+    It takes ``samples`` samples over level ``child``, per action for q_values.
     """
 
     target: Target
     samples: int
     child: int
     bound: str  # which inequality closes the promise: "hoeffding", "bernstein", "paper"
-    # counts below ``samples`` at which an adaptive stop may look at the data
+    # checkpoints: counts below ``samples`` at which the data may stop an action
     looks: tuple[int, ...] = ()
-    # share of delta spent on those looks; the fixed promise keeps delta -
-    # adaptive_delta
+    # share of delta for the checkpoints; the fixed promise keeps the rest
     adaptive_delta: float = 0.0
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A plan that keeps |answer - truth| <= epsilon with probability 1 - delta;
-    verified when it is made.
+    """A plan that keeps |answer - truth| <= epsilon with probability 1 - delta.
+
+    It is verified when it is built.
     """
 
     method: str
@@ -105,10 +109,10 @@ class Schedule:
     root: Root
     epsilon: float
     delta: float
-    # box for every Q-hat inside the tree (paper mode only: the sharp analysis
-    # forbids it)
+    # box for every Q-hat inside the tree (method "paper" only; the sharp analysis
+    # forbids clipping)
     clip: tuple[float, float] | None = None
-    # the paper's per-node confidence (paper mode only)
+    # the paper's confidence of one node (method "paper" only)
     delta_prime: float | None = None
 
     def __post_init__(self) -> None:
@@ -142,26 +146,28 @@ class Schedule:
 
     @cached_property
     def level_calls(self) -> tuple[int, ...]:
-        """Oracle calls of one sample of each level (exact integers; an upper
-        bound where actions vary or states end).
+        """Oracle calls of one sample of each level, as exact integers.
+
+        They are upper bounds where actions vary or states end.
         """
         return level_calls(self.levels, self.facts.num_actions)
 
     @cached_property
     def num_calls(self) -> int:
-        """The price: oracle calls of the whole run, exact when
-        ``price_is_exact``, an upper bound otherwise.
+        """The price: oracle calls of the whole run.
+
+        It is exact when ``price_is_exact``, and an upper bound otherwise.
         """
         return price(self.levels, self.root, self.facts.num_actions)
 
     @cached_property
     def centers(self) -> tuple[float, ...]:
-        """For each level the number its query's backups lie around: sums are
-        taken of their distances to it.
+        """For each level, the number around which the backups of its query lie.
 
-        The middle of the rewards, discounted over the levels below. Any number
-        would do for the law; one near the backups keeps a sum of many from
-        losing digits to a large offset they share.
+        Engines sum distances to it. It is the middle of the rewards, discounted
+        over the levels below. Any number would leave the law unchanged. One
+        near the backups keeps a long sum from losing digits to a large common
+        offset.
         """
         facts = self.facts
         middle = 0.5 * facts.reward_range[0] + 0.5 * facts.reward_range[1]
@@ -184,14 +190,12 @@ class Schedule:
 
     @property
     def price_is_exact(self) -> bool:
-        """Whether the run makes exactly ``num_calls`` calls, whatever the
-        oracle answers.
-        """
+        """Whether a run makes exactly ``num_calls`` calls, whatever happens in it."""
         return self.facts.price_is_exact
 
     @cached_property
     def depth(self) -> int:
-        """Longest chain of levels below the root."""
+        """The length of the longest chain of levels below the root."""
         depths: list[int] = []
         for level in self.levels:
             below = [
@@ -203,8 +207,9 @@ class Schedule:
         return depths[self.root.child]
 
     def visits(self) -> tuple[int, ...]:
-        """How often each level is sampled in a run (upper bounds where the price
-        is one).
+        """How often each level is sampled in a run.
+
+        These are upper bounds where the price is one.
         """
         k = self.facts.num_actions
         return level_visits(self.levels, self.root.child, _root_visits(self.root, k), k)
@@ -219,8 +224,9 @@ class Schedule:
         return json.dumps(self.to_dict(), **options)
 
     def to_dict(self) -> dict[str, Any]:
-        """The table and its promise as plain data; counts beyond 2**53 are
-        None, and every count has its log10 beside it.
+        """Return the table and its promise as plain data.
+
+        Counts beyond 2**53 are None, and every count has its log10 beside it.
         """
         looks = [count if count <= LARGEST_COUNT else None for count in self.root.looks]
         return {
@@ -250,8 +256,10 @@ class Schedule:
 
 
 def counted(name: str, count: int) -> dict[str, Any]:
-    """A count as plain data that any reader of JSON holds: ``name``, None
-    beyond 2**53, and its log10 (0 where nothing is counted).
+    """Return a count as plain data that every reader of JSON can hold.
+
+    ``name`` holds the count, None beyond 2**53. Its log10 stands beside it (0
+    where nothing is counted).
     """
     return {
         name: count if count <= LARGEST_COUNT else None,
@@ -263,15 +271,13 @@ def counted(name: str, count: int) -> dict[str, Any]:
 
 
 def _calls_per_sample(level: Level, num_actions: int) -> int:
-    """Oracle calls that one sample of ``level`` makes itself, its children's
-    not counted.
-    """
+    """Return the oracle calls of one sample of ``level``, without its children's."""
     asked = num_actions * level.samples if level.query >= 0 else 0
     return asked + (1 if level.continuation >= 0 else 0)
 
 
 def level_calls(levels: Sequence[Level], num_actions: int) -> tuple[int, ...]:
-    """Oracle calls of one sample of each level, its children's included."""
+    """Return the oracle calls of one sample of each level, its children's included."""
     calls: list[int] = []
     for level in levels:
         total = _calls_per_sample(level, num_actions)
@@ -284,27 +290,29 @@ def level_calls(levels: Sequence[Level], num_actions: int) -> tuple[int, ...]:
 
 
 def price(levels: Sequence[Level], root: Root, num_actions: int) -> int:
-    """Oracle calls of the whole run."""
+    """Return the oracle calls of the whole run."""
     child = level_calls(levels, num_actions)[root.child]
     return root_calls(root, num_actions) + _root_visits(root, num_actions) * child
 
 
 def root_calls(root: Root, num_actions: int) -> int:
-    """Oracle calls that the root makes itself: one per sample for action values,
-    none where it samples the value.
+    """Return the oracle calls that the root makes itself.
+
+    It makes one per sample for action values, and none where it samples the
+    value.
     """
     return _root_visits(root, num_actions) if root.target == "q_values" else 0
 
 
 def _root_visits(root: Root, num_actions: int) -> int:
-    """How often the root samples its child."""
+    """Return how often the root samples its child."""
     return root.samples * (num_actions if root.target == "q_values" else 1)
 
 
 def level_visits(
     levels: Sequence[Level], child: int, times: int, num_actions: int
 ) -> tuple[int, ...]:
-    """How often each level is sampled where level ``child`` is, ``times`` times."""
+    """Return how often each level is sampled if level ``child`` is, ``times`` times."""
     counts = [0] * len(levels)
     counts[child] = times
     for i in range(len(levels) - 1, -1, -1):
@@ -317,8 +325,9 @@ def level_visits(
 
 
 def own_calls(levels: Sequence[Level], root: Root, num_actions: int) -> tuple[int, ...]:
-    """Oracle calls that each level itself makes in a run; with the root's they
-    add up to the price.
+    """Return the oracle calls that each level itself makes in a run.
+
+    With the root's they add up to the price.
     """
     times = _root_visits(root, num_actions)
     visits = level_visits(levels, root.child, times, num_actions)

@@ -1,5 +1,6 @@
-"""A schedule as text, like a database's EXPLAIN: one line per level, what it
-asks, what it promises, what it costs.
+"""A schedule as text, like a database's EXPLAIN: one line per level.
+
+A line says what the level uses, what it promises and what it costs.
 
   root      samples at the requested state, over level ``then``
   asks      ``draws`` samples for each action, whose next states are valued by
@@ -17,10 +18,10 @@ legend   column   what it is
                   column adds up to 100%
 
 Levels form a graph without cycles, not a tree: each is printed once, under its
-first parent, and named by its number elsewhere. The path of a rollout stays on
-one line of indentation (it may be long), only what it asks is indented. Tables
-of more than ``MOST_LINES`` levels keep the lines that cost most. What this file
-leaves out: other methods' prices and seconds (``report``).
+first parent, and named by its number elsewhere. The path of a rollout may be
+long, so it keeps one depth of indentation; only its queries are indented.
+Tables of more than ``MOST_LINES`` levels keep the lines that cost most. What
+this file leaves out: other methods' prices and seconds (``report``).
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from smoothcruiser.problem.facts import Facts
     from smoothcruiser.schedule.schedule import Schedule
 
-# a terminal page; longer tables are cut to what costs most, and to_dict() has them
-# whole
+# A terminal page. Longer tables are reduced to the lines that cost most; to_dict()
+# has all of them.
 MOST_LINES = 48
 BOUND_NAMES = {
     "hoeffding": "Hoeffding",
@@ -67,9 +68,7 @@ HEADINGS = (
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the picture: the drawn stem, the row it is for (-1 for the
-    root), and its cells.
-    """
+    """One line of the picture: its stem, its row (-1 for the root) and its cells."""
 
     stem: str
     index: int
@@ -78,7 +77,7 @@ class Line:
 
 
 def plan_lines(schedule: Schedule) -> list[Line]:
-    """The root and every level it reaches, in the order of the picture."""
+    """Return the root and every level that it reaches, in the order of the picture."""
     moments, calls, visits = (
         level_moments(schedule),
         schedule.level_calls,
@@ -105,8 +104,9 @@ def plan_lines(schedule: Schedule) -> list[Line]:
 
 
 def _root_line(schedule: Schedule, child: LevelMoments, price: int) -> Line:
-    """The root: what one of its draws is (r + gamma X for action values, X
-    itself for the value).
+    """Return the line of the root.
+
+    One of its samples is r + gamma X for action values, X itself for the value.
     """
     root, facts = schedule.root, schedule.facts
     mine = root_calls(root, facts.num_actions)
@@ -132,8 +132,10 @@ def _root_line(schedule: Schedule, child: LevelMoments, price: int) -> Line:
 
 
 def _walk(schedule: Schedule) -> list[tuple[str, int]]:
-    """(stem, row) of each level, once: a path straight down, what its rollouts
-    ask indented beside it.
+    """Return (stem, row) of each level, once.
+
+    A path goes straight down, and the queries of its rollouts are indented
+    beside it.
     """
     seen: set[int] = set()
     rows: list[tuple[int, int]] = []  # (depth of indentation, row)
@@ -165,7 +167,10 @@ def _walk(schedule: Schedule) -> list[tuple[str, int]]:
 
 
 def _cut(lines: list[Line]) -> list[Line | str]:
-    """The lines, or for long tables the costliest of them with a count in each gap."""
+    """Return the lines, or for long tables the costliest ones.
+
+    Each gap has a count of the lines that are left out.
+    """
     if len(lines) <= MOST_LINES:
         return list(lines)
     kept = {0, 1} | set(
@@ -188,8 +193,9 @@ def _cut(lines: list[Line]) -> list[Line | str]:
 
 
 def picture(schedule: Schedule) -> list[str]:
-    """The levels as lines of text under a line of headings, columns aligned;
-    about 78 characters wide.
+    """Return the levels as aligned lines of text under a line of headings.
+
+    They are about 78 characters wide.
     """
     shown = _cut(plan_lines(schedule))
     rows = [line for line in shown if isinstance(line, Line)]
@@ -300,8 +306,9 @@ def describe_root(schedule: Schedule) -> str:
 
 
 def plan_text(schedule: Schedule) -> str:
-    """The whole plan as plain text, at most 80 characters wide but for the
-    picture: promise, price, problem, root, levels.
+    """Return the whole plan as plain text: promise, price, problem, root and levels.
+
+    It is at most 80 characters wide, except for the picture.
     """
     head = {
         "promise": describe_promise(schedule),

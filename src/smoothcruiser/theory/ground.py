@@ -1,5 +1,7 @@
-"""What the estimator algebra knows before any level is made: bounds on V and on
-the span of Q, by player and by steps left (docs/theory.md, section 3).
+"""Bounds on V and on the span of Q that hold before any level is built.
+
+They are kept per player and per number of steps left (docs/theory.md, section
+2; S6 in section 4).
 
 legend   symbol    name
   P                number of players; every bound has shape (P, 1), player first
@@ -22,26 +24,27 @@ from smoothcruiser.theory.noise import OperatorRule, blind_loss
 
 Array = Any  # float64 array
 
-GIVEN_ROUNDING = 1e-9  # relative: by how much given bounds may contradict a backup
-# the bounds below only tighten; they are valid after any number of steps, and 64
-# reach the fixed point in practice
+GIVEN_ROUNDING = 1e-9  # relative: how far a user's bounds may contradict a backup
+# The bounds only tighten, so they are valid after any number of steps; 64 reach the
+# fixed point in practice.
 _BELLMAN_STEPS = 64
 
 
 @dataclass(frozen=True)
 class Ground:
-    """Facts in the form the algebra uses; ``ground(facts)`` makes and keeps it."""
+    """The facts in the form that the algebra uses, as ``ground(facts)`` caches it."""
 
     facts: Facts
     rule: OperatorRule
     sign: Array  # (P, 1): +1 for the player who maximizes, -1 for the other
-    # (P, 1): smallest F(0) of the player over the numbers of legal actions, signed
-    offset_low: Array
-    offset_high: Array
+    offset_low: Array  # (P, 1): signed F(0), smallest over the numbers of legal actions
+    offset_high: Array  # (P, 1): the largest
 
     def after(self, low: Array, high: Array) -> tuple[Array, Array]:
-        """Hull over the next states of a state in which each player moves: who
-        moves next, and 0 where states can be terminal.
+        """Return the hull of bounds over the possible next states, per player to move.
+
+        It depends on who can move next, and it includes 0 where states can be
+        terminal.
         """
         if self.sign.shape[0] == 2:
             if self.facts.alternating:
@@ -54,8 +57,10 @@ class Ground:
         return low, high
 
     def values(self, remaining: int | None) -> tuple[Array, Array]:
-        """V_lo and V_hi of a non-terminal state in which each player moves,
-        with ``remaining`` steps left: shape (P, 1).
+        """Return V_lo and V_hi of a non-terminal state, per player: shape (P, 1).
+
+        ``remaining`` is the number of steps left; None means that there is no
+        horizon.
         """
         return (
             _stationary_values(self)
@@ -64,8 +69,9 @@ class Ground:
         )
 
     def bellman(self, low: Array, high: Array) -> tuple[Array, Array]:
-        """Bounds on V one step before bounds on V: F is monotone and F(Q + c) =
-        F(Q) + c.
+        """Return bounds on V one step earlier than ``low`` and ``high`` (Lemma B).
+
+        They hold because F is monotone and F(Q + c) = F(Q) + c.
         """
         facts = self.facts
         low, high = self.after(low, high)
@@ -86,8 +92,9 @@ class Ground:
         return low, np.maximum(low, high)
 
     def q_box(self, remaining: int | None) -> Array:
-        """B_Q of each player, shape (P, 1): rho + gamma times the span of V
-        over the next states.
+        """Return B_Q of each player, shape (P, 1).
+
+        It is rho + gamma times the span of V over the next states.
         """
         low, high = self.after(
             *self.values(None if remaining is None else remaining - 1)
@@ -95,13 +102,13 @@ class Ground:
         return self.facts.reward_span + self.facts.discount * (high - low)
 
     def blind(self, remaining: int | None) -> Array:
-        """sup D(Q, 0) of each player, shape (P, 1)."""
+        """Return sup D(Q, 0) of each player, shape (P, 1)."""
         return _blind(self.facts, remaining)
 
 
 @lru_cache(maxsize=64)
 def ground(facts: Facts) -> Ground:
-    """The ground of ``facts``; needs an operator with F(Q + c) = F(Q) + c."""
+    """Return the analysis of ``facts``; the operator must have F(Q + c) = F(Q) + c."""
     if not facts.operator.shift_invariant:
         raise InvalidInput(
             "The sharp analysis needs an operator with F(Q + c) = F(Q) + c, which "
@@ -157,7 +164,7 @@ def _stage_values(base: Ground, remaining: int) -> tuple[Array, Array]:
 
 
 def _remember(key: tuple[Facts, int | None], bounds: tuple[Array, Array]) -> None:
-    if len(_VALUES) > 20_000:  # a few megabytes; bounds are cheap to make again
+    if len(_VALUES) > 20_000:  # a few megabytes; bounds are cheap to recompute
         _VALUES.clear()
     _VALUES[key] = bounds
 

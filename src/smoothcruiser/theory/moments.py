@@ -1,9 +1,10 @@
-"""The estimator algebra: bias, range, variance and price of a level from those
-of its children (docs/theory.md, section 3).
+"""The estimator algebra: moments and price of a level from those of its children.
 
-An estimator X of V has, for every state in which a given player moves, E X - V
-in [bias_low, bias_high], X in [low, high] almost surely, Var X <= variance. One
-sampled backup over it is xi = r + gamma X(z); then
+The moments are bias, range and variance (docs/theory.md, section 3).
+
+For every state in which one player moves, an estimator X of V has E X - V in
+[bias_low, bias_high], X in [low, high] almost surely, and Var X <= variance.
+One sampled backup over it is xi = r + gamma X(z). Then
 
   PLUGIN     E F(Q-hat) - V                 in [gamma b-, gamma b+ + phi]
              (Jensen; phi from ``noise``)
@@ -13,9 +14,9 @@ sampled backup over it is xi = r + gamma X(z); then
   CONSTANT   c - V                          in [c - V_hi, c - V_lo]
 
 for the max player; for the min player phi and E D change sides. A level adds
-sign(player) * shift, chosen to centre its interval, so widths obey w = gamma w'
-+ phi and w = gamma w'' + E D in MDPs and games alike. No union bound: only
-means pass upwards.
+sign(player) * shift, chosen to centre its interval, so widths obey w = gamma
+w' + phi and w = gamma w'' + E D in MDPs and games alike. There is no union
+bound, because only means pass upwards.
 
 legend   symbol      name
   P                  number of players; every moment has shape (P, M), player
@@ -51,8 +52,9 @@ Array = Any  # float64 array, shape (P, M) unless said otherwise
 
 @dataclass(frozen=True)
 class Moments:
-    """What is promised of one draw of a level, per player to move: shape (P,
-    M); ``log_calls`` has shape (M,).
+    """What is promised of one sample of a level, per player to move: shape (P, M).
+
+    ``log_calls`` and ``shift`` have shape (M,).
     """
 
     bias_low: Array
@@ -65,7 +67,7 @@ class Moments:
 
     @property
     def width(self) -> Array:
-        """The longest bias interval over the players, shape (M,)."""
+        """The length of the longest bias interval over the players, shape (M,)."""
         return np.max(self.bias_high - self.bias_low, axis=0)
 
     @property
@@ -93,8 +95,9 @@ class Moments:
 
 @dataclass(frozen=True)
 class Backup:
-    """xi = r + gamma X(z) seen from a state in which a given player moves:
-    shape (P, M), ``log_calls`` (M,) counts the call itself.
+    """What is promised of one backup xi = r + gamma X(z), per player: shape (P, M).
+
+    ``log_calls`` has shape (M,) and includes the call that samples r and z.
     """
 
     bias_low: Array
@@ -111,7 +114,7 @@ class Backup:
 
     @property
     def tilt(self) -> Array:
-        """Gamma w: the span over actions that the bias of xi can have in one state."""
+        """The bias span gamma w: how far the biases of xi can be apart in one state."""
         return self.bias_high - self.bias_low
 
     @property
@@ -140,12 +143,14 @@ class Backup:
 
 
 def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
-    """The moments of xi = r + gamma X(z) over ``child``, an estimator of V with
-    ``child_remaining`` steps left.
+    """Return the moments of xi = r + gamma X(z), where ``child`` describes X.
 
-    Var xi <= min(R^2/4, (rho + gamma m)^2/4 + gamma^2 v'), m the length of the
-    interval that holds E[X(z) | z]: the first is Popoviciu for xi, the second
-    Popoviciu for E[xi | r, z] plus the mean of Var[xi | r, z].
+    ``child_remaining`` is the number of steps left in z.
+
+    Var xi <= min(R^2/4, (rho + gamma m)^2/4 + gamma^2 v'), where m is the
+    length of the interval that holds E[X(z) | z]. The first bound is Popoviciu
+    for xi. The second is Popoviciu for E[xi | r, z] plus the mean of
+    Var[xi | r, z].
     """
     facts = base.facts
     gamma = facts.discount
@@ -179,8 +184,10 @@ def constant(
     value: float | None = None,
     shift: float | None = None,
 ) -> Moments:
-    """A guess: ``value`` + sign * ``shift``; by default the middle of each
-    player's bounds. Free; with no steps left it is exact.
+    """Return the moments of the constant ``value`` + sign * ``shift``; it is free.
+
+    The default is the middle of each player's bounds. With no steps left it is
+    exact.
     """
     low, high = base.values(remaining)
     middle = 0.5 * (low + high)
@@ -203,8 +210,10 @@ def constant(
 
 
 def _shifted(base: Ground, x: Moments, shift: Array | None) -> Moments:
-    """``x`` plus sign * shift; without a shift, the one number that makes the
-    largest |bias| of the players smallest.
+    """Return ``x`` plus sign * shift.
+
+    Without a shift, the one number is taken that makes the largest |bias| over
+    the players smallest.
     """
     if shift is None:
         low = np.min(np.where(base.sign > 0.0, x.bias_low, -x.bias_high), axis=0)
@@ -237,8 +246,10 @@ def moved(base: Ground, x: Moments, shift: float) -> Moments:
 
 
 def _one_sided(base: Ground, gap: Array, *, above: bool) -> tuple[Array, Array]:
-    """(down, up) shares of an error ``gap`` that a max player makes upwards
-    (``above``) or downwards; both where F is not convex.
+    """Split an error of at most ``gap`` into its parts (down, up), per player.
+
+    A max player makes the error upwards if ``above``, else downwards; a min
+    player the other way round. Where F is not convex, both parts are ``gap``.
     """
     if not base.rule.convex:
         return gap, gap
@@ -249,8 +260,9 @@ def _one_sided(base: Ground, gap: Array, *, above: bool) -> tuple[Array, Array]:
 def plug_in(
     base: Ground, query: Backup, samples: Array, shift: Array | None = None
 ) -> Moments:
-    """F(Q-hat) over ``samples`` draws per action; ``query`` holds one candidate
-    or as many as ``samples``.
+    """Return the moments of F(Q-hat) with ``samples`` backups per action.
+
+    ``query`` holds one candidate or as many as ``samples``.
     """
     n = np.asarray(samples, dtype=np.float64)
     phi = plug_in_noise(base.rule, n, query.spread, query.variance)
@@ -271,7 +283,7 @@ def plug_in(
 def rollout_loss(
     base: Ground, query: Backup, samples: Array, remaining: int | None
 ) -> tuple[Array, Array]:
-    """(E D, sup D): what following grad F(Q-hat) loses in the mean and at the most."""
+    """Return (E D, sup D), the mean and the largest loss of following grad F(Q-hat)."""
     n = np.asarray(samples, dtype=np.float64)
     ceiling = bregman_ceiling(base.rule, base.q_box(remaining), query.spread)
     return np.minimum(
@@ -287,8 +299,10 @@ def rollout(
     remaining: int | None,
     shift: Array | None = None,
 ) -> Moments:
-    """-Omega(pi) + r(s, A) + gamma X''(z), A ~ pi = grad F(Q-hat), Q-hat from
-    ``samples`` draws per action of ``query``.
+    """Return the moments of -Omega(pi) + r(s, A) + gamma X''(z), pi = grad F(Q-hat).
+
+    The action A is sampled from pi. Q-hat is the mean of ``samples`` backups of
+    ``query`` per action.
     """
     n = np.asarray(samples, dtype=np.float64)
     loss, ceiling = rollout_loss(base, query, n, remaining)
@@ -298,7 +312,7 @@ def rollout(
     fall = regularizer_range(base.rule, query.spread)
     if base.rule.convex:
         share = np.minimum(loss, 0.5 * ceiling)
-        # S3, Bhatia-Davis
+        # S3, by Bhatia-Davis
         spread_of_mean = np.sqrt(share * (ceiling - share)) + 0.5 * continuation.tilt
     else:
         spread_of_mean = np.sqrt(loss * ceiling) + 0.5 * continuation.tilt
@@ -311,7 +325,10 @@ def blind(
     remaining: int | None,
     shift: Array | None = None,
 ) -> Moments:
-    """F(0) + r(s, A) + gamma X''(z), A ~ grad F(0): a rollout that asks nothing."""
+    """Return the moments of F(0) + r(s, A) + gamma X''(z), A ~ grad F(0).
+
+    It is a rollout that makes no estimates.
+    """
     zero = np.zeros_like(continuation.bias_low)
     return _followed(
         base,
@@ -333,8 +350,10 @@ def _followed(
     calls: Array,
     shift: Array | None,
 ) -> Moments:
-    """A draw along one action: E D = ``loss``, -Omega in [F(0) - fall, F(0)],
-    Var E[X | Q-hat] <= ``mean_variance``.
+    """Return the moments of a level that samples one action and continues after it.
+
+    E D = ``loss``, -Omega lies in [F(0) - ``fall``, F(0)], and Var
+    E[X | Q-hat] <= ``mean_variance``.
     """
     down, up = _one_sided(base, loss, above=False)
     fall_down, fall_up = _one_sided(base, fall, above=False)

@@ -1,10 +1,9 @@
-"""What sampling noise does to F: the lemmas S1-S10 of docs/theory.md as
-functions of arrays.
+"""What sampling noise does to F: S1, S2, S4-S6 and S9-S11 of docs/theory.md.
 
-Q-hat(a) is the mean of N independent draws, each in an interval of length R and
-of variance at most sigma^2; Q-tilde = E Q-hat, and Q-tilde - Q has span at most
-gw over the actions. Two numbers matter, both sup over everything the facts
-leave open:
+Q-hat(a) is the mean of N independent samples, each in an interval of length R
+and of variance at most sigma^2. Q-tilde = E Q-hat, and Q-tilde - Q has span at
+most t over the actions. Two numbers matter; both are suprema over everything
+that the facts leave open:
 
   phi = E F(Q-hat) - F(Q-tilde)
         what a plug-in overestimates (``plug_in_noise``)
@@ -13,14 +12,16 @@ leave open:
 
 legend   symbol    name here
   N                ``n``
-  R, sigma^2       ``spread``, ``variance``: of one draw
-  gw               ``tilt``: gamma * w of the level that values next states
+  R, sigma^2       ``spread``, ``variance``: of one sample
+  t                ``tilt``, the bias span: gamma * w of the level that values
+                   next states
   lambda, K        ``OperatorRule.temperature``, ``OperatorRule.num_actions``
-  u = R/(lambda N) how far one draw can move log grad F
+  u = R/(lambda N) how far one sample can move log grad F
 
-Every function is non-increasing in n and non-decreasing in the other arguments,
-so bounds may be put in. What this file leaves out: how a level's moments follow
-from its children's (``moments``), and which N to take (``schedule.compiler``).
+Every function takes arrays. It is non-increasing in n and non-decreasing in the
+other arguments, so upper bounds may stand for them. What this file leaves out:
+how a level's moments follow from its children's (``moments``), and which N to
+take (``schedule.compiler``).
 """
 
 from __future__ import annotations
@@ -36,8 +37,7 @@ from smoothcruiser.operators import Operator
 
 Array = Any  # a float or a float64 array; every function here broadcasts
 
-# e**300 is finite in double precision and larger than any bound that could win a
-# minimum
+# e**300 is finite in double precision, and too large to be the smallest bound
 _EXPONENT_CAP = 300.0
 # priors over at most this many actions are searched subset by subset (4096 sums)
 _SUBSETS = 12
@@ -51,7 +51,7 @@ class OperatorRule:
     num_actions: int
     curvature: float
     uniform: bool  # the operator treats all actions alike
-    drop: float  # sup of D(0, .): how far -Omega can fall below F(0)
+    drop: float  # sup of D(0, .): how far -Omega can lie below F(0)
     entropic: bool  # the Hessian is a covariance under grad F over lambda
     convex: bool  # D >= 0
     strong_convexity: float  # of Omega: the Hessian is at most 1 over it; 0: unknown
@@ -71,12 +71,13 @@ class OperatorRule:
         )
 
 
-# --- one draw -----------------------------------------------------------------
+# --- one sample ---------------------------------------------------------------
 
 
 def skew_probability(spread: Array, variance: Array) -> Array:
-    """The p <= 1/2 with p(1-p) = sigma^2/R^2: the Bernoulli law that has both
-    the range and the variance.
+    """Return the p <= 1/2 with p(1-p) = sigma^2/R^2.
+
+    The Bernoulli law of p, scaled by R, has both the range and the variance.
     """
     ratio = np.where(
         spread > 0.0,
@@ -87,13 +88,13 @@ def skew_probability(spread: Array, variance: Array) -> Array:
 
 
 def log_mgf(u: Array, p: Array) -> Array:
-    """sup log E exp(u (Y - E Y)) over Y in [0, 1] with variance at most p(1-p):
-    a Bernoulli law's (S4, Bennett made exact).
+    """Return sup log E exp(u (Y - E Y)) over Y in [0, 1] with variance at most p(1-p).
 
-    sup over q <= p of log(1 - q + q e^u) - q u, which is concave in q with its
-    maximum at 1/u - 1/(e^u - 1). Below u = 1e-3 the difference would cancel:
-    there p(1-p)(e^u - 1 - u), which is larger, is taken by its Taylor form with
-    a remainder.
+    A Bernoulli law attains it (S4, the exact form of Bennett's bound): the sup
+    over q <= p of log(1 - q + q e^u) - q u, which is concave in q with its
+    maximum at 1/u - 1/(e^u - 1). Below u = 1e-3 the difference would cancel.
+    There the larger p(1-p)(e^u - 1 - u) takes its place, in Taylor form with a
+    remainder.
     """
     safe = np.maximum(u, 1e-3)
     shrink = np.exp(-safe)
@@ -117,8 +118,10 @@ def log_mgf(u: Array, p: Array) -> Array:
 
 
 def bregman_cap(rule: OperatorRule, width: Array) -> Array:
-    """sup D(Q, Q') over span(Q - Q') <= width: min(curv width^2/8, width), and
-    for entropy and KL the exact lambda log_mgf.
+    """Return a bound on sup D(Q, Q') over span(Q - Q') <= width.
+
+    It is min(curv width^2/8, width), and for entropy and KL the exact lambda
+    log_mgf.
     """
     if rule.num_actions == 1:
         return 0.0 * width
@@ -136,8 +139,9 @@ def bregman_cap(rule: OperatorRule, width: Array) -> Array:
 def blind_loss(
     operator: Operator, min_actions: int, num_actions: int, box: float
 ) -> float:
-    """sup D(Q, 0) over span(Q) <= box (S6): D is convex in Q, so the worst Q
-    has every action at an end of the box.
+    """Return sup D(Q, 0) over span(Q) <= box (S6).
+
+    D is convex in Q, so the worst Q has every action at an end of the box.
     """
     if num_actions == 1 or box == 0.0:
         return 0.0
@@ -164,7 +168,7 @@ def blind_loss(
 
 
 def _bernoulli_gap(u: float, p: float) -> float:
-    """Log(1 - p + p e^u) - p u, without overflow."""
+    """Return log(1 - p + p e^u) - p u, without overflow."""
     if u > 30.0:
         return u * (1.0 - p) + math.log(p + (1.0 - p) * math.exp(-u))
     return math.log1p(p * math.expm1(u)) - p * u
@@ -173,8 +177,10 @@ def _bernoulli_gap(u: float, p: float) -> float:
 def _vertex_weights(
     operator: Operator, rule: OperatorRule, k: int, all_legal: bool
 ) -> list[float]:
-    """The masses that grad F(0) can give to a set of actions: j/k, or subset
-    sums of a prior; [] where only the ceiling is safe.
+    """Return the masses that grad F(0) can give to a set of actions.
+
+    They are j/k, or the subset sums of a prior. The list is empty where only
+    the ceiling is safe.
     """
     if rule.uniform:
         return [j / k for j in range(1, k)]
@@ -190,14 +196,15 @@ def _vertex_weights(
 
 
 def regularizer_range(rule: OperatorRule, spread: Array) -> Array:
-    """sup D(0, Q-hat) over span(Q-hat) <= spread: how far -Omega(grad F(Q-hat))
-    lies below F(0).
+    """Return a bound on sup D(0, Q-hat) over span(Q-hat) <= spread.
+
+    This is how far -Omega(grad F(Q-hat)) can lie below F(0).
     """
     return np.minimum(bregman_cap(rule, spread), rule.drop)
 
 
 def bregman_ceiling(rule: OperatorRule, box: Array, spread: Array) -> Array:
-    """sup D(Q, Q-hat) over span(Q) <= box, span(Q-hat) <= spread.
+    """Return a bound on sup D(Q, Q-hat) over span(Q) <= box, span(Q-hat) <= spread.
 
     For entropy D = lambda KL(grad F(Q-hat) | grad F(Q)) <= lambda max log
     1/grad F(Q) as well.
@@ -217,8 +224,9 @@ def bregman_ceiling(rule: OperatorRule, box: Array, spread: Array) -> Array:
 def plug_in_noise(
     rule: OperatorRule, n: Array, spread: Array, variance: Array
 ) -> Array:
-    """phi: an upper bound on E F(Q-hat) - F(E Q-hat), the smallest of those
-    that hold for the operator.
+    """Return phi, an upper bound on E F(Q-hat) - F(E Q-hat).
+
+    It is the smallest of the bounds that hold for the operator.
     """
     k = rule.num_actions
     if k == 1:
@@ -259,8 +267,9 @@ def plug_in_noise(
 
 
 def _log_cosh(x: Array) -> Array:
-    """Log cosh x <= x^2/2 without overflow or cancellation (below 1e-3 the
-    bound x^2/2 itself, larger by x^4/12).
+    """Return log cosh x, without overflow or cancellation.
+
+    Below 1e-3 it is the upper bound x^2/2, which is larger by x^4/12.
     """
     return np.minimum(
         0.5 * x * x, np.where(x < 1e-3, math.inf, np.logaddexp(x, -x) - math.log(2.0))
@@ -270,8 +279,9 @@ def _log_cosh(x: Array) -> Array:
 def bregman_noise(
     rule: OperatorRule, n: Array, spread: Array, variance: Array, tilt: Array
 ) -> Array:
-    """E D: an upper bound on E D(Q, Q-hat) where E Q-hat - Q has span at most
-    ``tilt``.
+    """Return an upper bound on E D(Q, Q-hat).
+
+    ``tilt`` bounds the bias span, which is the span of E Q-hat - Q.
     """
     k = rule.num_actions
     if k == 1:
@@ -282,7 +292,7 @@ def bregman_noise(
     loss = both
     if math.isinf(rule.curvature):
         return loss
-    # E |h - mean h|^2 for h = Q - Q-hat: noise and tilt do not mix (S9)
+    # E |h - mean h|^2 for h = Q - Q-hat: noise and bias do not mix (S9)
     centred = 0.25 * k * tilt * tilt + (k - 1) * noise
     loss = np.minimum(
         loss, rule.curvature / 8.0 * np.minimum(both * both, 2.0 * centred)
@@ -297,8 +307,9 @@ def bregman_noise(
 def _swapped_bregman_noise(
     rule: OperatorRule, n: Array, spread: Array, noise: Array, tilt: Array
 ) -> Array:
-    """S2 and S9: E D for entropy and KL without a factor K, by swapping single
-    draws for independent copies.
+    """Return a bound on E D for entropy and KL that has no factor K (S2 and S9).
+
+    The proof replaces single samples by independent copies.
     """
     t, k = rule.temperature, rule.num_actions
     u = np.minimum(spread / (t * n), _EXPONENT_CAP / 2.0)
@@ -316,8 +327,10 @@ def _swapped_bregman_noise(
 def plug_in_variance(
     rule: OperatorRule, n: Array, spread: Array, variance: Array
 ) -> Array:
-    """An upper bound on Var F(Q-hat) by Efron-Stein: K sigma^2/N; R^2/N where F
-    is convex; e^{2u} sigma^2/N for entropy and KL.
+    """Return an upper bound on Var F(Q-hat) by Efron-Stein.
+
+    It is the smallest of K sigma^2/N, of R^2/N where F is convex, and of e^{2u}
+    sigma^2/N for entropy and KL.
     """
     noise = variance / n
     bound = np.minimum(rule.num_actions * noise, spread * spread / 4.0)

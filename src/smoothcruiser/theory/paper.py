@@ -1,5 +1,6 @@
-"""One function per constant, count and bound of the paper (SmoothCruiser,
-NeurIPS 2019), as printed and as repaired.
+"""Every constant, count and bound of the paper, as printed and as repaired.
+
+There is one function for each (SmoothCruiser, NeurIPS 2019).
 
 The printed theory: Prop. 1 bounds n(e) for e >= kappa, Lemma 1 for e < kappa,
 Theorem 1 bounds the oracle calls, and the failure probability is at most delta'
@@ -98,15 +99,16 @@ __all__ = [
     "zeta",
 ]
 
-# a normal float with room for the products it enters; a smaller one belongs to a
-# price above 10^299
+# A normal float with room for the products that it enters. A smaller one belongs to
+# a price above 10^299.
 SMALLEST_DELTA_PRIME = 1e-300
 
 
 @dataclass(frozen=True)
 class Count:
-    """A number of calls: exact where it could be counted rung by rung, else an
-    upper bound in log10.
+    """A number of calls, exact where it was counted rung by rung.
+
+    Elsewhere ``exact`` is None and ``log10`` is an upper bound.
     """
 
     log10: float
@@ -117,28 +119,32 @@ class Count:
 
 
 def c_gamma(setting: PaperSetting) -> float:
-    """C_gamma = 3 (r_max+M)/(1-gamma)^2, which bounds every output of sampleV
-    (Lemma 2, ii).
+    """Return C_gamma = 3 (r_max+M)/(1-gamma)^2.
+
+    It bounds every output of sampleV (Lemma 2, ii).
     """
     return 3.0 * (setting.r_max + setting.M) / (1.0 - setting.gamma) ** 2
 
 
 def alpha(setting: PaperSetting, delta_prime: float) -> float:
-    """Alpha of Prop. 1: K N(e) e^2 without the ceiling."""
+    """Return alpha of Prop. 1: K N(e) e^2 without the ceiling."""
     return coefficient(setting) * setting.K * log_term(setting, delta_prime)
 
 
 def beta(setting: PaperSetting, delta_prime: float) -> float:
-    """Beta of Lemma 1: K N(sqrt(kappa e)) e without the ceiling, which is
-    alpha/kappa.
+    """Return beta of Lemma 1: K N(sqrt(kappa e)) e without the ceiling.
+
+    It equals alpha/kappa.
     """
     check_smooth(setting, "beta")
     return alpha(setting, delta_prime) / kappa(setting)
 
 
 def zeta(setting: PaperSetting, e: float) -> float:
-    """The accuracy that sampleV(., e) asks of its estimateQ: e, sqrt(kappa e)
-    below kappa, infinite where it returns 0 at once.
+    """Return the accuracy that sampleV(., e) requests from its estimateQ.
+
+    It is e from kappa upwards and sqrt(kappa e) below. It is infinite where
+    sampleV returns 0 at once.
     """
     if e >= value_bound(setting):
         return math.inf
@@ -147,8 +153,9 @@ def zeta(setting: PaperSetting, e: float) -> float:
 
 
 def relaxation_bound(setting: PaperSetting) -> float:
-    """M/(1-gamma) = lambda log K/(1-gamma): the most that |V_lambda - V_0| can
-    be for entropy (others: ``Facts.relaxation_bound``).
+    """Return M/(1-gamma) = lambda log K/(1-gamma), a bound on |V_lambda - V_0|.
+
+    This is for entropy; for other operators see ``Facts.relaxation_bound``.
     """
     return setting.M / (1.0 - setting.gamma)
 
@@ -156,8 +163,9 @@ def relaxation_bound(setting: PaperSetting) -> float:
 def consistency_simulations(
     setting: PaperSetting, e: float, failure: float = 0.2
 ) -> int:
-    """N_sim of the paper's check: floor(C_gamma^2/(2 e^2) log(1/failure)),
-    one-sided Hoeffding for outputs in [0, C_gamma].
+    """Return N_sim of the paper's check: floor(C_gamma^2/(2 e^2) log(1/failure)).
+
+    This is one-sided Hoeffding for outputs in [0, C_gamma].
     """
     ratio = c_gamma(setting) / e
     return math.floor(ratio * ratio / 2.0 * math.log(1.0 / failure))
@@ -169,8 +177,9 @@ def consistency_simulations(
 def sample_v_calls(
     setting: PaperSetting, e: float, delta_prime: float, remaining: int | None = None
 ) -> Count:
-    """n(e): calls of sampleV that one sampleV(., e) makes, itself included
-    (with at most ``remaining`` steps, if given).
+    """Return n(e): the calls of sampleV that one sampleV(., e) makes, itself included.
+
+    ``remaining`` is the number of steps left, if there is a horizon.
     """
     ell = log_term(setting, delta_prime)
     rungs = ladder(setting, e, remaining)
@@ -186,8 +195,9 @@ def oracle_calls(
     delta_prime: float,
     horizon: int | None = None,
 ) -> Count:
-    """K N(eps) n(eps/sqrt(gamma)): exactly the oracle calls of Alg. 1, whatever
-    the oracle answers.
+    """Return K N(eps) n(eps/sqrt(gamma)), the oracle calls of Alg. 1.
+
+    The count is exact, whatever the oracle answers.
     """
     draws = setting.K * num_samples(setting, epsilon, delta_prime)
     below = sample_v_calls(
@@ -204,7 +214,7 @@ def oracle_calls(
 
 
 def log10_eta_1(setting: PaperSetting, delta_prime: float) -> float:
-    """Log10 of eta_1 = kappa^2 n(kappa)."""
+    """Return log10 of eta_1 = kappa^2 n(kappa)."""
     check_smooth(setting, "eta_1")
     return (
         2.0 * math.log10(kappa(setting))
@@ -213,8 +223,9 @@ def log10_eta_1(setting: PaperSetting, delta_prime: float) -> float:
 
 
 def eta_2(setting: PaperSetting, delta_prime: float) -> float:
-    """Log2(gamma/(1-gamma) 2 beta/kappa), the exponent of Lemma 1; -inf for
-    gamma = 0.
+    """Return log2(gamma/(1-gamma) 2 beta/kappa), the exponent of Lemma 1.
+
+    It is -inf for gamma = 0.
     """
     check_smooth(setting, "eta_2")
     if setting.gamma == 0.0:
@@ -229,8 +240,10 @@ def eta_2(setting: PaperSetting, delta_prime: float) -> float:
 
 
 def lemma_1_log10(setting: PaperSetting, e: float, delta_prime: float) -> float:
-    """Log10 of the printed eta_1 [log_{1/gamma}(kappa/(gamma e))]^eta_2 / e^2,
-    e <= kappa. Not a bound: see the module head.
+    """Return log10 of Lemma 1 as printed, which is not a bound: see the module head.
+
+    The formula is eta_1 [log_{1/gamma}(kappa/(gamma e))]^eta_2 / e^2, for
+    e <= kappa.
     """
     check_lemma(setting, e, "Lemma 1")
     power = eta_2(setting, delta_prime)
@@ -251,7 +264,10 @@ def lemma_1_log10(setting: PaperSetting, e: float, delta_prime: float) -> float:
 
 @dataclass(frozen=True)
 class TheoremConstants:
-    """c_1 ... c_5 of Theorem 1; c_1 holds n(kappa) and comes as its log10."""
+    """The constants c_1 ... c_5 of Theorem 1.
+
+    c_1 contains n(kappa), so its log10 is kept.
+    """
 
     log10_c1: float
     c2: float
@@ -278,8 +294,10 @@ def theorem_1_constants(setting: PaperSetting, delta_prime: float) -> TheoremCon
 
 
 def theorem_1_log10(setting: PaperSetting, epsilon: float, delta_prime: float) -> float:
-    """Log10 of Theorem 1's c_1/eps^4 log(c_2/delta') [c_3
-    log(c_4/eps)]^log2(c_5 log(c_2/delta')), eps <= kappa, as printed.
+    """Return log10 of Theorem 1 as printed, for eps <= kappa.
+
+    With c_1 ... c_5 of ``theorem_1_constants`` it is the log10 of c_1/eps^4
+    log(c_2/delta') [c_3 log(c_4/eps)]^log2(c_5 log(c_2/delta')).
     """
     check_lemma(setting, epsilon, "Theorem 1")
     c = theorem_1_constants(setting, delta_prime)
@@ -297,8 +315,10 @@ def theorem_1_log10(setting: PaperSetting, epsilon: float, delta_prime: float) -
 
 
 def failure_probability(delta_prime: float, num_calls: int) -> Fraction:
-    """Delta' (1 + num_calls), exactly (it may exceed 1): one estimateQ fails
-    per sampleV call at most, and the root's own.
+    """Return delta' (1 + num_calls), exactly; it may exceed 1.
+
+    At most one estimateQ fails for each call of sampleV, and the root has one
+    of its own.
     """
     return Fraction(delta_prime) * (1 + num_calls)
 
@@ -306,8 +326,10 @@ def failure_probability(delta_prime: float, num_calls: int) -> Fraction:
 def _log_price(
     setting: PaperSetting, epsilon: float, rungs: tuple[Rung, ...] | None, ell: float
 ) -> float:
-    """Log of K N(eps) n(eps/sqrt(gamma)), or of an upper bound where the ladder
-    is too long.
+    """Return the logarithm of K N(eps) n(eps/sqrt(gamma)).
+
+    Where the ladder is too long (``rungs`` is None) it is that of an upper
+    bound.
     """
     draws = setting.K * samples_at(setting, epsilon, ell)
     if draws == 0:
@@ -322,14 +344,17 @@ def _log_price(
 def log_delta_prime(
     setting: PaperSetting, epsilon: float, delta: float, horizon: int | None = None
 ) -> tuple[float, float]:
-    """(log delta', log of the oracle calls at it): the largest delta' with
-    delta' (1 + calls(delta')) <= delta, by bisection in log delta'.
+    """Return (log delta', log of the oracle calls at delta') for the promise delta.
+
+    It is the largest delta' with delta' (1 + calls(delta')) <= delta, found by
+    bisection in log delta'.
 
     calls grows like a power of log(1/delta'), so delta' (1 + calls) goes to 0
     with delta' and is above delta at delta' = delta: the bracket exists. (The
-    ceilings make tiny steps, at which the product is not monotone; the delta'
-    found is feasible, and 1e-12 above it is not.) Where the ladder is too long,
-    calls is its upper bound: the delta' is then safe and not the largest.
+    ceilings make tiny steps, at which the product is not monotone. The delta'
+    that is found is feasible, and 1e-12 above it is not.) Where the ladder is
+    too long, calls is its upper bound: the delta' is then safe, but not the
+    largest.
     """
     if not 0.0 < delta < 1.0:
         raise InvalidInput(f"delta must lie in (0, 1), got {delta!r}.")
@@ -357,8 +382,9 @@ def log_delta_prime(
 def delta_prime(
     setting: PaperSetting, epsilon: float, delta: float, horizon: int | None = None
 ) -> float:
-    """The largest delta' that keeps the promise delta with the repaired count,
-    checked in exact arithmetic where the count is exact.
+    """Return the largest delta' that keeps the promise delta with the repaired count.
+
+    It is checked in exact arithmetic where the count is exact.
     """
     log_value, log_price = log_delta_prime(setting, epsilon, delta, horizon)
     if log_value < math.log(SMALLEST_DELTA_PRIME):
@@ -374,5 +400,5 @@ def delta_prime(
         calls = oracle_calls(setting, epsilon, value, horizon).exact
         if calls is None or failure_probability(value, calls) <= Fraction(delta):
             return value
-        log_value -= nudge  # the logarithm's rounding put us a hair above
+        log_value -= nudge  # rounding of the logarithm put it slightly above
         nudge *= 2.0

@@ -1,12 +1,12 @@
-"""The numbers of Lemma 2: what the accuracy of a level is a function of.
+"""The numbers of Lemma 2, from which the accuracy of a level follows.
 
   C      3 (r_max + M)/(1 - gamma)^2, which bounds every output       ``ceiling``
   t(N)   C sqrt(2 log(2K/delta')/N), the noise of one Q-hat           ``noise``
   K L    the factor of the squared error of a linearization           ``curve``
   V_h    (r_max + M)(1 - gamma^h)/(1 - gamma) >= |V|, h steps left    ``sup_value``
 
-Written from the printed lemma and nothing else, so that a check by these numbers
-does not rest on the ladder that made the table (``theory.paper_ladder``).
+Written from the printed lemma and nothing else, so that a check by these
+numbers does not rest on the ladder behind the table (``theory.paper_ladder``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ class PaperConstants:
 
     @classmethod
     def of(cls, facts: Facts, delta_prime: float | None) -> PaperConstants:
-        """The constants of a problem and a failure probability of one Q-hat."""
+        """Return the constants of a problem.
+
+        ``delta_prime`` is the failure probability of one Q-hat.
+        """
         if delta_prime is None or not 0.0 < delta_prime <= 1.0:
             raise BrokenPromise(
                 "A schedule of the paper needs delta_prime in (0, 1], got "
@@ -55,10 +58,10 @@ class PaperConstants:
         )
 
     def noise(self, samples: int) -> float:
-        """t(N), also for an N beyond the floats."""
+        """Return t(N), also for an N beyond the floats."""
         return self.ceiling * math.exp(0.5 * (self.log_scale - math.log(samples)))
 
     def sup_value(self, remaining: int | None) -> float:
-        """A bound on |V| with ``remaining`` steps left."""
+        """Return a bound on |V| with ``remaining`` steps left."""
         left = 1.0 if remaining is None else 1.0 - self.gamma**remaining
         return self.size / (1.0 - self.gamma) * left

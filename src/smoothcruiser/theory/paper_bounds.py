@@ -1,5 +1,6 @@
-"""Upper bounds on n(e), the calls of sampleV below an accuracy e, in closed form:
-Prop. 1 from kappa upwards, Lemma 1 below.
+"""Upper bounds on n(e), the calls of sampleV below an accuracy e, in closed form.
+
+Prop. 1 holds from kappa upwards, Lemma 1 below.
 
 Lemma 1 as printed is not a bound (see ``theory.paper``); the same induction from a
 wider base is: ``repaired_lemma_1_log10``. Everything is in log10, since these
@@ -28,18 +29,19 @@ LOG10 = math.log(10.0)
 
 
 def sparse_sampling(setting: PaperSetting) -> PaperSetting:
-    """The same setting with kappa = 0: Alg. 2 never linearizes, and the counts
-    are those of sparse sampling (Kearns et al.).
+    """Return the same setting with kappa = 0, where Alg. 2 never linearizes.
 
-    Its exact count is ``sample_v_calls`` of this; the paper's curve is
+    The counts are then those of sparse sampling (Kearns et al.). The exact
+    count is ``sample_v_calls`` of this setting. The paper's curve is
     ``proposition_1_log10``, extrapolated below kappa.
     """
     return replace(setting, L=math.inf)
 
 
 def depth(setting: PaperSetting, e: float) -> int:
-    """H(e) = ceil(2 log_gamma(e (1-gamma)/(r_max+M))), the rungs from e to
-    V_max; 0 above V_max, 1 below it for gamma = 0.
+    """Return H(e) = ceil(2 log_gamma(e (1-gamma)/(r_max+M))), the rungs up to V_max.
+
+    It is 0 above V_max, and 1 below it for gamma = 0.
     """
     top = value_bound(setting)
     if e >= top * (1.0 - SAME):
@@ -79,8 +81,10 @@ def check_lemma(setting: PaperSetting, e: float, what: str) -> None:
 
 
 def proposition_1_log10(setting: PaperSetting, e: float, delta_prime: float) -> float:
-    """Log10 of Prop. 1's bound gamma^(H(H-1)/2) (2 alpha/e^2)^H on n(e), e >=
-    kappa; for smaller e the paper's sparse sampling.
+    """Return log10 of Prop. 1's bound gamma^(H(H-1)/2) (2 alpha/e^2)^H on n(e).
+
+    It bounds n(e) for e >= kappa. For smaller e it is the paper's curve of
+    sparse sampling.
     """
     return _proposition_1(setting, e, log_term(setting, delta_prime))
 
@@ -101,8 +105,10 @@ def _proposition_1(setting: PaperSetting, e: float, ell: float) -> float:
 
 
 def halvings(setting: PaperSetting, e: float) -> float:
-    """Log_{1/gamma}(kappa/(gamma e)): 1 at kappa, and halved by each query,
-    since log(kappa/(gamma sqrt(kappa e/gamma))) is half of it.
+    """Return log_{1/gamma}(kappa/(gamma e)), which is 1 at kappa.
+
+    Each query halves it, since log(kappa/(gamma sqrt(kappa e/gamma))) is half
+    of log(kappa/(gamma e)).
     """
     return 1.0 + (math.log(kappa(setting)) - math.log(e)) / -math.log(setting.gamma)
 
@@ -110,17 +116,20 @@ def halvings(setting: PaperSetting, e: float) -> float:
 def repaired_lemma_1_log10(
     setting: PaperSetting, e: float, delta_prime: float
 ) -> float:
-    """Log10 of A y(e)^p / e^2, y = log_{1/gamma}(kappa/(gamma e)): a bound on
-    n(e) for every e <= kappa, by the paper's induction.
+    """Return log10 of A y(e)^p / e^2, a bound on n(e) for every e <= kappa.
 
-    Step. For e < kappa both children of e lie below kappa/sqrt(gamma), and 1 +
-    K ceil(x) n <= (beta + (K+1) kappa)/e n for x = beta/(K e), e <= kappa. With
-    B(e) = A y^p/e^2 and p >= 0: B(e/sqrt(gamma)) <= gamma B(e), and (beta +
-    (K+1) kappa)/e B(query) = (beta + (K+1) kappa) gamma/kappa 2^-p B(e) <=
-    (1-gamma) B(e) for the p below. Base. B >= n on [kappa, kappa/sqrt(gamma)],
-    where y falls from 1 to 1/2: n falls in e, so 32 pieces, each with n of its
-    left end and e, y of its right end, give an A that is large enough (within
-    (1 + 1/32)^p gamma^(-1/32) of the least).
+    Here y = log_{1/gamma}(kappa/(gamma e)). The proof is the paper's induction.
+
+    Step. For e < kappa both children of e lie below kappa/sqrt(gamma), and
+    1 + K ceil(x) n <= (beta + (K+1) kappa)/e n for x = beta/(K e), e <= kappa.
+    With B(e) = A y^p/e^2 and p >= 0: B(e/sqrt(gamma)) <= gamma B(e), and
+    (beta + (K+1) kappa)/e B(query) = (beta + (K+1) kappa) gamma/kappa 2^-p
+    B(e) <= (1-gamma) B(e) for the p below.
+
+    Base. B >= n on [kappa, kappa/sqrt(gamma)], where y decreases from 1 to 1/2.
+    n decreases in e, so 32 pieces, each with n of its left end and e, y of its
+    right end, give an A that is large enough (within (1 + 1/32)^p gamma^(-1/32)
+    of the least).
     """
     check_lemma(setting, e, "Lemma 1")
     return _lemma_1(setting, e, log_term(setting, delta_prime))
@@ -153,8 +162,10 @@ def _lemma_1(setting: PaperSetting, e: float, ell: float) -> float:
 
 
 def _above_kappa(setting: PaperSetting, e: float, ell: float) -> float:
-    """Log10 of n(e) for e >= kappa, counted up to 200 rungs (Prop. 1 is within
-    2^H of it), by Prop. 1 beyond.
+    """Return log10 of n(e) for e >= kappa, or of an upper bound.
+
+    It is counted up to 200 rungs. Beyond, it is Prop. 1, which is within 2^H of
+    it.
     """
     # e >= kappa never linearizes; rounding of kappa must not matter
     flat = sparse_sampling(setting)
@@ -167,8 +178,10 @@ def _above_kappa(setting: PaperSetting, e: float, ell: float) -> float:
 
 
 def bound_log10(setting: PaperSetting, e: float, ell: float) -> float:
-    """An upper bound on log10 n(e) in closed form: Prop. 1 from kappa upwards,
-    the repaired Lemma 1 below, 1 + H(e) for a linear F.
+    """Return an upper bound on log10 n(e) in closed form.
+
+    It is Prop. 1 from kappa upwards, the repaired Lemma 1 below, and 1 + H(e)
+    for a linear F.
     """
     bar = kappa(setting)
     if bar == math.inf:

@@ -1,5 +1,7 @@
-"""The paper's algorithm as data: which accuracies Alg. 2 visits below an
-accuracy e, and how often (the exact recurrence).
+"""The paper's algorithm as data: the accuracies that Alg. 2 visits, and how often.
+
+These are the accuracies below an accuracy e, with the exact recurrence of the
+calls.
 
   e >= V_max   case 1   n(e) = 1                              (Alg. 2, line 3)
   kappa <= e   case 2   n(e) = 1 + K N(e) n(e/sqrt(gamma))    (Alg. 2, line 5)
@@ -22,8 +24,8 @@ places only, |R| <= 1, |V| <= (1+M)/(1-gamma) and 2|Q-hat| + M + 1 + gamma C <=
 C; each holds with r_max in its place and C = 3(r_max+M)/(1-gamma)^2, for
 rewards of any sign.
 
-This file decides how accuracies are told apart (12 significant digits) and when
-a ladder is too long to write down (10^4 rungs). It leaves out every bound on
+This file decides which accuracies are equal (12 significant digits) and when a
+ladder is too long to write down (10^4 rungs). It leaves out every bound on
 these counts, and the choice of delta' (``theory.paper``).
 """
 
@@ -39,14 +41,14 @@ from smoothcruiser.problem.facts import Facts
 
 # rungs that are counted one by one; beyond, theory.paper gives bounds in log10
 MAX_LEVELS = 10_000
-# accuracies closer than this (relatively) are one: 10^4 divisions by sqrt(gamma)
-# lose up to 10^4 * 2^-53, about 1e-12
+# Accuracies closer than this (relatively) count as equal: 10^4 divisions by
+# sqrt(gamma) lose up to 10^4 * 2^-53, about 1e-12.
 SAME = 1e-12
 
 
 @dataclass(frozen=True)
 class PaperSetting:
-    """What the paper's constants are functions of."""
+    """The numbers that determine the paper's constants."""
 
     gamma: float
     K: int
@@ -79,7 +81,7 @@ class PaperSetting:
 
     @classmethod
     def of(cls, facts: Facts) -> PaperSetting:
-        """The setting of a problem."""
+        """Return the setting of a problem."""
         return cls(
             facts.discount,
             facts.num_actions,
@@ -90,23 +92,27 @@ class PaperSetting:
 
     @classmethod
     def entropy(cls, gamma: float, temperature: float, K: int) -> PaperSetting:
-        """The printed setting: L = 1/lambda, M = lambda log K, rewards in [0, 1]."""
+        """Return the printed setting, with rewards in [0, 1].
+
+        L = 1/lambda and M = lambda log K.
+        """
         return cls(gamma, K, 1.0 / temperature, temperature * math.log(K))
 
 
 def one_minus_root(setting: PaperSetting) -> float:
-    """1 - sqrt(gamma), written so that it keeps its digits for gamma near 1."""
+    """Return 1 - sqrt(gamma), in a form that keeps its digits for gamma near 1."""
     return (1.0 - setting.gamma) / (1.0 + math.sqrt(setting.gamma))
 
 
 def value_bound(setting: PaperSetting) -> float:
-    """V_max = (r_max + M)/(1 - gamma): |V| is at most that in every state."""
+    """Return V_max = (r_max + M)/(1 - gamma), which bounds |V| in every state."""
     return (setting.r_max + setting.M) / (1.0 - setting.gamma)
 
 
 def kappa(setting: PaperSetting) -> float:
-    """(1 - sqrt(gamma))/(K L), below which Alg. 2 linearizes; 0 for L = inf
-    (plain max), inf for L = 0 (linear F).
+    """Return (1 - sqrt(gamma))/(K L), the accuracy below which Alg. 2 linearizes.
+
+    It is 0 for L = inf (plain max) and inf for L = 0 (linear F).
     """
     if setting.L == 0.0:
         return math.inf
@@ -114,15 +120,17 @@ def kappa(setting: PaperSetting) -> float:
 
 
 def log_term(setting: PaperSetting, delta_prime: float) -> float:
-    """Log(2K/delta')."""
+    """Return log(2K/delta')."""
     if not 0.0 < delta_prime <= 1.0:
         raise InvalidInput(f"delta' is a probability in (0, 1], got {delta_prime!r}.")
     return math.log(2.0 * setting.K) - math.log(delta_prime)
 
 
 def coefficient(setting: PaperSetting) -> float:
-    """18 (r_max+M)^2 / ((1-gamma)^4 (1-sqrt(gamma))^2): N(e) without
-    log(2K/delta')/e^2, and 2 C_gamma^2/(1-sqrt(gamma))^2.
+    """Return 18 (r_max+M)^2 / ((1-gamma)^4 (1-sqrt(gamma))^2).
+
+    This is N(e) without log(2K/delta')/e^2, and also 2
+    C_gamma^2/(1-sqrt(gamma))^2.
     """
     ratio = (setting.r_max + setting.M) / (
         (1.0 - setting.gamma) ** 2 * one_minus_root(setting)
@@ -131,23 +139,25 @@ def coefficient(setting: PaperSetting) -> float:
 
 
 def samples_at(setting: PaperSetting, e: float, ell: float) -> int:
-    """N(e) for log(2K/delta') = ``ell``: an exact integer, also where the float
-    formula would overflow.
+    """Return N(e) for log(2K/delta') = ``ell``, as an exact integer.
+
+    It is exact also where the float formula would overflow.
     """
     if e == math.inf:
         return 0  # kappa = inf: the linearization needs no Q-hat
     size = coefficient(setting)
     raw = size * ell / e / e
     if raw < 1e300:
-        # a positive number that underflowed has the ceiling 1; where all values are
-        # 0, one draw shows it
+        # A positive number that underflowed has the ceiling 1. Where all values are
+        # 0, one sample shows it.
         return max(1, math.ceil(raw))
     return math.ceil(Fraction(size) * Fraction(ell) / Fraction(e) ** 2)
 
 
 def num_samples(setting: PaperSetting, e: float, delta_prime: float) -> int:
-    """N(e), Alg. 3, line 2: draws per action for accuracy e with probability 1
-    - delta'.
+    """Return N(e), the samples per action in Alg. 3, line 2.
+
+    They give accuracy e with probability 1 - delta'.
     """
     _check_accuracy(e)
     return samples_at(setting, e, log_term(setting, delta_prime))
@@ -165,8 +175,10 @@ def _check_accuracy(e: float) -> None:
 
 @dataclass(frozen=True)
 class Rung:
-    """One accuracy that Alg. 2 is called with. ``query`` and ``continuation``
-    are indices of rungs before it, -1 where there is none.
+    """One accuracy that Alg. 2 is called with.
+
+    ``query`` and ``continuation`` are indices of rungs before it, -1 where
+    there is none.
     """
 
     # 1 constant 0, 2 plug-in, 3 linearized: the order of Alg. 2, lines 2, 4, 7
@@ -183,8 +195,10 @@ TOP: Key = (math.inf, None)  # every call that returns 0 at once shares one rung
 
 
 def _key(e: float, remaining: int | None, top: float) -> Key:
-    """Which rung the call (e, remaining) is: 12 significant digits, so that
-    roundings of one accuracy share a row.
+    """Return which rung the call (e, remaining) belongs to.
+
+    Accuracies are rounded to 12 significant digits, so that roundings of one
+    accuracy share a rung.
     """
     if remaining == 0 or e >= top * (1.0 - SAME):
         return TOP
@@ -192,24 +206,24 @@ def _key(e: float, remaining: int | None, top: float) -> Key:
 
 
 def child_accuracy(setting: PaperSetting, e: float) -> float:
-    """e/sqrt(gamma); infinite for gamma = 0, where the next state does not matter."""
+    """Return e/sqrt(gamma); infinite for gamma = 0, where next states do not matter."""
     return e / math.sqrt(setting.gamma) if setting.gamma > 0.0 else math.inf
 
 
 def ladder(
     setting: PaperSetting, e: float, remaining: int | None = None
 ) -> tuple[Rung, ...] | None:
-    """Every rung below and including sampleV(., e), children first, e last;
-    None if there are more than ``MAX_LEVELS``.
+    """Return every rung below and including sampleV(., e), children first and e last.
 
-    With ``remaining`` steps left (horizon) a rung is an accuracy with its steps
-    left; at 0 steps V = 0, so the constant is exact.
+    It is None if there are more than ``MAX_LEVELS``. With a horizon, a rung is
+    an accuracy together with its ``remaining`` steps. With 0 steps left V = 0,
+    so the constant is exact.
     """
     _check_accuracy(e)
     top, bar = value_bound(setting), kappa(setting)
     start = _key(e, remaining, top)
     if start != TOP and remaining is None and one_minus_root(setting) < 1e3 * SAME:
-        return None  # neighbouring rungs could not be told apart from rounding
+        return None  # rounding would merge neighbouring rungs
     found: dict[Key, tuple[int, float, float, Key, Key]] = {}
     todo: list[tuple[Key, float]] = [(start, e)]
     while todo:
@@ -230,8 +244,9 @@ def ladder(
 
 
 def _ordered(found: dict[Key, tuple[int, float, float, Key, Key]]) -> tuple[Rung, ...]:
-    """The rungs, children first: fewer steps left, then larger accuracies (both
-    children have larger ones, as gamma < 1).
+    """Return the rungs, children first: by steps left, then by decreasing accuracy.
+
+    Both children of a rung have larger accuracies, as gamma < 1.
     """
     keys = sorted(found, key=lambda key: (key[1] or 0, -key[0]))
     index = {TOP: 0} | {key: i + 1 for i, key in enumerate(keys)}
@@ -247,7 +262,7 @@ def _ordered(found: dict[Key, tuple[int, float, float, Key, Key]]) -> tuple[Rung
 
 
 def exact_counts(setting: PaperSetting, rungs: Sequence[Rung], ell: float) -> list[int]:
-    """n of each rung, as exact integers, for log(2K/delta') = ``ell``."""
+    """Return n of each rung, as exact integers, for log(2K/delta') = ``ell``."""
     counts: list[int] = []
     for rung in rungs:
         total = 1
@@ -262,8 +277,9 @@ def exact_counts(setting: PaperSetting, rungs: Sequence[Rung], ell: float) -> li
 
 
 def log_counts(setting: PaperSetting, rungs: Sequence[Rung], ell: float) -> list[float]:
-    """Natural logarithms of n of each rung, in floats: what a search over
-    delta' can afford on 10^4 rungs.
+    """Return the natural logarithm of n of each rung, in floats.
+
+    Floats are what a search over delta' can afford on 10^4 rungs.
     """
     size = coefficient(setting) * ell
     log_size = math.log(size) if size > 0.0 else -math.inf

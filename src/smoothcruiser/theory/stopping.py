@@ -1,10 +1,11 @@
-"""The root: how many draws turn a level's moments into a promise, and when the
-data allow to stop earlier (docs/theory.md, section 5).
+"""The root: how many samples turn a level's moments into a promise.
 
-n independent draws of one variable of range R and variance at most sigma^2;
-their mean misses its expectation by t on one side with probability at most
-e^{-n rate}, so a union over both sides and the actions closes when n rate >=
-log(2 actions/delta). Three rates:
+It also decides when the data allow an earlier stop (docs/theory.md, section 5).
+
+Take n independent samples of one variable of range R and variance at most
+sigma^2. Their mean misses its expectation by t on one side with probability at
+most e^{-n rate}, so a union over both sides and the actions closes when n rate
+>= log(2 actions/delta). There are three rates:
 
   hoeffding   2 (t/R)^2
   bernstein   t^2 / (2 sigma^2 + 2 R t/3)
@@ -12,15 +13,17 @@ log(2 actions/delta). Three rates:
               the exact Chernoff bound of everything with this range and this
               variance; never below the other two
 
-An adaptive stop looks at the data at fixed counts. With V the sample variance
-of the first n draws (divisor n-1), with probability 1 - 3 e^{-l}:
+An adaptive stop uses the data at checkpoints, which are fixed counts. With V
+the sample variance of the first n samples (divisor n-1), these hold with
+probability 1 - 3 e^{-l}:
 
   sigma <= sqrt(V) + R sqrt(2 l/(n-1))           (Maurer and Pontil 2009, Th. 10)
   |mean - E| <= sqrt(2 sigma^2 l/n) + R l/(3n)   (Bernstein, both sides)
 
-l = log(3 looks actions/adaptive_delta) makes all looks
-of all actions hold at once, so any rule may choose among them. The fixed
-promise keeps delta - adaptive_delta.
+l = log(3 looks actions/adaptive_delta), with ``looks`` the number of
+checkpoints and 1 for the last count, makes these hold at all these counts of
+all actions at once, so any rule may choose among them. The fixed promise keeps
+delta - adaptive_delta.
 
 legend   symbol         name
   R, sigma^2            ``spread``, ``variance``
@@ -32,14 +35,14 @@ from __future__ import annotations
 
 import math
 
-# relative; bisection on rates stops there, far below the 1e-9 that a verifier
-# forgives
+# relative: where bisection on rates stops, far below the 1e-9 that a verifier forgives
 _TOLERANCE = 1e-12
 
 
 def _kl(p: float, t: float) -> float:
-    """KL(p + t | p) of two Bernoulli laws, 0 <= p <= p + t <= 1; t itself,
-    since p + t - p loses a small one's digits.
+    """Return KL(p + t | p) of two Bernoulli laws, 0 <= p <= p + t <= 1.
+
+    It takes t itself, because (p + t) - p loses the digits of a small t.
     """
     if t <= 0.0:
         return 0.0
@@ -48,8 +51,8 @@ def _kl(p: float, t: float) -> float:
         return math.inf if p <= 0.0 else -math.log(p)
     if p <= 0.0:
         return math.inf
-    # the two logarithms would cancel: Taylor from below, t^2/(2p(1-p)) (1 - t
-    # (1-2p)/(3p(1-p)))
+    # The two logarithms would cancel. Taylor from below:
+    # t^2/(2p(1-p)) (1 - t (1-2p)/(3p(1-p))).
     if t < 1e-4 * min(p, 1.0 - p):
         v = p * (1.0 - p)
         return (
@@ -62,14 +65,14 @@ def _kl(p: float, t: float) -> float:
 
 
 def bennett_rate(t: float, spread: float, variance: float) -> float:
-    """inf over p <= p* of KL(p + t/R | p)."""
+    """Return the inf over p <= p* of KL(p + t/R | p)."""
     tau = t / spread
     ratio = min(variance / (spread * spread), 0.25)
     top = 2.0 * ratio / (1.0 + math.sqrt(max(0.0, 1.0 - 4.0 * ratio)))
     if tau >= 1.0:
         return math.inf
     low, high = 0.0, min(top, 1.0 - tau)
-    if _kl_slope(high, tau) <= 0.0:  # KL(p + tau | p) falls in p up to its only minimum
+    if _kl_slope(high, tau) <= 0.0:  # decreasing in p up to its only minimum
         return _kl(high, tau)
     for _ in range(60):
         middle = 0.5 * (low + high)
@@ -81,7 +84,7 @@ def bennett_rate(t: float, spread: float, variance: float) -> float:
 
 
 def _kl_slope(p: float, tau: float) -> float:
-    """d/dp KL(p + tau | p): negative below the minimum."""
+    """Return d/dp KL(p + tau | p), which is negative below the minimum."""
     q = p + tau
     if p <= 0.0:
         return -math.inf
@@ -91,8 +94,9 @@ def _kl_slope(p: float, tau: float) -> float:
 
 
 def best_rate(t: float, spread: float, variance: float) -> tuple[float, str]:
-    """(rate, name): the largest of the three rates at distance t, and whose it
-    is; infinite where the draws cannot miss by t.
+    """Return (rate, name) of the largest of the three rates at distance t.
+
+    The rate is infinite where the mean cannot miss by t.
     """
     if t <= 0.0:
         return 0.0, "hoeffding"
@@ -110,8 +114,9 @@ def best_rate(t: float, spread: float, variance: float) -> tuple[float, str]:
 def root_samples(
     t: float, spread: float, variance: float, level: float
 ) -> tuple[int, str]:
-    """(n, name): the fewest draws after which both sides of one mean hold with
-    exp(-level) each, by the named bound.
+    """Return (n, name): the fewest samples that close both sides of one mean.
+
+    Each side fails with probability at most exp(-level), by the named bound.
     """
     rate, name = best_rate(t, spread, variance)
     if rate <= 0.0:
@@ -121,7 +126,7 @@ def root_samples(
 
 
 def root_radius(n: int, spread: float, variance: float, level: float) -> float:
-    """The smallest t with n rate(t) >= level: the promise that n draws keep."""
+    """Return the smallest t with n rate(t) >= level, the radius that n samples keep."""
     low, high = 0.0, max(spread, 0.0)
     while high - low > _TOLERANCE * max(high, 1e-300):
         middle = 0.5 * (low + high)
@@ -138,8 +143,11 @@ def root_radius(n: int, spread: float, variance: float, level: float) -> float:
 
 
 def look_level(actions: int, looks: int, adaptive_delta: float) -> float:
-    """The l at which three events at each of ``looks`` looks of each of
-    ``actions`` means fail with adaptive_delta together.
+    """Return the l of a stop with ``looks`` counts for each of ``actions`` means.
+
+    The counts are the checkpoints and the last count. At this l the three
+    events of each count of each mean fail with probability at most
+    ``adaptive_delta`` together.
     """
     return math.log(3.0 * actions * looks / adaptive_delta)
 
@@ -151,10 +159,10 @@ def radius_at_look(
     level: float,
     variance: float = math.inf,
 ) -> float:
-    """How far the mean of ``count`` draws can be from its expectation, given
-    their sample variance (divisor count - 1).
+    """Return how far the mean of ``count`` samples can be from its expectation.
 
-    ``level`` is ``look_level(...)``, ``value_range`` is R, ``variance`` an
+    ``variance_sample`` is their sample variance (divisor count - 1), ``level``
+    is ``look_level(...)``, ``value_range`` is R, and ``variance`` is an
     a-priori bound on sigma^2 if there is one.
     """
     if count < 2:
@@ -171,8 +179,10 @@ def radius_at_look(
 
 
 def sample_variance(count: int, total: float, total_square: float) -> float:
-    """The variance (divisor count - 1) of ``count`` draws from the sums of x -
-    center and (x - center)^2, never below 0.
+    """Return the variance (divisor count - 1) of ``count`` samples, never below 0.
+
+    ``total`` and ``total_square`` are the sums of x - center and
+    (x - center)^2.
     """
     return (
         max(0.0, (total_square - total * total / count) / (count - 1))
@@ -182,13 +192,14 @@ def sample_variance(count: int, total: float, total_square: float) -> float:
 
 
 def may_stop(radius: float, bias: float, epsilon: float) -> bool:
-    """Whether a mean with this radius, of draws with this bias, keeps epsilon."""
+    """Return whether a mean with this radius and this bias keeps epsilon."""
     return radius + bias <= epsilon
 
 
 def first_useful_look(t: float, spread: float, level: float, samples: int) -> int:
-    """The smallest count at which even a sample variance of 0 closes the radius
-    t; ``samples`` if there is none before.
+    """Return the smallest count at which a sample variance of 0 closes the radius t.
+
+    It is ``samples`` if there is none before.
     """
     low, high = 2, samples
     while low < high:
@@ -208,13 +219,13 @@ def choose_looks(
     adaptive_delta: float,
     ratio: float = 1.3,
 ) -> tuple[int, ...]:
-    """Increasing counts below ``samples``: geometric from the first that can
-    close the radius t; empty where none can.
+    """Return the checkpoints: increasing counts below ``samples``.
 
-    A ratio of 1.3 wastes at most 30% of the draws needed and keeps the number
-    of looks, which enters the level as log(looks), near
-    log(samples/first)/log(1.3). The level itself depends on the number of
-    looks: the first count is found for the count it implies.
+    They are geometric from the first count that can close the radius t, and
+    empty where none can. A ratio of 1.3 wastes at most 30% of the samples
+    needed and keeps the number of checkpoints, which enters the level as
+    log(looks), near log(samples/first)/log(1.3). The level itself depends on
+    that number, so the first count is found for the number that it implies.
     """
     number = 1
     for _ in range(20):
@@ -231,7 +242,7 @@ def choose_looks(
 def _geometric(first: int, samples: int, ratio: float) -> tuple[int, ...]:
     looks: list[int] = []
     count = first
-    # a look that saves less than 5% is not worth its share of delta
+    # a checkpoint that saves less than 5% is not worth its share of delta
     while count < samples / 1.05:
         looks.append(count)
         count = max(count + 1, math.ceil(count * ratio))

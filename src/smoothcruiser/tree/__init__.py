@@ -1,1 +1,1 @@
-"""Tree search without a promise."""
+"""Tree search, which answers at any time but promises nothing."""

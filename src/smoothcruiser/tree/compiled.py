@@ -1,10 +1,9 @@
-"""A tree in compiled memory: arrays that double when they are full, and the
-machine of ``tree_kernel`` bound to a problem.
+"""A tree in compiled memory: growing arrays and the machine of ``tree.kernel``.
 
-Tabular problems share one machine, cached on disk; a user's oracle is compiled
-into its own (its seconds are reported apart). States of any type that the
-engines can store (numbers, tuples, NamedTuples, arrays) are told apart by a
-hash made for their type.
+The arrays double when they are full. Tabular problems share one machine, cached
+on disk. A user's oracle is compiled into its own machine, whose compile time is
+reported apart. States may have any type that the engines can store (numbers,
+tuples, NamedTuples, arrays); a hash built for the type tells them apart.
 """
 
 from __future__ import annotations
@@ -81,8 +80,10 @@ def machine_for(problem: Problem, state: Any) -> tuple[Machine, Any, Any]:
 
 
 def hashing(kind: Any) -> dict[str, Any]:
-    """HASH and SAME for states of a Numba type: the language's own for numbers
-    and tuples of them, element by element for arrays.
+    """HASH and SAME for states of a Numba type.
+
+    They are the language's own for numbers and tuples of them, and go element
+    by element for arrays.
     """
     from numba import njit, types
 
@@ -117,8 +118,9 @@ def hashing(kind: Any) -> dict[str, Any]:
 
 
 def _tuple_hashing(kind: Any) -> dict[str, Any]:
-    """The same for tuples that hold arrays or tuples; generated, since Numba
-    unrolls a tuple only where its length is in the source.
+    """HASH and SAME for tuples that hold arrays or tuples, as generated code.
+
+    Numba unrolls a tuple only where its length stands in the source.
     """
     from numba import njit
 
@@ -165,7 +167,7 @@ class CompiledTree:
             self.nodes = self._blank(room)
             self.desk = kernel.desk_for(rule, setting, self.weights)
             self.states = self.machine.allocate(room)
-            # a rollout's state, a state at fault, a state that waits
+            # For a rollout's state, a state at fault, and a state that waits.
             self.scratch = self.machine.allocate(3)
             root = self.machine.add_node(
                 setting,
@@ -235,8 +237,9 @@ class CompiledTree:
         )
 
     def run(self, simulations: int, calls: int) -> bool:
-        """Grow until the counts reach the given totals; False where the calls
-        were used up.
+        """Grow until the counts reach these totals.
+
+        It returns False where the calls were used up first.
         """
         while True:
             try:
@@ -262,9 +265,7 @@ class CompiledTree:
             )
 
     def twin(self) -> CompiledTree:
-        """A copy that grows by itself; the machine and the problem's data are
-        shared.
-        """
+        """A copy that grows by itself and shares the machine and the problem's data."""
         other = copy.copy(self)
         other.nodes = kernel.Nodes(*_copied(tuple(self.nodes)))
         other.desk = kernel.Desk(*_copied(tuple(self.desk)))
@@ -277,7 +278,7 @@ class CompiledTree:
         return other
 
     def warm(self) -> None:
-        """Compile what a move needs, as a part of the compile time."""
+        """Compile what a move needs, and count its time as compile time."""
         begin = time.perf_counter()
         self.machine.find_child(
             self.nodes.ints,
@@ -295,7 +296,7 @@ class CompiledTree:
         self.meta[kernel.CALLS] += calls
 
     def take_over(self, counts: tuple[int, int, int, int]) -> None:
-        """Go on counting where another tree ended."""
+        """Continue the counts of another tree."""
         self.meta[kernel.SIMULATIONS], self.meta[kernel.CALLS] = counts[1], counts[2]
 
     # --- reading --------------------------------------------------------------
@@ -330,8 +331,10 @@ class CompiledTree:
         )
 
     def _state(self, i: int) -> Any:
-        """The state of node ``i``; an array as a copy, since its memory is
-        written again when the tree moves.
+        """The state of node ``i``.
+
+        An array is copied, since its memory is written again when the tree
+        moves.
         """
         state = self.machine.load(self.states, i)
         return state if is_fixed(state) else copy.deepcopy(state)
@@ -359,7 +362,7 @@ class CompiledTree:
 
 
 def _copied(stored: Any) -> Any:
-    """A store of states, an array or a tuple of stores, in memory of its own."""
+    """A copy of a store of states, which is an array or a tuple of stores."""
     return (
         tuple(_copied(part) for part in stored)
         if isinstance(stored, tuple)
@@ -375,9 +378,9 @@ def complain(
     action: int,
     reward: float,
 ) -> None:
-    """Raise what a kernel could only report by a number."""
+    """Raise the error that a kernel could only report by a number."""
     if status == kernel.FEW_ACTIONS:
-        problem.legal_actions(state)  # raises with their number
+        problem.legal_actions(state)  # raises with the number of legal actions
     if status == kernel.BAD_PLAYER:
         raise bad_player(state, "another number")
     if status == kernel.BAD_REWARD:

@@ -1,12 +1,12 @@
-"""The inner machine of compiled tree search: simulations of any method on any
-compiled problem, over flat arrays.
+"""The inner machine of compiled tree search: simulations over flat arrays.
 
-Plain Python that ``jit.build.compiled`` turns into machine code. STEP ...
-SAME are the problem's parts, here the tabular ones, replaced by a user's
-functions when theirs are compiled. A node is a decision of one player; the
-children of (node, action) are the next states that chance has shown, found by a
-hash of (node, action, next state). Alg. 5 of the paper is ``simulate``'s loop;
-a path is backed up from its end:
+It runs any method on any compiled problem. The file is plain Python that
+``jit.build.compiled`` turns into machine code. STEP ... SAME are the problem's
+parts: here the tabular ones, replaced by a user's functions when theirs are
+compiled. A node is a decision of one player. The children of (node, action) are
+the next states that chance has shown, found by a hash of (node, action, next
+state). Alg. 5 of the paper is the loop in ``grow``. A path is backed up from
+its end:
 
   Bellman backups, weights N(z)/N(s,a):
     total(s,a) += r + gamma (N(z) V(z), new minus old),   Q(s,a) = total(s,a) / N(s,a)
@@ -54,42 +54,44 @@ from smoothcruiser.tree.selection import (
 # how a call of ``grow`` ended
 DONE, BAD_REWARD, UNDECLARED_END, FEW_ACTIONS, NO_ROOM, CUT, BAD_PLAYER = range(7)
 COUNT, SIMULATIONS, CALLS, FAULT, DEEPEST = range(5)  # slots of ``meta``
-# where the simulation stood that the calls cut short
+# where a simulation was interrupted when the calls were used up
 NOTHING_HELD, IN_TREE, IN_ROLLOUT = range(3)
-# slots of ``held``: that, and what it needs to go on
+# slots of ``held``: that place, and what the simulation needs to continue
 HELD, AT_NODE, STEPS, ADDED, ROLLED = range(5)
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-# Columns of the two tables that hold the nodes, one row a node: what is read
-# together lies together.
-# ints: arrivals, parent, the parent's action, then K edge visits and K latest
-# children
+# Columns of the two tables that hold the nodes, one row per node: what is read
+# together lies together. The ints are arrivals, parent, the parent's action,
+# then K edge visits and K latest children.
 VISITS, PARENT, ACTION, EDGE = range(4)
-# floats: value passed up, first estimate, +1 max or -1 min, signed entropy, K
-# totals (+ K)
+# The floats are the value passed up, the first estimate, +1 max or -1 min, the
+# signed entropy, then K totals (and K sums of entropies in DENTS).
 VALUE, FIRST, SIGN, ENTROPY, TOTAL = range(5)
 
 
 class Nodes(NamedTuple):
-    """A tree as arrays: room for C nodes of K actions."""
+    """A tree as arrays, with room for C nodes of K actions."""
 
     ints: Ints  # (C, 3 + 2 K)
     floats: Floats  # (C, 4 + K), or (C, 4 + 2 K) with the sums of N(z) H(z) (DENTS)
-    # (T,) hash table of node numbers, -1 empty; T a power of two, at least 2 C
+    # (T,) hash table of node numbers, -1 if empty; T is a power of two, at
+    # least 2 C
     table: Ints
 
 
 class Desk(NamedTuple):
-    """Room to work in: a path of as many steps as the limit and one more,
-    vectors of K, and a simulation that waits for more calls.
+    """Workspace of a tree: a path, vectors of K, and a simulation that waits.
+
+    The path has room for one step more than the limit. The simulation waits for
+    more calls.
     """
 
     path: Ints  # node, action, child of each step
     rewards: Floats
-    policies: Floats  # of the descent, where a prior is the parent's
+    policies: Floats  # of the descent, where the prior is the parent's
     acts: Ints  # legal actions, their visits, signed values, signed entropies below
     n: Ints
     x: Floats
@@ -97,12 +99,12 @@ class Desk(NamedTuple):
     y: Floats
     p: Floats
     w: Floats  # prior weights
-    held: Ints  # a simulation that the calls cut short, to be gone on with
+    held: Ints  # a simulation that ran out of calls, to be resumed
     carry: Floats  # the return of its rollout so far, and the weight of what follows
 
 
 def desk_for(rule: TreeRule, setting: Setting, weights: Floats) -> Desk:
-    """A desk for a tree of these limits."""
+    """The workspace of a tree with these limits."""
     K, rows = setting.num_actions, setting.limit + 1
     policies = np.empty((rows if rule.prior == PARENT_PRIOR else 1, K))
     return Desk(
@@ -125,26 +127,26 @@ class Setting(NamedTuple):
     """The problem and the limits in numbers."""
 
     num_actions: int
-    fewest: int  # legal actions that every state has at least
+    fewest: int  # the least number of legal actions in any state
     discount: float
     low: float  # reward range
     high: float
-    varies: bool  # legal actions vary
-    ends: bool  # there are terminal states
+    varies: bool  # whether legal actions vary
+    ends: bool  # whether there are terminal states
     game: bool
-    limit: int  # steps from the root
-    tail: float  # the estimate beyond the limit, 0 at a horizon
-    expansion: int  # nodes added a simulation
+    limit: int  # most steps from the root
+    tail: float  # the estimate beyond the limit; 0 at a horizon
+    expansion: int  # nodes added per simulation
     most_nodes: int
 
 
 def state_hash(state: int) -> Any:
-    """A whole number is its own hash."""
+    """The hash of a whole number, which is the number itself."""
     return state
 
 
 def same(a: Any, b: Any) -> Any:
-    """Whether two states are one."""
+    """Whether two states are the same."""
     return a == b
 
 
@@ -159,8 +161,10 @@ HASH, SAME = state_hash, same
 
 
 def slot_of(node: int, action: int, state: Any, size: int) -> int:
-    """Where the search for a child begins: Fibonacci hashing of the pair and
-    the state's hash (Knuth, TAOCP 6.4).
+    """The slot where the search for a child begins.
+
+    This is Fibonacci hashing of the pair and the state's hash (Knuth, TAOCP
+    6.4).
     """
     mixed = np.uint64(HASH(state)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
         node * 31 + action
@@ -187,7 +191,7 @@ def find_child(
 
 
 def rehash(ints: Ints, table: Ints, states: Any, count: int) -> None:
-    """Fill the hash table anew; the root (node 0) needs no entry."""
+    """Empty the hash table and fill it again; the root (node 0) needs no entry."""
     table[:] = -1
     for i in range(1, count):
         table[
@@ -199,7 +203,7 @@ def rehash(ints: Ints, table: Ints, states: Any, count: int) -> None:
 
 
 def move_states(old: Any, capacity: int, count: int) -> Any:
-    """The first ``count`` states in room for ``capacity``."""
+    """Room for ``capacity`` states that begins with the first ``count`` of ``old``."""
     fresh = ALLOCATE(capacity)
     for i in range(count):
         STORE(fresh, i, LOAD(old, i))
@@ -207,8 +211,9 @@ def move_states(old: Any, capacity: int, count: int) -> Any:
 
 
 def sign_of(setting: Setting, data: Any, state: Any) -> float:
-    """+1 where the max player moves, -1 where the min player does, 0 where the
-    problem names neither.
+    """+1 where the max player moves, -1 where the min player does, 0 otherwise.
+
+    0 means that the problem names neither player.
     """
     if not setting.game:
         return 1.0
@@ -227,8 +232,10 @@ def add_node(
     action: int,
     state: Any,
 ) -> int:
-    """The number of a new node for a state that is not terminal; -FEW_ACTIONS
-    where too little is legal, -BAD_PLAYER where nobody moves.
+    """The number of a new node, for a state that is not terminal.
+
+    It is -FEW_ACTIONS where too few actions are legal, and -BAD_PLAYER where
+    the problem names no player to move.
     """
     i = meta[COUNT]
     STORE(states, i, state)
@@ -252,8 +259,9 @@ def add_node(
 
 
 def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
-    """Make ``root`` node 0 and drop what is not below it. A child's number is
-    above its parent's, so one pass upwards is enough.
+    """Make ``root`` node 0 and drop what is not below it.
+
+    A child's number is above its parent's, so one pass upwards is enough.
     """
     ints, floats = nodes.ints, nodes.floats
     number = np.full(meta[COUNT], -1, np.int64)
@@ -295,8 +303,10 @@ def gather(
     x: Floats,
     h: Floats,
 ) -> int:
-    """The legal actions of a node with their visits, signed values and signed
-    entropies below; returns how many there are.
+    """The number of a node's legal actions, which are written to ``acts``.
+
+    Their visits go to ``n``, their signed values to ``x``, and the signed
+    entropies below them to ``h``.
     """
     sign = floats[node, SIGN]
     size = 0
@@ -331,11 +341,10 @@ def blind_rollout(
     weight: float, held: Ints, carry: Floats, meta: Ints, fault: Floats, most_calls: int,
     acts: Ints, rng: Any,
 ) -> tuple[float, int]:  # fmt: skip
-    """(return of the uniform policy with the regularizer's F(0) a step, how it
-    ended), from a state that is not terminal.
+    """(return of the uniform policy, how it ended), from a state that is not terminal.
 
-    ``total`` and ``weight`` are 0 and 1, or what a rollout had come to that the
-    calls cut short.
+    The regularizer adds F(0) per step. ``total`` and ``weight`` are 0 and 1, or
+    those of a rollout that is resumed after it ran out of calls.
     """
     K = setting.num_actions
     state = KEEP(scratch, 0, state)
@@ -386,14 +395,14 @@ def grow(
     desk: Desk, states: Any, scratch: Any, meta: Ints, fault: Floats, most_simulations: int,
     most_calls: int, rng: Any,
 ) -> int:  # fmt: skip
-    """Run simulations from node 0 until ``most_simulations`` or ``most_calls``
-    are counted in ``meta``, or something is wrong.
+    """Run simulations from node 0, and return how the call ended.
 
-    A simulation that the calls cut short waits on the desk and is gone on with
-    next time: dropping it would drop the long ones.
+    It ends when ``meta`` counts ``most_simulations`` or ``most_calls``, or when
+    something is wrong. A simulation that runs out of calls waits in the
+    workspace and is resumed next time: dropping it would drop the long ones.
     """
-    # Helpers that are not inlined count references to their arguments, atomically:
-    # a quarter of the time before these lines.
+    # Helpers that are not inlined count references to their arguments,
+    # atomically. That took a quarter of the time before these lines.
     ints, floats, table = (
         uncounted(nodes.ints),
         uncounted(nodes.floats),
@@ -489,7 +498,8 @@ def grow(
             if depth == setting.limit:
                 leaf = setting.tail
                 break
-            # the latest child first: the only one where moves are certain
+            # The latest child is tried first: where moves are certain, it is
+            # the only one.
             child = ints[node, EDGE + K + action]
             if child < 0 or not SAME(LOAD(states, child), after):
                 child = find_child(ints, table, states, node, action, after)
@@ -549,8 +559,9 @@ def grow(
 
 
 def first_estimate(ints: Ints, floats: Floats, child: int, leaf: float) -> None:
-    """A new node's one arrival and its value; nothing for a state without a
-    node (-1).
+    """Set a new node's one arrival and its value.
+
+    Nothing is set for a state without a node (-1).
     """
     if child >= 0:
         ints[child, VISITS] = 1
@@ -565,16 +576,16 @@ def backup(
 ) -> None:  # fmt: skip
     """Pass the end of a path of ``depth`` steps, worth ``leaf``, up to the root."""
     K, discount = setting.num_actions, setting.discount
-    back = leaf  # the return from here on
-    below = -1  # the child whose numbers changed, and what they were
+    back = leaf  # the return from this step on
+    below = -1  # the child whose numbers changed; the next line has its old ones
     old_visits, old_value, old_entropy = 0, 0.0, 0.0
     for i in range(depth - 1, -1, -1):
         node, action, reward = path[i, 0], path[i, 1], rewards[i]
         back = reward + discount * back
         if rule.up == MEAN:
             floats[node, TOTAL + action] += back
-        # the end of the path: a new leaf with its one arrival, or a state without a
-        # node
+        # The path ends in a new leaf with its one arrival, or in a state
+        # without a node.
         elif below < 0:
             floats[node, TOTAL + action] += reward + discount * leaf
         else:
@@ -601,7 +612,8 @@ def backup(
             if rule.entropy <= 0.0:
                 continue
         size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
-        # its path below is new as well: the return is a blind rollout's
+        # The node's path below is new as well, so the return is a blind
+        # rollout's.
         if old_visits == 0 and rule.up != MEAN:
             back += sign * head[size]
             floats[node, FIRST] = back
@@ -626,8 +638,10 @@ def node_policy(
     y: Floats,
     p: Floats,
 ) -> None:
-    """``descent_policy`` over the first ``size`` entries (a slice is a counted
-    reference: only states with fewer actions pay).
+    """Write ``descent_policy`` over the first ``size`` entries to ``p``.
+
+    A slice is a counted reference, so only states with fewer actions pay for
+    one.
     """
     if size < K:
         x, w, h, y, p = x[:size], w[:size], h[:size], y[:size], p[:size]
@@ -637,7 +651,7 @@ def node_policy(
 def node_value(
     rule: TreeRule, x: Floats, n: Ints, w: Floats, size: int, K: int
 ) -> float:
-    """``passed_up`` over the first ``size`` entries."""
+    """The value ``passed_up`` over the first ``size`` entries."""
     if size < K:
         x, n, w = x[:size], n[:size], w[:size]
     return passed_up(rule, x, n, w)
@@ -653,8 +667,10 @@ def set_prior(
     size: int,
     w: Floats,
 ) -> None:
-    """Weights of the legal actions: the parent's descent policy or the shares
-    of visits; the problem's prior where there is neither.
+    """Write the prior weights of the legal actions to ``w``.
+
+    They are the parent's descent policy or the shares of visits, and the
+    problem's prior where there is neither.
     """
     if rule.prior == PARENT_PRIOR and depth > 0:
         for j in range(size):
@@ -665,8 +681,9 @@ def set_prior(
 
 
 def note_policy(policies: Floats, depth: int, acts: Ints, p: Floats, size: int) -> None:
-    """Keep the policy of this depth; an action that is not legal here counts as
-    an average one.
+    """Keep the policy of this depth.
+
+    An action that is not legal here counts as an average one.
     """
     for a in range(policies.shape[1]):
         policies[depth, a] = 1.0 / size

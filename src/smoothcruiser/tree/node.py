@@ -1,5 +1,6 @@
-"""One node of a search tree, as data to read: what ``estimate``, the views and
-the policies of a tree are made from.
+"""One node of a search tree, as data to read.
+
+A tree's ``estimate``, its views and its policies are built from it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from smoothcruiser.tree.searches import TreeRule
 
 @dataclass(frozen=True)
 class Node:
-    """Statistics of a state where somebody moves."""
+    """The statistics of a state where a player moves."""
 
     number: int
     state: Any
     player: int
     visits: int
-    value: float  # what it passes up, in the max player's terms
+    value: float  # what it passes up, from the max player's point of view
     first: float  # its first estimate
     actions: tuple[int, ...]  # legal actions, in order
     edge_visits: tuple[int, ...]
@@ -31,8 +32,10 @@ class Node:
         return 1.0 if self.player == 1 else -1.0
 
     def q_values(self, rule: TreeRule, head: float) -> list[float]:
-        """Q of each legal action, in the max player's terms; untried ones as
-        the search sees them (``head`` is F(0)).
+        """Q of each legal action, from the max player's point of view.
+
+        Untried actions have the value that the search assumes (``head`` is
+        F(0)).
         """
         untried = (
             rule.initial

@@ -1,11 +1,11 @@
-"""A tree in plain Python: any oracle, any hashable state; the paper's template
-(Alg. 4-5) with a memory.
+"""A tree in plain Python, for any oracle and any hashable state.
 
-``PlainTree`` is an instance of ``template.Rules``: selectAction is the method's
-descent, evaluateLeaf a blind rollout, and backup is what Alg. 5 leaves to the
-planner. It draws from the same stream in the same order and does the same
-scalar arithmetic as ``tree_kernel``, so the two trees agree to the last bit on
-problems that both can run; this one is the specification.
+It is the paper's template (Alg. 4-5) with a memory. ``PlainTree`` is an
+instance of ``template.Rules``: selectAction is the method's descent,
+evaluateLeaf a blind rollout, and backup is what Alg. 5 leaves to the planner.
+It draws from the same stream in the same order and does the same scalar
+arithmetic as ``tree.kernel``, so the two trees agree to the last bit on
+problems that both can run. This one is the specification.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Cut(Exception):
 
 
 class PlainNode:
-    """A decision: mutable statistics over its legal actions."""
+    """A decision of one player: mutable statistics over its legal actions."""
 
     __slots__ = (
         "actions",
@@ -68,11 +68,11 @@ class PlainNode:
             [0.0] * len(actions),
             [0.0] * len(actions),
         )
-        # (action, key of the next state) in the order they were met
+        # (action, key of the next state) -> child, in the order they were met
         self.children: dict[tuple[int, Any], PlainNode] = {}
 
     def twin(self) -> PlainNode:
-        """The same numbers, without children."""
+        """A copy with the same numbers, without children."""
         other = PlainNode(self.state, self.sign, self.actions)
         other.visits, other.value, other.first, other.entropy = (
             self.visits,
@@ -116,9 +116,9 @@ class PlainTree:
         self.guard = Guard()
         self.root = self._new(state)
         self._order: list[PlainNode] | None = None
-        # A simulation that the calls cut short: the stream when it began, the
-        # oracle's answers so far with the stream after each, how many of them were
-        # given again, and the nodes that it added.
+        # A simulation that ran out of calls: the stream when it began, the
+        # oracle's answers so far with the stream after each, how many of them
+        # were used again, and the nodes that it added.
         self.begun: Any = None
         self.answers: list[tuple[Answer, Any]] = []
         self.known = 0
@@ -127,8 +127,9 @@ class PlainTree:
     # --- Alg. 4 ---------------------------------------------------------------
 
     def run(self, simulations: int, calls: int) -> bool:
-        """Grow until the counts reach the given totals; False where the calls
-        were used up.
+        """Grow until the counts reach these totals.
+
+        It returns False where the calls were used up first.
         """
         self.most_calls = calls
         self._order = None
@@ -138,10 +139,10 @@ class PlainTree:
     def _run(self, simulations: int, calls: int) -> bool:
         while self.simulations < simulations:
             if self.answers:
-                # go on with the simulation that was cut short: its answers are
-                # known
+                # Resume the simulation that ran out of calls: its answers are
+                # known.
                 self.rng.words[:] = self.begun
-            elif calls - self.calls < self.setting.limit:  # it may be cut short
+            elif calls - self.calls < self.setting.limit:  # it may run out of calls
                 self.begun = self.rng.words.copy()
             self.known = 0
             try:
@@ -156,14 +157,16 @@ class PlainTree:
         return True
 
     def _forget(self) -> None:
-        """No simulation waits."""
+        """Drop the record of a simulation that waits."""
         self.begun, self.answers, self.known, self.unborn = None, [], 0, set()
 
     # --- Alg. 5: the rules of the template ------------------------------------
 
     def oracle(self, state: Any, action: int) -> Answer:
-        """One call of the user's simulator, counted and checked; or what it
-        said before the simulation was cut short.
+        """The simulator's answer, counted and checked, or a remembered one.
+
+        A simulation that is resumed gets the answers that it had before it ran
+        out of calls.
         """
         if self.known < len(self.answers):
             answer, self.rng.words[:] = self.answers[self.known]
@@ -196,7 +199,7 @@ class PlainTree:
             raise _Cut
 
     def is_leaf(self, state: Any, depth: int) -> bool:
-        """Whether the tree has nothing (more) to say about this state."""
+        """Whether the descent ends at this state."""
         if depth == 0:
             self.nodes = [self.root]  # the path so far
             self.policies: list[list[float]] = []
@@ -207,8 +210,10 @@ class PlainTree:
         return False
 
     def _enter(self, state: Any, depth: int) -> bool:
-        """Move to the child of the last action, made if there is room; whether
-        the descent ends with it.
+        """Whether the descent ends with the child of the last action.
+
+        The child is created if there is room. It becomes the current node where
+        the descent continues.
         """
         parent, key = self.nodes[-1], (self.action, self.problem.key_of(state))
         child = parent.children.get(key)
@@ -229,7 +234,7 @@ class PlainTree:
             self.unborn.add(id(child))
         self.added += 1
         self.deepest = max(self.deepest, depth)
-        # as many as there were when it was made
+        # The number of nodes at the time when this child was created.
         nodes = self.num_nodes - len(self.unborn) + self.added
         if self.added < self.setting.expansion and nodes < self.setting.most_nodes:
             self.nodes.append(child)
@@ -238,7 +243,7 @@ class PlainTree:
         return True
 
     def select_action(self, state: Any, depth: int) -> Selection:
-        """The tree policy of the method."""
+        """The action that the method's tree policy selects."""
         node, rule = self.nodes[-1], self.rule
         x, h = self._gathered(node)
         if rule.descent == UPPER:
@@ -258,7 +263,10 @@ class PlainTree:
         return Selection(self.action)
 
     def evaluate_leaf(self, state: Any, depth: int) -> float:
-        """A blind rollout, with F(0) a step; the tail at the depth limit."""
+        """The return of a blind rollout with F(0) per step.
+
+        At the depth limit it is the tail.
+        """
         if depth == self.setting.limit:
             return self.setting.tail
         total, weight = 0.0, 1.0
@@ -280,8 +288,9 @@ class PlainTree:
         return total
 
     def backup(self, path: Sequence[Step], leaf_value: float) -> None:
-        """Pass the end of a path up to the root (``tree_kernel.backup``, line
-        by line).
+        """Pass the end of a path up to the root.
+
+        It follows ``tree.kernel.backup`` line by line.
         """
         rule, discount = self.rule, self.setting.discount
         back = leaf_value
@@ -335,7 +344,7 @@ class PlainTree:
         return PlainNode(state, self._sign(state), self.problem.legal_actions(state))
 
     def _gathered(self, node: PlainNode) -> tuple[list[float], list[float]]:
-        """Signed values and signed entropies below, one a legal action."""
+        """Signed values and signed entropies below, one of each per legal action."""
         rule, sign = self.rule, node.sign
         untried = (
             sign * node.first - self.head[len(node.n)]
@@ -368,8 +377,9 @@ class PlainTree:
         return [source[a] for a in node.actions]
 
     def twin(self) -> PlainTree:
-        """A copy that grows by itself; states are shared, since nobody writes
-        into them.
+        """A copy that grows by itself.
+
+        States are shared, since nobody writes into them.
         """
         other = copy.copy(self)
         twins = {id(node): node.twin() for node in self._listed()}
@@ -387,14 +397,14 @@ class PlainTree:
         return other
 
     def warm(self) -> None:
-        """Nothing to compile."""
+        """Do nothing: there is nothing to compile."""
 
     def spend(self, calls: int) -> None:
         """Count calls that were made elsewhere."""
         self.calls += calls
 
     def take_over(self, counts: tuple[int, int, int, int]) -> None:
-        """Go on counting where another tree ended."""
+        """Continue the counts of another tree."""
         self.simulations, self.calls = counts[1], counts[2]
 
     # --- reading --------------------------------------------------------------
@@ -405,7 +415,7 @@ class PlainTree:
         return self.num_nodes, self.simulations, self.calls, self.deepest
 
     def _listed(self) -> list[PlainNode]:
-        """Nodes in breadth-first order, which numbers them."""
+        """The nodes in breadth-first order, which numbers them."""
         if self._order is None:
             self._order = [self.root]
             for node in self._order:

@@ -22,12 +22,12 @@ legend  symbol, name, where
   b(N)  ``entropy_temperature`` / log(N + exp 1): the weight of the entropy, which
         decays to nothing
 
-What every method shares (``Search``): ``depth`` steps from the root at the
-most; ``expansion`` nodes added a simulation (1 as in most of the literature;
+What every method shares (``Search``): ``depth``, the most steps from the root;
+``expansion``, the nodes added per simulation (1 as in most of the literature;
 None adds the whole path, as in the experiments of Painter et al.);
-``initial_q`` of an action that was never tried (None: the first estimate of its
-state); ``max_nodes``. What this file leaves out: how the numbers are used
-(``selection``, ``tree``).
+``initial_q``, the value of an action that was never tried (None: the first
+estimate of its state); ``max_nodes``. What this file leaves out: how the
+numbers are used (``selection``, ``tree``).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ MEAN, SMOOTH, BEST = range(3)  # what a node passes up
 NO_PRIOR, VISITS_PRIOR, PARENT_PRIOR = range(3)
 PRIORS = {"visits": VISITS_PRIOR, "parent": PARENT_PRIOR}
 
-# of a unit of reward: what Dam et al. 2021 use; taken where the problem itself has
-# no temperature
+# In units of reward, as in Dam et al. 2021. It is used where the problem itself
+# has no temperature.
 DEFAULT_TEMPERATURE = 0.1
 SMALLEST_TEMPERATURE = 1e-300  # as of ``TemperedOperator``
 
@@ -59,16 +59,16 @@ class TreeRule(NamedTuple):
 
     descent: int  # UPPER or BOLTZMANN
     up: int  # MEAN, SMOOTH or BEST
-    code: int  # operator of the descent and of SMOOTH
+    code: int  # the operator of the descent and of SMOOTH
     temperature: float
-    cools: bool  # the temperature is divided by log(N + exp 1)
+    cools: bool  # whether the temperature is divided by log(N + exp 1)
     exploration: float  # c or e; NaN: c is the largest |Q| of the node
-    counts_actions: bool  # l = e |A| / log(N + shift)
+    counts_actions: bool  # whether l = e |A| / log(N + shift)
     shift: float
     entropy: float  # b(0); 0 where no entropy is kept
     prior: int  # NO_PRIOR, or where the pi_0 of RENTS comes from
     initial: float  # Q of an untried action; NaN: from the node's first estimate
-    most_visited: bool  # recommend by visits
+    most_visited: bool  # whether visits decide the recommendation
 
 
 def check_rule(name: str, rule: Any) -> TreeRule:
@@ -129,7 +129,7 @@ class Search(ABC):
     depth: int | None = None  # None: the horizon, or as far as the discount reaches
     expansion: int | None = 1
     initial_q: float | None = None
-    # None: what fits in 1 GiB with states of one word, and a million at the most
+    # None: what fits in 1 GiB with states of one word, but at most a million.
     max_nodes: int | None = None
     name: ClassVar[str] = "search"
 
@@ -148,7 +148,7 @@ class Search(ABC):
         """The operator whose value the search estimates."""
 
     def estimates(self, problem_operator: Operator) -> str:
-        """Whose value that is, in words."""
+        """The name of the operator whose value the search estimates."""
         return self.operator(problem_operator).label
 
     @abstractmethod
@@ -209,7 +209,8 @@ def _finite(
 @dataclass(frozen=True, kw_only=True)
 class UCT(Search):
     """Upper confidence bounds on mean returns: the unregularized classic.
-    Converges to max Q, slowly where the best path hides.
+
+    It converges to max Q, slowly where the best path is hard to find.
     """
 
     exploration: float | None = None
@@ -242,8 +243,9 @@ class UCT(Search):
 
 @dataclass(frozen=True, kw_only=True)
 class _Regularized(Search):
-    """E2W: descend by the operator's own policy with decaying uniform
-    exploration, and pass its value up.
+    """E2W: the operator's own policy descends, and its value is passed up.
+
+    Uniform exploration is mixed into the policy, with a weight that decays.
     """
 
     # None: the problem's own, or 0.1 where it has none
@@ -282,8 +284,9 @@ class _Regularized(Search):
 
 @dataclass(frozen=True, kw_only=True)
 class MENTS(_Regularized):
-    """Maximum entropy tree search: optimal for the entropy-regularized value,
-    which may prefer another action than the plain value.
+    """Maximum entropy tree search: optimal for the entropy-regularized value.
+
+    That value may prefer another action than the plain one does.
     """
 
     name: ClassVar[str] = "ments"
@@ -299,10 +302,10 @@ class MENTS(_Regularized):
 class RENTS(_Regularized):
     """Relative entropy to a previous policy, which moves with the search.
 
-    ``prior`` says which: ``"visits"``, the shares of the node's own visits (the
-    policy so far, as in early code of the authors); it settles on the best
-    action, so the value converges to max Q. ``"parent"``, the descent policy of
-    the node above (Painter et al.).
+    ``prior`` says which. ``"visits"`` is the shares of the node's own visits:
+    the policy so far, as in early code of the authors. It settles on the best
+    action, so the value converges to max Q. ``"parent"`` is the descent policy
+    of the node above (Painter et al.).
     """
 
     prior: str = "visits"
@@ -316,8 +319,10 @@ class RENTS(_Regularized):
             )
 
     def operator(self, problem_operator: Operator) -> Operator:
-        """Max for the prior that settles. The parent's has no fixed operator;
-        KL to the uniform policy bounds its values.
+        """Max for the prior of visits, which settles; KL for the parent's.
+
+        The parent's policy has no fixed operator. KL to the uniform policy
+        bounds its values.
         """
         return (
             Max() if self.prior == "visits" else KL(self._temperature(problem_operator))
@@ -334,7 +339,7 @@ class RENTS(_Regularized):
 
 @dataclass(frozen=True, kw_only=True)
 class TENTS(_Regularized):
-    """Tsallis entropy: the policy may drop bad actions altogether."""
+    """Tsallis entropy tree search: its policy may drop bad actions altogether."""
 
     name: ClassVar[str] = "tents"
 
@@ -347,15 +352,16 @@ class TENTS(_Regularized):
 
 @dataclass(frozen=True, kw_only=True)
 class _Boltzmann(Search):
-    """Softmax descent over plain Bellman values, or over mean returns, whose
-    temperature then falls: a(0)/log(N + exp 1).
+    """Softmax descent over plain Bellman values, or over mean returns.
+
+    Over mean returns the temperature decays: a(0)/log(N + exp 1).
     """
 
     # None: the problem's own temperature, or 0.1
     search_temperature: float | None = None
     exploration: float = 0.1
-    # the AR- variants: mean returns are those of the descent itself, so it has to
-    # settle
+    # The AR- variants. Mean returns are those of the descent itself, so it has
+    # to settle.
     average_returns: bool = False
 
     def __post_init__(self) -> None:
@@ -405,8 +411,9 @@ class BTS(_Boltzmann):
 
 @dataclass(frozen=True, kw_only=True)
 class DENTS(_Boltzmann):
-    """Decaying entropy tree search: BTS whose descent also values the entropy
-    below, with a weight that decays to nothing.
+    """Decaying entropy tree search: BTS whose descent also values the entropy below.
+
+    The weight of the entropy decays to nothing.
     """
 
     # b(0); None: the search temperature, as in the paper's experiments
@@ -426,17 +433,17 @@ class DENTS(_Boltzmann):
         return self._rule(problem_operator, entropy=b)
 
 
-TREE_SEARCHES: dict[str, type[Search]] = {
-    method.name: method for method in (UCT, MENTS, RENTS, TENTS, BTS, DENTS)
+TREE_SEARCHES: dict[str, Search] = {
+    search.name: search for search in (UCT(), MENTS(), RENTS(), TENTS(), BTS(), DENTS())
 }
 
 
 def tree_search(method: str | Search, options: dict[str, Any] | None = None) -> Search:
-    """The method object of a name (with ``options``), or the object itself."""
+    """The search of a name (with ``options``), or the object itself."""
     if isinstance(method, Search):
         return method.with_options(options or {})
     if method not in TREE_SEARCHES:
         raise InvalidInput(
             f"Unknown tree search {method!r}; choose one of {', '.join(TREE_SEARCHES)}."
         )
-    return TREE_SEARCHES[method]().with_options(options or {})
+    return TREE_SEARCHES[method].with_options(options or {})

@@ -1,11 +1,12 @@
-"""How a node descends, what it passes up, and what it recommends: the six
-methods as small functions of one node's numbers.
+"""How a node descends, what it passes up, and what it recommends.
 
-Everything is seen by the player to move: x[j] = sign * Q of the j-th legal
-action, so that both players maximize x. The functions are plain Python over
-lists or arrays and are compiled for the engine (``jit.build``); scalar
-arithmetic in a fixed order, so that the plain and the compiled tree agree to
-the last bit.
+The six methods are small functions of one node's numbers.
+
+Everything is seen from the mover's point of view: x[j] = sign * Q of the j-th
+legal action, so that both players maximize x. The functions are plain Python
+over lists or arrays and are compiled for the engine (``jit.build``). They do
+scalar arithmetic in a fixed order, so that the plain and the compiled tree
+agree to the last bit.
 
 legend   symbol     name here
   x, n              ``x``, ``n``: signed values and visits of the ``size`` legal actions
@@ -24,14 +25,15 @@ from smoothcruiser.operators.dispatch import builtin_gradient, builtin_value
 from smoothcruiser.operators.sampling import proportional
 from smoothcruiser.tree.searches import SMOOTH, TreeRule
 
-# adaptive exploration of a node whose values are all 0: a thousandth of a unit, so
-# that it still explores
+# Adaptive exploration of a node whose values are all 0: a thousandth of a unit,
+# so that it still explores.
 SMALLEST_SCALE = 1e-3
 
 
 def upper_pick(rule: TreeRule, x: Any, n: Any, size: int, visits: int, rng: Any) -> int:
-    """UCT: a random untried action, else argmax x + c sqrt(log N / n), the
-    first of equals.
+    """The slot that UCT selects: a random untried action, or the best upper bound.
+
+    The bound is x + c sqrt(log N / n), and the first of equals wins.
     """
     untried = 0
     for j in range(size):
@@ -62,8 +64,11 @@ def upper_pick(rule: TreeRule, x: Any, n: Any, size: int, visits: int, rng: Any)
 
 
 def uniform_share(rule: TreeRule, size: int, visits: int) -> float:
-    """The l of E2W: min(1, e |A| / log(N + 1)), and of BTS and DENTS: min(1, e
-    / log(N + exp 1)).
+    """The share l of uniform exploration in the descent policy.
+
+    BTS and DENTS use min(1, e / log(N + exp 1)).
+
+    E2W methods use min(1, e |A| / log(N + 1)).
     """
     if rule.exploration <= 0.0:
         return 0.0
@@ -73,15 +78,16 @@ def uniform_share(rule: TreeRule, size: int, visits: int) -> float:
 
 
 def entropy_weight(rule: TreeRule, visits: int) -> float:
-    """The b(N) of DENTS: b(0) / log(N + exp 1)."""
+    """The weight b(N) = b(0) / log(N + exp 1) of the entropy in DENTS."""
     return rule.entropy / math.log(visits + math.e)
 
 
 def descent_policy(
     rule: TreeRule, x: Any, w: Any, h: Any, visits: int, y: Any, p: Any
 ) -> None:
-    """(1 - l) grad F(x + b h) + l / |A|, written to ``p``; ``y`` is room for as
-    many numbers. All have one entry an action.
+    """Write the policy (1 - l) grad F(x + b h) + l / |A| to ``p``.
+
+    All arguments have one entry per action; ``y`` is workspace.
     """
     size = len(x)
     b = entropy_weight(rule, visits) if rule.entropy > 0.0 else 0.0
@@ -95,8 +101,9 @@ def descent_policy(
 
 
 def visit_shares(n: Any, size: int, w: Any) -> int:
-    """Write each action's share of the visits to ``w`` and return the visits;
-    nothing is written where there are none.
+    """The node's visits; each action's share of them is written to ``w``.
+
+    Nothing is written where there are no visits.
     """
     total = 0
     for j in range(size):
@@ -108,7 +115,7 @@ def visit_shares(n: Any, size: int, w: Any) -> int:
 
 
 def drawn(p: Any, size: int, rng: Any) -> int:
-    """An index in proportion to ``p``, by one uniform and a running sum."""
+    """An index sampled in proportion to ``p``, by one uniform and a running sum."""
     total = 0.0
     for j in range(size):
         total += p[j]
@@ -116,8 +123,9 @@ def drawn(p: Any, size: int, rng: Any) -> int:
 
 
 def passed_up(rule: TreeRule, x: Any, n: Any, w: Any) -> float:
-    """The signed value of the node: F(x), or the best of the tried (mean
-    returns are kept by the backup itself).
+    """The signed value of the node: F(x), or the best of the tried actions.
+
+    Mean returns are kept by the backup itself.
     """
     if rule.up == SMOOTH:
         return builtin_value(rule.code, x, w, rule.temperature)
@@ -138,8 +146,9 @@ def entropy_below(p: Any, h: Any, size: int) -> float:
 
 
 def recommended(rule: TreeRule, x: Any, n: Any, size: int) -> int:
-    """The action to take: the most visited or the best value, the other
-    breaking ties; tried actions first.
+    """The slot of the action to take: the most visited or the best value.
+
+    The other criterion breaks ties, and tried actions come first.
     """
     best = 0
     for j in range(1, size):

@@ -1,8 +1,8 @@
 """The limits of a tree search in numbers: how deep, how many nodes, what lies beyond.
 
-A simulation ends at ``depth``, at the horizon, or where the discount has made what
-follows worth less than ``REACH``; the tail then counts as the middle of what is
-possible, and ``truncation`` says how far that can be off.
+A simulation ends at ``depth``, at the horizon, or where the discount has made
+what follows worth less than ``REACH``. The tail then counts as the middle of
+what is possible, and ``truncation`` says how far that can be off.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.searches import Search
 
-# without a horizon, steps until gamma^d is a hundredth: what lies beyond moves a
-# value by 0.5% of its span at the most
+# Without a horizon, the depth is such that gamma^d is a hundredth: what lies
+# beyond moves a value by at most 0.5% of its span.
 REACH = 0.01
 MOST_NODES = 1_000_000
-MOST_BYTES = 2**30  # of nodes
+MOST_BYTES = 2**30  # for all nodes
 
 
 def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
@@ -26,7 +26,7 @@ def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
     K, limit = problem.num_actions, depth_limit(problem, search, elapsed)
     left = None if problem.horizon is None else problem.horizon - elapsed - limit
     low, high = _range(problem, search, left)
-    # two tables, the hash table and a state of one word
+    # bytes of two tables, the hash table and a state of one word
     entropic = search.rule(problem.operator).entropy > 0.0
     bytes_per_node = 8 * (10 + (4 if entropic else 3) * K)
     room = max(2, min(MOST_NODES, MOST_BYTES // bytes_per_node))
@@ -47,7 +47,7 @@ def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
 
 
 def depth_limit(problem: Problem, search: Search, elapsed: int = 0) -> int:
-    """Steps that a simulation may make from the root."""
+    """The most steps that a simulation may make from the root."""
     horizon = None if problem.horizon is None else problem.horizon - elapsed
     if search.depth is not None:
         return search.depth if horizon is None else min(search.depth, horizon)
@@ -71,7 +71,7 @@ def truncation(
 
 
 def _range(problem: Problem, search: Search, steps: int | None) -> tuple[float, float]:
-    """What so many steps may be worth to the search's own operator."""
+    """The range of what ``steps`` may be worth to the search's own operator."""
     operator = search.operator(problem.operator)
     return replace(problem.facts, operator=operator, given_bounds=None)._plain_range(
         steps

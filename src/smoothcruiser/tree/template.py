@@ -1,5 +1,6 @@
-"""The paper's template of Monte-Carlo tree search (Alg. 4-5), with everything
-that a planner decides as a parameter.
+"""The paper's template of Monte-Carlo tree search (Alg. 4-5).
+
+Everything that a planner decides is a parameter.
 
   Alg. 4 (``generic_search``)
     repeat search(s, 0) until timeout; output an estimate of the best action or value
@@ -17,10 +18,10 @@ legend   symbol, name here
   h, w                      ``Selection.head``, ``Selection.norm``:
                             search(s, d) = h + w (R + gamma search(Z, d+1))
 
-The paper calls sampleV an instance of Alg. 5, which it is after one addition
-that the paper does not spell out: below kappa sampleV adds F(Q-hat) - <Q-hat,
-g> on the way and, for general operators, multiplies by |g|_1 (Alg. 2, line 13).
-With h = 0 and w = 1 the template is Alg. 5 to the letter; ``SampleV`` is the
+The paper calls sampleV an instance of Alg. 5. It is one after an addition that
+the paper does not spell out: below kappa sampleV adds F(Q-hat) - <Q-hat, g> on
+the way and, for general operators, multiplies by |g|_1 (Alg. 2, line 13). With
+h = 0 and w = 1 the template is Alg. 5 to the letter; ``SampleV`` is the
 instance.
 
 Alg. 5's recursion is a loop here: rewards and heads are collected going down
@@ -45,8 +46,9 @@ from smoothcruiser.schedule.schedule import Level, Schedule
 
 @dataclass(frozen=True)
 class Selection:
-    """What selectAction decides: the action, a number to add here, and a factor
-    on everything after it.
+    """What selectAction decides: an action, a number to add, and a factor.
+
+    The number is added here; the factor applies to everything after it.
     """
 
     action: int
@@ -66,18 +68,19 @@ class Step:
 
 
 class Rules(Protocol):
-    """What makes a planner of the template. States are never terminal where a
-    rule is asked about them.
+    """The decisions that make a planner of the template.
+
+    Rules are never called with a terminal state.
     """
 
     def oracle(self, state: Any, action: int) -> Answer:
-        """One call of the simulator."""
+        """The answer of one call of the simulator."""
 
     def is_leaf(self, state: Any, depth: int) -> bool:
         """Whether the descent ends here (Alg. 5: d > d_max)."""
 
     def select_action(self, state: Any, depth: int) -> Selection:
-        """The tree policy."""
+        """The choice of the tree policy at this state."""
 
     def evaluate_leaf(self, state: Any, depth: int) -> float:
         """The value of a leaf."""
@@ -87,7 +90,7 @@ class Rules(Protocol):
 
 
 def search(rules: Rules, state: Any, discount: float, depth: int = 0) -> float:
-    """Alg. 5: one descent from ``state``, which is not terminal."""
+    """The return of one descent from ``state``, which is not terminal (Alg. 5)."""
     total = 0.0
     weight = 1.0
     path: list[Step] = []
@@ -109,22 +112,23 @@ def search(rules: Rules, state: Any, discount: float, depth: int = 0) -> float:
 
 @dataclass(frozen=True)
 class Tally:
-    """What Alg. 4 outputs by itself: how many descents, and their sum."""
+    """What Alg. 4 outputs by itself: the number of descents, and their sum."""
 
     simulations: int
     total: float
 
     @property
     def mean(self) -> float:
-        """The estimate of the value."""
+        """The estimate of the value: the mean of the descents."""
         return self.total / self.simulations
 
 
 def generic_search(
     rules: Rules, state: Any, discount: float, until: Callable[[int], bool]
 ) -> Tally:
-    """Alg. 4: descents from ``state`` until ``until(descents made)`` says stop
-    (asked before each but the first).
+    """The tally of descents from ``state`` until ``until`` says stop (Alg. 4).
+
+    ``until(descents made)`` is called before each descent but the first.
     """
     done = 0
     total = 0.0
@@ -138,15 +142,17 @@ def generic_search(
 
 
 class SampleV:
-    """Alg. 2 in the template's terms, for a level ``row`` of a schedule: the
-    MCTS analogy of the paper, checkable line by line.
+    """Alg. 2 in the template's terms, for a level ``row`` of a schedule.
 
-    selectAction is estimateQ followed by a draw from the gradient (Alg. 2,
-    lines 8-9); a leaf is where the chain of rollouts ends, the paper's e >=
+    It is the paper's analogy with tree search, which can be checked line by
+    line.
+
+    selectAction is estimateQ followed by a sample from the gradient (Alg. 2,
+    lines 8-9). A leaf is where the chain of rollouts ends, the paper's e >=
     kappa, and evaluateLeaf is sparse sampling there (lines 3 and 5-6).
     estimateQ is itself Alg. 4 with a fixed number of descents over another
-    instance, one for each action: nothing outside the template is run but the
-    oracle and F.
+    instance, one for each action. Nothing outside the template is run except
+    the oracle and F.
     """
 
     def __init__(
@@ -164,7 +170,7 @@ class SampleV:
             uniform,
         )
         self.weights = problem.operator.weights(problem.num_actions)
-        # the level that is in force at depth d
+        # entry d is the level that applies at depth d
         self.chain: list[Level] = [schedule.levels[row]]
         while self.chain[-1].continuation >= 0:
             self.chain.append(schedule.levels[self.chain[-1].continuation])
@@ -185,8 +191,9 @@ class SampleV:
         return not estimator_of(self.chain[depth].kind).goes_on
 
     def select_action(self, state: Any, depth: int) -> Selection:
-        """A ~ grad F(Q-hat) (Alg. 2, line 9), with the constant part of line 13
-        as the head.
+        """A ~ grad F(Q-hat) (Alg. 2, line 9).
+
+        The head is the constant part of line 13.
         """
         level = self.chain[depth]
         sign = self._sign(state)
@@ -219,8 +226,9 @@ class SampleV:
         return sign * self.problem.operator.value(q, weights=w) + sign * level.shift
 
     def backup(self, path: Sequence[Step], leaf_value: float) -> None:
-        """Nothing: SmoothCruiser keeps no tree, which is why its guarantee
-        needs no states that come back.
+        """Do nothing: SmoothCruiser keeps no tree.
+
+        So its guarantee does not depend on states that come back.
         """
 
     def _sign(self, state: Any) -> float:
@@ -229,8 +237,9 @@ class SampleV:
     def _estimate_q(
         self, state: Any, level: Level, sign: float
     ) -> tuple[list[int], list[float], list[float]]:
-        """Alg. 3 in the eyes of the player to move: legal actions, signed
-        Q-hat, prior weights.
+        """(legal actions, signed Q-hat, prior weights) of a state (Alg. 3).
+
+        Q-hat is signed from the mover's point of view.
         """
         actions = self.problem.legal_actions(state)
         rules = self.below[level.query]

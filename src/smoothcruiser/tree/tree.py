@@ -1,5 +1,4 @@
-"""Tree search: a tree that grows by simulations, answers at any time, and is
-kept after a move.
+"""A tree that grows by simulations, answers at any time, and is kept after a move.
 
 >>> import smoothcruiser as sc
 >>> from smoothcruiser.tree.tree import Tree
@@ -7,13 +6,13 @@ kept after a move.
 >>> tree.grow(simulations=200).estimate().action
 1
 
-``grow`` spends simulations, calls or seconds; ``estimate`` is what a planner
+``grow`` spends simulations, calls or seconds. ``estimate`` is what a planner
 returns, without a certificate: a tree search promises nothing (``evaluate`` can
 certify its policy from below). ``advance`` keeps the part of the tree below a
-move. Memory is bounded by ``max_nodes``: a full tree goes on refining what it
-has. What this file decides: limits, the stream, and how a node's numbers become
-a policy; the search itself is ``tree_plain`` (any oracle) or ``tree_kernel``
-(compiled ones), which agree to the last bit.
+move. Memory is bounded by ``max_nodes``: a full tree continues to refine what
+it has. What this file decides: limits, the stream, and how a node's numbers
+become a policy. The search itself is ``tree.plain`` (any oracle) or
+``tree.kernel`` (compiled ones), which agree to the last bit.
 
 The policy of a node is that of the problem's operator at the node's values,
 grad F(Q), as everywhere in this library; where the operator is Max it is the
@@ -52,7 +51,7 @@ from smoothcruiser.tree.selection import recommended
 from smoothcruiser.tree.setting import REACH, setting_of, truncation
 
 MOST_SHOWN = 10  # actions whose visits a note lists
-MOST_TRIED = 1000  # states after our move from which the other player's move is sought
+MOST_TRIED = 1000  # states after our move in which the other player's move is sought
 UNLIMITED = 2**62
 
 
@@ -87,11 +86,11 @@ class Tree:
             )
         self.operator = self.method.operator(problem.operator)
         self.rule = check_rule(self.method.name, self.method.rule(problem.operator))
-        self.elapsed = 0  # moves made since the tree was planted
+        self.elapsed = 0  # moves made since the tree was created
         self.seconds = 0.0
         self.head = _heads(self.operator, problem.num_actions)
         self._backend = self._make(executor)
-        # whether a step is known not to write into its state
+        # Whether the step is known not to write into its state.
         self._untouched = problem.tables is not None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tree:
@@ -160,13 +159,13 @@ class Tree:
         seconds: float | None = None,
         progress: Callable[[Tree], object] | None = None,
     ) -> Tree:
-        """This tree after so many more simulations or oracle calls, or after so
-        long; whichever ends first.
+        """This tree after more simulations, oracle calls or seconds.
 
-        With simulations or calls the tree depends on the seed alone, however
-        they are sliced; with seconds, on the machine. Never more calls than
-        asked for: a simulation that needs more waits, and is gone on with next
-        time. ``progress`` is told a few times a second.
+        The limit that is reached first ends it. With simulations or calls the
+        tree depends on the seed alone, however they are sliced; with seconds,
+        on the machine. There are never more calls than requested: a simulation
+        that needs more waits, and is resumed next time. ``progress`` is called
+        a few times per second.
         """
         if simulations is None and calls is None and seconds is None:
             raise InvalidInput("grow needs a limit: simulations=, calls= or seconds=.")
@@ -181,9 +180,10 @@ class Tree:
             UNLIMITED if simulations is None else self.simulations + int(simulations)
         )
         last_call = UNLIMITED if calls is None else self.num_calls + int(calls)
-        # calls between two looks at the clock, where Ctrl-C is heard too
+        # Calls between two checks of the clock, when Ctrl-C is noticed too.
         size = 4096 if seconds is None else 1
-        # one call, where a state can be written into at all
+        # This takes one call, and only where a state can be written into at
+        # all.
         if not self._untouched and last_call > self.num_calls:
             self._backend.spend(look_once(self.problem, self.state, self.seed))
             self._untouched = True
@@ -200,17 +200,18 @@ class Tree:
                     or (seconds is not None and now - begin >= seconds)
                 ):
                     break
-                if progress is not None:
-                    progress(self)
-                if now - before < 0.025:  # looks about 20 to 40 times a second
+                if progress is not None and progress(self) is False:
+                    break
+                if now - before < 0.025:  # about 20 to 40 checks per second
                     size *= 2
         finally:  # Ctrl-C included
             self.seconds += time.perf_counter() - begin
         return self
 
     def advance(self, action: int, next_state: Any) -> Tree:
-        """This tree rooted at ``next_state`` after ``action``: statistics below
-        are kept, the rest is forgotten.
+        """This tree rooted at ``next_state`` after ``action``.
+
+        Statistics below are kept, the rest is forgotten.
         """
         if action not in self.node(0).actions:
             raise InvalidInput(
@@ -245,7 +246,8 @@ class Tree:
         if child is None:
             kept = old.rng
             self._backend = self._make(old.name)
-            # the stream goes on: a new tree must not replay the old one's draws
+            # The stream continues: a new tree must not repeat the old one's
+            # samples.
             self._backend.rng = kept
             self._backend.take_over(old.counts)
             return self
@@ -254,11 +256,11 @@ class Tree:
         return self
 
     def follow(self, action: int, state: Any, steps: int | None = None) -> bool:
-        """Whether the tree could move to ``state``, met after ``action`` and at
-        most one move of the other player; it is then the root.
+        """Whether the tree could move to ``state``, which is then its root.
 
-        ``steps`` are left there, where the problem has a horizon; a tree that
-        would see another number of them stays where it is.
+        The state was met after ``action`` and at most one move of the other
+        player. ``steps`` are left there, where the problem has a horizon. A
+        tree that would see another number of them stays where it is.
         """
         way = self._way(action, state)
         if way is None or (
@@ -271,8 +273,9 @@ class Tree:
         return True
 
     def _way(self, action: int, state: Any) -> list[tuple[int, Any]] | None:
-        """The moves (action, next state) from the root to a known node of that
-        state.
+        """The moves (action, next state) from the root to a known node of ``state``.
+
+        None if the tree has no such node.
         """
         if self.child(0, action, state) is not None:
             return [(action, state)]
@@ -296,12 +299,12 @@ class Tree:
 
     @property
     def simulations(self) -> int:
-        """Simulations made since the tree was planted."""
+        """Simulations finished since the tree was created."""
         return int(self._backend.counts[1])
 
     @property
     def num_calls(self) -> int:
-        """Oracle calls made, those of a simulation that waits included."""
+        """Oracle calls made, including those of a simulation that waits."""
         return int(self._backend.counts[2])
 
     @property
@@ -334,13 +337,15 @@ class Tree:
         return found
 
     def q_values(self, number: int = 0) -> list[float]:
-        """Values of a node's legal actions, untried ones as the search sees them."""
+        """Values of a node's legal actions; untried ones as the search assumes."""
         node = self.node(number)
         return node.q_values(self.rule, self.head[len(node.actions)])
 
     def action(self, number: int = 0) -> int:
-        """The recommended action of a node: the method's, or the policy's most
-        likely where the problem has a prior to lean on.
+        """The recommended action of a node.
+
+        It is the method's, or the most likely one of the policy where the
+        problem has a prior.
         """
         node = self.node(number)
         if self.problem.operator.has_prior:
@@ -354,8 +359,10 @@ class Tree:
         return node.actions[recommended(self.rule, x, node.edge_visits, len(x))]
 
     def policy(self, number: int = 0) -> list[float]:
-        """Probabilities of all K actions at a node: grad F(Q) of the problem's
-        operator, or the recommended action under Max.
+        """Probabilities of all K actions at a node.
+
+        They are grad F(Q) of the problem's operator, or the recommended action
+        under Max.
         """
         node = self.node(number)
         out = [0.0] * self.problem.num_actions
@@ -374,7 +381,7 @@ class Tree:
         return out
 
     def estimate(self) -> Estimate:
-        """What the tree says about its root, without a promise."""
+        """The estimate at the root, without a promise."""
         root = self.node(0)
         if not any(root.edge_visits):
             raise InvalidInput(
@@ -384,7 +391,7 @@ class Tree:
             )
         q = dict(zip(root.actions, self.q_values(0), strict=True))
         action, policy = self.action(0), self.policy(0)
-        # a mean over the descent is what exploring earns, not what it found
+        # A mean over the descent is what exploring earns, not what it found.
         value = q[action] if self.rule.up == MEAN else root.value
         return Estimate(
             value=value,
@@ -415,7 +422,7 @@ class Tree:
         return f"A tree search promises nothing{hint}"
 
     def notes(self) -> tuple[str, ...]:
-        """What there is to say about the tree."""
+        """The notes about the tree that its estimate carries."""
         visits = self.node(0).edge_visits
         seen = (
             f" (visits {', '.join(f'{n:,}' for n in visits)})"

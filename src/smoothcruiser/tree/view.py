@@ -1,11 +1,12 @@
-"""A tree to look at: indented text for a terminal, and one self-contained SVG
-or HTML page, with nothing to install or to fetch.
+"""Views of a tree: indented text for a terminal, or one SVG image or HTML page.
 
-Shown are the most visited parts: at most ``width`` children of a node and
-``depth`` levels; what is left out is counted, not hidden. Nodes are placed by a
+They are self-contained, with nothing to install or to fetch.
+
+The most visited parts are shown: at most ``width`` children of a node and
+``depth`` levels. What is left out is counted, not hidden. Nodes are placed by a
 tidy layout in one pass (leaves side by side, parents over the middle of their
-children); an edge is as thick as its share of the parent's visits, a node's
-colour is the value's place between the smallest and the largest shown.
+children). An edge is as thick as its share of the parent's visits. A node's
+colour is the place of its value between the smallest and the largest shown.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from smoothcruiser.tree.tree import Tree
 # pixels between leaves and between levels: what a label of 18 characters needs
 COLUMN, ROW, MARGIN = 116, 112, 46
 LABEL = 18
-# keeps a label readable on an edge
+# a white outline that keeps a label readable on an edge
 HALO = 'stroke="#ffffff" stroke-width="3" paint-order="stroke"'
 
 
@@ -31,9 +32,9 @@ class Shown:
     """A node with the children that are shown."""
 
     node: Node
-    action: int | None  # that led here
+    action: int | None  # the action that led here
     share: float  # of the parent's visits
-    q_value: float | None  # of that action
+    q_value: float | None  # of the action that led here
     best: bool  # whether it is the parent's recommended action
     children: tuple[Shown, ...]
     hidden: int  # children that are not shown
@@ -92,8 +93,9 @@ def _state(state: Any) -> str:
 
 
 def text(tree: Tree, *, depth: int = 3, width: int = 4) -> str:
-    """The tree in lines: action, value and visits of each edge, the recommended
-    one starred.
+    """The tree as lines of text: action, value and visits of each edge.
+
+    The recommended action has a star.
     """
     root = shown(tree, depth=depth, width=width)
     lines = [
@@ -144,7 +146,7 @@ class _Place:
 
 
 def _placed(part: Shown, level: int, free: list[float]) -> _Place:
-    """Positions; ``free`` holds the next free column of leaves."""
+    """A part with its positions; ``free`` holds the next free column of leaves."""
     children = [_placed(child, level + 1, free) for child in part.children]
     if children:
         x = (children[0].x + children[-1].x) / 2.0
@@ -159,7 +161,7 @@ def _all(place: _Place) -> list[_Place]:
 
 
 def _colour(value: float, low: float, high: float) -> str:
-    """From blue (low) over white to green (high)."""
+    """A colour from blue (low) over white to green (high)."""
     share = 0.5 if high <= low else (value - low) / (high - low)
     cold, warm = (158, 188, 218), (150, 208, 150)
     side, strength = (
@@ -241,9 +243,7 @@ def _circle(place: _Place, low: float, high: float) -> str:
 
 
 def html(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
-    """A page with the picture, the root's numbers and the text view; it needs
-    nothing from anywhere.
-    """
+    """A self-contained page with the picture, the root's numbers and the text view."""
     estimate = tree.estimate()
     rows = "".join(
         f"<tr><td>{a}{' *' if a == estimate.action else ''}</td><td>{q:.6g}</td>"
@@ -273,7 +273,7 @@ share of visits; +n children are not shown. Hover over a node for its numbers.</
 
 
 def save(tree: Tree, path: str | Path, *, depth: int = 2, width: int = 4) -> Path:
-    """The file written: .txt, .svg or .html, by its ending."""
+    """The path of the file written; its ending is .txt, .svg or .html."""
     made = {".txt": text, ".svg": svg, ".html": html}
     target = Path(path)
     if target.suffix not in made:

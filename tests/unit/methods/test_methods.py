@@ -212,9 +212,7 @@ def test_a_terminal_state_is_worth_nothing_whatever_the_method():
     for name in NAMES:
         if name == "exact":
             continue  # no model
-        ready = sc.prepare(problem, method=name)
-        assert ready.explanation.num_calls == 0
-        answer = ready.run()
+        answer = sc.prepare(problem, method=name).run()
         assert (answer.value, answer.method, answer.delta) == (0.0, name, 0.0)
 
 
@@ -263,3 +261,69 @@ def test_a_forecast_shows_itself():
     assert str(forecast) == "twelve calls"
     assert forecast.to_dict()["num_calls"] == 12
     assert prepared(METHODS["uct"], Query.of(known())).explanation.num_calls == 10**6
+
+
+def test_a_terminal_start_still_has_its_schedule_explained():
+    """Law: explain of a schedule has levels, and ``run`` takes it to another state."""
+    problem = simulator(terminal=lambda s: s == 0)
+    schedule = sc.explain(problem, epsilon=0.3, delta=0.1)
+    assert schedule.levels
+    assert sc.run(problem, schedule, 1).certificate.kind == "schedule"
+    assert (sc.run(problem, schedule).value, sc.run(problem, schedule).method) == (
+        0.0,
+        "smoothcruiser",
+    )
+
+
+def test_what_run_would_refuse_is_refused_when_it_is_prepared():
+    with pytest.raises(sc.InvalidInput, match="bound must be one of"):
+        sc.CertifiedSearch(bound="magic")
+    with pytest.raises(sc.InvalidInput, match="Tree search runs on executor"):
+        sc.explain(known(), method="uct", budget=50, executor="batched")
+    with pytest.raises(sc.InvalidInput, match="certify must be True or False"):
+        sc.plan(known(), method="uct", budget=50, options={"certify": "false"})
+    with pytest.raises(sc.InvalidInput, match="certified search does not run on"):
+        sc.plan(known(), method="certified", budget=50, delta=0.1, executor="batched")
+    with pytest.raises(sc.InvalidInput, match="progress must be a function"):
+        sc.plan(known(), method="uct", budget=50, progress=True)
+
+
+@pytest.mark.parametrize(
+    ("verb", "call"),
+    [
+        ("explain", lambda p: sc.explain(p, delat=0.1)),
+        ("evaluate", lambda p: sc.evaluate(p, lambda s: [0.5, 0.5], bugdet=3)),
+        ("run", lambda p: sc.run(p, sc.explain(p, epsilon=0.3, delta=0.1), notes=())),
+        ("resume", lambda p: sc.resume(1, "runs.db", seed=3)),
+    ],
+)
+def test_every_verb_names_itself_where_a_keyword_is_wrong(verb, call):
+    with pytest.raises(sc.InvalidInput, match=f"^{verb} has no option"):
+        call(known())
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("name", ["certified", "uct"])
+def test_a_listener_that_says_false_ends_the_search(name):
+    """Law: False from ``progress`` ends with what is known, in plan and in an agent."""
+    heard = []
+
+    def listen(news):
+        heard.append(news)
+        return False
+
+    asked = {"delta": 0.1} if name == "certified" else {}
+    asked |= {"budget": 60_000, "progress": listen}
+    assert sc.plan(simulator(), method=name, **asked).num_calls < 60_000
+    assert len(heard) == 1
+    sc.Agent(simulator(), name, **asked).act(0)
+    assert len(heard) == 2
+    assert heard[1].calls < 60_000
+
+
+@pytest.mark.compiles
+def test_an_exact_answer_says_where_a_promise_is_below_rounding():
+    answer = sc.plan(known(), method="exact", epsilon=1e-18)
+    assert any("below what double precision" in note for note in answer.notes)
+    kept = sc.plan(known(), method="exact", epsilon=0.1)
+    assert not any("double precision" in note for note in kept.notes)

@@ -7,7 +7,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.cli.app import app
-from smoothcruiser.compare import PLANNERS
+from smoothcruiser.compare import planners
 from smoothcruiser.methods import METHODS
 from smoothcruiser.methods.base import Explanation, Session
 from smoothcruiser.methods.tree import TreeSearch
@@ -53,7 +53,7 @@ def test_tree_searches_are_methods_and_planners_are_known():
     assert set(TREE_SEARCHES) == {
         name for name, method in METHODS.items() if isinstance(method, TreeSearch)
     }
-    assert set(PLANNERS) <= set(METHODS)
+    assert planners() == ("smoothcruiser", "certified", *TREE_SEARCHES)
 
 
 @pytest.mark.compiles

@@ -311,3 +311,33 @@ def test_an_agent_in_a_gymnasium_environment():
     )
     with_box.env.reset(seed=1)
     assert with_box.act() in (np.array([-2.0]), np.array([2.0]))
+
+
+def bandit(state, action, rng):
+    return float(rng.random() < 0.2 + 0.3 * action), state
+
+
+@pytest.mark.parametrize("method", ["smoothcruiser", "certified"])
+def test_a_share_of_the_span_is_of_the_steps_that_are_left(method):
+    """Law: "20%" of a shorter future is less, as if ``plan`` were asked there."""
+    problem = sc.MDP(
+        bandit,
+        num_actions=3,
+        discount=1.0,
+        horizon=4,
+        operator=sc.Max(),
+        initial_state=0,
+    )
+    agent = sc.Agent(problem, method, epsilon="20%", delta=0.1, seed=1)
+    for left in (4, 2, 1):
+        assert agent.act(0, remaining=left) == 2
+        assert agent.estimate.epsilon == pytest.approx(0.2 * left)
+
+
+def test_a_value_alone_recommends_no_action_to_sample():
+    problem = sc.make("chain:n=3", discount=0.3, temperature=1.0)
+    asked = {"epsilon": "50%", "delta": 0.1, "target": "value"}
+    for sample in (True, False):
+        agent = sc.Agent(problem, "smoothcruiser", sample=sample, **asked)
+        with pytest.raises(sc.InvalidInput, match="recommends no action"):
+            agent.act(0)

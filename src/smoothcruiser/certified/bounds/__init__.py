@@ -1,5 +1,6 @@
-"""Confidence bounds on a pair of state and action: one file each, and the table
-of them. ``register`` adds one from elsewhere (docs/extending.md).
+"""The table of confidence bounds on a pair of state and action, one file each.
+
+``register`` adds a bound from another package (docs/extending.md).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def register(bound: Bound) -> Bound:
 
 
 def bound_of(word: str) -> Bound:
-    """The bound that goes by ``word``."""
+    """Return the bound with the name ``word``."""
     if word not in BOUNDS:
         raise InvalidInput(f"bound must be one of {', '.join(BOUNDS)}, got {word!r}.")
     return BOUNDS[word]

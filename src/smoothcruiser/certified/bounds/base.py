@@ -1,11 +1,13 @@
-"""What certified search asks of a bound: how far Q(s, a) can be from the mean
-of its samples, for all pairs and all numbers of samples at once.
+"""What certified search requires of a bound on a pair.
+
+A bound says how far Q(s, a) can be from the mean of its samples, for all pairs
+and all numbers of samples at once.
 
 A pair (s, a) has samples X_1, X_2, ... of r + gamma V(z), all in [m, M], with
-mean Q. V is not known. A bound computes with Y_i = r_i + gamma U(z_i) >= X_i for
-the upper side (with L(z_i) for the lower one), so it must be monotone: a larger
-Y_i may not make it smaller. Under that law any bound that holds for all n can
-be put in, and docs/certified.md, section 3, applies to it as it stands.
+mean Q. V is not known. A bound computes with Y_i = r_i + gamma U(z_i) >= X_i
+for the upper side (with L(z_i) for the lower one), so it must be monotone: a
+larger Y_i may not make it smaller. Any monotone bound that holds for all n can
+be used, and docs/certified.md, section 3, applies to it without a change.
 
 This file decides what a bound consists of, and holds what every bound may use:
 the shares of delta, the mean, and the search for a number of samples.
@@ -25,8 +27,8 @@ from smoothcruiser.problem.tabular import Floats, Ints
 
 UNIT = 2.0**-52  # twice the unit roundoff of float64
 SWEPT = 0.005  # of epsilon: what the last sweeps may leave
-# What a sweep does about what a bound can choose (the poles of betting): keeps it,
-# improves it step by step, or tries everything.
+# What a sweep does with a choice that a bound has (the pole of betting): it keeps the
+# choice, improves it step by step, or tries everything.
 KEEP, WALK, SCAN = 0, 1, 2
 
 
@@ -40,40 +42,43 @@ class Bound(NamedTuple):
     # (g: Outcomes, pair, upper, tune, rules: BoundRules) -> the upper (or lower) bound
     # on Q of a pair that has samples; compiled. It holds for all n with probability
     # 1 - exp(-pair["cost"]). It also writes ``slope_up`` (``slope_down``) of the pair:
-    # minus the derivative of the radius by n, times n**2, which says where the next
-    # samples pay.
+    # minus the derivative of the radius by n, times n**2. Steering uses it to find
+    # where the next samples pay.
     side: Callable[..., float]
     # (k, delta) -> log(1/alpha) of either side of the k-th pair, k = 1, 2, ...: the
-    # sum of 2 alpha over all k is at most delta. It may not fall with k.
+    # sum of 2 alpha over all k is at most delta. It must not decrease with k.
     cost: Callable[[Ints, float], Floats]
     # (facts, epsilon, delta, num_pairs) -> samples of each pair that certainly reach
-    # half-width epsilon. It may not fall with num_pairs.
+    # half-width epsilon. It must not decrease with num_pairs.
     price: Callable[[Facts, float, float, int], int]
-    # facts -> a half-width that rounding cannot keep the search from reaching
+    # facts -> a half-width that the search can reach in spite of rounding
     floor: Callable[[Facts], float]
 
 
 class Outcomes(NamedTuple):
-    """What a bound reads of the graph: no more, since it is passed for every pair."""
+    """The part of the graph that a bound reads.
+
+    It is small, since it is passed for every pair.
+    """
 
     nodes: Any  # (N,) of NODE
     entries: Any  # (E,) of ENTRY
 
 
 class BoundRules(NamedTuple):
-    """What does not change during a query, as far as bounds are concerned."""
+    """What a bound needs that does not change during a query."""
 
     discount: float
     scale: float  # largest |value| in sight, for rounding
 
 
 def pair_cost(k: Any, delta: float) -> Any:
-    """log(2 / (delta p_k)) for the k-th pair, k = 1, 2, ... (a number or an
-    array), p_k = 1 / ((k+e) log(k+e)**2).
+    """Return log(2 / (delta p_k)) for the k-th pair, p_k = 1 / ((k+e) log(k+e)**2).
 
-    The shares sum to at most 1: each is below the integral of 1/(x log(x)**2)
-    from k-1+e to k+e, and from e to infinity that is 1. Against 6/(pi**2 k**2)
-    the price of the thousandth pair falls from log 1.6e6 to log 4.8e4.
+    k = 1, 2, ... is a number or an array. The shares p_k sum to at most 1: each
+    is below the integral of 1/(x log(x)**2) from k-1+e to k+e, and from e to
+    infinity that is 1. Against 6/(pi**2 k**2) the price of the thousandth pair
+    drops from log 1.6e6 to log 4.8e4.
     """
     shifted = np.asarray(k, dtype=np.float64) + math.e
     return math.log(2.0 / delta) + np.log(shifted) + 2.0 * np.log(np.log(shifted))
@@ -93,15 +98,18 @@ def sample_mean(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float
 
 
 def value_rounding(size: int, scale: float, temperature: float) -> float:
-    """What a backup adds to each side of V for the rounding of F over ``size``
-    actions, |Q| <= ``scale``.
+    """Return what a backup adds to each side of V for the rounding of F.
+
+    F is over ``size`` actions with |Q| <= ``scale``.
     """
     return UNIT * (16.0 * (size + 2) * scale + (2.0 * size * size + 16.0) * temperature)
 
 
 def least_samples(half_width: Callable[[float], float], epsilon: float) -> int:
-    """The least n for which ``half_width(n)``, which falls with n, leaves the
-    last sweeps their share of ``epsilon``.
+    """Return the least n for which ``half_width(n)`` is small enough for ``epsilon``.
+
+    ``half_width`` decreases with n. The last sweeps keep their share of
+    ``epsilon``.
     """
 
     def enough(n: int) -> bool:
@@ -110,7 +118,7 @@ def least_samples(half_width: Callable[[float], float], epsilon: float) -> int:
     low, high = 0, 1
     while not enough(high):
         low, high = high, 2 * high
-        if high > 2**62:  # the radii end, or rounding is all that is left
+        if high > 2**62:  # radii or rounding stay too large for any number
             raise InvalidInput(
                 f"epsilon={epsilon:g} is below what any number of draws "
                 "that can be counted reaches for certain; ask for more."

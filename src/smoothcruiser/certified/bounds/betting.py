@@ -1,5 +1,6 @@
-"""Betting: the bound of certified search, a product of bets against a mean that
-is too far away.
+"""Betting: the bound of certified search.
+
+It is a product of bets against a mean that is too far away.
 
 The problem: X_1, X_2, ... are samples of r + gamma V(z) at one pair (s, a), all
 in [m, M], with mean Q. V is fixed but unknown; upper bounds U >= V are known,
@@ -16,12 +17,12 @@ has W_n >= 1/alpha (Ville). Solved for Q, and X <= Y put in, for all n:
 
 the second one for a pole nu <= m and Y from L <= V.
 
-A geometric mean in the place of Hoeffding's or Bernstein's sum: no variance has
-to be estimated, the bound is monotone in U (so that sweeps are monotone), it
-never leaves [m, M], and nothing is paid for holding at all n. A pole near M
-gives (M - mean) log(1/alpha)/n, a pole far out gives mean + sigma sqrt(2
-log(1/alpha)/n): a few poles in geometric order, each with its share of alpha,
-serve both.
+A geometric mean takes the place of Hoeffding's or Bernstein's sum. So no
+variance has to be estimated, the bound is monotone in U (so that sweeps are
+monotone), it never leaves [m, M], and nothing is paid for holding at all n. A
+pole near M gives (M - mean) log(1/alpha)/n, a pole far out gives mean + sigma
+sqrt(2 log(1/alpha)/n): a few poles in geometric order, each with its share of
+alpha, serve both.
 
 legend   symbol      public name
   nu_j = M + t_j (M - m)   ``pole``; t_j is ``POLE_OFFSETS[j]``
@@ -29,8 +30,8 @@ legend   symbol      public name
   p_k                the share of the k-th pair that was ever sampled;
                      ``pair_cost`` = log(2 / (delta p_k)), the 2 for the two sides
 
-This file decides the poles, their shares, and what can be said of the price
-beforehand. The proofs are in docs/certified.md: sections 2, 4 and 7.
+This file decides the poles, their shares, and what is known of the price before
+a run. The proofs are in docs/certified.md: sections 2, 4 and 7.
 """
 
 from __future__ import annotations
@@ -83,16 +84,15 @@ POLE_COSTS: Floats = np.array(
         for j in range(NUM_POLES - 1)
     ]
 )
-# |log| under the geometric mean: at least log(4 * 2**-52 * scale), 64 covers scales
-# from 1e-12 to 1e12
+# Of |log| under the geometric mean. The smallest argument is 4 * 2**-52 * scale, so 64
+# covers scales from 1e-12 to 1e12.
 LONGEST_LOG = 64.0
 # The slope, n**2 times the derivative of the radius, is radius * n/2 where the
-# radius falls like 1/sqrt(n), and twice that where it falls like 1/n. Where the
-# best pole says far less than either (a sample at the edge of the range, too few
+# radius decreases like 1/sqrt(n), and twice that where it decreases like 1/n. Where
+# the best pole gives far less than either (a sample at the edge of the range, too few
 # samples for any pole), more samples still lead to one of the two.
 SLOWEST = 1.0 / 64.0
-# distinct outcomes of a pair up to which the price allows for the rounding of their
-# sum
+# The price allows for the rounding of a sum of this many distinct outcomes of a pair.
 MANY = 10_000
 
 
@@ -100,7 +100,7 @@ MANY = 10_000
 
 
 def pole_guard(pole: float, scale: float) -> float:
-    """An absolute error that pole - Y stays below when |Y| <= ``scale``."""
+    """Return a bound on the rounding error of pole - Y when |Y| <= ``scale``."""
     return 4.0 * UNIT * (abs(pole) + scale)
 
 
@@ -134,7 +134,7 @@ def bound_at(g: Outcomes, pair: Any, upper: bool, at: int, rules: BoundRules) ->
                 - pole
                 - guard
             )
-        if gap <= guard:  # nothing sure is left; also keeps |log| below LONGEST_LOG
+        if gap <= guard:  # rounding hides the rest; also keeps |log| below LONGEST_LOG
             return float(pole)
         total_log += entry["weight"] * math.log(gap)
     mean = math.exp((total_log - cost) / pair["total"]) * (
@@ -170,12 +170,12 @@ def far_pole(
 
 
 def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> float:
-    """The bound of one side; WALK and SCAN look for the pole that bounds best,
-    and note the slope there.
+    """Return the bound of one side, and write its slope.
 
-    Pole 0, at the end of the range, is tried apart: a sample at that end makes
-    its bound the end itself, below those of the next poles while samples are
-    few, so that a walk would never leave it.
+    WALK and SCAN search for the pole that bounds best. Pole 0, at the end of
+    the range, is tried apart: a sample at that end makes its bound the end
+    itself. The bounds of the next poles are worse than that while samples are
+    few, so a walk would never leave pole 0.
 
     Slope: at a fixed pole the bound is pole -+ exp(. - cost/n), whose
     derivative by n is -+ cost/n**2 times |pole - bound|. It is 0 at a pole that
@@ -207,17 +207,17 @@ def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> f
     return bound
 
 
-# --- beforehand ---------------------------------------------------------------
+# --- before a run -------------------------------------------------------------
 
 
 def pole_radii(samples: float, cost: float) -> Floats:
-    """The largest that bound - mean can be after ``samples`` samples on [0, 1],
-    at each pole but the first.
+    """Return the largest bound - mean after ``samples`` samples on [0, 1], per pole.
 
-    At a fixed pole 1 + t and mean x the law on {0, 1} is the worst (the
-    logarithm is concave), with radius 1 + t - x - A exp(-b x), A = (1 + t)
-    exp(-cost/n), b = log((1 + t)/t): concave in x, largest at log(A b)/b or at
-    an end. It falls with n and rises with the cost.
+    The first pole is left out. At a fixed pole 1 + t and mean x the law on {0,
+    1} is the worst (the logarithm is concave), with radius 1 + t - x - A exp(-b
+    x), A = (1 + t) exp(-cost/n), b = log((1 + t)/t). It is concave in x,
+    largest at log(A b)/b or at an end. It decreases with n and increases with
+    the cost.
     """
     t = POLE_OFFSETS[1:]
     top, rate = np.log1p(t) - (cost + POLE_COSTS[1:]) / samples, np.log((1.0 + t) / t)
@@ -227,20 +227,20 @@ def pole_radii(samples: float, cost: float) -> Floats:
 
 
 def worst_radius(samples: float, cost: float) -> float:
-    """The largest that bound - mean can be after ``samples`` samples on [0, 1],
-    at the best pole for the worst law.
+    """Return the largest bound - mean after ``samples`` samples on [0, 1].
+
+    It is that of the best pole for the worst law.
     """
     return min(1.0, float(pole_radii(samples, cost).min()))
 
 
 def price(facts: Facts, epsilon: float, delta: float, num_pairs: int) -> int:
-    """n(N): the least number of samples of each of N = ``num_pairs`` pairs that
-    is certainly enough.
+    """Return n(N), the samples of each of N = ``num_pairs`` pairs that suffice.
 
-    With n samples or more at each pair every radius is at most (M - m) rho(n)
-    at the pole that serves the worst law best, and the half-width of the answer
-    is at most the sum of radii and rounding along the discounted steps
-    (docs/certified.md, section 7).
+    It is the least number that is certainly enough. With n samples or more at
+    each pair every radius is at most (M - m) rho(n) at the pole that serves the
+    worst law best. The half-width of the answer is at most the sum of radii and
+    rounding along the discounted steps (docs/certified.md, section 7).
     """
     cost = float(pair_cost(num_pairs, delta))
     reach, rounding = discounted_width(facts), price_rounding(facts)
@@ -250,7 +250,7 @@ def price(facts: Facts, epsilon: float, delta: float, num_pairs: int) -> int:
 
 
 def price_rounding(facts: Facts) -> Floats:
-    """What rounding adds to the half-width, by pole but the first."""
+    """Return what rounding adds to the half-width, per pole without the first."""
     scale, t, span = largest_value(facts), POLE_OFFSETS[1:], max(widths(facts))
     inside = pole_guard(scale, scale) + 4.0 * UNIT * t * span
     pairs = (
@@ -262,8 +262,9 @@ def price_rounding(facts: Facts) -> Floats:
 
 
 def rounding_floor(facts: Facts) -> float:
-    """A half-width that rounding cannot keep the search from reaching; not much
-    less can be reached.
+    """Return a half-width that the search can reach in spite of rounding.
+
+    It cannot reach much less.
     """
     scale = largest_value(facts)
     pair = 24.0 * pole_guard(scale, scale) + 80.0 * LONGEST_LOG * UNIT * widest(
@@ -286,8 +287,9 @@ BETTING = Bound(
 def best_bound(
     samples: Any, low: float, high: float, cost: float, *, side: float = 1.0
 ) -> float:
-    """The bound on the mean of given samples in [low, high], best of all poles:
-    what the sweeps converge to, for tests and reports.
+    """Return the bound on the mean of ``samples`` in [low, high], best of all poles.
+
+    Sweeps converge to it; it serves tests and reports.
     """
     x = np.asarray(samples, dtype=np.float64)
     end = high if side > 0.0 else low

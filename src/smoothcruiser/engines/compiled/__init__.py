@@ -1,1 +1,1 @@
-"""The engine at the speed of C."""
+"""The engine in machine code: the schedule table run by Numba."""

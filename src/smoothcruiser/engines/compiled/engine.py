@@ -1,10 +1,10 @@
-"""Executor ``compiled``: Numba over the schedule table, for tabular problems
-and for users' ``numba.njit`` oracles.
+"""Executor ``compiled``: Numba over the schedule table.
 
-Tabular problems share one machine with their tables as arguments, cached on
-disk. A user's oracle is compiled into its own machine (a few seconds, reported
+It runs tabular problems and users' ``numba.njit`` oracles. Tabular problems
+share one machine with their tables as arguments, cached on disk. A user's
+oracle is compiled into its own machine, which takes a few seconds (reported
 apart as ``compile_seconds``). Kernels release the GIL, so shards run in a pool
-of threads; errors inside a kernel come back as a code, and the shard is
+of threads. Errors inside a kernel come back as a code, and the shard is
 replayed in ``reference`` to name the state and action at fault.
 """
 
@@ -39,11 +39,11 @@ from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import Guard, is_fixed
 from smoothcruiser.schedule.schedule import Kind, Schedule
 
-# about half a second in plain Python; a single root draw that costs more is
-# replayed whole
+# About half a second in plain Python. A single root sample that costs more is
+# replayed whole.
 REPLAYED_CALLS = 20_000
 
-RAISED = -1  # beside the kernel's own endings
+RAISED = -1  # how a shard ended, beside the kernel's own codes
 
 _machines: dict[Any, Any] = {}
 
@@ -56,7 +56,7 @@ class CompiledEngine:
     parallel = True
     python = False
     guard = None  # machine code is not watched while it runs
-    calls = 0  # several shards at once: their errors carry their own
+    calls = 0  # several shards run at once: their errors carry their own counts
 
     def __init__(self, job: Job) -> None:
         self.job, self.center = job, job.center
@@ -73,7 +73,7 @@ class CompiledEngine:
         self.compile_seconds = time.perf_counter() - begin
 
     def _warm_up(self) -> None:
-        """Compile (or load) the machine: a shard of no draws makes no oracle call."""
+        """Compile (or load) the machine: a shard of no samples makes no oracle call."""
         try:
             self._draws(0, 0, stream(0))
         except SmoothcruiserError:
@@ -94,10 +94,8 @@ class CompiledEngine:
     def _draws(
         self, action: int, count: int, rng: Stream
     ) -> tuple[int, int, float, float]:
-        """What the machine returns for ``count`` root draws: how it ended,
-        calls, sum, sum of squares.
-        """
-        # one a call: several threads run this engine at once
+        """(how it ended, calls, sum, sum of squares) of ``count`` root samples."""
+        # One array per call, because several threads run this engine at once.
         scratch = np.empty(self.room, np.int64)
         if self.schedule.root.target == "value":
             action = -1
@@ -139,8 +137,10 @@ class CompiledEngine:
         return Partial(shard.count, total, square, calls)
 
     def _replay(self, shard: Shard, seed: int) -> None:
-        """Raise with the state and action at fault: find the failed draws at
-        full speed, run only those in plain Python.
+        """Raise an error that names the state and action at fault.
+
+        The failed samples are found at full speed, and only those run in plain
+        Python.
         """
         reference = ReferenceEngine(self.job)
         reference.guard = Guard(always=True)
@@ -179,8 +179,9 @@ COLUMNS: dict[str, Any] = {
 def plan_of(
     problem: Problem, schedule: Schedule, state_words: int
 ) -> tuple[kernel.ScheduleTable, dict[str, Any]]:
-    """The schedule's table and the facts it needs in the machine's form, and
-    the arrays that its addresses point to.
+    """The schedule and its facts in the machine's form, and the arrays behind it.
+
+    The table holds addresses; the arrays must live as long as it is used.
     """
     facts, operator = schedule.facts, problem.operator
     K = facts.num_actions
@@ -219,8 +220,9 @@ def plan_of(
 
 
 def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
-    """(machine, its data argument, the root state in its form, its words); one
-    machine for all tabular problems, one a user oracle.
+    """(machine, its data argument, the root state in its form, its words).
+
+    All tabular problems share one machine; each user oracle has its own.
     """
     parts = _operator_parts(problem.operator)
     if problem.tables is not None:

@@ -1,20 +1,20 @@
-"""The inner machine of the ``compiled`` executor: one shard of any schedule
-table, on an explicit stack.
+"""The inner machine of executor ``compiled``: one shard, on an explicit stack.
 
-This file is plain Python that ``jit.build.compiled`` turns into machine code.
-The names STEP ... BOTH are the problem's parts: here the tabular ones, replaced
-by a user's functions when theirs are compiled. Nothing recurses: a frame of the
-stack is a node that is collecting its Q-hat (the bottom frame is the root); a
-rollout is a loop at one depth; an action whose draws end in a constant is a
-tight loop (``leaf_total``).
+This file is plain Python that ``jit.build.compiled`` turns into machine code;
+it runs any schedule table. The names STEP ... BOTH are the problem's parts:
+here the tabular ones, replaced by a user's functions when theirs are compiled.
+Nothing recurses. A frame of the stack is a node that is collecting its Q-hat
+(the bottom frame is the root), and a rollout is a loop at one depth. An action
+whose samples end in a constant is a tight loop (``leaf_total``).
 
 The machine moves between five phases:
 
-  ENTER    a level is drawn at ``state``: constants and leaf nodes are finished on the
-           spot, others open a frame
-  DRAW     the frame makes its next draw, which enters its child one frame higher
-  FINISH   its Q-hat is complete: a plug-in returns F(Q-hat), a rollout draws an action
-  ACT      that action is taken and the rollout goes on at the same depth
+  ENTER    a level is sampled at ``state``: constants and leaf nodes are finished on
+           the spot, others open a frame
+  DRAW     the frame takes its next sample, which enters its child one frame higher
+  FINISH   its Q-hat is complete: a plug-in returns F(Q-hat), a rollout samples an
+           action
+  ACT      that action is taken and the rollout continues at the same depth
   RETURN   a value ``v`` arrives at the frame below
 
 Frames and vectors are plain memory, read and written by address (``jit.memory``
@@ -24,8 +24,8 @@ says why). A frame is a row of 8-byte words:
                                  max moves and -1 where min does
   TOTAL, WEIGHT                  what the rollout through this node has collected, and
                                  gamma**t for what follows
-  SLOT, LEFT, REWARD, SUM        the legal action being drawn, its draws left, the reward
-                                 of the draw that is out, the sum so far
+  SLOT, LEFT, REWARD, SUM        the legal action being sampled, its samples left, the
+                                 reward of the sample under way, the sum so far
   K actions, K means, the state  legal actions in order; Q-hat of those that are complete
 
 Arithmetic is scalar and in the order of ``reference``: the two return the same bits.
@@ -61,23 +61,24 @@ from smoothcruiser.problem.tabular_kernel import (
     tabular_terminal,
 )
 
-# schedule.Kind, as plain numbers for the compiler
+# schedule.Kind as plain numbers, for the compiler
 CONSTANT, PLUGIN, ROLLOUT, BLIND = range(4)
 ENTER, DRAW, FINISH, ACT, RETURN = range(5)
 # how a shard ended
 DONE, BAD_REWARD, STOPPED, UNDECLARED_END, FEW_ACTIONS, BAD_PLAYER, WRITTEN = range(7)
 
-# words of a frame, then 2 K words and the state
+# words of a frame; 2 K words and the state follow
 ROW, SIZE, SIGN, TOTAL, WEIGHT, SLOT, LEFT, REWARD, SUM, MARK, FIELDS = range(11)
 WORD = 8  # bytes
-# draws of a leaf between two looks at the stop flag: at most some ten milliseconds
+# Samples of a leaf between two checks of the stop flag: at most some ten
+# milliseconds.
 POLL = 1 << 20
 
 
 class ScheduleTable(NamedTuple):
     """A schedule and the facts it needs: addresses of its columns, and numbers."""
 
-    kind: int  # addresses of one number a level ...
+    kind: int  # addresses of one number per level ...
     samples: int
     query: int
     continuation: int
@@ -89,7 +90,7 @@ class ScheduleTable(NamedTuple):
     weights: int
     blind_head: int
     num_actions: int
-    fewest: int  # legal actions that every state has at least
+    fewest: int  # the least number of legal actions in any state
     root_row: int
     state_words: int
     discount: float
@@ -99,12 +100,12 @@ class ScheduleTable(NamedTuple):
     clip_low: float
     clip_high: float
     operator: int
-    weighted: bool  # the operator reads the prior weights
-    uniform_at_zero: bool  # its blind policy is uniform
+    weighted: bool  # whether the operator reads the prior weights
+    uniform_at_zero: bool  # whether its blind policy is uniform
     temperature: float
-    unit: bool  # gradients sum to one
-    varies: bool  # legal actions vary
-    ends: bool  # there are terminal states
+    unit: bool  # whether gradients sum to one
+    varies: bool  # whether legal actions vary
+    ends: bool  # whether there are terminal states
     game: bool
 
 
@@ -114,21 +115,25 @@ def frame_words(num_actions: int, state_words: int) -> int:
 
 
 def scratch_words(num_actions: int, state_words: int, depth: int) -> int:
-    """Words of memory that ``run_shard`` needs: three vectors (x, g, w), then a
-    frame for the root and each level of depth.
+    """Words of memory that ``run_shard`` needs.
+
+    They hold three vectors (x, g, w), then a frame for the root and one for
+    each level of depth.
     """
     return 3 * num_actions + (depth + 2) * frame_words(num_actions, state_words)
 
 
 def transition(data: Any, state: int, action: int, rng: Any) -> Any:
-    """The tabular step with the flag every step has inside the engine."""
+    """The tabular step, with the end flag that every step has inside the engine."""
     reward, after = tabular_step(data, state, action, rng)
     return reward, after, False
 
 
 def allocate(depth: int) -> NDArray[np.int64]:
-    """Room for integer states, as ``jit.state_columns`` makes it for others
-    (the tree engine keeps its states so).
+    """Room for ``depth`` integer states.
+
+    ``jit.state_columns`` does the same for other types; the tree engine keeps
+    its states so.
     """
     return np.empty(depth, np.int64)
 
@@ -139,27 +144,27 @@ def load(stack: Any, i: int) -> Any:
 
 
 def store(stack: Any, i: int, state: Any) -> None:
-    """Keep a state at ``i``."""
+    """Store a state at ``i``."""
     stack[i] = state
 
 
 def keep(stack: Any, i: int, state: Any) -> Any:
-    """Hand a next state on."""
+    """The next state as it is: an integer needs no copy."""
     return state
 
 
 def load_word(address: int) -> Any:
-    """An integer state."""
+    """The integer state at an address."""
     return int_at(address, 0)
 
 
 def store_word(address: int, state: Any) -> None:
-    """Keep an integer state."""
+    """Store an integer state at an address."""
     put_int(address, 0, state)
 
 
 def keep_word(address: int, state: Any) -> Any:
-    """Hand an integer state on."""
+    """The next state as it is: an integer needs no copy."""
     return state
 
 
@@ -171,15 +176,16 @@ STEP, LEGAL, TERMINAL, PLAYER = (
 )
 LOAD, STORE, KEEP = load_word, store_word, keep_word
 VALUE: Any = builtin_value
-# whether states hold arrays, which a step could write into; a constant, so that
-# others pay nothing
+# Whether states hold arrays, which a step could write into. It is a constant,
+# so that problems without arrays pay nothing.
 FRAGILE = False
 BOTH: Any = builtin_both
 
 
 def pick(g: Any, size: int, rng: Any) -> tuple[int, float]:
-    """A slot drawn in proportion to the gradient by one uniform and a running
-    sum, and the gradient's norm.
+    """A slot sampled in proportion to the gradient, and the gradient's norm.
+
+    It takes one uniform and a running sum.
     """
     norm = 0.0
     for j in range(size):
@@ -196,8 +202,8 @@ def pick(g: Any, size: int, rng: Any) -> tuple[int, float]:
     return slot, norm
 
 
-# Called once a node, with vectors that a call would spell out in seven words each:
-# the compiler has to be told to inline them.
+# Called once per node, with vectors that a call would spell out in seven words
+# each. The compiler does not inline them by itself.
 PICK = njit(pick, forceinline=True, error_model="numpy")
 SOFT = njit(inlined_value, forceinline=True, error_model="numpy")
 SOFT_BOTH = njit(inlined_both, forceinline=True, error_model="numpy")
@@ -207,8 +213,9 @@ def leaf_total(
     data: Any, state: Any, action: int, count: int, tail: float, low: float, high: float,
     rng: Any, stop: int,
 ) -> tuple[float, int]:  # fmt: skip
-    """Sum of reward + ``tail`` over ``count`` backups, and how it ended: the
-    loop that most calls are made in.
+    """The sum of reward + ``tail`` over ``count`` backups, and how it ended.
+
+    Most calls are made in this loop.
     """
     total = 0.0
     while True:
@@ -231,8 +238,9 @@ def careful_leaf_total(
     center: float, discount: float, low: float, high: float, ends: bool, game: bool,
     rng: Any, stop: int,
 ) -> tuple[float, int]:  # fmt: skip
-    """The same where the next state matters: it may be terminal, or its mover
-    may set the sign of the shift.
+    """``leaf_total`` for problems where the next state matters.
+
+    It may be terminal, or its mover may set the sign of the shift.
     """
     total = 0.0
     while True:
@@ -260,7 +268,7 @@ def careful_leaf_total(
 
 
 def clipped(mean: float, clips: bool, low: float, high: float) -> float:
-    """A mean of Q-hat, inside the box where the schedule has one (Alg. 3, line 9)."""
+    """A mean of Q-hat, clipped where the schedule has a box (Alg. 3, line 9)."""
     if clips:
         if mean < low:
             mean = low
@@ -270,8 +278,9 @@ def clipped(mean: float, clips: bool, low: float, high: float) -> float:
 
 
 def mark_of(address: int, size: int) -> int:
-    """A number that tells whether ``size`` words changed: they are the digits
-    of it, modulo 2**64.
+    """A number by which a change of any of ``size`` words shows.
+
+    The words are its digits, and it is taken modulo 2**64.
     """
     mark = 0
     for i in range(size):
@@ -290,8 +299,10 @@ def run_shard(
     stop: int,
     scratch: int,
 ) -> tuple[int, int, float, float]:
-    """(how it ended, oracle calls, sums of the root draws' distances to
-    ``center`` and of their squares); action -1 draws X itself.
+    """(how it ended, oracle calls, sum and sum of squares) of ``count`` root samples.
+
+    The sums are of the samples' distances to ``center``. Action -1 samples X
+    itself.
     """
     kinds, samples, query, continuation = (
         plan.kind,
@@ -316,7 +327,7 @@ def run_shard(
     clips, clip_low, clip_high = plan.clips, plan.clip_low, plan.clip_high
     operator, temperature, root_row = plan.operator, plan.temperature, plan.root_row
     varies, ends, game, words = plan.varies, plan.ends, plan.game, plan.state_words
-    mark = 0  # of a node's state, where a step could write into it
+    mark = 0  # digest of a node's state, where a step could write into it
     inlined, weighted = is_inlined(operator), plan.weighted
     uniform_at_zero = plan.uniform_at_zero
 
@@ -510,7 +521,7 @@ def run_shard(
             weight = 1.0
             size = K
             phase = ENTER
-            if a < 0:  # the root draws X at its own state
+            if a < 0:  # the root samples X at its own state
                 frame += stride
                 continue
             reward, after, over = STEP(data, state, a, rng)
@@ -525,11 +536,12 @@ def run_shard(
             if ends and (over or TERMINAL(data, after)):
                 v = 0.0
                 phase = RETURN
-        # row, kind, state, size, sign, total, weight and x = sign * Q-hat are those
-        # of the node
+        # Row, kind, state, size, sign, total, weight and x = sign * Q-hat are
+        # those of the node.
         elif phase == FINISH:
-            # Read anew: with a size that it can follow, the compiler moves the
-            # set-up of every loop over it into each turn of this machine.
+            # Read again on purpose. With a size that it can follow, the
+            # compiler moves the set-up of every loop over it into each turn of
+            # this machine.
             size = flag_at(frame + SIZE * WORD)
             if varies and weighted:
                 for j in range(size):
@@ -558,7 +570,7 @@ def run_shard(
                 norm = 1.0
             head = sign * (value - inner) + sign * float_at(shifts, row)
             phase = ACT
-        elif phase == ACT:  # the drawn slot, head and norm are set
+        elif phase == ACT:  # the sampled slot, head and norm are set
             a = int_at(frame + actions_at, slot) if varies else slot
             reward, after, over = STEP(data, state, a, rng)
             calls += 1

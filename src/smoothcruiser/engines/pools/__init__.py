@@ -1,1 +1,1 @@
-"""Tasks over threads, processes and clusters."""
+"""Pools: tasks run by threads, processes and clusters."""

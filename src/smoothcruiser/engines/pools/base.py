@@ -1,13 +1,14 @@
-"""What a pool is: tasks over workers, in this process, in others or on a cluster.
+"""What a pool is: tasks run by workers here, in other processes or on a cluster.
 
-Every worker builds one thing once, an engine say, or a problem (``Build``). A
-task is a function of that thing and of an item: a shard to run, pairs to sample,
-a look at the step. So one pool serves schedules and certified search alike.
+Every worker builds one thing once (``Build``), such as an engine or a problem.
+A task is a function of that thing and of an item: a shard to run, pairs to
+sample, an inspection of the step. So one pool serves schedules and certified
+search alike.
 
 ``Futures`` has the loop that pools of threads, of processes and on clusters
-share: an item is pulled when a worker is free, results are handed back as they
-come, and nothing is left running behind. What this file leaves out: where workers
-live (``threads``, ``processes``, ``dask``).
+share. An item is pulled when a worker is free, results are returned as they
+come, and nothing is left running at the end. What this file leaves out: where
+workers live (``threads``, ``processes``, ``dask``).
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ POLL_SECONDS = 0.1  # a bounded wait, so that Ctrl-C reaches the main thread at 
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-# (what the worker built, item) -> result; at the top of a module, so that it can be
-# sent to another process by its name
+# (what the worker built, item) -> result. It stands at the top of a module, so
+# that it can be sent to another process by its name.
 Task = Callable[[Any, Item], Result]
 
 
 @dataclass(frozen=True)
 class Build:
-    """What each worker makes once: ``make(problem, **arguments)``.
+    """What each worker builds once: ``make(problem, **arguments)``.
 
     The problem stands apart because pools differ in how they can send it.
     """
 
     problem: Problem
-    make: Callable[..., Any]  # at the top of a module
+    make: Callable[..., Any]  # defined at the top of a module
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
@@ -63,11 +64,11 @@ class Pool(Protocol):
 
     @property
     def reachable(self) -> bool:
-        """Whether ``ask`` would be answered now."""
+        """Whether ``ask`` would get an answer now."""
 
     @property
     def abandoned(self) -> Sequence[Any]:
-        """What items that were no longer needed came to, as far as they tell."""
+        """The results or errors of abandoned items, as far as they are known."""
 
     def stop(self) -> None:
         """Ask what is under way to end. May be called from another thread."""
@@ -77,7 +78,7 @@ class Pool(Protocol):
 
 
 def check_workers(workers: int | None) -> int:
-    """The number of workers: the one that was asked for, or one per core."""
+    """The number of workers: the requested one, or one per core."""
     if workers is None:
         return os.cpu_count() or 1
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
@@ -88,7 +89,7 @@ def check_workers(workers: int | None) -> int:
 
 
 class Futures(ABC):
-    """A pool behind futures."""
+    """A pool whose items under way are futures."""
 
     stopped: bool = False
     abandoned: Sequence[Any] = ()
@@ -100,17 +101,18 @@ class Futures(ABC):
 
     @abstractmethod
     def submit(self, task: Task[Item, Result], item: Item) -> Any:
-        """The future of an item."""
+        """The future of an item, which is now under way."""
 
     @abstractmethod
     def finished(self, futures: list[Any]) -> Iterable[Any]:
-        """Those of ``futures`` that are done, after waiting for one for at most
-        ``POLL_SECONDS``.
+        """Those of ``futures`` that are done.
+
+        It waits for at most ``POLL_SECONDS`` until there is one.
         """
 
     @abstractmethod
     def result(self, future: Any) -> Any:
-        """What a finished future holds, or its error."""
+        """The result that a finished future holds; its error is raised."""
 
     @abstractmethod
     def abandon(self, futures: list[Any]) -> None:
@@ -122,7 +124,7 @@ class Futures(ABC):
         items: Iterator[Item],
         report: Callable[[Item, Result], bool],
     ) -> None:
-        """As of ``Pool``."""
+        """As in ``Pool``."""
         waiting: dict[Any, Item] = {}
         more = True
         try:
@@ -147,5 +149,5 @@ class Futures(ABC):
                 self.abandon(list(waiting))
 
     def stop(self) -> None:
-        """As of ``Pool``."""
+        """As in ``Pool``."""
         self.stopped = True

@@ -1,11 +1,11 @@
-"""A pool on a Dask cluster, the user's own (``scheduler=``) or one that is started
-here on loopback.
+"""A pool on a Dask cluster, the user's own (``scheduler=``) or a local one.
 
-What a worker needs is shipped to it once, and it builds from it once per thread;
-an item is a few numbers there and back, so the driver's memory stays flat. Dask
-moves the items of a dead worker to the living (an oracle's own error is not
-retried). A task is a pure function of its item, so running one twice gives the
-same bits, and it is counted once. Only this module imports Dask.
+A local cluster is started here, on loopback. What a worker needs is sent to it
+once, and it builds from it once per thread. An item is a few numbers there and
+back, so the driver's memory stays flat. Dask moves the items of a dead worker
+to living ones (an oracle's own error is not retried). A task is a pure function
+of its item, so running one twice gives the same bits, and it is counted once.
+Only this module imports Dask.
 """
 
 from __future__ import annotations
@@ -36,15 +36,20 @@ except (
         "The dask executor needs Dask distributed: pip install 'smoothcruiser[dask]'."
     ) from error
 
-COUNT_SECONDS = 1.0  # between two looks at the cluster's size
+COUNT_SECONDS = 1.0  # between two counts of the cluster's threads
 MOST_IDLE = 4  # items to offer while no worker is known
 START_SECONDS = 30  # to reach a scheduler
-# on a worker: the pool that its thread last worked for, and what it built for it
+# On a worker: the pool that its thread last worked for, and what it built for
+# it.
 _here = threading.local()
 
 
 def run_remote(key: str, build: Build, task: Task[Item, Result], item: Item) -> Result:
-    """One item, on a worker; one pool at a time, for what is built may be large."""
+    """The result of one item, computed on a worker.
+
+    A worker keeps what it built for one pool at a time, since that may be
+    large.
+    """
     if getattr(_here, "key", None) != key:
         _here.built, _here.key = None, None
         _here.built = build.make(build.problem, **build.arguments)
@@ -53,8 +58,10 @@ def run_remote(key: str, build: Build, task: Task[Item, Result], item: Item) -> 
 
 
 def connect(workers: int, scheduler: str | None) -> tuple[Any, Any]:
-    """(client, cluster): the user's cluster (then the second is None), or one
-    of ``workers`` processes started here on loopback.
+    """(client, cluster) of the user's cluster, or of one that is started here.
+
+    The user's cluster is not ours to end, so the second is None then. A local
+    one has ``workers`` processes on loopback.
     """
     cluster: Any = None
     try:
@@ -87,8 +94,9 @@ class Dask(Futures):
         self.build = self.client.scatter(build, broadcast=True, hash=False)
 
     def window(self) -> int:
-        """Two items per thread of the cluster, so that none waits for the
-        driver; workers that join are noticed within a second.
+        """Two items per thread of the cluster, so that none waits for the driver.
+
+        Workers that join are noticed within a second.
         """
         now = time.monotonic()
         if now - self.counted > COUNT_SECONDS:

@@ -1,5 +1,6 @@
-"""A pool of spawned Python processes, for simulators that are slow or hold the
-interpreter's lock.
+"""A pool of spawned Python processes.
+
+It is for simulators that are slow or hold the interpreter's lock.
 
 Every process rebuilds the problem once, from its spec (the text that ``make``
 was given: zoo, adapter or module:attribute) where it has one and that gives the
@@ -10,9 +11,9 @@ child (NumPy, JAX and simulators start threads). A script that plans with
 processes therefore needs the usual ``if __name__ == "__main__":`` guard.
 
 A worker that dies (killed, out of memory, a crash in native code) ends the run
-with an error that says so; items finished before are in the run's hands already.
-If none ever began, the error names the guard, because a script without one is
-what usually ends them. What this file leaves out: other machines (``dask``).
+with an error that says so; items finished before have been reported already. If
+no worker ever began, the error names the guard, because a script without one is
+the usual cause. What this file leaves out: other machines (``dask``).
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.spec import from_spec
 
-# a problem as it travels: its spec, its pickle, the facts it must come out with
+# A problem as it travels: its spec, its pickle, and the facts it must have when
+# rebuilt.
 Recipe = tuple[dict[str, Any] | None, bytes | None, Facts]
 
 
@@ -50,23 +52,31 @@ class Processes(Futures):
     """A pool of processes that each build the same thing."""
 
     def __init__(self, size: int, build: Build, *, ahead: int = 1) -> None:
-        """``ahead`` items per process are under way at once: more keep it busy,
-        fewer are lost when the rest is not needed.
+        """A pool of ``size`` processes, each with ``ahead`` items under way at once.
+
+        More items keep a process busy; fewer are lost when the rest is not
+        needed.
         """
         self.size, self.ahead = size, ahead
         pickled = {name: _pickled(name, x) for name, x in build.arguments.items()}
         self.parts = (build.make, recipe_of(build.problem), pickled)
         self.pool = SpawnedPool(size, *self.parts)
-        # whether its processes were ended in the middle of items that nobody needs
+        # Whether processes were ended in the middle of items that nobody needs.
         self.gone = False
 
     @property
     def reachable(self) -> bool:  # type: ignore[override]
-        """A run that was stopped does not wait for a slow simulator again."""
+        """False once the run was stopped.
+
+        A stopped run does not wait for a slow simulator again.
+        """
         return not self.stopped
 
     def ask(self, task: Task[Item, Result], item: Item) -> Result:
-        """In a worker: a simulator that crashes must not take this process with it."""
+        """The result of one item, computed in a worker.
+
+        A simulator that crashes must not end this process too.
+        """
         future = self.submit(task, item)
         while not self.finished([future]):
             if self.stopped:
@@ -104,8 +114,9 @@ class Processes(Futures):
         self.pool.shutdown(wait=True, cancel_futures=True)
 
     def abandon(self, futures: list[Future[Any]]) -> None:
-        """End processes in the middle of an item: a simulator may take a minute
-        per call, and nobody waits for it.
+        """End processes in the middle of an item.
+
+        A simulator may take a minute per call, and nobody waits for the result.
         """
         self.gone = True
         processes = list((getattr(self.pool, "_processes", None) or {}).values())
@@ -125,7 +136,7 @@ class SpawnedPool(ProcessPoolExecutor):
         arguments: dict[str, bytes],
     ) -> None:
         context = multiprocessing.get_context("spawn")
-        # set by the first process that has imported the main script
+        # Set by the first process that has imported the main script.
         self.began = context.Event()
         super().__init__(
             size,
@@ -135,8 +146,10 @@ class SpawnedPool(ProcessPoolExecutor):
         )
 
     def death(self) -> SmoothcruiserError:
-        """What to raise where a process has died: while it ran the oracle, or
-        before it ever came to that.
+        """The error to raise where a process has died.
+
+        It tells a death while the oracle ran from one before any process had
+        begun.
         """
         if self.began.is_set():
             return OracleError(
@@ -162,8 +175,9 @@ _failure: SmoothcruiserError | None = None  # what making it raised
 def _begin(
     began: Any, make: Callable[..., Any], recipe: Recipe, arguments: dict[str, bytes]
 ) -> None:
-    """Begin; an error is kept for the first task, since an initializer cannot
-    report it.
+    """Build this process's own thing.
+
+    An initializer cannot report an error, so it is kept for the first task.
     """
     global _built, _failure
     began.set()
@@ -193,8 +207,10 @@ def _run(task: Task[Item, Result], item: Item) -> Result | SmoothcruiserError:
 
 
 def recipe_of(problem: Problem) -> Recipe:
-    """What a process rebuilds the problem from: its spec, its pickle, and the
-    facts it must come out with.
+    """What a process rebuilds the problem from.
+
+    It is the spec, the pickle, and the facts that the rebuilt problem must
+    have.
     """
     try:
         pickled = pickle.dumps(problem)
@@ -221,7 +237,7 @@ def _pickled(name: str, thing: Any) -> bytes:
 
 
 def rebuilt(recipe: Recipe) -> Problem:
-    """The problem of a recipe; refuses one that came out different."""
+    """The problem of a recipe; one whose facts came out different is refused."""
     spec, pickled, facts = recipe
     why = "it has no spec"
     if spec is not None:

@@ -1,5 +1,6 @@
-"""Pools in this process: this thread, or threads for machine code, which
-releases the interpreter's lock.
+"""Pools in this process: this thread, or threads for machine code.
+
+Threads help only machine code, which releases the interpreter's lock.
 
 Machine code runs in a pool even where it has one thread: it cannot be interrupted,
 so the main thread has to be free to take a Ctrl-C and to set the stop flag.
@@ -17,7 +18,7 @@ Interrupt = Callable[[], object]  # asks what is under way to end
 
 
 class ThisThread:
-    """No workers: items one by one, here."""
+    """A pool without workers: items run one by one in this thread."""
 
     stopped: bool = False
     abandoned: Sequence[Any] = ()
@@ -32,22 +33,22 @@ class ThisThread:
         items: Iterator[Item],
         report: Callable[[Item, Result], bool],
     ) -> None:
-        """As of ``Pool``."""
+        """As in ``Pool``."""
         for item in items:
             if report(item, task(self.built, item)):
                 return
 
     def ask(self, task: Task[Item, Result], item: Item) -> Result:
-        """As of ``Pool``."""
+        """As in ``Pool``."""
         return task(self.built, item)
 
     def stop(self) -> None:
-        """As of ``Pool``."""
+        """As in ``Pool``."""
         self.stopped = True
         self.interrupt()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 class Threads(Futures):
@@ -59,7 +60,10 @@ class Threads(Futures):
         self.abandoned: list[Any] = []
 
     def ask(self, task: Task[Item, Result], item: Item) -> Result:
-        """In this thread: signals, which end a call that hangs, arrive only here."""
+        """The result of one item, computed in this thread.
+
+        Signals, which end a call that hangs, arrive only here.
+        """
         return task(self.built, item)
 
     def window(self) -> int:  # noqa: D102
@@ -75,8 +79,9 @@ class Threads(Futures):
         return future.result()
 
     def abandon(self, futures: list[Future[Any]]) -> None:
-        """Wait for what cannot be cancelled: soon, for machine code looks at the
-        stop flag every few milliseconds.
+        """Wait for items that cannot be cancelled.
+
+        That is soon: machine code checks the stop flag every few milliseconds.
         """
         self.interrupt()
         for future in futures:

@@ -38,8 +38,8 @@ from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput, OracleError
 
-# rows of one call: a tabular step makes 28 M calls/s at 4,096, 32 M at 32,768, and
-# 16 M at 65,536, where arrays get fresh memory from the system every time
+# Rows of one call. A tabular step makes 28 M calls/s at 4,096, 32 M at 32,768,
+# and 16 M at 65,536, where arrays get fresh memory from the system every time.
 MAX_BATCH = 32_768
 Answer = tuple[NDArray[np.float64], Any, NDArray[np.bool_] | None]
 
@@ -78,14 +78,14 @@ class Backend(Protocol):
 
 
 class WrongShape(Exception):
-    """A batched function returned something of the wrong form; says what."""
+    """A batched function returned the wrong form; the message says which."""
 
 
 # --- NumPy --------------------------------------------------------------------
 
 
 def _mapped(function: Callable[[Any], Any], states: Any) -> Any:
-    """``function`` of every array of a batch."""
+    """A batch with ``function`` applied to each of its arrays."""
     if isinstance(states, tuple):
         parts = [_mapped(function, part) for part in states]
         return type(states)(*parts) if hasattr(states, "_fields") else tuple(parts)
@@ -157,7 +157,7 @@ class NumpyBackend:
         )
 
     def warm(self, step: Any, companions: list[tuple[Any, int]], states: Any) -> None:
-        """Nothing is compiled."""
+        """Do nothing: NumPy functions are not compiled."""
 
 
 def unpacked(answer: Any) -> tuple[Any, Any, Any]:

@@ -42,7 +42,7 @@ except ImportError as error:
         "A batched step with backend='jax' needs JAX: pip install 'smoothcruiser[jax]'."
     ) from error
 
-# smaller batches are padded to this: a call costs 10-50 µs whatever its size
+# Smaller batches are padded to this: a call costs 10-50 µs whatever its size.
 LEAST_ROWS = 64
 STEP = 16  # factor between one size and the next
 
@@ -79,7 +79,7 @@ class JaxBackend:
 
     each: bool
     max_batch: int
-    # user function -> its jitted form
+    # the jitted form of each user function
     compiled: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -107,7 +107,8 @@ class JaxBackend:
         for batch, size in zip(batches, self.sizes, strict=True):
             actions = np.zeros(size, dtype=np.int64)
             _, after, _ = self.step(step, batch, actions, rng)
-            # again, where a step changes the type of its states
+            # A step may change the type of its states, which compiles it a
+            # second time.
             self.step(step, after, actions, rng)
             for function, extra in companions:
                 self.ask(function, after, size, *([actions] * extra))

@@ -1,5 +1,7 @@
-"""Which level of the frontier the root samples: for each the price of closing
-epsilon at delta, and the cheapest few of all.
+"""The levels of the frontier that a root may sample, and what each would cost.
+
+For each level there is a price of closing epsilon at delta; the cheapest few
+are kept.
 
 The frontier is walked only as far as a cheaper level may still come. What this
 file leaves out: the frontier (``frontier``, ``frontier_horizon``), and the table
@@ -27,9 +29,9 @@ from smoothcruiser.theory.moments import backup, constant
 from smoothcruiser.theory.noise import plug_in_noise
 
 POLISHED = 3  # candidates that become drafts, of which the cheapest is taken
-# in log price: the range of a draw may still grow or shrink a little along the walk
+# in log price: the range of a sample may still change a little along the walk
 _MARGIN = 0.02
-# of epsilon: there the bias takes 1% of epsilon, 2% of the root's draws
+# of epsilon: there the bias takes 1% of epsilon, which costs 2% of the root's samples
 _NARROWEST = 1.0 / 50.0
 # in units of 1/(1 - gamma): there the value bounds are within e^-3 = 5% of those
 # without a horizon
@@ -38,7 +40,7 @@ _LONG_HORIZON = 3.0
 
 @dataclass(frozen=True)
 class Candidate:
-    """A level that a root can draw from, with the log of the price."""
+    """A level that a root can sample, with the log of the price."""
 
     log_price: float
     target: Target
@@ -48,11 +50,11 @@ class Candidate:
 
 @lru_cache(maxsize=8)
 def frontier_of(facts: Facts, kinds: Kinds) -> Frontier | StagedFrontier:
-    """The frontier of ``facts``, kept between calls: it does not depend on the
-    promise.
+    """Return the frontier of ``facts``.
+
+    It is cached, because it does not depend on the promise.
     """
-    # without a choice F is the identity: one draw along the only action is all
-    # there is
+    # Without a choice F is the identity, and following the only action is enough.
     if facts.num_actions == 1:
         unasked = frozenset(kind for kind in kinds if not KINDS[kind].asks)
         kinds = unasked if any(KINDS[kind].goes_on for kind in unasked) else kinds
@@ -61,16 +63,14 @@ def frontier_of(facts: Facts, kinds: Kinds) -> Frontier | StagedFrontier:
         and facts.horizon * (1.0 - facts.discount) < _LONG_HORIZON
     ):
         return StagedFrontier(ground(facts), kinds)
-    # a long horizon: levels as without one, laid out by stages afterwards
+    # For a long horizon, levels are chosen as without one and laid out by stages later.
     return Frontier(ground(replace(facts, horizon=None)), kinds)
 
 
 def _sources(
     front: Frontier | StagedFrontier, target: Target
 ) -> list[tuple[Target, LevelTable]]:
-    """The draws a root may make for ``target``, and the tables their levels
-    stand in.
-    """
+    """Return what a root may sample for ``target``, and the tables of those levels."""
     targets: tuple[Target, ...] = (
         ("q_values",) if target == "q_values" else ("value", "q_values")
     )
@@ -78,7 +78,7 @@ def _sources(
 
 
 def level_of(facts: Facts, target: Target, delta: float) -> float:
-    """Log(2 K/delta): a union bound over the means that the root takes."""
+    """Return log(2 K/delta), for a union bound over the means that the root takes."""
     return math.log(2.0 * (facts.num_actions if target == "q_values" else 1) / delta)
 
 
@@ -90,9 +90,7 @@ def _prices(
     delta: float,
     levels: int,
 ) -> np.ndarray:
-    """Log of the price of the promise over each of the first ``levels`` of
-    ``table``.
-    """
+    """Return the log of the promise's price over the first ``levels`` of ``table``."""
     bias, spread, variance, price = table.root_draws(target, levels)
     log_price: np.ndarray = priced(
         root_log_draws(
@@ -106,15 +104,14 @@ def _prices(
 def candidates(
     facts: Facts, kinds: Kinds, epsilon: float, delta: float, target: Target
 ) -> list[Candidate]:
-    """The cheapest few levels to draw from, cheapest first."""
+    """Return the cheapest few levels to sample at the root, cheapest first."""
     front = frontier_of(facts, kinds)
     found: list[Candidate] = []
     for number in count():
         stop = front.stop(number)
         if stop is None:
             break
-        # what the levels to come cost at least: a bias of 0 is the best they can
-        # have
+        # later levels cost at least what they would with a bias of 0
         found, still = [], math.inf
         for draw, table in _sources(front, target):
             prices = _prices(facts, table, draw, epsilon, delta, stop.levels)
@@ -154,8 +151,9 @@ def candidates(
 
 
 def _chain(facts: Facts, epsilon: float) -> tuple[int, float]:
-    """(levels, log10 of the price) of equal plug-ins that end at width epsilon:
-    each may add (1 - gamma) epsilon.
+    """Return (levels, log10 of the price) of equal plug-ins that end at width epsilon.
+
+    Each level may add (1 - gamma) epsilon.
     """
     base = ground(facts)
     draw = backup(base, constant(base, facts.horizon), facts.horizon)
@@ -182,9 +180,7 @@ def _chain(facts: Facts, epsilon: float) -> tuple[int, float]:
 def affordable(
     facts: Facts, kinds: Kinds, log_budget: float, delta: float, target: Target
 ) -> float:
-    """The smallest epsilon that some level of the frontier keeps within the
-    budget, unpolished.
-    """
+    """Return the smallest epsilon that a level keeps within the budget, unpolished."""
     front = frontier_of(facts, kinds)
     best = math.inf
     for number in count():
@@ -194,8 +190,7 @@ def affordable(
         for draw, table in _sources(front, target):
             level = level_of(facts, draw, delta)
             bias, spread, variance, price = table.root_draws(draw, stop.levels)
-            # below 0 unpayable; after e^80 draws the radius is 0 in double
-            # precision
+            # below 0: unpayable; after e^80 samples the radius is 0 in a double
             log_draws = np.clip(log_budget - price, -1.0, 80.0)
             each = level * np.exp(-log_draws)
             radius = np.minimum(

@@ -1,11 +1,12 @@
-"""A draft: the rows that one root uses, as plain data that can be evaluated for
-many counts side by side and made tight. Its rows are levels whose shifts and
-constants are not yet known.
+"""A draft: the rows that one root uses, before shifts and constants are known.
+
+It is plain data that can be evaluated for many counts side by side and
+tightened.
 
 The frontier chooses structure and rough counts. Here the counts are moved
-together (coordinate search on the price, the root's count being whatever the
-promise then needs), and after rounding every count is lowered as long as the
-promise holds: no hidden slack.
+together by coordinate search on the price; the root's count is what the promise
+then needs. After rounding, every count is lowered as long as the promise holds,
+so that no slack is left.
 
 What this file leaves out: which structure (``frontier``), the final table
 (``optimizer``), and trust (``verify.sharp`` checks it again).
@@ -30,15 +31,16 @@ Array = Any
 
 _FIRST_STEP, _LAST_STEP = 1.25, 1.004  # of the coordinate search: factors on a count
 _MAX_ROUNDS = 40
-# rows evaluated by one search at the most: about a fifth of a second, whatever the
-# length of the table
+# The most rows that one search evaluates: about a fifth of a second, whatever the
+# length of the table.
 _WORK = 1200
 
 
 @dataclass(frozen=True)
 class Draft:
-    """Rows, children first; the last is the root's child. ``level`` is log(2
-    actions/delta) of the fixed promise.
+    """Rows, children first; the last is the root's child.
+
+    ``level`` is log(2 actions/delta) of the fixed promise.
     """
 
     base: Ground
@@ -61,15 +63,16 @@ class Draft:
         return replace(self, rows=tuple(rows))
 
     def at_level(self, level: float) -> Draft:
-        """The same draft for another delta; its moments do not depend on it."""
+        """Return the same draft for another delta; its moments do not depend on it."""
         other = replace(self, level=level)
         if "made" in self.__dict__:
             other.__dict__["made"] = self.made
         return other
 
     def moments(self, counts: Array | None = None) -> list[Moments]:
-        """Moments of every row; ``counts`` has shape (counted rows, M), one
-        candidate a column.
+        """Return the moments of every row.
+
+        ``counts`` has shape (counted rows, M), one candidate per column.
         """
         where = {row: k for k, row in enumerate(self.counted)}
         made: list[Moments] = []
@@ -99,13 +102,11 @@ class Draft:
 
     @cached_property
     def made(self) -> list[Moments]:
-        """Moments of every row with the draft's own counts."""
+        """The moments of every row with the draft's own counts."""
         return self.moments()
 
     def draws(self, counts: Array | None = None) -> tuple[Array, Array, Array, Array]:
-        """(bias, spread, variance, log price) of one draw at the root per
-        candidate, shape (M,) each.
-        """
+        """Return (bias, spread, variance, log price) of one root sample, each (M,)."""
         last = self.made[-1] if counts is None else self.moments(counts)[-1]
         if self.target == "value":
             return (
@@ -124,8 +125,9 @@ class Draft:
         )
 
     def log_price(self, counts: Array | None = None) -> Array:
-        """Log of the price with a real number of root draws, infinite where the
-        bias alone breaks the promise; shape (M,).
+        """Return the log of the price with a real number of root samples, shape (M,).
+
+        It is infinite where the bias alone breaks the promise.
         """
         bias, spread, variance, price = self.draws(counts)
         return priced(
@@ -133,8 +135,9 @@ class Draft:
         )
 
     def root(self, counts: Array | None = None) -> tuple[int, str] | None:
-        """(draws, bound) at the root for one candidate, None where there is no
-        such number.
+        """Return (samples, bound) at the root for one candidate.
+
+        It is None where no number of samples is enough.
         """
         bias, spread, variance, _ = (float(x[0]) for x in self.draws(counts))
         if not self.epsilon - bias > 0.0:
@@ -142,7 +145,7 @@ class Draft:
         return root_samples(self.epsilon - bias, spread, variance, self.level)
 
     def holds(self, draws: int, counts: Array) -> Array:
-        """Whether ``draws`` root draws keep the promise, per candidate."""
+        """Return whether ``draws`` root samples keep the promise, per candidate."""
         kept = []
         for bias, spread, variance in zip(
             *(np.atleast_1d(x) for x in self.draws(counts)[:3]), strict=True
@@ -155,8 +158,9 @@ class Draft:
 
 
 def root_log_draws(t: Array, spread: Array, variance: Array, level: float) -> Array:
-    """Log of about how many draws close a radius t; a close guide to
-    ``stopping.root_samples``, vectorized.
+    """Return the log of about how many samples close a radius t.
+
+    It is a vectorized approximation of ``stopping.root_samples``.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         tau = np.clip(t / np.maximum(spread, 1e-300), 1e-150, 1.0 - 1e-12)
@@ -175,8 +179,9 @@ def root_log_draws(t: Array, spread: Array, variance: Array, level: float) -> Ar
 
 
 def priced(draws: Array, price: Array) -> Array:
-    """Log of draws times price; infinite where no number of draws is enough,
-    whatever one costs.
+    """Return the log of samples times price.
+
+    It is infinite where no number of samples is enough, whatever one costs.
     """
     return np.where(
         draws == math.inf, math.inf, np.where(draws == math.inf, 0.0, draws) + price
@@ -184,7 +189,7 @@ def priced(draws: Array, price: Array) -> Array:
 
 
 def polish(draft: Draft) -> Draft:
-    """The draft with its counts moved to a local minimum of the price."""
+    """Return the draft with its counts moved to a local minimum of the price."""
     counted = draft.counted
     if not counted:
         return draft
@@ -215,8 +220,9 @@ def polish(draft: Draft) -> Draft:
 
 
 def _neighbours(counts: Array, step: float) -> tuple[Array, tuple[Array, Array]]:
-    """Candidates that raise or lower one count (columns: all raised ones, then
-    all lowered ones), and the moved counts.
+    """Return the candidates that raise or lower one count, and the changed counts.
+
+    Columns: all raised ones, then all lowered ones.
     """
     up = np.maximum(counts + 1.0, np.round(counts * step))
     down = np.maximum(1.0, np.minimum(counts - 1.0, np.round(counts / step)))
@@ -228,8 +234,9 @@ def _neighbours(counts: Array, step: float) -> tuple[Array, tuple[Array, Array]]
 
 
 def tighten(draft: Draft, draws: int) -> Draft:
-    """The draft with every count as low as ``draws`` root draws allow, the most
-    expensive rows first.
+    """Return the draft with every count as low as ``draws`` root samples allow.
+
+    The most expensive rows come first.
     """
     counts = np.array([float(draft.rows[i].samples) for i in draft.counted])
     last = len(draft.rows) - 1
@@ -243,7 +250,7 @@ def tighten(draft: Draft, draws: int) -> Draft:
         fewer = np.tile(counts[:, None], (1, len(waiting)))
         fewer[waiting, np.arange(len(waiting))] -= 1.0
         kept = draft.holds(draws, fewer)
-        # slack only shrinks: what does not hold now never will
+        # slack only shrinks, so a count that cannot be lowered now never can
         waiting = [k for k, ok in zip(waiting, kept, strict=True) if ok]
         if waiting:
             counts[waiting[0]] = _lowest(draft, draws, counts, waiting[0])
@@ -252,8 +259,9 @@ def tighten(draft: Draft, draws: int) -> Draft:
 
 
 def _lowest(draft: Draft, draws: int, counts: Array, k: int) -> float:
-    """The smallest count of the k-th counted row that holds, given that one
-    less than now does.
+    """Return the smallest count of the k-th counted row that keeps the promise.
+
+    It relies on one less than the present count keeping it.
     """
     low, high = 1.0, counts[k] - 1.0  # invariant: high holds
     while low < high:

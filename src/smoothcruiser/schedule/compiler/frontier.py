@@ -1,24 +1,26 @@
-"""The cheapest estimator of every width: the walk that the schedule compiler
-makes before it knows epsilon (docs/theory.md, section 6).
+"""The cheapest estimator of every width, found before epsilon is known.
+
+This is the walk of the schedule compiler (docs/theory.md, section 6).
 
 Widths are cut into cells, each a fixed factor narrower than the one before. The
-walk goes from the widest (a constant) downwards; a cell keeps the cheapest
-level whose width falls into it, with its exact moments. What is offered to a
-cell is up to each kind (``schedule.kinds``); it has one of three shapes:
+walk goes from the widest (a constant) downwards. A cell keeps the cheapest
+level whose width lies in it, with its exact moments. Each kind proposes
+candidates for a cell (``schedule.kinds``), of one of three shapes:
 
-  asks            over any wider level, N on a geometric grid   price K N (1 + C')
-  goes on         over any wider level                          price 1 + C''
-  asks, goes on   over any wider continuation and query         the sum of both
+  query           over any wider level, N on a geometric grid   price K N (1 + C')
+  continuation    over any wider level                          price 1 + C''
+  both            over any wider continuation and query         the sum of both
 
 A level costs more than its children, so wider cells are final when a cell is
 reached (Bellman's principle on prices, as in a database's join optimizer). The
 table does not depend on epsilon or delta: one walk serves every promise on the
-same facts, and goes on from where it stopped. With a horizon there is one table
-for each number of remaining steps, built over the one before.
+same facts, and continues from where it stopped. With a horizon there is one
+table for each number of remaining steps, built over the one before
+(``frontier_horizon``).
 
 Prices are logarithms here (they pass 10^1000); the schedule's own integers are
-exact. What this file leaves out: the root, and the last percent
-(``optimizer``).
+exact. What this file leaves out: the root (``candidates``), and the last
+percent of the price (``draft``).
 """
 
 from __future__ import annotations
@@ -39,25 +41,25 @@ Array = Any
 
 _MAX_SAMPLES = 1e13
 BATCH = 24  # cells between two stops
-# calls: four months at 1e8 a second; dearer levels are chosen coarsely, dearer
-# plans not polished
+# Calls: four months at 1e8 per second. Dearer levels are chosen coarsely, and dearer
+# plans are not polished.
 LOG_HOPELESS = math.log(1e15)
 # cells per factor 1/gamma: a level must be able to leave its child's cell
 _CELLS_PER_STEP = 4.0
 _FINEST, _COARSEST = 0.002, 0.02  # log-width of a cell
 _LOSS_STEP = 0.02  # log-width of a cell of the table of queries by E D
-# of the walk; promises below 1e-5 of the value span cost 10^10 calls at least
-# (Hoeffding at the root)
+# Of the walk. Promises below 1e-5 of the value span cost at least 10^10 calls
+# (Hoeffding at the root).
 _WIDEST_OVER_NARROWEST = 1e6
-# a deviation that many times below a bias or a step makes no difference
+# a deviation this many times below a bias or a step makes no difference
 _NEGLIGIBLE = 10.0
 _LARGEST_OVER_SMALLEST_LOSS = 1e9
-# levels kept in one cell while steps that ask nothing creep to their fixed point
+# levels kept in one cell while chains of blind steps approach their fixed point
 _LABELS = 24
 
 
 def sample_grid(ratio: float) -> Array:
-    """Counts 1, 2, 3, ... then geometric."""
+    """Return the counts 1, 2, 3, ... and then a geometric sequence."""
     counts = [1]
     while counts[-1] < _MAX_SAMPLES:
         counts.append(max(counts[-1] + 1, math.floor(counts[-1] * ratio)))
@@ -70,8 +72,9 @@ _COARSE_GRID = sample_grid(1.3)
 
 @dataclass
 class LevelTable:
-    """Finished levels in order of falling width, with their backups side by
-    side; children are indices into the table that they were made over.
+    """Finished levels in order of decreasing width, with their backups side by side.
+
+    Children are indices into the table that the levels were built over.
     """
 
     base: Ground
@@ -79,11 +82,11 @@ class LevelTable:
     levels: list[Level] = field(default_factory=list)
     moments: list[Moments] = field(default_factory=list)
     backups: list[Backup] = field(default_factory=list)
-    # per level: tilt, log(1 + C), and what a root draw of it is
+    # per level: bias span, log(1 + C), and the moments of a root sample over it
     columns: Array = field(default_factory=lambda: np.empty((9, 0)))
 
     def add(self, level: Level, moments: Moments) -> int:
-        """Append a level; returns its index."""
+        """Append a level, and return its index."""
         back = backup(self.base, moments, self.remaining)
         index = len(self.levels)
         if index >= self.columns.shape[1]:
@@ -108,19 +111,21 @@ class LevelTable:
 
     @property
     def tilt(self) -> Array:
-        """Gamma w of every level, the largest over players."""
+        """The bias span gamma w of every level, the largest over players."""
         return self.columns[0, : len(self.levels)]
 
     @property
     def log_calls(self) -> Array:
-        """Log(1 + C) of every level."""
+        """The logarithm log(1 + C) of every level."""
         return self.columns[1, : len(self.levels)]
 
     def root_draws(
         self, target: Target, levels: int
     ) -> tuple[Array, Array, Array, Array]:
-        """(bias, spread, variance, log price) of one root draw over each of the
-        first ``levels``: xi for all actions, or X itself.
+        """Return (bias, spread, variance, log price) of one root sample.
+
+        There is one entry for each of the first ``levels``. A sample is xi for
+        all actions, or X itself.
         """
         used = self.columns[:, : min(levels, len(self.levels))]
         if target == "value":
@@ -148,8 +153,9 @@ class LevelTable:
 
 
 class Cells:
-    """The cheapest candidate of every cell; cell c holds widths in (edge(c +
-    1), edge(c)].
+    """The cheapest candidate of every cell.
+
+    Cell c holds widths in (edge(c + 1), edge(c)].
     """
 
     def __init__(self, top: float, step: float, size: int) -> None:
@@ -161,8 +167,9 @@ class Cells:
         self.continuation = np.full(size + 1, -1, dtype=np.int64)
 
     def of(self, width: Array) -> Array:
-        """The cells of ``width``; everything narrower than the last edge
-        belongs to the last cell.
+        """Return the cells of ``width``.
+
+        Everything narrower than the last edge belongs to the last cell.
         """
         with np.errstate(divide="ignore"):
             cell = np.floor(np.log(self.top / width) / self.step + 1e-9)
@@ -181,7 +188,7 @@ class Cells:
         query: Array | int,
         continuation: Array | int,
     ) -> None:
-        """Keep the candidates that are cheaper than what their cells hold."""
+        """Keep the candidates that are cheaper than those in their cells."""
         cells, first = _cheapest(cell, price)
         better = price[first] < self.price[cells]
         self.put(
@@ -202,15 +209,17 @@ class Cells:
         query: Array,
         continuation: Array,
     ) -> None:
-        """Overwrite what ``cell`` holds."""
+        """Overwrite the candidate of ``cell``."""
         self.price[cell], self.kind[cell], self.samples[cell] = price, kind, samples
         self.query[cell], self.continuation[cell] = query, continuation
 
     def fill(
         self, cell: int, kind: IntEnum, queries: Queries, children: LevelTable
     ) -> None:
-        """Keep the cheapest level of ``cell`` that asks one of ``queries`` and
-        goes on with one of ``children``, if it is cheaper than what is there.
+        """Keep the cheapest level of ``cell`` over ``queries`` and ``children``.
+
+        Its query is one of ``queries``, its continuation one of ``children``.
+        It replaces the candidate in the cell only if it is cheaper.
         """
         room = self.edge(cell) - children.tilt
         fits = np.nonzero(room > 0.0)[0]
@@ -231,7 +240,7 @@ class Cells:
             )
 
     def cheapest(self, cell: int) -> Level | None:
-        """What ``cell`` holds, None if it is empty."""
+        """Return the candidate of ``cell``, None if it is empty."""
         if self.price[cell] == math.inf:
             return None
         return Level(
@@ -243,7 +252,7 @@ class Cells:
 
 
 def _cheapest(cell: Array, price: Array) -> tuple[Array, Array]:
-    """(cells, candidates): every cell that occurs, with its cheapest candidate."""
+    """Return (cells, candidates): every cell that occurs, with its cheapest one."""
     if len(price) > 1 and np.any(price[1:] < price[:-1]):
         order = np.argsort(price, kind="stable")
         cells, first = np.unique(cell[order], return_index=True)
@@ -257,8 +266,9 @@ def _at(index: Array | int, where: Array) -> Array:
 
 
 class Queries:
-    """The cheapest (query, N) for every loss: cell c holds losses in (edge(c),
-    edge(c - 1)].
+    """The cheapest (query, N) for every loss.
+
+    Cell c holds losses in (edge(c), edge(c - 1)].
     """
 
     def __init__(self, top: float, step: float) -> None:
@@ -269,7 +279,7 @@ class Queries:
         self.samples = np.zeros(self.size)
 
     def offer(self, query: Array, samples: Array, loss: Array, price: Array) -> None:
-        """Keep the candidates that are cheaper than what their cells hold."""
+        """Keep the candidates that are cheaper than those in their cells."""
         with np.errstate(divide="ignore"):
             cell = np.clip(
                 np.floor(np.log(self.top / loss) / self.step + 1e-9), 0, self.size - 1
@@ -284,8 +294,10 @@ class Queries:
         )
 
     def best(self, room: Array) -> tuple[Array, Array]:
-        """(price, cell): the cheapest query among the cells whose every loss
-        fits in ``room``, and the first of those cells.
+        """Return (price, cell) of the cheapest query whose loss fits in ``room``.
+
+        Only cells whose every loss fits are searched; ``cell`` is the first of
+        them.
         """
         running = np.minimum.accumulate(self.price[::-1])[::-1]
         cell = np.maximum(np.ceil(np.log(self.top / room) / self.step), 0).astype(
@@ -296,14 +308,16 @@ class Queries:
         return np.where(inside, running[cell], math.inf), cell
 
     def at(self, cell: int) -> int:
-        """The cell, at ``cell`` or beyond, that holds the cheapest query."""
+        """Return the cell, at ``cell`` or beyond, that holds the cheapest query."""
         return cell + int(np.argmin(self.price[cell:]))
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Where the walk may pause: how many levels are finished, and the log of
-    the fewest calls that any later one can cost.
+    """Where the walk may pause.
+
+    It holds the number of finished levels and the log of the fewest calls that
+    any later level can cost.
     """
 
     levels: int
@@ -311,8 +325,9 @@ class Stop:
 
 
 def _useful(variance: float, noise: float, hopeless: bool) -> Array:
-    """The counts at which the mean of draws still has a deviation above
-    ``noise``, and at least the first dozen.
+    """Return the counts at which the mean still has a deviation above ``noise``.
+
+    At least the first dozen counts are kept.
     """
     most = variance / (noise * noise) if noise > 1e-100 else math.inf
     grid = _COARSE_GRID if hopeless else SAMPLE_GRID
@@ -320,7 +335,7 @@ def _useful(variance: float, noise: float, hopeless: bool) -> Array:
 
 
 class Frontier:
-    """Levels of falling width for problems without a horizon; grows on demand."""
+    """Levels of decreasing width for problems without a horizon; it grows on demand."""
 
     def __init__(self, base: Ground, kinds: Kinds) -> None:
         self.base = base
@@ -340,16 +355,16 @@ class Frontier:
             if estimator.asks and estimator.goes_on
         }
         self.cell = 0
-        self.newest = (
-            0  # the level that was finished last: the child of what is offered
-        )
+        self.newest = 0  # the level finished last: the child of new candidates
         self.waiting: list[Level] = []  # still in the cell of ``newest``
         self._finish(Level(Kind.CONSTANT))
         self.stops = [Stop(len(self.table), self._floor())]
 
     def stop(self, number: int) -> Stop | None:
-        """The ``number``-th stop of the walk, walking on if need be; None
-        beyond the end. The same whoever walked here before.
+        """Return the ``number``-th stop of the walk; None beyond the end.
+
+        The walk continues if need be. The answer does not depend on earlier
+        callers.
         """
         while len(self.stops) <= number:
             if not self._advance(BATCH):
@@ -358,16 +373,18 @@ class Frontier:
         return self.stops[number]
 
     def root_table(self, target: Target) -> LevelTable:
-        """The levels that a root may draw from: the same for either target."""
+        """Return the levels that a root may sample: the same for either target."""
         return self.table
 
     def child_table(self, table: LevelTable) -> LevelTable:
-        """Where the children of a level of ``table`` stand: in the same table."""
+        """Return the table of a level's children, which is the same table."""
         return table
 
     def _floor(self) -> float:
-        """Log of the fewest calls that a level still to come can cost: a
-        waiting candidate's, or a continuation's that leads further.
+        """Return the log of the fewest calls that a later level can cost.
+
+        It is the price of a waiting candidate, or of a continuation that leads
+        to a narrower cell.
         """
         ahead = self.cell + 1
         if self.top <= 0.0 or ahead > self.cells.size:
@@ -379,7 +396,7 @@ class Frontier:
         )
 
     def _advance(self, cells: int) -> bool:
-        """Go on by ``cells`` cells; False when there are none left."""
+        """Walk on by ``cells`` cells, and return False when there are none left."""
         if self.top <= 0.0 or self.cell >= self.cells.size:
             return False
         for _ in range(min(cells, self.cells.size - self.cell)):
@@ -392,7 +409,7 @@ class Frontier:
         return True
 
     def _finish(self, level: Level) -> None:
-        """Add the level of a cell, and offer what can be made over it."""
+        """Add the level of a cell, and propose the candidates over it."""
         self.waiting = [level]
         for label in range(_LABELS):
             if not self.waiting:
@@ -404,14 +421,14 @@ class Frontier:
             if self.top <= 0.0:
                 return
             for estimator in self.estimators:
-                # as a query, the others are within the width of one cell of the first
+                # as queries, later labels are within one cell's width of the first
                 if label == 0 or not estimator.asks:
                     estimator.offer(self)
 
-    # --- what kinds are offered to (``kinds.Walk``) ---------------------------
+    # --- how kinds propose candidates (``kinds.Walk``) ------------------------
 
     def pairs(self, share: float) -> Pairs:
-        """The newest level as a query, with the counts that make a difference."""
+        """Return the newest level as a query, with the counts worth trying."""
         back = self.table.backups[self.newest]
         calls = float(self.table.log_calls[self.newest])
         noise = float(np.max(back.tilt)) * share / _NEGLIGIBLE
@@ -424,7 +441,7 @@ class Frontier:
         )
 
     def offer(self, kind: IntEnum, width: Array, pairs: Pairs) -> None:
-        """Offer levels that ask the newest to narrower cells."""
+        """Propose levels with the newest level as query to narrower cells."""
         cell = self.cells.of(width)
         ahead = cell > self.cell
         self.cells.offer(
@@ -437,8 +454,10 @@ class Frontier:
         )
 
     def offer_steps(self, kind: IntEnum, loss: float) -> None:
-        """Offer a level that goes on with the newest to its cell; where that is
-        the cell at hand, keep both, so that chains of such steps get through.
+        """Propose a level that continues at the newest level, for its cell.
+
+        Where that is the current cell, both levels are kept, so that chains of
+        such steps can leave it.
         """
         width = float(self.table.tilt[self.newest]) + loss
         now = float(self.table.moments[self.newest].width[0])
@@ -452,7 +471,8 @@ class Frontier:
             self.waiting.append(Level(kind, continuation=self.newest))
 
     def offer_paths(self, kind: IntEnum, loss: Array, pairs: Pairs) -> None:
-        """Remember the newest level as a query; cells are filled as the walk
-        comes to them.
+        """Remember the newest level as a query.
+
+        Cells are filled as the walk comes to them.
         """
         self.queries[kind].offer(pairs.query, pairs.samples, loss, pairs.log_calls)

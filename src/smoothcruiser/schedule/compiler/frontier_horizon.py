@@ -1,20 +1,21 @@
-"""The frontier with a horizon: one table of levels for each number of remaining
-steps, built over the table of one step less.
+"""The frontier with a horizon: one table of levels per number of remaining steps.
 
-The same kinds and prices as in ``frontier``; here a level's children stand in
-the table below, so all cells of a stage are filled at once, as matrices over
+Each is built over the table of one step less.
+
+Kinds and prices are those of ``frontier``. Here a level's children stand in the
+table below, so all cells of a stage are filled at once, as matrices over
 (child, N) and (cell, continuation). The stage with no steps left has one level,
 the exact constant 0.
 
 Cells are by w/steps(h), steps(h) = 1 + gamma + ... + gamma^(h-1): a level in
-the cell of its continuation may spend phi <= edge, since gamma edge steps(h-1)
-+ edge = edge steps(h). So a chain of any length can stay in its cell. Cells are
-fine; of what they hold, the levels that no other beats in both width and price
-are kept, thinned to a number that falls with the number of stages, evenly along
-the curve of log price over log width. Widths and moments stay exact in any
-case, only the choice is coarser.
+the cell of its continuation may spend phi <= edge, since gamma edge
+steps(h-1) + edge = edge steps(h). So a chain of any length can stay in its
+cell. Cells are fine. Of the levels in them, those are kept that no other beats
+in both width and price. They are thinned evenly along the curve of log price
+over log width, to a number that decreases with the number of stages. Widths and
+moments stay exact in any case, only the choice is coarser.
 
-A long horizon under a discount below 1 is cut: below the depth at which
+A long horizon under a discount below 1 is truncated: below the depth at which
 gamma^depth no longer matters, a stage starts with its constant alone.
 """
 
@@ -81,15 +82,16 @@ class StagedFrontier:
             self.tables[stage] = self._stage(stage)
 
     def root_table(self, target: Target) -> LevelTable:
-        """The levels that a root may draw from: X at the asked state, or at the
-        state after it.
+        """Return the levels that a root may sample.
+
+        They are X at the requested state, or at the state after it.
         """
         horizon = self.base.facts.horizon
         assert horizon is not None
         return self.tables[horizon if target == "value" else horizon - 1]
 
     def stop(self, number: int) -> Stop | None:
-        """One stop: all levels of all stages."""
+        """Return the only stop: all levels of all stages."""
         return (
             Stop(max(len(table) for table in self.tables.values()), math.inf)
             if number == 0
@@ -97,7 +99,7 @@ class StagedFrontier:
         )
 
     def child_table(self, table: LevelTable) -> LevelTable:
-        """Where the children of a level of ``table`` stand: one step later."""
+        """Return the table of a level's children, which is one step later."""
         assert table.remaining is not None
         return self.tables[table.remaining - 1]
 
@@ -126,8 +128,9 @@ class StagedFrontier:
 
 
 class Stage:
-    """Where kinds offer levels with ``remaining`` steps left: all levels of the
-    stage below are new at once (``kinds.Walk``).
+    """Where kinds propose levels with ``remaining`` steps left (``kinds.Walk``).
+
+    All levels of the stage below are new at once.
     """
 
     def __init__(
@@ -140,7 +143,7 @@ class Stage:
 
     @cached_property
     def _every_pair(self) -> Pairs:
-        """Every child with every N of the grid, flat."""
+        """Return every child with every N of the grid, flat."""
         children = _side_by_side(self.below)
         count = children.log_calls.shape[0]
         query = np.repeat(np.arange(count), len(_SAMPLES))
@@ -153,17 +156,17 @@ class Stage:
         )
 
     def pairs(self, share: float) -> Pairs:
-        """Every child with every count: there are few enough."""
+        """Return every child with every count: there are few enough."""
         return self._every_pair
 
     def offer(self, kind: IntEnum, width: Array, pairs: Pairs) -> None:
-        """Offer levels that ask."""
+        """Propose levels with a query."""
         self.cells.offer(
             self.cells.of(width), pairs.log_calls, kind, pairs.samples, pairs.query, -1
         )
 
     def offer_steps(self, kind: IntEnum, loss: float) -> None:
-        """Offer levels that go on with a child and ask nothing."""
+        """Propose levels that continue at a child and have no query."""
         used = len(self.below)
         self.cells.offer(
             self.cells.of(self.below.tilt + loss),
@@ -175,14 +178,16 @@ class Stage:
         )
 
     def offer_paths(self, kind: IntEnum, loss: Array, pairs: Pairs) -> None:
-        """Collect queries; the stage fills its cells when all kinds have offered."""
+        """Collect queries; the stage fills its cells after all kinds are through."""
         queries = self.queries.setdefault(kind, Queries(self.cells.top, _LOSS_STEP))
         queries.offer(pairs.query, pairs.samples, loss, pairs.log_calls)
 
 
 def _thinned(cells: Cells, kept: int) -> Array:
-    """At most ``kept`` cells, wide to narrow: those not beaten in width and
-    price, evenly along log width and log price.
+    """Return at most ``kept`` cells, wide to narrow.
+
+    They are those not beaten in width and price, taken evenly along log width
+    and log price.
     """
     from_narrow = np.minimum.accumulate(cells.price[::-1])[::-1]
     beaten = np.append(from_narrow[1:], math.inf) <= cells.price
@@ -199,7 +204,7 @@ def _thinned(cells: Cells, kept: int) -> Array:
 
 
 def _side_by_side(table: LevelTable) -> Backup:
-    """All backups of ``table`` as one, a candidate a column."""
+    """Return all backups of ``table`` as one, with one candidate per column."""
 
     def column(name: str) -> Array:
         return np.concatenate([getattr(b, name) for b in table.backups], axis=-1)

@@ -1,5 +1,6 @@
-"""The schedule compiler: the cheapest table of levels that keeps a promise, and
-the best promise that a budget keeps.
+"""The schedule compiler: the cheapest table of levels that keeps a promise.
+
+It also finds the best promise that a budget keeps.
 
   frontier   the cheapest estimator of every width, whatever epsilon is
              (``frontier``, ``frontier_horizon``)
@@ -7,8 +8,8 @@ the best promise that a budget keeps.
              cheapest few of all become drafts (``candidates``)
   polish     counts moved together, then lowered until the promise holds with
              nothing to spare (``draft``)
-  looks      where an early stop can pay: counts at which the data are looked
-             at, for at most 10% more in the worst case
+  looks      where an early stop can pay: checkpoints at which the data may end
+             an action's sampling, for at most 10% more in the worst case
 
 legend   symbol    name
   epsilon, delta   the promise: |answer - truth| <= epsilon with probability
@@ -45,24 +46,24 @@ from smoothcruiser.schedule.schedule import Level, Root, Schedule, Target, price
 from smoothcruiser.theory.ground import ground
 from smoothcruiser.theory.stopping import choose_looks
 
-# those of this package: a kind from elsewhere is compiled where ``kinds`` names it,
-# so that registering one changes nobody's schedules
+# Those of this package. A kind from elsewhere is compiled only where ``kinds`` names
+# it, so that registering one changes nobody's schedules.
 ALL_KINDS: Kinds = frozenset(Kind)
 SPARSE_SAMPLING_KINDS: Kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN})
 
-# of delta: raises log(2K/delta) by log(1/0.9) = 0.105, some 2-3% of the price,
-# within the 10% below
+# Of delta. It raises log(2K/delta) by log(1/0.9) = 0.105, some 2-3% of the price,
+# which is within the 10% below.
 _ADAPTIVE_SHARE = 0.1
-# beyond, a count is no longer a float, and rounding alone may break a promise by a
-# draw
+# Beyond, a count is no longer a float, and rounding alone may break a promise by one
+# sample.
 LARGEST_EXACT = 2**53
-# the worst-case price with looks, at the most, in percent of that without (prices
-# are integers beyond 10^1000)
+# The largest worst-case price with checkpoints, in percent of that without. It is an
+# integer, because prices are integers beyond 10^1000.
 _ADAPTIVE_PERCENT = 110
 _LONG = 24  # rows beyond which only the cheapest plan is polished
 _MOST_ROWS = 5000  # of a table; a longer one is refused with its price
-# halvings of the interval (0.85, 1) times the frontier's answer, in logarithms: to
-# within 1%
+# Halvings of the interval (0.85, 1) times the frontier's answer, in logarithms: they
+# find it to within 1%.
 _INVERSE_STEPS = 4
 
 
@@ -76,8 +77,10 @@ def compile_schedule(
     adaptive: bool = True,
     method: str = "smoothcruiser",
 ) -> Schedule:
-    """The cheapest schedule found that keeps (epsilon, delta) on every problem
-    with these facts; verified when it is made.
+    """Return the cheapest schedule found that keeps (epsilon, delta).
+
+    It keeps it on every problem with these facts, and it is verified when it is
+    built.
     """
     _check(facts, epsilon, delta, target)
     chosen = _chosen(kinds)
@@ -102,8 +105,9 @@ def sparse_sampling(
     adaptive: bool = True,
     method: str = "sparse-sampling",
 ) -> Schedule:
-    """The cheapest schedule of plug-ins and constants alone: Kearns, Mansour
-    and Ng's sparse sampling in the same sharp form.
+    """Return the cheapest schedule found of plug-ins and constants alone.
+
+    This is Kearns, Mansour and Ng's sparse sampling in the same sharp form.
     """
     return compile_schedule(
         facts,
@@ -125,9 +129,7 @@ def smallest_epsilon(
     kinds: Iterable[IntEnum] = ALL_KINDS,
     adaptive: bool = False,
 ) -> float:
-    """The smallest epsilon found whose schedule costs at most ``budget`` oracle
-    calls.
-    """
+    """Return the smallest epsilon found whose schedule costs at most ``budget``."""
     _check(facts, 1.0, delta, target)
     if budget < facts.num_actions:
         raise InvalidInput(
@@ -146,12 +148,12 @@ def smallest_epsilon(
         )
         return closed.num_calls <= budget
 
-    # the frontier's answer ignores the rounding at the root and the looks
+    # the frontier's answer ignores the checkpoints and the rounding at the root
     while not payable(high):
         high *= 1.02
     low = 0.85 * high
-    # polishing makes a plan cheaper than its place on the frontier: take what that
-    # leaves
+    # Polishing makes a plan cheaper than its place on the frontier, so a smaller
+    # epsilon may still fit.
     for _ in range(_INVERSE_STEPS):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if payable(middle) else (middle, high)
@@ -159,7 +161,7 @@ def smallest_epsilon(
 
 
 def _chosen(kinds: Iterable[IntEnum]) -> Kinds:
-    """``kinds``, each a known one, and the constant that every table ends in."""
+    """Return ``kinds``, all known, with the constant in which every table ends."""
     return frozenset(estimator_of(kind).kind for kind in (*kinds, Kind.CONSTANT))
 
 
@@ -206,8 +208,9 @@ def _draft(
     epsilon: float,
     delta: float,
 ) -> Draft:
-    """The rows under ``candidate``, each once for every number of remaining
-    steps, children first, wide before narrow.
+    """Return the rows under ``candidate``, once for every number of remaining steps.
+
+    Children come first, and wide rows before narrow ones.
     """
     needed: dict[tuple[int, int], Level] = {}
     horizon = (
@@ -259,7 +262,7 @@ def _draft(
 
 @dataclass(frozen=True)
 class Closed:
-    """A draft with its root: what a schedule is made of."""
+    """A draft with its root, from which a schedule is built."""
 
     draft: Draft
     root: Root
@@ -271,8 +274,10 @@ class Closed:
 
 
 def _close(draft: Draft, delta: float, adaptive_delta: float) -> Closed:
-    """``draft`` with the fewest root draws, then tight; and looks, for a share
-    of delta.
+    """Return ``draft`` with the fewest root samples, tightened.
+
+    With an ``adaptive_delta`` above 0 it has checkpoints as well, where one can
+    pay.
     """
     facts = draft.base.facts
     draft = draft.at_level(level_of(facts, draft.target, delta - adaptive_delta))
@@ -302,7 +307,7 @@ def _close(draft: Draft, delta: float, adaptive_delta: float) -> Closed:
 
 
 def _hopeless(draft: Draft) -> bool:
-    """Whether nobody will run it: then its counts may stay a few percent off."""
+    """Return whether nobody will run it, so that its counts need not be polished."""
     return float(draft.log_price()[0]) > LOG_HOPELESS
 
 

@@ -1,5 +1,7 @@
-"""The table of all kinds of estimators. Everybody else asks it; nobody switches
-on its members but the engines, which run them.
+"""The table of all kinds of estimators.
+
+Only the engines, which run them, switch on its members. Everybody else uses the
+table.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ KINDS: dict[int, Estimator] = {
 
 
 def estimator_of(kind: int) -> Estimator:
-    """The estimator of ``kind``; unknown kinds are refused."""
+    """Return the estimator of ``kind``; unknown kinds are refused."""
     if kind not in KINDS:
         known = ", ".join(estimator.kind.name for estimator in KINDS.values())
         raise InvalidInput(
@@ -57,7 +59,7 @@ def estimator_of(kind: int) -> Estimator:
 
 
 def kind_named(name: str) -> IntEnum:
-    """The kind called ``name``, as it stands in stores and JSON, in any case."""
+    """Return the kind called ``name`` in stores and JSON, in upper or lower case."""
     for estimator in KINDS.values():
         if estimator.kind.name == name.upper():
             return estimator.kind
@@ -69,9 +71,11 @@ def kind_named(name: str) -> IntEnum:
 
 
 def register(estimator: Estimator) -> None:
-    """Add a kind from outside this package. Its number is ``FIRST_FOREIGN`` or
-    more, and neither number nor name is another kind's. The name is in capitals,
-    because stores write it in small letters and read it back so (``kind_named``).
+    """Add a kind from outside this package.
+
+    Its number is ``FIRST_FOREIGN`` or more, and neither number nor name may be
+    another kind's. The name is in capitals, because ``kind_named`` reads names
+    from stores in any case.
     """
     kind = _declared(estimator)
     if kind < FIRST_FOREIGN:
@@ -133,7 +137,8 @@ def moments_of(
     onward: Backup | None,
     remaining: int | None,
 ) -> Moments:
-    """The moments of a level of ``kind`` over backups of its children, with the
-    shift that centres its bias.
+    """Return the moments of a level of ``kind`` over backups of its children.
+
+    They include the shift that centres its bias.
     """
     return estimator_of(kind).moments(base, samples, query, onward, remaining)

@@ -1,14 +1,16 @@
-"""What a kind of estimator is: everything that the compiler, the verifiers and
-the text need to know of it, in one object.
+"""What a kind of estimator is, in one object.
 
-A level of a schedule may *ask* (N samples per action, their next states valued
-by its query) and may *go on* (one path, followed by its continuation). Its
-price follows from that alone (``schedule.schedule``); what its samples promise
-is the kind's own:
+The object holds everything that the compiler, the verifiers and the text need
+to know of the kind.
+
+A level of a schedule may have a query (``asks``: N samples per action, whose
+next states the query values) and a continuation (``goes_on``: one path, which
+the continuation follows). Its price follows from that alone
+(``schedule.schedule``). What its samples promise depends on the kind:
 
   sharp analysis   ``moments``: bias, range and variance from those of the children
   paper            ``paper_accuracy``: Lemma 2, for the kinds that the paper has
-  compiler         ``offer``: which candidates are worth a place on the frontier
+  compiler         ``offer``: which candidates to propose to the frontier
 
 A kind has a number and a name. Numbers stand in compiled code and in arrays,
 names in stores and JSON. The kinds of this package are the members of ``Kind``,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 Array = Any
 
 FIRST_FOREIGN = 100  # the smallest number of a kind that this package does not have
-# relative: rounding of some hundred operations in double precision, with room
+# relative: well above the rounding of some hundred operations in double precision
 TOLERANCE = 1e-9
 
 
@@ -53,18 +55,19 @@ class Kind(IntEnum):
 
 
 class Pairs(NamedTuple):
-    """Queries that a candidate may ask: for each a child, a count and a price."""
+    """Queries that a candidate may have: for each a child, a count and a price."""
 
     query: Array  # (M,): index of the child
     samples: Array  # (M,): N
     over: Backup  # of those children; one column, or M
-    log_calls: Array  # (M,): log of the calls that asking takes
+    log_calls: Array  # (M,): log of the calls that the query takes
 
 
 class Walk(Protocol):
-    """Where candidates are offered: a frontier that has just finished one level
-    or more, the children of what is offered. A candidate needs no exact width:
-    the one that is chosen gets its own moments.
+    """Where kinds propose candidates: a frontier that has just finished some levels.
+
+    These levels are the children of the candidates. A candidate needs no exact
+    width, because the one that is chosen gets its own moments.
     """
 
     base: Ground
@@ -72,26 +75,31 @@ class Walk(Protocol):
     step: float  # the log-width of a cell
 
     def pairs(self, share: float) -> Pairs:
-        """The new levels as queries, each with every count worth trying: up to
-        where the deviation of the mean is far below ``share`` of the bias.
+        """Return the new levels as queries, each with every count worth trying.
+
+        Counts go up to where the deviation of the mean is far below ``share``
+        of the bias.
         """
 
     def offer(self, kind: IntEnum, width: Array, pairs: Pairs) -> None:
-        """Offer levels that ask: one of ``width`` over each of ``pairs``."""
+        """Propose levels with a query: one of ``width`` over each of ``pairs``."""
 
     def offer_steps(self, kind: IntEnum, loss: float) -> None:
-        """Offer levels that go on and ask nothing: one over each new level, by
-        ``loss`` wider than it.
+        """Propose levels with a continuation alone: one over each new level.
+
+        The candidate is by ``loss`` wider than its continuation.
         """
 
     def offer_paths(self, kind: IntEnum, loss: Array, pairs: Pairs) -> None:
-        """Offer levels that ask and go on: over every continuation, as much
-        wider than it as the ``loss`` of the query in ``pairs``.
+        """Propose levels with a query and a continuation, over every continuation.
+
+        The candidate is wider than its continuation by the ``loss`` of the
+        query in ``pairs``.
         """
 
 
 class Estimator(ABC):
-    """One kind of estimator. Objects of this class have no state."""
+    """One kind of estimator; objects of this class have no state."""
 
     kind: ClassVar[IntEnum]
     word: ClassVar[str]  # in text: "plug-in"
@@ -113,32 +121,30 @@ class Estimator(ABC):
         onward: Backup | None,
         remaining: int | None,
     ) -> Moments:
-        """What one sample of a level promises, with the shift that centres its
-        bias; ``samples`` may hold many candidates side by side.
+        """Return what one sample of a level promises.
+
+        The shift is the one that centres the bias. ``samples`` may hold many
+        candidates side by side.
         """
 
     @abstractmethod
     def offer(self, walk: Walk) -> None:
-        """Offer candidates of this kind over the levels that ``walk`` has just
-        finished.
-        """
+        """Propose candidates of this kind over the newest levels of ``walk``."""
 
     def finished(self, row: Level, moments: Moments) -> Level:
-        """``row`` with the shift (and the constant) that its moments rely on."""
+        """Return ``row`` with the shift (and the constant) that its moments rely on."""
         return replace(row, shift=float(moments.shift[0]))
 
     def written(
         self, base: Ground, level: Level, centred: Moments, remaining: int | None
     ) -> Moments:
-        """The moments of ``level`` with the shift and the constant that are
-        written in it.
-        """
+        """Return the moments of ``level`` with the shift and constant written in it."""
         return moved(base, centred, level.shift)
 
     def flaw(
         self, base: Ground, level: Level, centred: Moments, remaining: int | None
     ) -> str | None:
-        """What is wrong with the numbers written in ``level``, None if nothing is."""
+        """Return what is wrong with the numbers in ``level``, None if nothing is."""
         right = float(centred.shift[0])
         room = TOLERANCE * (abs(right) + float(centred.width[0]))
         if abs(right - level.shift) <= room:
@@ -148,7 +154,7 @@ class Estimator(ABC):
         )
 
     def paper_flaw(self, c: PaperConstants, level: Level) -> str | None:
-        """Why Lemma 2 does not cover ``level``, None if it does."""
+        """Return why Lemma 2 does not cover ``level``, None if it does."""
         if self.in_paper and level.shift == 0.0:
             return None
         what = "shifts" if self.in_paper else f"{self.word} levels"
@@ -162,8 +168,9 @@ class Estimator(ABC):
         onward: float,
         remaining: int | None,
     ) -> float:
-        """The accuracy of ``level`` by Lemma 2, from those of its children (nan
-        where there is none).
+        """Return the accuracy of ``level`` by Lemma 2, from those of its children.
+
+        A child's accuracy is nan where there is no such child.
         """
         raise BrokenPromise(
             f"A {self.word} level is not part of the paper's algorithm."

@@ -1,5 +1,6 @@
-"""BLIND: F(0) + r(s, A) + gamma X''(z), A ~ grad F(0): a rollout that asks
-nothing. Width gamma w'' + D(Q, 0), price 1 + C''.
+"""BLIND: F(0) + r(s, A) + gamma X''(z), A ~ grad F(0).
+
+It is a rollout without estimates. Width gamma w'' + D(Q, 0), price 1 + C''.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from smoothcruiser.theory.moments import Backup, Moments, blind
 
 
 class Blind(Estimator):
-    """What strong regularization leaves to do; not part of the paper."""
+    """A step by grad F(0), for strong regularization; not part of the paper."""
 
     kind = Kind.BLIND
     word = "blind"
@@ -34,5 +35,5 @@ class Blind(Estimator):
         return blind(base, onward, remaining)
 
     def offer(self, walk: Walk) -> None:
-        """A blind step over each new level."""
+        """Propose a blind step over each new level."""
         walk.offer_steps(self.kind, float(np.max(walk.base.blind(walk.remaining))))

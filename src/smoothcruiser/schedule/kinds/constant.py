@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 class Constant(Estimator):
-    """A guess in the middle of the bounds on V; in the paper the guess is 0
-    (Alg. 2, line 3).
-    """
+    """The middle of the bounds on V; in the paper, the constant 0 (Alg. 2, line 3)."""
 
     kind = Kind.CONSTANT
     word = "constant"
@@ -39,10 +37,10 @@ class Constant(Estimator):
         return constant(base, remaining)
 
     def offer(self, walk: Walk) -> None:
-        """Nothing: every walk begins with a constant, and others are wider."""
+        """Propose nothing: every walk begins with a constant, and others are wider."""
 
     def finished(self, row: Level, moments: Moments) -> Level:
-        """``row`` with its guess: the same number for every player, and a shift."""
+        """Return ``row`` with its shift and its constant, which all players share."""
         return replace(
             super().finished(row, moments), constant=float(np.mean(moments.low))
         )
@@ -56,7 +54,10 @@ class Constant(Estimator):
     def flaw(
         self, base: Ground, level: Level, centred: Moments, remaining: int | None
     ) -> str | None:
-        """A constant belongs into the middle, where its bias is smallest."""
+        """Return a sentence if the constant is off the middle, else None.
+
+        The bias of a constant is smallest in the middle of the bounds.
+        """
         written = self.written(base, level, centred, remaining)
         off = float(np.max(np.abs(centred.low - written.low)))
         size = float(np.max(np.abs(centred.low))) + float(centred.width[0])
@@ -69,7 +70,10 @@ class Constant(Estimator):
         )
 
     def paper_flaw(self, c: PaperConstants, level: Level) -> str | None:
-        """Outputs beyond C_gamma break the range that Hoeffding's inequality needs."""
+        """Return a sentence if the constant lies beyond C_gamma, else None.
+
+        Hoeffding's inequality needs outputs in that range.
+        """
         flaw = super().paper_flaw(c, level)
         if flaw is None and abs(level.constant) > c.ceiling:
             flaw = f"returns {level.constant:g}, beyond C_gamma = {c.ceiling:g}"
@@ -83,5 +87,5 @@ class Constant(Estimator):
         onward: float,
         remaining: int | None,
     ) -> float:
-        """|c| + sup |V|."""
+        """Return |c| + sup |V|."""
         return abs(level.constant) + c.sup_value(remaining)

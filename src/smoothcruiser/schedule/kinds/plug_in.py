@@ -41,15 +41,13 @@ class PlugIn(Estimator):
         return plug_in(base, query, samples)
 
     def offer(self, walk: Walk) -> None:
-        """A plug-in over each new level, for every count that makes a difference
-        of a cell.
-        """
+        """Propose a plug-in over each new level, for every count worth trying."""
         pairs = walk.pairs(walk.step)
         if walk.remaining is not None:
             width = plug_in(walk.base, pairs.over, pairs.samples).width
         else:
-            # a walk without a horizon offers each of its thousands of levels
-            # alone: the worst over players is enough for the choice of a cell
+            # Without a horizon this runs once for each of thousands of levels. To
+            # save time, the worst over players stands for both when choosing a cell.
             spread, variance, tilt = (
                 float(np.max(x))
                 for x in (pairs.over.spread, pairs.over.variance, pairs.over.tilt)
@@ -66,5 +64,8 @@ class PlugIn(Estimator):
         onward: float,
         remaining: int | None,
     ) -> float:
-        """Gamma e_q + t(N): F is 1-Lipschitz in the sup norm (Lemma 2, i, case 1)."""
+        """Return gamma e_q + t(N) (Lemma 2, i, case 1).
+
+        It holds since F is 1-Lipschitz in the sup norm.
+        """
         return c.gamma * query + c.noise(level.samples)

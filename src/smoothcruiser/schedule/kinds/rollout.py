@@ -1,5 +1,6 @@
-"""ROLLOUT: F(Q-hat) - <Q-hat, g> + |g|_1 (r(s, A) + gamma X''(z)), where g is
-grad F(Q-hat) and A ~ g/|g|_1 (Alg. 2, line 13).
+"""ROLLOUT: F(Q-hat) - <Q-hat, g> + |g|_1 (r(s, A) + gamma X''(z)), g = grad F(Q-hat).
+
+The action A is sampled from g/|g|_1 (Alg. 2, line 13).
 
 Width gamma w'' + E D(q, N), price 1 + C'' + K N (1 + C_q): the Bregman
 remainder D is all that the linearization loses.
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Rollout(Estimator):
-    """SmoothCruiser's step: ask coarsely, follow one action, correct for both."""
+    """SmoothCruiser's step: estimate coarsely, follow one action, correct for both."""
 
     kind = Kind.ROLLOUT
     word = "rollout"
@@ -44,14 +45,17 @@ class Rollout(Estimator):
         return rollout(base, query, samples, onward, remaining)
 
     def offer(self, walk: Walk) -> None:
-        """Each new level as a query: what a rollout that asks it loses."""
-        # beyond those counts, noise adds less to E D than the next cell is away
+        """Propose each new level as a query, with the loss of a rollout over it."""
+        # beyond those counts, noise adds less to E D than the distance to the next cell
         pairs = walk.pairs(1.0)
         loss = rollout_loss(walk.base, pairs.over, pairs.samples, walk.remaining)[0]
         walk.offer_paths(self.kind, np.max(loss, axis=0), pairs)
 
     def paper_flaw(self, c: PaperConstants, level: Level) -> str | None:
-        """A linearization needs a smooth F."""
+        """Return a sentence if F is not smooth, else None.
+
+        A linearization needs a smooth F.
+        """
         flaw = super().paper_flaw(c, level)
         if flaw is None and c.curve == math.inf:
             flaw = f"linearizes {c.operator}, which is not smooth (L is infinite)"
@@ -65,8 +69,9 @@ class Rollout(Estimator):
         onward: float,
         remaining: int | None,
     ) -> float:
-        """Gamma e_c + K L (gamma e_q + t(N))^2: |D| <= L norm2^2 <= K L sup^2
-        (Lemma 2, i, case 2).
+        """Return gamma e_c + K L (gamma e_q + t(N))^2 (Lemma 2, i, case 2).
+
+        It holds since |D| <= L norm2^2 <= K L sup^2.
         """
         q_error = c.gamma * query + c.noise(level.samples)
         return c.gamma * onward + c.curve * q_error * q_error

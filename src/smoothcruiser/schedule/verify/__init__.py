@@ -1,5 +1,6 @@
-"""An independent check of every schedule: promise and price recomputed from the
-table, bottom up, by the analysis it was made under.
+"""An independent check of every schedule, recomputed from the table, bottom up.
+
+Promise and price are recomputed by the analysis that the table was built under.
 
 Two analyses: ``paper`` (Lemma 2 of the paper with the printed constants) and
 ``sharp`` (theory/moments.py). A table that does not keep what is written on it
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 
 def verify(schedule: Schedule) -> None:
-    """Raise ``BrokenPromise`` unless the table keeps (epsilon, delta); an
-    infinite epsilon promises nothing (hand-made tables).
+    """Raise ``BrokenPromise`` unless the table keeps (epsilon, delta).
+
+    An infinite epsilon promises nothing (tables written by hand).
     """
     if schedule.epsilon == math.inf:
         return

@@ -1,5 +1,6 @@
-"""Does a table keep its promise by the paper's analysis (Lemma 2 with the
-printed constants)? Recomputed from the table alone.
+"""Whether a table keeps its promise by Lemma 2 with the printed constants.
+
+Everything is recomputed from the table alone.
 
 With C, t(N) and sup |V| as in ``theory.paper_accuracy``, each level has an
 accuracy, bottom up (``paper_accuracy`` of each kind):
@@ -15,12 +16,11 @@ legend   symbol     public name
   N, delta'         ``samples``, ``delta_prime``
   K, L              ``num_actions``, ``facts.smoothness``
 
-Why that is a promise (the proof repaired: theory note, section 2, item 8). Let
-X~ be a level's draw with every X~ below it in place of X, if |Q~ - Q| is within
-gamma e_q + t, and V(s) otherwise. Then |X~| <= C, so Hoeffding's inequality
-(range 2C) makes a Q~ miss with probability at most delta'; the bias of X~ is at
-most e, without conditioning; and X~ = X unless one of the Q~ of its calls
-missed.
+Why that is a promise (a repaired proof, docs/errata.md, item 8). Let X~ be a
+level's sample with every X~ below it in place of X, if |Q~ - Q| is within gamma
+e_q + t, and V(s) otherwise. Then |X~| <= C, so by Hoeffding's inequality (range
+2C) a Q~ misses with probability at most delta'. The bias of X~ is at most e,
+without conditioning. And X~ = X unless one of the Q~ of its calls missed.
 
 |X~| <= C needs the box: clipped values within (r_max+M)/(1-gamma), constants
 within C. The box must hold the true Q, else clipping adds error. All misses
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from smoothcruiser.problem.facts import Facts
     from smoothcruiser.schedule.schedule import Schedule
 
-# relative: 10^4 levels, each a few operations of relative error 2^-53, and
-# accuracies merged at 12 digits
+# Relative: covers 10^4 levels, each a few operations of relative error 2^-53, and
+# accuracies merged at 12 digits.
 ROUNDING = 1e-9
 
 
@@ -120,8 +120,9 @@ def _accuracy(
 def _check_box(
     schedule: Schedule, constants: PaperConstants, found: list[Node]
 ) -> None:
-    """The range condition: Q-hat is clipped, to a box that holds Q at every
-    stage, within what C_gamma allows.
+    """Check that Q-hat is clipped to a box that holds Q at every stage.
+
+    The box must also lie within what C_gamma allows.
     """
     if schedule.clip is None:
         raise BrokenPromise(
@@ -161,8 +162,9 @@ def _check_stage(
 
 
 def _check_failure(schedule: Schedule) -> None:
-    """Delta' (1 + num_calls) <= delta, in exact arithmetic: the count may be
-    far beyond the floats.
+    """Check delta' (1 + num_calls) <= delta, in exact arithmetic.
+
+    The count may be far beyond the floats.
     """
     if schedule.delta == 1.0:
         return

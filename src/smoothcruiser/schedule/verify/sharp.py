@@ -1,15 +1,15 @@
-"""An independent check of a sharp schedule: the promise recomputed bottom up
-from the table and the facts, nothing else.
+"""An independent check of a sharp schedule, from the table and the facts alone.
+
+The promise is recomputed bottom up.
 
 For each row (and, with a horizon, each number of remaining steps at which the
 root can reach it) the moments of ``theory.moments`` are recomputed with the
-row's own constant and shift; then the root's draws must close epsilon at delta
-- adaptive_delta. A constant must be the middle of its bounds and a row's shift
-the one that centres it: a table that was altered anywhere below a shift no
-longer has it.
-
-What this file leaves out: whether the theory is right (docs/theory.md,
-tests/statistical) and whether the table is cheap (``optimizer``).
+row's own constant and shift. Then the root's samples must close epsilon at
+delta - adaptive_delta. A constant must be the middle of its bounds, and a row's
+shift the one that centres it: in a table that was altered anywhere below a
+shift, the shift no longer does. What this file leaves out: whether the theory
+is right (docs/theory.md, tests/statistical) and whether the table is cheap
+(``optimizer``).
 """
 
 from __future__ import annotations
@@ -37,37 +37,36 @@ UNIT = 2.0**-53  # the largest relative error of one operation in double precisi
 
 @dataclass(frozen=True)
 class RootPromise:
-    """What one draw at the root is, and what the root's draws promise together;
-    an executor stops and reports by it.
+    """What one sample at the root is, and what all of them promise together.
+
+    An executor stops and reports by it.
     """
 
-    # per player to move at the root: one draw lies in [low, high]
+    # per player to move at the root: one sample lies in [low, high]
     low: tuple[float, ...]
     high: tuple[float, ...]
     spread: float  # R: the longer of those intervals
-    variance: float  # an upper bound on the variance of one draw
-    bias: float  # |E draw - truth| is at most this
-    # |mean - E draw| is at most this for all actions, with probability 1 - (delta -
-    # adaptive_delta)
+    variance: float  # an upper bound on the variance of one sample
+    bias: float  # |E sample - truth| is at most this
+    # |mean - E sample| is at most this for all actions, with probability
+    # 1 - (delta - adaptive_delta)
     radius: float
     # how many means the union bound is over: the actions, or 1 for target "value"
     means: int
-    # l of ``stopping.radius_at_look``, over all looks and the last count; nan
-    # without looks
+    # l of ``stopping.radius_at_look``, over all checkpoints and the last count; nan
+    # without checkpoints
     look_level: float
-    # how far floating point may move one draw (docs/theory.md, section 8)
+    # how far floating point may move one sample (docs/theory.md, section 8)
     rounding: float
 
     @property
     def half_width(self) -> float:
-        """Radius + bias: at most epsilon."""
+        """The radius plus the bias: at most epsilon."""
         return self.radius + self.bias
 
 
 def verify_sharp(schedule: Schedule) -> None:
-    """Raise ``BrokenPromise``, naming the level, unless the table keeps
-    (epsilon, delta).
-    """
+    """Raise ``BrokenPromise``, naming the level, unless the table keeps its promise."""
     _check_promise(schedule)
     bias, spread, variance, _, _ = _root_draw(schedule)
     root = schedule.root
@@ -85,7 +84,7 @@ def verify_sharp(schedule: Schedule) -> None:
 
 
 def root_promise(schedule: Schedule) -> RootPromise:
-    """The moments of one draw at the root and the radius its draws promise."""
+    """Return the moments of one sample at the root and the radius of their mean."""
     bias, spread, variance, intervals, known = _root_draw(schedule)
     root = schedule.root
     means = _means(schedule)
@@ -104,11 +103,12 @@ def root_promise(schedule: Schedule) -> RootPromise:
 
 
 def _rounding(schedule: Schedule, known: Known) -> float:
-    """How far rounding may move one draw at the root, row by row
-    (docs/theory.md, section 8).
+    """Return how far rounding may move one sample at the root.
+
+    It adds up row by row (docs/theory.md, section 8).
     """
     facts = schedule.facts
-    # of a row's draws, at any number of steps left
+    # of a row's samples, at any number of steps left
     ends: dict[int, tuple[float, float]] = {}
     for (row, _), moments in known.items():
         low, high = ends.get(
@@ -122,7 +122,7 @@ def _rounding(schedule: Schedule, known: Known) -> float:
     scale += (
         2.0 * facts.reward_bound + facts.regularizer_bound + facts.operator.strength
     )
-    # an operator, its gradient, and what is added to it
+    # for an operator, its gradient and the inner product: (8K + 24) u S of section 8
     few = UNIT * (8 * facts.num_actions + 24) * scale
     worst: dict[int, float] = {}
     for row in sorted(ends):  # children stand before their parents
@@ -135,7 +135,7 @@ def _rounding(schedule: Schedule, known: Known) -> float:
             )
             terms = level.samples * max(abs(low - center), abs(high - center))
             mean = facts.discount * worst[level.query] + few + UNIT * terms
-            # of D by Q-hat, where F has a curvature
+            # how much an error of Q-hat moves D, where F has a curvature (section 8)
             bend = facts.curvature * (high - low) / 2.0
             worst[row] += (
                 (2.0 + (bend if bend < math.inf else 0.0)) * mean
@@ -192,8 +192,9 @@ Known = dict[Node, Moments]
 def _root_draw(
     schedule: Schedule,
 ) -> tuple[float, float, float, tuple[np.ndarray, np.ndarray], Known]:
-    """(bias, spread, variance, (low, high) per player) of one draw at the root,
-    and the moments of all rows.
+    """Return the moments of one sample at the root, and those of all rows.
+
+    The first part is (bias, spread, variance, (low, high) per player).
     """
     known = row_moments(schedule)
     top, steps = root_node(schedule)
@@ -219,8 +220,9 @@ def _root_draw(
 
 
 def row_moments(schedule: Schedule) -> Known:
-    """The moments of every row that the root reaches, from its children's; an
-    explicit stack, for tables of thousands of rows.
+    """Return the moments of every row that the root reaches, from its children's.
+
+    It uses an explicit stack, for tables of thousands of rows.
     """
     base = ground(schedule.facts)
     known: Known = {}
