@@ -45,6 +45,23 @@ class Interrupted(SmoothcruiserError):
         self.calls = calls
 
 
+def said(error: BaseException) -> str:
+    """The type and the text of an error, on one line without a full stop."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".: ")
+
+
+def described(value: object) -> str:
+    """A value in a sentence about what came: numbers and texts as they are, of other
+    things the type.
+    """
+    if value is None:
+        return "none"
+    if isinstance(value, bool | int | float | str):
+        return repr(value)
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
 class Hung(Exception):
     """Raised inside a call of a user's function that took longer than
     ``call_seconds``; never leaves an engine.

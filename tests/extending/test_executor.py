@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from recipes import written
 
 import smoothcruiser as sc
-from smoothcruiser.engines.registry import EXECUTORS
+from smoothcruiser.engines.registry import EXECUTORS, named, register
 
 PROMISE: dict[str, Any] = {
     "method": "smoothcruiser",
@@ -88,6 +89,14 @@ def test_it_refuses_in_one_sentence(backwards: ModuleType) -> None:
     game = problem(sc.Game, player=lambda state: 1 + state % 2)
     with pytest.raises(sc.InvalidInput, match=r"'backwards' runs MDPs; use executor="):
         sc.plan(game, executor="backwards", **PROMISE)
+
+
+def test_its_name_is_taken_from_then_on(backwards: ModuleType) -> None:
+    """``register`` takes the same row again, and no other one of its name."""
+    row = named("backwards")
+    assert register(row) is row
+    with pytest.raises(sc.InvalidInput, match="'backwards' is registered already"):
+        register(replace(row, same_bits=False))
 
 
 def test_nothing_is_left_of_it() -> None:

@@ -17,7 +17,9 @@ import numpy as np
 
 from smoothcruiser.certified import memory_kernel, steering_kernel, sweeps_kernel
 from smoothcruiser.certified.bounds.base import KEEP, Bound
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compiled, source_fingerprint
+from smoothcruiser.jit.oracle import first_line
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.parts import parts_of
 
@@ -41,11 +43,13 @@ def make_loops(operator: Operator, bound: Bound) -> Loops:
     The compiled ones are shared by all problems with built-in operators.
     """
     own = parts_of(operator)
-    base = _builtin(bound)
+    try:
+        base, side = _builtin(bound), compiled(bound.side)
+    except Exception as error:  # ``side`` is no function that can be rebuilt
+        raise _not_compiled(bound, error) from error
     if own is None:
         return base
     if own.compiled:
-        side = compiled(bound.side)
         return base._replace(
             sweep=compiled(sweeps_kernel.sweep, builtin_value=own.value, BOUND=side),
             spread=compiled(steering_kernel.spread, builtin_gradient=own.gradient),
@@ -61,7 +65,7 @@ def make_loops(operator: Operator, bound: Bound) -> Loops:
 @cache
 def _builtin(bound: Bound) -> Loops:
     # cached on disk only with a bound of this package, whose sources are followed
-    ours = bound.side.__module__.startswith(_PACKAGE)
+    ours = _is_ours(bound.side)
     mark = f"{bound.word}_{source_fingerprint(bound.side)}" if ours else None
     return Loops(
         record=compiled(memory_kernel.record, nogil=True),
@@ -78,6 +82,18 @@ def _builtin(bound: Bound) -> Loops:
     )
 
 
+def _is_ours(function: Any) -> bool:
+    """Whether a function is of this package, and not of one whose name begins alike."""
+    return str(function.__module__).split(".", maxsplit=1)[0] == _PACKAGE
+
+
+def _not_compiled(bound: Bound, error: Exception) -> InvalidInput:
+    return InvalidInput(
+        f"The bound {bound.word!r} cannot be compiled: {first_line(error)} Its side must "
+        "be a function that Numba can compile."
+    )
+
+
 def rebound(function: Any, replace: dict[str, Any]) -> Any:
     """Return a copy of a plain function of this package with globals replaced by name.
 
@@ -90,7 +106,7 @@ def rebound(function: Any, replace: dict[str, Any]) -> Any:
             scope[name] = replace[name]
         elif (
             isinstance(inner, types.FunctionType)
-            and inner.__module__.startswith(_PACKAGE)
+            and _is_ours(inner)
             and inner is not function
         ):
             scope[name] = rebound(inner, replace)
@@ -103,12 +119,15 @@ def rebound(function: Any, replace: dict[str, Any]) -> Any:
     )
 
 
-def warm(loops: Loops, graph: Any, rules: Any) -> None:
+def warm(loops: Loops, bound: Bound, graph: Any, rules: Any) -> None:
     """Compile (or load) the loops by running each once on an empty graph."""
     empty, none = np.zeros(0, dtype=np.int64), np.zeros(0)
     loops.record(graph, empty, empty, empty, none, 0, False, 0.0, 1.0, np.uint64(0))
     loops.rehash(graph)
-    loops.sweep(graph, empty, 0, KEEP, rules)
+    try:
+        loops.sweep(graph, empty, 0, KEEP, rules)
+    except Exception as error:  # operators are compiled before they are put in
+        raise _not_compiled(bound, error) from error
     loops.reach(graph, empty, 0)
     loops.allocate(graph, empty, 0, 0, 0.0, 1, empty, empty)
     loops.spread(graph, empty, 0, none, 0.0, 0, rules)

@@ -22,7 +22,7 @@ class Region:
     def __init__(
         self, problem: Problem, memory: Memory, bound: Bound, radius_scale: float
     ) -> None:
-        self.memory = memory
+        self.memory, self.bound = memory, bound
         self.loops = make_loops(problem.operator, bound)
         self.rules = _rules(problem, radius_scale)
         self.order: Ints = np.zeros(0, dtype=np.int64)
@@ -30,7 +30,7 @@ class Region:
 
     def warm(self) -> None:
         """Compile the loops, or load them."""
-        warm(self.loops, self.memory.graph, self.rules)
+        warm(self.loops, self.bound, self.memory.graph, self.rules)
 
     @property
     def listed(self) -> Ints:

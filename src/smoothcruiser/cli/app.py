@@ -1,7 +1,10 @@
 """The command line: finds the commands, runs one, and turns errors into a sentence.
 
-A command is a file of this folder: ``cli/plan.py`` defines the click command ``plan``.
-To add one, add a file. Options that commands share are decorators (``cli.options``).
+A command is a file of this folder: ``cli/plan.py`` defines the click command ``plan``,
+``cli/my_cmd.py`` the command ``my_cmd``, which is called as ``my-cmd``. To add one, add a
+file. Options that commands share are decorators (``cli.options``). A file that defines no
+click command of its own name is a helper. A file that cannot be imported is listed with
+the reason, and the other commands work.
 
 Answers go to standard output (``--json``: exactly one object), everything else to
 standard error. Exit codes: 0 an answer, 1 an error that is ours
@@ -20,15 +23,15 @@ import os
 import pkgutil
 import sys
 import traceback
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from smoothcruiser import cli
 from smoothcruiser.cli.exit import OK, REFUSED, STOPPED, UNEXPECTED, complain
-from smoothcruiser.errors import SmoothcruiserError
+from smoothcruiser.errors import SmoothcruiserError, said
 
-# modules of this folder that are no commands
+# modules of this folder that are known to be no commands
 OTHERS = ("app", "exit", "options")
 # these lead the help, in the order in which a newcomer needs them
 FIRST = ("problems", "explain", "plan", "exact")
@@ -39,19 +42,52 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of the commands: the first ones, then the others by name."""
-        found = {module.name for module in pkgutil.iter_modules(cli.__path__)}
-        rest = sorted(found.difference(FIRST, OTHERS))
-        return [*FIRST, *rest, *self.commands]
+        rest = sorted(set(_modules()).difference(FIRST))
+        names = [*FIRST, *rest, *self.commands]
+        return [name for name in names if self.get_command(ctx, name) is not None]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command called ``name``."""
+        """The command called ``name``; None if there is none."""
         if name in self.commands:
             return self.commands[name]
-        if name not in self.list_commands(ctx):
-            return None
-        module = importlib.import_module(f"smoothcruiser.cli.{name}")
-        command: click.Command = getattr(module, name)
-        return command
+        module = _modules().get(name)
+        return None if module is None else _command(name, module)
+
+
+class Unloadable(click.Command):
+    """A command whose file cannot be imported: it says why, whatever it is asked."""
+
+    def __init__(self, name: str, module: str, error: BaseException) -> None:
+        reason = said(error)
+        super().__init__(name, short_help=f"(cannot be loaded: {reason})")
+        self.sentence = (
+            f"The command {name!r} cannot be loaded: {reason}; fix or remove "
+            f"smoothcruiser/cli/{module}.py."
+        )
+
+    def make_context(self, *arguments: Any, **options: Any) -> NoReturn:
+        """Refuse to start."""
+        raise click.UsageError(self.sentence)
+
+
+def _modules() -> dict[str, str]:
+    """The modules that may be commands, by the command's name."""
+    found = (module.name for module in pkgutil.iter_modules(cli.__path__))
+    return {
+        name.replace("_", "-"): name
+        for name in found
+        if name not in OTHERS and not name.startswith("_")
+    }
+
+
+def _command(name: str, module: str) -> click.Command | None:
+    """The click command that a module defines under its own name; None: a helper."""
+    try:
+        found = importlib.import_module(f"smoothcruiser.cli.{module}")
+        command = getattr(found, module, None)
+    except (Exception, SystemExit) as error:
+        return Unloadable(name, module, error)
+    return command if isinstance(command, click.Command) else None
 
 
 @click.group(

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Protocol
 
 from smoothcruiser.engines.pools.base import Build, Pool
 from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.query import Compute
@@ -95,6 +97,11 @@ class Workers(Protocol):
 
     def close(self) -> None:
         """Release threads, processes and connections."""
+
+
+def not_run(engine: str, kind: IntEnum) -> BrokenPromise:
+    """The error of an engine that meets a kind which it lists and has no code for."""
+    return BrokenPromise(f"engine {engine} lists kind {kind.name} and does not run it")
 
 
 def nothing_refused(job: Job) -> str | None:

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothcruiser.engines.base import Job
+from smoothcruiser.engines.base import Job, not_run
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import (
     Interrupted,
@@ -353,6 +353,8 @@ class BatchedEngine:
             legal = self._legal(states, n)
             if level.kind == Kind.BLIND:
                 head, action, norm = self._blind(n, legal)
+            elif level.kind not in (Kind.PLUGIN, Kind.ROLLOUT):
+                raise not_run(self.name, level.kind)
             else:
                 q = self.estimate_q(states, n, legal, row)
                 if isinstance(sign, np.ndarray):

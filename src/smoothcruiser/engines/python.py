@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from smoothcruiser.engines.base import Job
+from smoothcruiser.engines.base import Job, not_run
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
@@ -143,7 +143,9 @@ class PythonEngine:
             return self._constant(level)
         if level.kind == Kind.PLUGIN:
             return self._plugin(row, level)
-        return self._rollout(row)
+        if level.kind in (Kind.ROLLOUT, Kind.BLIND):
+            return self._rollout(row)
+        raise not_run(self.name, level.kind)
 
     def _constant(self, level: Level) -> Draw:
         if level.shift == 0.0:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from smoothcruiser.engines.base import Job
+from smoothcruiser.engines.base import Job, not_run
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.build import is_compiled
@@ -144,6 +144,8 @@ class ReferenceEngine:
             if level.kind == Kind.BLIND:
                 head = sign * self.blind_head[len(actions)] + sign * level.shift
                 action, norm = self.blind_action(actions)
+            elif level.kind not in (Kind.PLUGIN, Kind.ROLLOUT):
+                raise not_run(self.name, level.kind)
             else:
                 q = [sign * x for x in self.estimate_q(state, actions, row)]
                 w = [self.weights[a] for a in actions]

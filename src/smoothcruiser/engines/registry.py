@@ -2,19 +2,23 @@
 
 A row is an engine and a place (``engines.base``). All other code asks this
 table; none of it compares names. Engines are imported when a row is used, so
-that reading the names loads no Numba.
+that reading the names loads no Numba. ``register`` adds a row from another
+package. The errors of a row reach only those who name it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Any
 
 from smoothcruiser.engines.base import Engine, Executor, Job, Workers
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Compute
+from smoothcruiser.schedule.kinds import Kinds
 
 # --- engines ------------------------------------------------------------------
 
@@ -162,6 +166,30 @@ EXECUTORS: dict[str, Executor] = {
     row.name: row for row in (REFERENCE, PYTHON, COMPILED, BATCHED, PROCESSES, DASK)
 }
 
+
+def register(executor: Executor) -> Executor:
+    """Put an executor into the table under its name, and return it.
+
+    Args:
+        executor: the row; its name must be free.
+    """
+    if not isinstance(executor, Executor):
+        raise InvalidInput(
+            f"register takes an engines.base.Executor, got {type(executor).__name__}."
+        )
+    name: Any = executor.name
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w-]*", name):
+        raise InvalidInput(
+            f"An executor's name is of letters, digits, - and _, got {name!r}."
+        )
+    if EXECUTORS.get(name, executor) is not executor:
+        raise InvalidInput(
+            f"An executor called {name!r} is registered already; choose another name."
+        )
+    EXECUTORS[name] = executor
+    return executor
+
+
 # --- queries ------------------------------------------------------------------
 
 
@@ -171,7 +199,13 @@ def named(name: str) -> Executor:
         raise InvalidInput(
             f"Unknown executor {name!r}; choose one of {', '.join(EXECUTORS)}."
         )
-    return EXECUTORS[name]
+    row = EXECUTORS[name]
+    if row.name != name:
+        raise InvalidInput(
+            f"The executor {row.name!r} stands in the table as {name!r}; add it with "
+            "engines.registry.register, which uses its own name."
+        )
+    return row
 
 
 def default_executor(problem: Problem) -> str:
@@ -180,7 +214,17 @@ def default_executor(problem: Problem) -> str:
     It is batched where the problem's functions are over arrays, compiled where
     all of them are compiled, and plain Python elsewhere.
     """
-    return [row.name for row in EXECUTORS.values() if row.default_for(problem)][-1]
+    return [row.name for row in EXECUTORS.values() if _volunteers(row, problem)][-1]
+
+
+def _volunteers(row: Executor, problem: Problem) -> bool:
+    """Whether a row runs a problem for which no executor was named; one that cannot
+    tell does not.
+    """
+    try:
+        return bool(row.default_for(problem))
+    except Exception:
+        return False
 
 
 def choose(problem: Problem, compute: Compute) -> Executor:
@@ -206,7 +250,9 @@ def open_workers(job: Job, compute: Compute) -> Workers:
     """Workers for a job, ready to run; close them after use."""
     chosen = choose(job.problem, compute)
     _check(chosen, job)
-    return chosen.open(job, compute)
+    workers = chosen.open(job, compute)
+    workers.name = chosen.name  # an engine may serve several rows
+    return workers
 
 
 def make_engine(name: str, job: Job) -> Engine:
@@ -218,22 +264,58 @@ def make_engine(name: str, job: Job) -> Engine:
 
 def _check(chosen: Executor, job: Job) -> None:
     """Refuse a job that the executor cannot run, before anything is built."""
-    sentence = chosen.refuses(job)
-    if sentence is not None:
-        raise InvalidInput(sentence)
-    needed = {level.kind for level in job.schedule.levels}
-    unknown = needed - chosen.engine(job.problem).kinds
+    _accept(chosen, job)
+    unknown = _unknown(chosen, job)
     if unknown:
         words = " and ".join(sorted(kind.name.lower() for kind in unknown))
-        able = [
-            row.name
-            for row in EXECUTORS.values()
-            if needed <= row.engine(job.problem).kinds
-        ]
+        able = [row.name for row in EXECUTORS.values() if _runs(row, job)]
         raise InvalidInput(
             f"The executor {chosen.name!r} cannot run levels of kind {words}; "
             f"executors that can: {', '.join(able) or 'none'}."
         )
+
+
+def _runs(row: Executor, job: Job) -> bool:
+    """Whether a row accepts a job and runs all of its kinds."""
+    try:
+        _accept(row, job)
+        return not _unknown(row, job)
+    except SmoothcruiserError:
+        return False
+
+
+def _accept(row: Executor, job: Job) -> None:
+    """Raise what the row says against a job, if anything."""
+    try:
+        sentence: Any = row.refuses(job)
+    except SmoothcruiserError:
+        raise
+    except Exception as error:
+        raise InvalidInput(
+            f"The executor {row.name!r} cannot say whether it runs this job "
+            f"({said(error)}); fix its refuses, or use another executor."
+        ) from error
+    if sentence is not None and not isinstance(sentence, str):
+        raise InvalidInput(
+            f"The refuses of executor {row.name!r} must return a sentence or None, got "
+            f"{sentence!r}; fix it, or use another executor."
+        )
+    if sentence is not None:
+        raise InvalidInput(sentence)
+
+
+def _unknown(row: Executor, job: Job) -> Kinds:
+    """The kinds of a job's levels that the engine of a row does not run."""
+    try:
+        known = row.engine(job.problem).kinds
+    except SmoothcruiserError:
+        raise
+    except Exception as error:
+        raise InvalidInput(
+            f"The engine of executor {row.name!r} cannot be loaded: {said(error)}; "
+            "install what it needs, or use another executor."
+        ) from error
+    return frozenset(level.kind for level in job.schedule.levels) - known
 
 
 def machine_code(executor: str | None, user: str) -> bool | None:

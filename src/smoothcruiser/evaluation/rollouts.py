@@ -110,7 +110,7 @@ def _no_row(state: Any) -> int:
 
 
 def _operator_parts(operator: Operator) -> dict[str, Any]:
-    own = parts_of(operator)
+    own = parts_of(operator, omega=True)
     if own is None:
         return {}
     return {"GRADIENT": own.gradient, "OMEGA": own.omega, "UNINFORMED": own.blind}

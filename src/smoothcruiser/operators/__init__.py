@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import Any, TypeVar
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, described
 from smoothcruiser.operators.base import Operator, TemperedOperator
 from smoothcruiser.operators.check import check_operator
 from smoothcruiser.operators.custom import CustomOperator
@@ -34,20 +36,32 @@ __all__ = [
 ]
 
 OPERATORS: dict[str, type[Operator]] = {}
-Kind = TypeVar("Kind", bound=type[Operator])
+OperatorClass = TypeVar("OperatorClass", bound=type[Operator])
 
 
-def register(operator: Kind) -> Kind:
+def register(operator: OperatorClass) -> OperatorClass:
     """Return the same class, listed in ``OPERATORS`` under its name.
 
     ``make``, the command line and ``relax`` then know it. Use it as a
     decorator.
     """
+    if not isinstance(operator, type) or not issubclass(operator, Operator):
+        came = operator.__name__ if isinstance(operator, type) else described(operator)
+        raise InvalidInput(
+            f"register takes a subclass of Operator (the class, not an object of it), "
+            f"got {came}."
+        )
     name: Any = operator.name
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w-]*", name):
         raise InvalidInput(
             f"{operator.__name__} needs a class attribute name, the operator's name "
-            f"on the command line, got {name!r}."
+            "on the command line, of letters, digits, - and _, got "
+            f"{described(name)}."
+        )
+    if inspect.isabstract(operator):
+        missing = ", ".join(sorted(operator.__abstractmethods__))
+        raise InvalidInput(
+            f"{operator.__name__} is not complete; define {missing} as well."
         )
     if name in OPERATORS:
         raise InvalidInput(

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from smoothcruiser.jit.build import compiled
-from smoothcruiser.operators.base import Operator, Vector
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.jit.build import compiled, is_compiled
+from smoothcruiser.operators.base import Operator, Scalar, Vector
 from smoothcruiser.operators.dispatch import uniform_blind
 from smoothcruiser.operators.max import max_gradient, max_omega, max_value
 
@@ -30,11 +31,16 @@ class OperatorParts(NamedTuple):
     compiled: bool  # or plain Python, where a user's functions are
 
 
-def parts_of(operator: Operator) -> OperatorParts | None:
-    """The operator's own functions; None where those of ``dispatch`` serve it."""
+def parts_of(operator: Operator, *, omega: bool = False) -> OperatorParts | None:
+    """The operator's own functions; None where those of ``dispatch`` serve it.
+
+    They are compiled here, before they are put into a loop: what is wrong with them
+    would otherwise be taken for a fault of the loop or of the oracle in it. Omega
+    only if the caller needs it (``omega``).
+    """
     if operator.built_in:
         return None
-    scalar = operator.compiled_scalar()
+    scalar = _compiled_scalar(operator, omega and operator.has_omega)
     if scalar is None:
         return _plain(operator)
     gradient = compiled(own_gradient, GRADIENT=scalar.gradient)
@@ -46,6 +52,41 @@ def parts_of(operator: Operator) -> OperatorParts | None:
         blind=compiled(uniform_blind) if operator.uniform_at_zero else gradient,
         compiled=True,
     )
+
+
+def _compiled_scalar(operator: Operator, omega: bool) -> Scalar | None:
+    """``operator.compiled_scalar()`` for the types that every loop passes: nothing
+    is compiled twice. What cannot be compiled is named.
+    """
+    function = "its functions"
+    try:
+        scalar = operator.compiled_scalar()
+        if scalar is None:
+            return None
+        from numba import float64
+
+        numbers = float64[::1]
+        policy = (numbers, numbers, float64)
+        signatures = {"value": policy, "gradient": (*policy, numbers)}
+        if omega:
+            signatures["omega"] = policy
+        for name, signature in signatures.items():
+            function = f"its {name}"
+            found = getattr(scalar, name)
+            if is_compiled(found):
+                found.compile(signature)
+    except SmoothcruiserError:
+        raise
+    except Exception as error:
+        from smoothcruiser.jit.oracle import first_line
+
+        raise InvalidInput(
+            f"The operator {operator.name!r} ({type(operator).__name__}) cannot be "
+            f"compiled, {function}: {first_line(error)} Write it in Python that Numba "
+            "can compile (math and loops), or use executor='python' where the method "
+            "takes one."
+        ) from error
+    return scalar
 
 
 def _plain(operator: Operator) -> OperatorParts:

@@ -21,7 +21,7 @@ from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.keys import LOTS, Key
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.base import Method, Session, refuse_unused
-from smoothcruiser.problem.adapter import live_adapter
+from smoothcruiser.problem.adapter import live_adapter, prefixes
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.oracle import LiveOracle
 from smoothcruiser.problem.problem import Problem
@@ -136,9 +136,10 @@ def _adapted(env: Any, options: dict[str, Any]) -> tuple[Problem, dict[str, Any]
     """The problem of an environment, and the options that were not the adapter's."""
     adapter = live_adapter(env)
     if adapter is None:
+        installed = ", ".join(f"{prefix}:" for prefix in prefixes())
         raise InvalidInput(
-            "An Agent acts in a Problem or a Gymnasium environment, got "
-            f"{type(env).__name__}."
+            "An Agent acts in a Problem or in a running simulator that an adapter "
+            f"accepts (installed: {installed}), got {type(env).__name__}."
         )
     own = {name: options[name] for name in adapter.options if name in options}
     if "discount" not in own or "operator" not in own:

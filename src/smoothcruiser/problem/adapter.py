@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -79,6 +79,9 @@ class LiveAdapter(Adapter, Protocol):
 AnyAdapter = TypeVar("AnyAdapter", bound=Adapter)
 
 ADAPTERS: dict[str, Adapter] = {}  # by prefix
+# why a file of ``smoothcruiser.adapters`` could not be imported, by its name: the
+# prefix that it would have registered is not known
+FAULTS: dict[str, str] = {}
 
 
 def register(adapter: AnyAdapter) -> AnyAdapter:
@@ -111,29 +114,52 @@ def register(adapter: AnyAdapter) -> AnyAdapter:
     return adapter
 
 
+def keep_fault(name: str, module: str, error: Exception) -> None:
+    """Remember that a file of ``smoothcruiser.adapters`` cannot be imported."""
+    FAULTS[name] = (
+        f"The adapter {name!r} ({module}) cannot be imported: {said(error)}; fix or "
+        "remove its file."
+    )
+
+
 def find_adapter(prefix: str) -> Adapter | None:
     """The adapter of a prefix: registered or installed; None if there is none."""
     if prefix not in ADAPTERS:
         for point in _entry_points():
             if point.name == prefix:
                 return _loaded(point)
+        if prefix in FAULTS:
+            raise InvalidInput(FAULTS[prefix])
     return ADAPTERS.get(prefix)
 
 
 def live_adapter(simulator: Any) -> LiveAdapter | None:
-    """The adapter that accepts a running simulator; None if none does."""
-    found = _accepting(simulator)
+    """The adapter that accepts a running simulator; None if none does.
+
+    An adapter that cannot tell is passed over. It is named where no other accepts.
+    """
+    found, failures = _accepting(simulator)
     if found is None:
         _load_all()
-        found = _accepting(simulator)
+        found, failures = _accepting(simulator)
+    if found is None and failures:
+        raise InvalidInput(
+            f"No adapter accepts the {type(simulator).__name__}, and "
+            f"{'; '.join(failures)}; fix accepts, or give a Problem."
+        )
     return found
 
 
-def _accepting(simulator: Any) -> LiveAdapter | None:
-    for adapter in ADAPTERS.values():
-        if isinstance(adapter, LiveAdapter) and adapter.accepts(simulator):
-            return adapter
-    return None
+def _accepting(simulator: Any) -> tuple[LiveAdapter | None, list[str]]:
+    """The adapter that accepts a simulator, and which ones before it failed."""
+    failures: list[str] = []
+    for name, adapter in ADAPTERS.items():
+        try:
+            if isinstance(adapter, LiveAdapter) and adapter.accepts(simulator):
+                return adapter, failures
+        except Exception as error:
+            failures.append(f"the adapter {name!r} cannot tell ({said(error)})")
+    return None, failures
 
 
 def prefixes() -> list[str]:
@@ -144,7 +170,7 @@ def prefixes() -> list[str]:
 def descriptions() -> dict[str, str]:
     """What each adapter adapts and needs, by prefix.
 
-    For an installed adapter that cannot be imported, the text says why.
+    For an adapter that cannot be imported, the text says why.
     """
     faults = _load_all()
     found = {name: _described(adapter) for name, adapter in ADAPTERS.items()}
@@ -167,8 +193,8 @@ def _entry_points() -> Iterator[EntryPoint]:
 
 
 def _load_all() -> dict[str, str]:
-    """Put all installed adapters into the table; return why some could not be."""
-    faults = {}
+    """Put all installed adapters into the table; return why some are not there."""
+    faults = dict(FAULTS)
     for point in list(_entry_points()):
         try:
             _loaded(point)
@@ -184,8 +210,8 @@ def _loaded(point: EntryPoint) -> Adapter:
         adapter = point.load()
     except Exception as error:
         raise InvalidInput(
-            f"{what} cannot be imported: {type(error).__name__}: {error}; update or "
-            "uninstall its package."
+            f"{what} cannot be imported: {said(error)}; update or uninstall its "
+            "package."
         ) from error
     if not isinstance(adapter, Adapter) or adapter.name != point.name:
         raise InvalidInput(

@@ -18,9 +18,9 @@ import inspect
 import json
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, MissingExtra, SmoothcruiserError, said
 from smoothcruiser.operators import Operator, make_operator
-from smoothcruiser.problem.adapter import Adapter, find_adapter, prefixes
+from smoothcruiser.problem.adapter import FAULTS, Adapter, find_adapter, prefixes
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.spec import Spec, spec_of
 from smoothcruiser.problem.zoo import ZOO, build
@@ -113,12 +113,29 @@ def _adapted(
             f"{adapter.name}: needs the name of a simulator and a discount, as in "
             f"make('{adapter.name}:{adapter.example}', discount=0.9)."
         )
-    problem = adapter.build(
-        what,
-        _parameters(parameters),
-        discount=spec["discount"],
-        operator=_operator(operator, spec["temperature"]),
-    )
+    who = f"The adapter {adapter.name!r}"
+    given, chosen = _parameters(parameters), _operator(operator, spec["temperature"])
+    try:
+        problem: Any = adapter.build(
+            what, given, discount=spec["discount"], operator=chosen
+        )
+    except SmoothcruiserError:
+        raise
+    except ImportError as error:
+        remedy = f"pip install '{adapter.needs}'" if adapter.needs else "install it"
+        raise MissingExtra(
+            f"{who} cannot import what it needs: {said(error)}; {remedy}."
+        ) from error
+    except Exception as error:
+        raise InvalidInput(
+            f"{who} cannot build {spec['problem']!r}: {said(error)}; check its "
+            f"parameters, as in {adapter.name}:{adapter.example}."
+        ) from error
+    if not isinstance(problem, Problem):
+        raise InvalidInput(
+            f"{who} must build a Problem (MDP, Game or tabular), got "
+            f"{type(problem).__name__} for {spec['problem']!r}."
+        )
     return dataclasses.replace(problem, spec=spec)
 
 
@@ -163,9 +180,10 @@ def _attribute(module_name: str, attribute: str) -> Any:
         return getattr(importlib.import_module(module_name), attribute)
     except ModuleNotFoundError as error:
         adapters = ", ".join(f"{prefix}:" for prefix in prefixes())
+        broken = f"; cannot be imported: {', '.join(FAULTS)}" if FAULTS else ""
         raise InvalidInput(
             f"No problem and no module is called {module_name!r} ({error}); "
-            f"built-in problems: {', '.join(ZOO)}; adapters: {adapters}."
+            f"built-in problems: {', '.join(ZOO)}; adapters: {adapters}{broken}."
         ) from error
     except AttributeError as error:
         raise InvalidInput(

@@ -17,7 +17,13 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.errors import Hung, InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.errors import (
+    Hung,
+    InvalidInput,
+    OracleError,
+    SmoothcruiserError,
+    said,
+)
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.answers import bad_player, too_few_legal, two_in_one
@@ -211,11 +217,25 @@ class Problem:
                 "state= (--state) or initial_state=."
             )
         if isinstance(self.oracle, ParsingOracle):
-            state = self.oracle.parse(state)
+            state = self._parsed(self.oracle, state)
         if self.tables is not None:
             self.tables.check_state(state)
             return int(state)
         return state
+
+    def _parsed(self, oracle: ParsingOracle, state: Any) -> Any:
+        """``state`` as the oracle reads it; what it cannot read is refused."""
+        try:
+            return oracle.parse(state)
+        except SmoothcruiserError:
+            raise
+        except Exception as error:
+            # the text given to ``make`` begins with the adapter's name
+            name = self.name if self.spec is None else self.spec["problem"]
+            raise InvalidInput(
+                f"{name} cannot read the state {state!r} ({said(error)}); give a state "
+                "as its step returns it."
+            ) from error
 
 
 @dataclass(frozen=True, eq=False, repr=False)

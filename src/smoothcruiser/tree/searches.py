@@ -38,7 +38,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax
+from smoothcruiser.operators import KL, OPERATORS, Entropy, Max, Operator, Sparsemax
+from smoothcruiser.operators.base import OWN
+from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.arguments import is_number, is_whole
 
 UPPER, BOLTZMANN = range(2)  # how a node descends
@@ -49,6 +51,7 @@ PRIORS = {"visits": VISITS_PRIOR, "parent": PARENT_PRIOR}
 # In units of reward, as in Dam et al. 2021. It is used where the problem itself
 # has no temperature.
 DEFAULT_TEMPERATURE = 0.1
+SMALLEST_TEMPERATURE = 1e-300  # as of ``TemperedOperator``
 
 
 class TreeRule(NamedTuple):
@@ -66,6 +69,57 @@ class TreeRule(NamedTuple):
     prior: int  # NO_PRIOR, or where the pi_0 of RENTS comes from
     initial: float  # Q of an untried action; NaN: from the node's first estimate
     most_visited: bool  # whether visits decide the recommendation
+
+
+def check_rule(name: str, rule: Any) -> TreeRule:
+    """``rule`` of the search ``name``, whose numbers the engine can run; others would
+    be taken for another method, or divide by zero.
+    """
+    if not isinstance(rule, TreeRule):
+        raise InvalidInput(
+            f"{name}: rule must return a TreeRule, got {type(rule).__name__}."
+        )
+    codes = sorted({operator.code for operator in OPERATORS.values()} - {OWN})
+    choices = {
+        "descent": (UPPER, BOLTZMANN),
+        "up": (MEAN, SMOOTH, BEST),
+        "code": tuple(codes),
+        "prior": (NO_PRIOR, VISITS_PRIOR, PARENT_PRIOR),
+    }
+    for field, known in choices.items():
+        value = getattr(rule, field)
+        if not is_whole(value) or value not in known:
+            raise InvalidInput(
+                f"{name}: {field} of its TreeRule must be one of "
+                f"{', '.join(map(str, known))}, got {value!r}."
+            )
+    regularized = not is_greedy(rule.code)
+    weighs = regularized and (rule.descent == BOLTZMANN or rule.up == SMOOTH)
+    # log(N + shift) is at least 0 for all N
+    least = {"exploration": 0.0, "shift": 1.0, "entropy": 0.0}
+    least["temperature"] = SMALLEST_TEMPERATURE if weighs else 0.0
+    for field, low in least.items():
+        value = getattr(rule, field)
+        adaptive = field == "exploration" and rule.descent == UPPER
+        if adaptive and is_number(value) and math.isnan(value):
+            continue
+        if not is_number(value) or not low <= value < math.inf:
+            raise InvalidInput(
+                f"{name}: {field} of its TreeRule must be a finite number of at least "
+                f"{low:g}, got {value!r}."
+            )
+    if not is_number(rule.initial) or math.isinf(rule.initial):
+        raise InvalidInput(
+            f"{name}: initial of its TreeRule must be a finite number or NaN, got "
+            f"{rule.initial!r}."
+        )
+    for field in ("cools", "counts_actions", "most_visited"):
+        if not isinstance(getattr(rule, field), bool):
+            raise InvalidInput(
+                f"{name}: {field} of its TreeRule must be True or False, got "
+                f"{getattr(rule, field)!r}."
+            )
+    return rule
 
 
 @dataclass(frozen=True, kw_only=True)

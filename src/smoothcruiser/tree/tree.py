@@ -40,7 +40,13 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import by_identity
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
-from smoothcruiser.tree.searches import MEAN, NO_PRIOR, Search, tree_search
+from smoothcruiser.tree.searches import (
+    MEAN,
+    NO_PRIOR,
+    Search,
+    check_rule,
+    tree_search,
+)
 from smoothcruiser.tree.selection import recommended
 from smoothcruiser.tree.setting import REACH, setting_of, truncation
 
@@ -79,7 +85,7 @@ class Tree:
                 "its value is 0."
             )
         self.operator = self.method.operator(problem.operator)
-        self.rule = self.method.rule(problem.operator)
+        self.rule = check_rule(self.method.name, self.method.rule(problem.operator))
         self.elapsed = 0  # moves made since the tree was created
         self.seconds = 0.0
         self.head = _heads(self.operator, problem.num_actions)

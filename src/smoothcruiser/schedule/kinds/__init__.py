@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, described
 from smoothcruiser.schedule.kinds.base import (
     FIRST_FOREIGN,
     Estimator,
@@ -74,9 +74,10 @@ def register(estimator: Estimator) -> None:
     """Add a kind from outside this package.
 
     Its number is ``FIRST_FOREIGN`` or more, and neither number nor name may be
-    another kind's.
+    another kind's. The name is in capitals, because ``kind_named`` reads names
+    from stores in any case.
     """
-    kind = estimator.kind
+    kind = _declared(estimator)
     if kind < FIRST_FOREIGN:
         raise InvalidInput(
             f"The kind {kind.name} has the number {int(kind)}; smaller numbers than "
@@ -89,6 +90,43 @@ def register(estimator: Estimator) -> None:
                 "another number and another name."
             )
     KINDS[kind] = estimator
+
+
+def _declared(estimator: Any) -> IntEnum:
+    """The kind that an estimator declares, with everything that text needs of it."""
+    if not isinstance(estimator, Estimator):
+        came = estimator if isinstance(estimator, type) else type(estimator)
+        what = "the class" if isinstance(estimator, type) else "an object of"
+        raise InvalidInput(
+            f"register takes an object of a subclass of Estimator, got {what} "
+            f"{came.__name__}."
+        )
+    owner = type(estimator).__name__
+    kind: Any = getattr(estimator, "kind", None)
+    if not isinstance(kind, IntEnum):
+        raise InvalidInput(
+            f"{owner} needs a class attribute kind, a member of an IntEnum, got "
+            f"{described(kind)}."
+        )
+    if kind.name != kind.name.upper():
+        raise InvalidInput(
+            f"The name of the kind {kind.name} must be in capitals, as in "
+            f"{kind.name.upper()}: stores could not read it back."
+        )
+    word: Any = getattr(estimator, "word", None)
+    if not isinstance(word, str) or not word.strip():
+        raise InvalidInput(
+            f"{owner} needs a class attribute word, its name in texts, got "
+            f"{described(word)}."
+        )
+    for name in ("asks", "goes_on"):
+        flag: Any = getattr(estimator, name, None)
+        if not isinstance(flag, bool):
+            raise InvalidInput(
+                f"{owner} needs a class attribute {name}, True or False, got "
+                f"{described(flag)}."
+            )
+    return kind
 
 
 def moments_of(
