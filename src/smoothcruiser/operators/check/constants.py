@@ -11,7 +11,7 @@ from typing import Any
 
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.operators.base import Operator
-from smoothcruiser.operators.check_report import Condition
+from smoothcruiser.operators.check.report import Condition
 
 NAME = "constants"
 REQUIREMENT = "every declared constant is a number, and of the right kind"

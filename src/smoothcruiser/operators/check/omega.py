@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from smoothcruiser.operators.base import Operator
-from smoothcruiser.operators.check_report import ROUNDING, Condition, Point, Probe, show
+from smoothcruiser.operators.check.report import ROUNDING, Condition, Point, Probe, show
 
 
 def policies(

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from smoothcruiser.operators.check_report import ROUNDING, Condition, Pair, Point, Probe
+from smoothcruiser.operators.check.report import ROUNDING, Condition, Pair, Point, Probe
 
 CLIMBS, CLIMB_STEPS = 2, 80
 MOST = 12  # actions moved one by one at a random point; others at other points

@@ -14,9 +14,9 @@ The paper's section "Generalization" asks of F, for all Q and Q' over k actions:
                               of schedules use
 
 Promises rest on every constant that an operator declares, so each is tested:
-that it is a number (``check_constants``), those that bound the remainder D
-(``check_remainder``), and those of Omega, of F(0) and of the order of actions
-(``check_omega``). Not tested: ``rounding_scale`` beyond being a number, and
+that it is a number (``check.constants``), those that bound the remainder D
+(``check.remainder``), and those of Omega, of F(0) and of the order of actions
+(``check.omega``). Not tested: ``rounding_scale`` beyond being a number, and
 whether Numba compiles the scalar functions to what Python makes of them.
 
 Points are random in [low, high]^k, and those where operators usually break: all
@@ -32,12 +32,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
-from smoothcruiser.operators import check_omega as omega
-from smoothcruiser.operators import check_remainder as remainder
 from smoothcruiser.operators.base import Operator
-from smoothcruiser.operators.check_constants import constants
-from smoothcruiser.operators.check_remainder import moved
-from smoothcruiser.operators.check_report import (
+from smoothcruiser.operators.check import omega as omega
+from smoothcruiser.operators.check import remainder as remainder
+from smoothcruiser.operators.check.constants import constants
+from smoothcruiser.operators.check.remainder import moved
+from smoothcruiser.operators.check.report import (
     ROUNDING,
     Condition,
     OperatorReport,
