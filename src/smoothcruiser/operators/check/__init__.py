@@ -40,10 +40,10 @@ from smoothcruiser.operators.check.remainder import moved
 from smoothcruiser.operators.check.report import (
     ROUNDING,
     Condition,
+    OperatorProbe,
     OperatorReport,
     Pair,
     Point,
-    Probe,
 )
 from smoothcruiser.operators.custom import CustomOperator
 
@@ -120,7 +120,7 @@ def check_operator(
     broken = _broken(operator, points)
     if broken is not None or not declared.holds:
         return report(broken or declared)
-    probe = Probe(operator, tuple(operator.weights(num_actions)))
+    probe = OperatorProbe(operator, tuple(operator.weights(num_actions)))
     pairs = remainder.all_pairs(probe, points, rng, high - low)
     conditions = [
         declared,
@@ -140,7 +140,7 @@ def check_operator(
 
 
 def _of_remainders(
-    probe: Probe, pairs: list[Pair], rng: np.random.Generator, span: float
+    probe: OperatorProbe, pairs: list[Pair], rng: np.random.Generator, span: float
 ) -> Iterator[Condition]:
     """Bounds on D that a sharp schedule reads: those of an operator that is
     shift invariant, over all of the actions and over two of them.
@@ -161,7 +161,7 @@ def _of_remainders(
 
 
 def _of_omega(
-    probe: Probe, points: list[Point], rng: np.random.Generator
+    probe: OperatorProbe, points: list[Point], rng: np.random.Generator
 ) -> Iterator[Condition]:
     """What is declared of F at zero, of Omega, and of the order of actions."""
     operator, k = probe.operator, probe.num_actions
@@ -192,11 +192,11 @@ def _of_omega(
     yield omega.array_forms(probe, points, candidates)
 
 
-def _fewer(probe: Probe) -> list[Probe]:
+def _fewer(probe: OperatorProbe) -> list[OperatorProbe]:
     """The operator over fewer legal actions, as far as it takes them: a user's two
     functions may be written for one number of actions.
     """
-    found: list[Probe] = []
+    found: list[OperatorProbe] = []
     if isinstance(probe.operator, CustomOperator):
         return found
     for j in range(1, min(probe.num_actions, MOST_COUNTS)):

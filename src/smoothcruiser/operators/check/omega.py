@@ -21,11 +21,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from smoothcruiser.operators.base import Operator
-from smoothcruiser.operators.check.report import ROUNDING, Condition, Point, Probe, show
+from smoothcruiser.operators.check.report import (
+    ROUNDING,
+    Condition,
+    OperatorProbe,
+    Point,
+    show,
+)
 
 
 def policies(
-    probe: Probe, points: list[Point], rng: np.random.Generator
+    probe: OperatorProbe, points: list[Point], rng: np.random.Generator
 ) -> list[Point]:
     """Corners, uniform policies, ties of two, random ones, and gradients."""
     k = probe.num_actions
@@ -43,7 +49,7 @@ def policies(
 
 
 def defined(
-    probe: Probe, candidates: list[Point]
+    probe: OperatorProbe, candidates: list[Point]
 ) -> tuple[list[Point], Condition | None]:
     """The policies where Omega is a number, and a failure where it has to be one
     and is not.
@@ -65,12 +71,12 @@ def defined(
     return found, None
 
 
-def _scale(probe: Probe) -> float:
+def _scale(probe: OperatorProbe) -> float:
     """The size of F and Omega, for what rounding may do."""
     return abs(probe.operator.strength) + abs(probe.value(probe.zero))
 
 
-def at_zero(probes: Sequence[Probe]) -> Condition:
+def at_zero(probes: Sequence[OperatorProbe]) -> Condition:
     """F(0) = offset(j), for each number of legal actions."""
     requirement = "F(0) = offset(j) over j actions"
     for probe in probes:
@@ -85,7 +91,7 @@ def at_zero(probes: Sequence[Probe]) -> Condition:
 
 
 def regularizer(
-    probe: Probe, points: list[Point], candidates: list[Point]
+    probe: OperatorProbe, points: list[Point], candidates: list[Point]
 ) -> Condition:
     """F(Q) = <g, Q> - Omega(g), which no other policy exceeds."""
     name = "regularizer"
@@ -109,7 +115,7 @@ def regularizer(
 
 
 def omega_range(
-    probe: Probe, points: list[Point], candidates: list[Point], declared: Point
+    probe: OperatorProbe, points: list[Point], candidates: list[Point], declared: Point
 ) -> Condition:
     """Omega(p) and max Q - F(Q) lie in ``omega_range``."""
     name = "omega range"
@@ -133,7 +139,7 @@ def omega_range(
 
 
 def omega_width(
-    probe: Probe, points: list[Point], candidates: list[Point], declared: float
+    probe: OperatorProbe, points: list[Point], candidates: list[Point], declared: float
 ) -> Condition:
     """F(0) + Omega(p) and D(0, Q) are at most ``omega_width``."""
     name = "omega width"
@@ -152,7 +158,9 @@ def omega_width(
     return Condition(name, True, requirement)
 
 
-def convex_omega(probe: Probe, candidates: list[Point], constant: float) -> Condition:
+def convex_omega(
+    probe: OperatorProbe, candidates: list[Point], constant: float
+) -> Condition:
     """Omega at a midpoint lies c |p - p'|^2 / 8 below the mean of its ends."""
     name = "convex Omega"
     requirement = (
@@ -177,7 +185,7 @@ def convex_omega(probe: Probe, candidates: list[Point], constant: float) -> Cond
     return Condition(name, True, requirement)
 
 
-def blind(probes: Sequence[Probe], points: list[Point]) -> Condition:
+def blind(probes: Sequence[OperatorProbe], points: list[Point]) -> Condition:
     """blind(w) is grad F(0), or one of its subgradients where F has a kink."""
     name = "blind policy"
     requirement = "blind(w) is the gradient at Q = 0"
@@ -194,7 +202,9 @@ def blind(probes: Sequence[Probe], points: list[Point]) -> Condition:
     return Condition(name, True, requirement)
 
 
-def _subgradient(probe: Probe, policy: Sequence[float], points: list[Point]) -> bool:
+def _subgradient(
+    probe: OperatorProbe, policy: Sequence[float], points: list[Point]
+) -> bool:
     """Whether F(Q) >= F(0) + <policy, Q>, where F claims no smoothness: at a kink
     more than one policy will do.
     """
@@ -209,7 +219,7 @@ def _subgradient(probe: Probe, policy: Sequence[float], points: list[Point]) -> 
     )
 
 
-def alike(probe: Probe, points: list[Point]) -> Condition:
+def alike(probe: OperatorProbe, points: list[Point]) -> Condition:
     """Without a prior, F does not depend on the order of the actions."""
     name = "alike"
     requirement = "has_prior is False, so F does not depend on the order of the actions"
@@ -223,7 +233,7 @@ def alike(probe: Probe, points: list[Point]) -> Condition:
     return Condition(name, True, requirement)
 
 
-def entropic(probe: Probe, points: list[Point]) -> Condition:
+def entropic(probe: OperatorProbe, points: list[Point]) -> Condition:
     """F(Q) = F(0) + lambda log <grad F(0), exp(Q / lambda)>."""
     name, t = "entropic", probe.operator.strength
     requirement = (
@@ -247,7 +257,7 @@ def entropic(probe: Probe, points: list[Point]) -> Condition:
 
 
 def unweighted(
-    probe: Probe, points: list[Point], rng: np.random.Generator
+    probe: OperatorProbe, points: list[Point], rng: np.random.Generator
 ) -> Condition:
     """F does not read the prior weights."""
     name = "unweighted"
@@ -264,7 +274,7 @@ def unweighted(
 
 
 def array_forms(
-    probe: Probe, points: list[Point], candidates: list[Point]
+    probe: OperatorProbe, points: list[Point], candidates: list[Point]
 ) -> Condition:
     """``batch``, ``omega_rows`` and ``both`` agree with the scalar functions."""
     name = "array forms"
@@ -281,7 +291,7 @@ Form = tuple[str, Point, list[float], list[float]]
 
 
 def _forms(
-    probe: Probe, points: list[Point], candidates: list[Point]
+    probe: OperatorProbe, points: list[Point], candidates: list[Point]
 ) -> Iterator[Form]:
     """(form, where, what it gives, what the scalar functions give)."""
     operator, w = probe.operator, list(probe.weights)
@@ -314,7 +324,7 @@ def _forms(
             yield "omega_rows", p, [row], [_omega(probe, p)]
 
 
-def _omega(probe: Probe, p: Sequence[float]) -> float:
+def _omega(probe: OperatorProbe, p: Sequence[float]) -> float:
     return float(probe.operator.omega(list(p), list(probe.weights)))
 
 

@@ -19,7 +19,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from smoothcruiser.operators.check.report import ROUNDING, Condition, Pair, Point, Probe
+from smoothcruiser.operators.check.report import (
+    ROUNDING,
+    Condition,
+    OperatorProbe,
+    Pair,
+    Point,
+)
 
 CLIMBS, CLIMB_STEPS = 2, 80
 MOST = 12  # actions moved one by one at a random point; others at other points
@@ -30,7 +36,7 @@ BLIND = (1e3, 1e2, 10.0, 1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)
 
 
 def all_pairs(
-    probe: Probe, points: list[Point], rng: np.random.Generator, span: float
+    probe: OperatorProbe, points: list[Point], rng: np.random.Generator, span: float
 ) -> list[Pair]:
     """Pairs at the points and at ties. Far ones find a gradient that changes too
     much, near ones along e_a and e_a - e_b the curvature itself.
@@ -43,7 +49,9 @@ def all_pairs(
     return found
 
 
-def _scales(probe: Probe, span: float, warm: tuple[float, ...]) -> tuple[float, ...]:
+def _scales(
+    probe: OperatorProbe, span: float, warm: tuple[float, ...]
+) -> tuple[float, ...]:
     """Distances at which an operator may change its mind."""
     strength = probe.operator.strength
     if strength > 0.0:
@@ -51,7 +59,7 @@ def _scales(probe: Probe, span: float, warm: tuple[float, ...]) -> tuple[float, 
     return tuple(span * x for x in BLIND)
 
 
-def ties(probe: Probe, span: float, level: float) -> Iterator[Point]:
+def ties(probe: OperatorProbe, span: float, level: float) -> Iterator[Point]:
     """Some actions tied at ``level``, the others tied at a distance below; where
     there is a prior, also such that its weights are levelled out.
     """
@@ -69,7 +77,7 @@ def ties(probe: Probe, span: float, level: float) -> Iterator[Point]:
 
 
 def steps(
-    probe: Probe, base: Point, rng: np.random.Generator, span: float
+    probe: OperatorProbe, base: Point, rng: np.random.Generator, span: float
 ) -> Iterator[Point]:
     """From a tie: one action, one against the next, one half against the other,
     the tied against the rest, and at random.
@@ -116,7 +124,7 @@ def moved(q: Point, a: int, h: float) -> Point:
 
 
 def smooth(
-    probe: Probe, pairs: list[Pair], constant: float, rng: np.random.Generator
+    probe: OperatorProbe, pairs: list[Pair], constant: float, rng: np.random.Generator
 ) -> Condition:
     """|D| <= L |Q - Q'|^2, the paper's condition."""
     requirement = (
@@ -145,7 +153,7 @@ def smooth(
 
 
 def curved(
-    probe: Probe, pairs: list[Pair], constant: float, rng: np.random.Generator
+    probe: OperatorProbe, pairs: list[Pair], constant: float, rng: np.random.Generator
 ) -> Condition:
     """D <= curv span(Q - Q')^2 / 8."""
     side, left = _side(probe)
@@ -172,7 +180,7 @@ def curved(
 
 
 def strongly_convex(
-    probe: Probe, pairs: list[Pair], constant: float, rng: np.random.Generator
+    probe: OperatorProbe, pairs: list[Pair], constant: float, rng: np.random.Generator
 ) -> Condition:
     """D <= |h - mean h|^2 / (2 c), which is what c-strong convexity of Omega says
     of F.
@@ -217,7 +225,7 @@ def convex(pairs: list[Pair]) -> Condition:
 Measure = Callable[[Pair], float]
 
 
-def _side(probe: Probe) -> tuple[Measure, str]:
+def _side(probe: OperatorProbe) -> tuple[Measure, str]:
     """D, or |D| where F need not be convex, and its name."""
     remainder = "F(Q) - F(Q') - <Q - Q', gradient(Q')>"
     if probe.operator.convex:
@@ -226,7 +234,7 @@ def _side(probe: Probe) -> tuple[Measure, str]:
 
 
 def _worst(
-    probe: Probe,
+    probe: OperatorProbe,
     pairs: list[Pair],
     bound: Measure,
     side: Measure,
@@ -260,7 +268,9 @@ def _worst(
     return None
 
 
-def _nearby(probe: Probe, pair: Pair, size: float, rng: np.random.Generator) -> Pair:
+def _nearby(
+    probe: OperatorProbe, pair: Pair, size: float, rng: np.random.Generator
+) -> Pair:
     """Another pair: Q' moved by a part of the step, and the step itself changed."""
     k = len(pair.q)
     probe = probe.over(k)

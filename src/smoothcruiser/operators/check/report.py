@@ -1,6 +1,6 @@
 """What a check of an operator says: conditions, and the report of all of them.
 
-Beside them the ``Probe``, which evaluates an operator at points and pairs of
+Beside them the ``OperatorProbe``, which evaluates an operator at points and pairs of
 points, and the sizes of what rounding may do there.
 """
 
@@ -105,7 +105,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Probe:
+class OperatorProbe:
     """An operator over ``len(weights)`` legal actions with these prior weights."""
 
     operator: Operator
@@ -116,11 +116,11 @@ class Probe:
         """How many actions are legal."""
         return len(self.weights)
 
-    def over(self, num_actions: int) -> Probe:
+    def over(self, num_actions: int) -> OperatorProbe:
         """The same over the first ``num_actions`` of its actions."""
         if num_actions == self.num_actions:
             return self
-        return Probe(self.operator, self.weights[:num_actions])
+        return OperatorProbe(self.operator, self.weights[:num_actions])
 
     @cached_property
     def zero(self) -> Point:

@@ -1,0 +1,84 @@
+"""What stands between the files, measured: one name for one thing, few parameters, tables.
+
+Laws of docs/extending.md and DEVELOPING.md that a linter does not check.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src" / "smoothcruiser"
+FILES = sorted(SOURCE.rglob("*.py"))
+MOST_PARAMETERS = 8
+LINE_P90 = 80
+# Who may switch on the members of a closed set: its own table, and engines on kinds.
+TABLES = ("engines/", "operators/", "schedule/kinds/")
+SWITCH = re.compile(r"\.code ==|== Kind\.|engine\.name ==")
+
+
+def place(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+def test_no_class_name_means_two_things():
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(place(path))
+    assert {name: where for name, where in found.items() if len(where) > 1} == {}
+
+
+def test_functions_outside_kernels_have_few_parameters():
+    many = []
+    for path in FILES:
+        if path.stem.endswith("kernel"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+                names += [a.arg for a in node.args.kwonlyargs]
+                names = names[1:] if names[:1] in (["self"], ["cls"]) else names
+                if len(names) > MOST_PARAMETERS:
+                    many.append(f"{place(path)}: {node.name} has {len(names)}")
+    assert many == []
+
+
+def test_nobody_but_the_tables_switches_on_members():
+    switches = [
+        f"{place(path)}:{number}"
+        for path in FILES
+        if not place(path).startswith(TABLES)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if SWITCH.search(line)
+    ]
+    assert switches == []
+
+
+def test_most_lines_are_short_and_only_kernels_are_laid_out_by_hand():
+    lengths = sorted(
+        len(line)
+        for path in FILES
+        for line in path.read_text().splitlines()
+        if line.strip()
+    )
+    assert lengths[int(0.9 * len(lengths))] <= LINE_P90
+    by_hand = [
+        place(path)
+        for path in FILES
+        if "# fmt: skip" in path.read_text() and not path.stem.endswith("kernel")
+    ]
+    assert by_hand == []
+
+
+def test_files_outside_kernels_have_at_most_500_lines():
+    long = {
+        place(path): lines
+        for path in FILES
+        if (lines := len(path.read_text().splitlines())) > 500
+        and not path.stem.endswith("kernel")
+    }
+    assert long == {}
