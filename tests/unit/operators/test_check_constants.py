@@ -31,6 +31,7 @@ from smoothcruiser.operators.entropy import (
 )
 
 TEMPERATURES = (1e-3, 0.3, 1e3)
+pytestmark = pytest.mark.compiles  # it takes seconds
 
 
 def lying(kind: type[Operator], **declared: Any) -> type[Any]:
@@ -51,7 +52,7 @@ def custom(t: float) -> CustomOperator:
     return CustomOperator(value, gradient, smooth=0.25 / t, sums_to_one=True)
 
 
-@pytest.mark.parametrize("k", range(1, 9))
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 def test_true_constants_pass(temperature: float, k: int) -> None:
     prior = tuple(float(a) for a in range(1, k + 1))
