@@ -282,7 +282,7 @@ class MDP(Problem):
         >>> coin = sc.MDP(
         ...     step, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=0
         ... )
-        >>> sc.plan(coin, epsilon=0.2, delta=0.1).action
+        >>> sc.plan(coin, epsilon=0.5, delta=0.1).action
         1
     """
 

@@ -39,8 +39,13 @@ def test_executors_of_one_family_resume_each_other(tmp_path, now):
     assert answer.q_values == whole.q_values
 
 
-def test_a_run_that_names_a_cluster_is_stored_with_its_executor(tmp_path):
+def test_a_run_that_names_a_cluster_is_stored_with_its_executor(tmp_path, monkeypatch):
     """The address alone chooses dask; the store has to remember that."""
+
+    def unreachable(*_):
+        raise sc.SmoothcruiserError("no cluster there")
+
+    monkeypatch.setattr("smoothcruiser.engines.registry.open_workers", unreachable)
     path = tmp_path / "runs.db"
     asked = {"scheduler": "tcp://127.0.0.1:1", "store": path}
     with pytest.raises(sc.SmoothcruiserError):

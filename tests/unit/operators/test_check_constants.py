@@ -30,7 +30,7 @@ from smoothcruiser.operators.entropy import (
     entropy_value,
 )
 
-TEMPERATURES = (1e-3, 0.3, 1e3)
+TEMPERATURES = (1e-3, 1e3)
 pytestmark = pytest.mark.compiles  # it takes seconds
 
 
@@ -52,7 +52,7 @@ def custom(t: float) -> CustomOperator:
     return CustomOperator(value, gradient, smooth=0.25 / t, sums_to_one=True)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("k", [1, 2, 3, 8])
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 def test_true_constants_pass(temperature: float, k: int) -> None:
     prior = tuple(float(a) for a in range(1, k + 1))
@@ -199,7 +199,7 @@ case(
 @pytest.mark.parametrize("name", CASES)
 def test_each_false_constant_is_caught(name: str, temperature: float) -> None:
     kind, condition, declared = CASES[name]
-    for k in (2, 3, 8) if temperature == 0.3 else (3,):
+    for k in (2, 3, 8) if temperature == 1e3 else (3,):
         report = check_operator(lying(kind, **declared)(temperature), k, samples=3)
         assert condition in report.failures, f"{name} over {k}\n{report}"
         assert report[condition].finding
