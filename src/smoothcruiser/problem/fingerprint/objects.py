@@ -14,10 +14,12 @@ import datetime
 import decimal
 import functools
 import io
+import operator
 import random
 import re
 import types
 import weakref
+import zoneinfo
 from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
@@ -39,7 +41,8 @@ def fields(value: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for cls in type(value).__mro__:
         for name, member in vars(cls).items():
-            if type(member) is types.MemberDescriptorType:
+            inside = name.startswith("__") and name.endswith("__")  # of C types
+            if type(member) is types.MemberDescriptorType and not inside:
                 try:
                     found.setdefault(name, member.__get__(value))
                 except AttributeError:
@@ -81,6 +84,7 @@ def is_opaque(cls: type, base: type = object) -> bool:
 
 # the plain value of a built-in type inside an object of a subclass of it
 BASES: dict[type, Callable[[Any], Any]] = {
+    collections.OrderedDict: lambda value: list(collections.OrderedDict.items(value)),
     dict: lambda value: dict(dict.items(value)),
     list: lambda value: list(list.__iter__(value)),
     tuple: lambda value: tuple(tuple.__iter__(value)),
@@ -101,7 +105,7 @@ def base_of(cls: type) -> type | None:
 
 
 def _reduced(cls: Any) -> Callable[[Any], Any]:
-    return lambda value: cls.__reduce__(value)[1]
+    return lambda value: cls.__reduce__(value)[:2]
 
 
 # a public form of objects whose memory is not visible
@@ -117,12 +121,16 @@ STATES: dict[type, Callable[[Any], Any]] = {
     functools.cached_property: lambda value: value.func,
     memoryview: lambda value: (value.format, value.shape, value.tobytes()),
     np.dtype: repr,
+    operator.attrgetter: _reduced(operator.attrgetter),
+    operator.itemgetter: _reduced(operator.itemgetter),
+    operator.methodcaller: _reduced(operator.methodcaller),
     property: lambda value: (value.fget, value.fset, value.fdel),
     re.Pattern: lambda value: (value.pattern, value.flags),
     slice: lambda value: (value.start, value.stop, value.step),
     staticmethod: lambda value: value.__func__,
     classmethod: lambda value: value.__func__,
     types.MappingProxyType: dict,
+    zoneinfo.ZoneInfo: lambda value: value.key,
 }
 
 
