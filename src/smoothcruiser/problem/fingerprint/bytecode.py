@@ -53,8 +53,7 @@ class Reading:
     chains: list[Place] = field(default_factory=list)  # attributes that are read
     # (place, whether an attribute is set there; otherwise a container is changed)
     writes: set[tuple[Place, bool]] = field(default_factory=set)
-    # (module, level of a relative import)
-    imports: list[tuple[str, int]] = field(default_factory=list)
+    imports: list[str] = field(default_factory=list)  # relative ones begin with dots
 
 
 def _instructions(code: CodeType) -> Iterator[tuple[int, int, int]]:
@@ -291,9 +290,10 @@ class _Run:
     def do_import_name(self, argument: int) -> None:
         self._pop()
         level = self._pop()
-        name = self.code.co_names[argument]
         depth = level.name if level is not None and level.kind == "constant" else 0
-        self.reading.imports.append((name, depth if isinstance(depth, int) else 0))
+        dots = "." * depth if isinstance(depth, int) else ""
+        name = dots + self.code.co_names[argument]
+        self.reading.imports.append(name)
         self.stack.append(Place("import", name))
 
     def do_import_from(self, argument: int) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.problem.fingerprint.bytecode import ELEMENT
-from smoothcruiser.problem.fingerprint.objects import fields
+from smoothcruiser.problem.fingerprint.objects import fields, is_a
 
 Slot = tuple[Any, ...]
 Path = tuple[str, ...]
@@ -62,10 +62,10 @@ class Changes:
         for index, name in enumerate(path):
             if name == ELEMENT:
                 break
-            if isinstance(value, types.ModuleType):
+            if is_a(value, types.ModuleType):
                 found, slot = vars(value), ("global", id(vars(value)), name)
             else:
-                found = vars(value) if isinstance(value, type) else fields(value)
+                found = vars(value) if is_a(value, type) else fields(value)
                 slot = ("field", id(value), name)
             if attribute and index == last:
                 break
@@ -73,7 +73,7 @@ class Changes:
                 return
             value = found[name]
         else:
-            if not isinstance(value, _CONTAINERS):
+            if not is_a(value, _CONTAINERS):
                 return
         if slot is not None:
             self.slots.add(slot)
@@ -100,8 +100,11 @@ class Changes:
             return
         for cls in type(value).__mro__:
             for name, member in vars(cls).items():
-                inner = getattr(member, "__func__", getattr(member, "fget", member))
+                if is_a(member, (staticmethod, classmethod)):
+                    member = member.__func__
+                elif is_a(member, property):
+                    member = member.fget
                 special = name.startswith("__") and name.endswith("__")
                 if special or name in live:
-                    for path, attribute in earlier.methods.get(id(inner), ()):
+                    for path, attribute in earlier.methods.get(id(member), ()):
                         self.wrote(None, value, path, attribute)

@@ -137,16 +137,19 @@ def _variable(walk: Walk, slot: tuple[Any, ...], noun: str, value: Any) -> bytes
     if slot in walk.changes.slots:
         walk.cannot(f"{noun}, which {walk.root} changes")
         return walk.encode(MOVED)
-    if isinstance(value, types.FunctionType | type | types.ModuleType):
-        return walk.encode(value)
-    if importable_callable(value):
+    code = (types.FunctionType, types.ModuleType, type)
+    if objects.is_a(value, code) or importable_name(value) is not None:
         return walk.encode(value)
     return walk.part(slot, noun, partial(walk.spread, noun, value))
 
 
-def importable_callable(value: Any) -> bool:
-    """Whether a value is a library's function, which is known by its name."""
-    return type(value) not in ATOMS and callable(value) and importable(value) is not None
+def importable_name(value: Any) -> str | None:
+    """The full name of a library's callable object, such as ``numpy.sin``."""
+    cls = type(value)
+    if cls in ATOMS or not callable(value) or owner_of_module(cls.__module__) == USER:
+        return None
+    place = importable(value)
+    return None if place is None else ".".join(place)
 
 
 def variable(walk: Walk, names: dict[str, Any], name: str) -> bytes:
@@ -177,8 +180,7 @@ def _reached(walk: Walk, function: types.FunctionType) -> list[bytes]:
                 held.append(b"missing")
         for place in reading.chains:
             held += _chain(walk, function, place)
-        for name, level in reading.imports:
-            held.append(imported(walk, names, name, level))
+        held += imports(walk, reading, names)
         _note_writes(walk, function, reading)
     return held
 
@@ -204,13 +206,9 @@ def _value_at(function: types.FunctionType, place: Place) -> tuple[Any, Any]:
 
 def _chain(walk: Walk, function: types.FunctionType, place: Place) -> list[bytes]:
     """What attributes of a library's module are: math.pi, numpy.random.rand."""
-    if place.kind == "import":
-        name = ".".join((place.name, *place.path))
-        owner = owner_of_module(place.name)
-        return [] if owner == USER else [walk.library(owner, name)]
     _, value = _value_at(function, place)
     for index, name in enumerate(place.path):
-        if not isinstance(value, types.ModuleType):
+        if not objects.is_a(value, types.ModuleType):
             return []
         owner = owner_of_names(vars(value))
         if owner == USER:
@@ -223,14 +221,13 @@ def _chain(walk: Walk, function: types.FunctionType, place: Place) -> list[bytes
 
 
 def _of_library(walk: Walk, owner: str, name: str, value: Any) -> bytes:
-    if isinstance(value, types.ModuleType):
-        return walk.encode(value)
-    reference = walk.library(owner, name)
-    if type(value) in ATOMS or type(value) is tuple or callable(value):
+    """An attribute of a library's module: read if it is code or cannot change."""
+    walk.version(owner, name)
+    if objects.is_a(value, (*ATOMS, tuple, types.ModuleType)) or callable(value):
         return walk.encode(value)
     if value is not MISSING:
         walk.cannot(f"{name} ({walk.root})")
-    return reference
+    return text(name)
 
 
 def _note_writes(walk: Walk, function: types.FunctionType, reading: Reading) -> None:
@@ -261,63 +258,98 @@ def module_reference(walk: Walk, module: types.ModuleType) -> bytes:
     return walk.library(owner, module.__name__)
 
 
-def imported(walk: Walk, names: dict[str, Any], name: str, level: int) -> bytes:
-    """A module that code imports when it runs: all of its source, and what that imports.
+def imports(walk: Walk, reading: Reading, names: dict[str, Any]) -> list[bytes]:
+    """The modules that code imports when it runs, with all that these import.
 
-    It may not have been loaded yet, and is not loaded for this.
+    They may not have been loaded yet, and are not loaded for this: the source of a
+    user's module is compiled and read as a whole.
     """
-    if level:
-        package = names.get("__package__") or str(names.get("__name__"))
-        above = package.split(".")
-        above = above[: len(above) - level + 1]
-        name = ".".join([*above, name] if name else above)
+    held = []
+    for each in reading.imports:
+        steps = _absolute(each, names).split(".")
+        for end in range(1, len(steps) + 1):  # packages first
+            held.append(_imported(walk, ".".join(steps[:end])))
+    for place in reading.chains:
+        if place.kind == "import":
+            module = _absolute(place.name, names)
+            full = ".".join((module, *place.path))
+            owner, _ = _located(module)
+            if owner != USER:
+                held.append(walk.library(owner, full))
+            elif len(place.path) == 1 and _located(full)[1] is not None:
+                held.append(_imported(walk, full))
+    return held
+
+
+def _absolute(name: str, names: dict[str, Any]) -> str:
+    bare = name.lstrip(".")
+    level = len(name) - len(bare)
+    if level == 0:
+        return name
+    package = names.get("__package__") or str(names.get("__name__"))
+    above = package.split(".")
+    above = above[: len(above) - level + 1]
+    return ".".join([*above, bare] if bare else above)
+
+
+def _imported(walk: Walk, name: str) -> bytes:
     return walk.part(
         ("source", name), f"the module {name}", lambda: _source(walk, name)
     )
 
 
 def _source(walk: Walk, name: str) -> bytes:
-    file = _file_of(name)
-    if file is None:
-        module = sys.modules.get(name)
-        if module is not None:
-            return walk.encode(module)
-        walk.cannot(f"the module {name}, which {walk.root} imports")
-        return b"missing"
-    owner = owner_of_file(name, file)
+    owner, file = _located(name)
     if owner != USER:
         return walk.library(owner, name)
+    if file is None:
+        module = sys.modules.get(name)
+        if module is None:
+            walk.cannot(f"the module {name}, which {walk.root} imports")
+            return b"missing"
+        return walk.encode(module)
     if not file.endswith(".py"):
-        walk.cannot(f"the compiled module {name}")
-        return b"compiled"
+        if file != _NAMESPACE:
+            walk.cannot(f"the compiled module {name}")
+        return text(Path(file).suffix)
     body = compile(Path(file).read_bytes(), name, "exec", dont_inherit=True)
     package = name if Path(file).name == "__init__.py" else name.rpartition(".")[0]
     around = {"__package__": package, "__name__": name}
     held = [walk.encode(body)]
     for reading in readings(body):
-        held += [imported(walk, around, *each) for each in reading.imports]
+        held += imports(walk, reading, around)
     return joined(b"source", held)
 
 
-def _file_of(name: str) -> str | None:
-    """The file of a module, found without importing it or its packages."""
-    known = sys.modules.get(name)
-    if known is not None:
-        file = vars(known).get("__file__")
-        return file if isinstance(file, str) else None
-    top, *below = name.split(".")
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ValueError, ImportError):
-        return None
-    for step in below:
-        if spec is None or spec.submodule_search_locations is None:
-            return None
-        top = f"{top}.{step}"
-        spec = importlib.machinery.PathFinder.find_spec(
-            top, list(spec.submodule_search_locations)
-        )
-    return None if spec is None or not spec.has_location else spec.origin
+_NAMESPACE = "a folder"
+
+
+def _located(name: str) -> tuple[str, str | None]:
+    """(owner, file) of a module, found without importing it or its packages.
+
+    The answer is the same before and after the module is loaded.
+    """
+    spec, path = None, None
+    steps = name.split(".")
+    for end in range(1, len(steps) + 1):
+        full = ".".join(steps[:end])
+        known = sys.modules.get(full)
+        spec = None if known is None else vars(known).get("__spec__")
+        try:
+            if spec is None and end == 1:
+                spec = importlib.util.find_spec(full)
+            elif spec is None:
+                spec = importlib.machinery.PathFinder.find_spec(full, path)
+        except (ValueError, ImportError):
+            spec = None
+        if spec is None:
+            return owner_of_file(name, None), None
+        path = list(spec.submodule_search_locations or ())
+    assert spec is not None
+    if spec.has_location and spec.origin is not None:
+        return owner_of_file(name, spec.origin), spec.origin
+    owner = owner_of_file(name, path[0] if path else None)
+    return owner, _NAMESPACE if path else None
 
 
 # --- classes ------------------------------------------------------------------
@@ -351,7 +383,7 @@ def _patched(cls: type) -> list[tuple[str, Any]]:
     return sorted(
         (name, value)
         for name, value in vars(cls).items()
-        if isinstance(value, types.FunctionType)
+        if type(value) is types.FunctionType
         and owner_of_names(value.__globals__) == USER
     )
 
@@ -378,13 +410,13 @@ def sorting_key(value: Any) -> bytes:
     atom = ATOMS.get(type(value))
     if atom is not None:
         return atom(value)
-    if isinstance(value, tuple | frozenset):
+    if type(value) in (tuple, frozenset):
         inner = map(sorting_key, value)
-        return joined(b"t", inner if isinstance(value, tuple) else sorted(inner))
-    named = getattr(value, "__qualname__", type(value).__qualname__)
-    code = getattr(value, "__code__", None)
-    form = read(code).form if isinstance(code, types.CodeType) else b""
-    return joined(b"o", [text(str(named)), form])
+        return joined(b"t", inner if type(value) is tuple else sorted(inner))
+    if type(value) is types.FunctionType:
+        return joined(b"o", [text(value.__qualname__), read(value.__code__).form])
+    named = value if objects.is_a(value, type) else type(value)
+    return joined(b"o", [text(named.__qualname__)])
 
 
 def _overloads(function: types.FunctionType) -> list[Any]:

@@ -36,6 +36,11 @@ SKIPPED = frozenset(
 _WORD = 8  # bytes of a pointer
 
 
+def is_a(value: Any, kinds: type | tuple[type, ...]) -> bool:
+    """``isinstance`` that does not ask the object, which may answer with code."""
+    return issubclass(type(value), kinds)
+
+
 def fields(value: Any) -> dict[str, Any]:
     """The fields of an object by name, in alphabetical order."""
     found: dict[str, Any] = {}
@@ -68,6 +73,22 @@ def cached_names(cls: type) -> set[str]:
         for name, value in vars(base).items()
         if type(value) is functools.cached_property
     }
+
+
+def wrapped(value: Any) -> Any:
+    """The function inside a wrapper that a library made; None if there is none.
+
+    Numba, JAX and ``functools`` keep it in one of two places.
+    """
+    held = dictionary(value)
+    for name in ("py_func", "__wrapped__"):
+        if name in held:
+            return held[name]
+        for cls in type(value).__mro__:
+            member = vars(cls).get(name)
+            if type(member) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+                return member.__get__(value)
+    return None
 
 
 def is_opaque(cls: type, base: type = object) -> bool:
@@ -139,7 +160,7 @@ def state_of(value: Any) -> tuple[type, Any] | None:
     cls = type(value)
     if issubclass(cls, PurePath) and cls.__module__.startswith("pathlib"):
         return cls, PurePath.__str__(value)
-    if isinstance(value, np.dtype):
+    if issubclass(cls, np.dtype):
         return np.dtype, repr(value)
     found = STATES.get(cls)
     return None if found is None else (cls, found(value))

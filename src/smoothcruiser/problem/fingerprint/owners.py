@@ -53,7 +53,7 @@ def owner_of_module(name: object) -> str:
     return USER if module is None else owner_of_names(vars(module))
 
 
-def owner_of_file(name: str, file: str) -> str:
+def owner_of_file(name: str, file: str | None) -> str:
     """Who owns a module that may not have been imported yet."""
     return _owner(name, file)
 

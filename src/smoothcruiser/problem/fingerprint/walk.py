@@ -39,7 +39,7 @@ from smoothcruiser.problem.fingerprint.owners import (
 )
 
 # nested data below this depth becomes a part of its own: Python's stack is finite
-DEEPEST = 60
+DEEPEST = 40
 INITIAL = "initial_state"
 CHANGED = b"changed by the code itself"
 # modules of the standard library that read the world outside the program
@@ -90,7 +90,7 @@ class Walk:
     def start(self, root: str, value: Any) -> None:
         """Read a field of the problem, and all that it depends on."""
         self.root = root
-        if isinstance(value, types.FunctionType) and importable(value) is None:
+        if type(value) is types.FunctionType and importable(value) is None:
             produce = functools.partial(functions.content, self, value)
             self._part(("function", id(value)), root, produce)
         else:
@@ -121,8 +121,8 @@ class Walk:
                 self._open.clear()
                 try:
                     self.parts[self.label] = produce()
-                except Exception as error:  # an object that lies about itself
-                    self.parts[self.label] = b"!" + text(type(error).__name__)
+                except Exception:  # as in ``_encoded``
+                    self.parts[self.label] = b"!"
                     self.cannot(f"{self.label}, which cannot be read")
 
     def _resolve(self) -> bool:
@@ -151,6 +151,11 @@ class Walk:
         module = name.rpartition(".")[0]
         if module in WORLD or name in READERS:
             self.cannot(f"what {name} returns ({self.root})")
+        self.version(owner, name)
+        return b"L" + text(name)
+
+    def version(self, owner: str, name: str) -> None:
+        """The version of the library that ``name`` belongs to, as a part."""
         if owner == USER:
             self.cannot(f"the compiled code of {name}")
         elif owner != OURS:
@@ -159,7 +164,6 @@ class Walk:
             if version is None:
                 self.cannot(label)
             self.parts[label] = text(version or "unknown")
-        return b"L" + text(name)
 
     # --- values ---------------------------------------------------------------
 
@@ -194,7 +198,7 @@ class Walk:
             cls not in ATOMS
             and id(value) not in self.known
             and owner_of_module(cls.__module__) in (USER, OURS)
-            and not isinstance(value, type | types.ModuleType | types.FunctionType)
+            and not objects.is_a(value, (type, types.ModuleType, types.FunctionType))
             and objects.base_of(cls) is None
             and objects.state_of(value) is None
             and objects.moving(cls) is None
@@ -209,10 +213,10 @@ class Walk:
         if atom is not None:
             return atom(value)
         key = id(value)
+        if key in self.known:
+            return b"R" + text(self.known[key])
         if key in self._done:
             return self._done[key]
-        if key in self.known and self.known[key] != self.label:
-            return b"R" + text(self.known[key])
         if key in self._open:
             return b"@" + text(str(len(self._open) - self._open.index(key)))
         self._alive.append(value)
@@ -227,6 +231,9 @@ class Walk:
         self._open.append(key)
         try:
             found = self._value(value)
+        except Exception:  # an object that lies about itself
+            self.cannot(f"a {type(value).__name__} that cannot be read ({self.label})")
+            found = b"!"
         finally:
             self._open.pop()
         self._done[key] = found
@@ -254,9 +261,9 @@ class Walk:
             return joined(b"scalar", [text(value.dtype.str), value.tobytes()])
         if cls is types.FunctionType:
             return functions.reference(self, value)
-        if isinstance(value, type):
+        if issubclass(cls, type):
             return functions.class_reference(self, value)
-        if cls is types.ModuleType:
+        if issubclass(cls, types.ModuleType):
             return functions.module_reference(self, value)
         if cls is types.MethodType:
             self.names.add(value.__func__.__name__)
@@ -296,7 +303,7 @@ class Walk:
         name = value.__name__
         if holder is not None:
             return joined(b"descriptor", [self.encode(holder), text(name)])
-        if bound is None or isinstance(bound, types.ModuleType):
+        if bound is None or objects.is_a(bound, types.ModuleType):
             module = value.__module__ or getattr(bound, "__name__", "builtins")
             return self.library(owner_of_module(module), f"{module}.{name}")
         return joined(b"bound", [text(name), self.encode(bound)])
@@ -309,19 +316,20 @@ class Walk:
         known = objects.state_of(value)
         if known is not None:
             return joined(b"state", [head, self.encode(known[1])])
-        place = importable(value) if callable(value) else None
-        if place is not None:
-            name = ".".join(place)
-            return joined(b"=", [self.library(owner_of_module(place[0]), name)])
+        name = functions.importable_name(value)
+        if name is not None:
+            return self.library(owner_of_module(value.__module__), name)
         what = objects.moving(cls)
         if what is not None:
             self.cannot(f"{what} ({self.label})")
             return joined(b"moving", [head])
         if functions.described(cls):
             return joined(b"described", [head, self.encode(value.__fingerprint__())])
-        inside = self._wrapped(value)
+        foreign = callable(value) and owner_of_module(cls.__module__) != USER
+        inside = objects.wrapped(value) if foreign else None
         if inside is not None:
-            return joined(b"wrapper", [head, *map(self.encode, inside)])
+            options = objects.dictionary(value).get("targetoptions")  # of Numba
+            return joined(b"wrapper", [head, *map(self.encode, (inside, options))])
         base = objects.base_of(cls)
         held = [] if base is None else [self.encode(objects.BASES[base](value))]
         if objects.is_opaque(cls, base or object):
@@ -331,17 +339,6 @@ class Walk:
             changed = inner is functions.MOVED
             held += [text(name), CHANGED if changed else self.encode(inner)]
         return joined(b"object", [head, *held])
-
-    def _wrapped(self, value: Any) -> list[Any] | None:
-        """What a library's wrapper wraps: compiled by Numba or JAX, or cached."""
-        if owner_of_module(type(value).__module__) == USER or not callable(value):
-            return None
-        for name in ("py_func", "__wrapped__"):
-            inner = getattr(value, name, None)
-            if inner is not None:
-                options = getattr(value, "targetoptions", None)
-                return [inner, options if type(options) is dict else None]
-        return None
 
     def _fields(self, value: Any) -> list[tuple[str, Any]]:
         """The fields of an object; what runs change is ``MOVED``."""
