@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.fingerprint.changes import Changes
 from smoothcruiser.problem.fingerprint.encoding import hexadecimal, joined, text
-from smoothcruiser.problem.fingerprint.walk import INITIAL, Walk
+from smoothcruiser.problem.fingerprint.walk import INITIAL, Walker
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
@@ -72,7 +72,7 @@ def fingerprint(problem: Problem) -> Fingerprint:
     changes, live = Changes(), set[str]()
     arrays: dict[int, Any] = {}
     for _ in range(MOST_WALKS):
-        walk = Walk(changes, live, arrays)
+        walk = Walker(changes, live, arrays)
         _read(walk, problem)
         if walk.found == changes:
             break
@@ -81,7 +81,7 @@ def fingerprint(problem: Problem) -> Fingerprint:
     return Fingerprint(parts, tuple(walk.unseen))
 
 
-def _read(walk: Walk, problem: Problem) -> None:
+def _read(walk: Walker, problem: Problem) -> None:
     if problem.tables is not None:
         walk.start("tables", problem.tables)
         walk.known[id(problem.tables)] = "tables"

@@ -25,10 +25,10 @@ from smoothcruiser.problem.fingerprint.objects import fields, is_a
 Slot = tuple[Any, ...]
 Path = tuple[str, ...]
 # methods that fill an object before a problem exists
-_BUILDING = frozenset(
-    "__init__ __new__ __post_init__ __setstate__ __init_subclass__ "
-    "__set_name__ __class_getitem__".split()
-)
+_BUILDING = {
+    *("__init__", "__new__", "__post_init__", "__setstate__"),
+    *("__init_subclass__", "__set_name__", "__class_getitem__"),
+}
 _CONTAINERS = (
     dict,
     list,
@@ -50,9 +50,7 @@ class Changes:
     # fields that a function sets on an argument that is not its own object
     of_arguments: set[str] = field(default_factory=set)
 
-    def wrote(
-        self, slot: Slot | None, value: Any, path: Path, attribute: bool
-    ) -> None:
+    def wrote(self, slot: Slot | None, value: Any, path: Path, attribute: bool) -> None:
         """Code writes to ``path`` from ``value``, which the variable ``slot`` holds.
 
         ``attribute``: the last step of the path is set. Otherwise an element of

@@ -27,12 +27,13 @@ from typing import Any
 import numpy as np
 
 # what a class body holds about its source, or what follows from the rest of it
-SKIPPED = frozenset(
-    "__module__ __qualname__ __doc__ __dict__ __weakref__ __annotations__ "
-    "__annotate__ __annotate_func__ __annotations_cache__ __firstlineno__ "
-    "__static_attributes__ __abstractmethods__ _abc_impl __orig_bases__ "
-    "__parameters__ __type_params__ __dataclass_params__".split()
-)
+SKIPPED = {
+    *("__module__", "__qualname__", "__doc__", "__firstlineno__"),
+    *("__static_attributes__", "__annotations__", "__annotate__", "__annotate_func__"),
+    *("__annotations_cache__", "__type_params__", "__orig_bases__", "__parameters__"),
+    *("__dict__", "__weakref__", "__abstractmethods__", "_abc_impl"),
+    "__dataclass_params__",
+}
 _WORD = 8  # bytes of a pointer
 
 
@@ -85,8 +86,8 @@ def wrapped(value: Any) -> Any:
         if name in held:
             return held[name]
         for cls in type(value).__mro__:
-            member = vars(cls).get(name)
-            if type(member) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+            member: Any = vars(cls).get(name)
+            if is_a(member, (types.GetSetDescriptorType, types.MemberDescriptorType)):
                 return member.__get__(value)
     return None
 
@@ -137,7 +138,7 @@ STATES: dict[type, Callable[[Any], Any]] = {
     datetime.datetime: _reduced(datetime.datetime),
     datetime.time: _reduced(datetime.time),
     datetime.timedelta: _reduced(datetime.timedelta),
-    datetime.timezone: lambda value: datetime.timezone.__getinitargs__(value),
+    datetime.timezone: lambda value: value.__getinitargs__(),
     decimal.Decimal: lambda value: decimal.Decimal.as_tuple(value),
     functools.cached_property: lambda value: value.func,
     memoryview: lambda value: (value.format, value.shape, value.tobytes()),

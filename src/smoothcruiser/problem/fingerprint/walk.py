@@ -43,14 +43,14 @@ DEEPEST = 40
 INITIAL = "initial_state"
 CHANGED = b"changed by the code itself"
 # modules of the standard library that read the world outside the program
-WORLD = frozenset(
-    "_io _pickle _socket _sqlite3 _thread ctypes io nt os pathlib pickle posix "
-    "secrets shelve socket sqlite3 subprocess tempfile threading time "
-    "urllib urllib.request uuid".split()
-)
-READERS = frozenset(
-    "numpy.load numpy.loadtxt numpy.genfromtxt numpy.fromfile numpy.memmap".split()
-)
+WORLD = {
+    *("_io", "_pickle", "_socket", "_sqlite3", "_thread", "ctypes", "io", "nt", "os"),
+    *("pathlib", "pickle", "posix", "secrets", "shelve", "socket", "sqlite3"),
+    *("subprocess", "tempfile", "threading", "time", "urllib.request", "uuid"),
+}
+READERS = {
+    f"numpy.{name}" for name in ("load", "loadtxt", "genfromtxt", "fromfile", "memmap")
+}
 
 _FUNCTIONS = (
     types.BuiltinFunctionType,
@@ -65,10 +65,12 @@ _DESCRIPTORS = (
 )
 
 
-class Walk:
+class Walker:
     """Collects the parts and what cannot be seen."""
 
-    def __init__(self, changes: Changes, live: set[str], arrays: dict[int, Any]) -> None:
+    def __init__(
+        self, changes: Changes, live: set[str], arrays: dict[int, Any]
+    ) -> None:
         self.changes, self.live = changes, live  # what an earlier walk found
         self.found = Changes()  # what this one finds
         self.parts: dict[str, bytes] = {}
@@ -78,6 +80,7 @@ class Walk:
         self.root, self.label = "", ""  # what is being read
         self.known: dict[int, str] = {}  # objects that are parts by their identity
         self._labels: dict[Slot, str] = {}
+        self._uses: dict[str, int] = {}  # how many slots have a label
         self._waiting: deque[tuple[str, str, Callable[[], bytes]]] = deque()
         self._resolved: set[Slot] = set()
         self._done: dict[int, bytes] = {}
@@ -107,10 +110,8 @@ class Walk:
         if slot in self._labels:  # two fields of the problem are one function
             self.parts[label] = b"R" + text(self._labels[slot])
             return
-        taken, number = set(self._labels.values()), 2
-        name = label
-        while name in taken:
-            name, number = f"{label} ({number})", number + 1
+        number = self._uses[label] = self._uses.get(label, 0) + 1
+        name = label if number == 1 else f"{label} ({number})"
         self._labels[slot] = name
         self._waiting.append((self.root, name, produce))
 
@@ -138,7 +139,9 @@ class Walk:
             slot = ("attribute", id(module), name)
             noun = f"the name {name} of the module {module.__name__}"
             self.part(
-                slot, noun, functools.partial(functions.variable, self, vars(module), name)
+                slot,
+                noun,
+                functools.partial(functions.variable, self, vars(module), name),
             )
         return bool(self._waiting)
 
@@ -359,4 +362,3 @@ class Walk:
                 self.cannot(f"the field {name} of {cls.__name__}, which steps change")
             found.append((name, functions.MOVED if moved else inner))
         return found
-
