@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.problem.fingerprint.bytecode import ELEMENT
-from smoothcruiser.problem.fingerprint.objects import fields, is_a
+from smoothcruiser.problem.fingerprint.objects import fields, is_a, layout
 
 Slot = tuple[Any, ...]
 Path = tuple[str, ...]
@@ -38,6 +38,10 @@ _CONTAINERS = (
     array.array,
     np.ndarray,
 )
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return fields(value, layout(type(value)).slots)
 
 
 @dataclass
@@ -63,7 +67,7 @@ class Changes:
             if is_a(value, types.ModuleType):
                 found, slot = vars(value), ("global", id(vars(value)), name)
             else:
-                found = vars(value) if is_a(value, type) else fields(value)
+                found = vars(value) if is_a(value, type) else _fields(value)
                 slot = ("field", id(value), name)
             if attribute and index == last:
                 break

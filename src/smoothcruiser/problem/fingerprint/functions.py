@@ -249,14 +249,6 @@ def module_reference(walk: Walker, module: types.ModuleType) -> bytes:
 # --- classes ------------------------------------------------------------------
 
 
-def described(cls: type) -> bool:
-    """Whether a class says itself what stands for its objects."""
-    return any(
-        isinstance(vars(base).get("__fingerprint__"), types.FunctionType)
-        for base in cls.__mro__
-    )
-
-
 def class_reference(walk: Walker, cls: type) -> bytes:
     """A reference to a class, a part of its own if it is not a library's."""
     place = importable(cls)

@@ -22,7 +22,7 @@ import weakref
 import zoneinfo
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,18 +42,51 @@ def is_a(value: Any, kinds: type | tuple[type, ...]) -> bool:
     return issubclass(type(value), kinds)
 
 
-def fields(value: Any) -> dict[str, Any]:
+class Layout(NamedTuple):
+    """Where the objects of a class keep what they hold."""
+
+    slots: tuple[tuple[str, Any], ...]  # names and their descriptors
+    cached: frozenset[str]  # fields that are computed from others when needed
+    base: type | None  # the built-in type that the class extends
+    moving: str | None  # what an object is that changes while programs run
+    opaque: bool  # whether objects hold more memory than their base, slots and a dict
+    described: bool  # whether the class says itself what stands for its objects
+
+
+def layout(cls: type) -> Layout:
+    """The layout of a class, read from its bases."""
+    slots: dict[str, Any] = {}
+    cached, described, inside = set(), False, 0
+    for base in cls.__mro__:
+        for name, member in vars(base).items():
+            if type(member) is types.MemberDescriptorType:
+                inside += 1
+                if not (name.startswith("__") and name.endswith("__")):  # of C types
+                    slots.setdefault(name, member)
+            elif type(member) is functools.cached_property:
+                cached.add(name)
+            elif name == "__fingerprint__":
+                described = described or type(member) is types.FunctionType
+    base_type = next((base for base in cls.__mro__ if base in BASES), None)
+    more = cls.__basicsize__ - (base_type or object).__basicsize__
+    return Layout(
+        tuple(slots.items()),
+        frozenset(cached),
+        base_type,
+        _moving(cls),
+        more > _WORD * (inside + 2),
+        described,
+    )
+
+
+def fields(value: Any, slots: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     """The fields of an object by name, in alphabetical order."""
-    found: dict[str, Any] = {}
-    for cls in type(value).__mro__:
-        for name, member in vars(cls).items():
-            inside = name.startswith("__") and name.endswith("__")  # of C types
-            if type(member) is types.MemberDescriptorType and not inside:
-                try:
-                    found.setdefault(name, member.__get__(value))
-                except AttributeError:
-                    continue  # a slot that was never set
-    found.update(dictionary(value))
+    found = dict(dictionary(value))
+    for name, member in slots:
+        try:
+            found.setdefault(name, member.__get__(value))
+        except AttributeError:
+            continue  # a slot that was never set
     return dict(sorted(found.items(), key=lambda item: str(item[0])))
 
 
@@ -64,16 +97,6 @@ def dictionary(value: Any) -> dict[str, Any]:
     except AttributeError:
         return {}
     return found if type(found) is dict else {}
-
-
-def cached_names(cls: type) -> set[str]:
-    """The fields of a class's objects that are computed from others when needed."""
-    return {
-        name
-        for base in cls.__mro__
-        for name, value in vars(base).items()
-        if type(value) is functools.cached_property
-    }
 
 
 def wrapped(value: Any) -> Any:
@@ -90,16 +113,6 @@ def wrapped(value: Any) -> Any:
             if is_a(member, (types.GetSetDescriptorType, types.MemberDescriptorType)):
                 return member.__get__(value)
     return None
-
-
-def is_opaque(cls: type, base: type = object) -> bool:
-    """Whether objects of a class hold more memory than ``base``, slots and a dict."""
-    slots = sum(
-        type(member) is types.MemberDescriptorType
-        for each in cls.__mro__
-        for member in vars(each).values()
-    )
-    return cls.__basicsize__ - base.__basicsize__ > _WORD * (slots + 2)
 
 
 # --- built-in types and their subclasses --------------------------------------
@@ -119,11 +132,6 @@ BASES: dict[type, Callable[[Any], Any]] = {
     float: float.__float__,
     np.ndarray: lambda value: np.ndarray.view(value, np.ndarray),
 }
-
-
-def base_of(cls: type) -> type | None:
-    """The built-in type that a class extends, if any."""
-    return next((base for base in cls.__mro__ if base in BASES), None)
 
 
 def _reduced(cls: Any) -> Callable[[Any], Any]:
@@ -183,7 +191,7 @@ _WEAK = (
 )
 
 
-def moving(cls: type) -> str | None:
+def _moving(cls: type) -> str | None:
     """What an object of ``cls`` is, if it changes while programs run; else None."""
     if issubclass(cls, _RANDOM):
         return f"the random numbers of a {cls.__name__}"

@@ -52,6 +52,7 @@ READERS = {
     f"numpy.{name}" for name in ("load", "loadtxt", "genfromtxt", "fromfile", "memmap")
 }
 
+_CODE = (type, types.ModuleType, types.FunctionType)
 _FUNCTIONS = (
     types.BuiltinFunctionType,
     types.MethodWrapperType,
@@ -83,6 +84,7 @@ class Walker:
         self._uses: dict[str, int] = {}  # how many slots have a label
         self._waiting: deque[tuple[str, str, Callable[[], bytes]]] = deque()
         self._resolved: set[Slot] = set()
+        self._layouts: dict[type, objects.Layout] = {}
         self._done: dict[int, bytes] = {}
         self._open: list[int] = []
         self._alive: list[Any] = []  # an id means nothing once its object is gone
@@ -197,17 +199,21 @@ class Walker:
 
     def _has_fields(self, value: Any) -> bool:
         cls = type(value)
+        if cls in ATOMS or id(value) in self.known or issubclass(cls, _CODE):
+            return False
+        layout = self.layout(cls)
+        plain = not (layout.base or layout.moving or layout.opaque or layout.described)
         return (
-            cls not in ATOMS
-            and id(value) not in self.known
+            plain
             and owner_of_module(cls.__module__) in (USER, OURS)
-            and not objects.is_a(value, (type, types.ModuleType, types.FunctionType))
-            and objects.base_of(cls) is None
             and objects.state_of(value) is None
-            and objects.moving(cls) is None
-            and not functions.described(cls)
-            and not objects.is_opaque(cls)
         )
+
+    def layout(self, cls: type) -> objects.Layout:
+        """Where objects of a class keep what they hold; read once in a walk."""
+        if cls not in self._layouts:
+            self._layouts[cls] = objects.layout(cls)
+        return self._layouts[cls]
 
     def encode(self, value: Any) -> bytes:
         """A value as bytes."""
@@ -322,20 +328,20 @@ class Walker:
         name = functions.importable_name(value)
         if name is not None:
             return self.library(owner_of_module(value.__module__), name)
-        what = objects.moving(cls)
-        if what is not None:
-            self.cannot(f"{what} ({self.label})")
+        layout = self.layout(cls)
+        if layout.moving is not None:
+            self.cannot(f"{layout.moving} ({self.label})")
             return joined(b"moving", [head])
-        if functions.described(cls):
+        if layout.described:
             return joined(b"described", [head, self.encode(value.__fingerprint__())])
         foreign = callable(value) and owner_of_module(cls.__module__) != USER
         inside = objects.wrapped(value) if foreign else None
         if inside is not None:
             options = objects.dictionary(value).get("targetoptions")  # of Numba
             return joined(b"wrapper", [head, *map(self.encode, (inside, options))])
-        base = objects.base_of(cls)
+        base = layout.base
         held = [] if base is None else [self.encode(objects.BASES[base](value))]
-        if objects.is_opaque(cls, base or object):
+        if layout.opaque:
             self.cannot(f"a {cls.__module__}.{cls.__qualname__} ({self.label})")
             return joined(b"opaque", [head, *held])
         for name, inner in self._fields(value):
@@ -347,11 +353,11 @@ class Walker:
         """The fields of an object; what runs change is ``MOVED``."""
         cls = type(value)
         own = owner_of_module(cls.__module__) == USER
-        cached = objects.cached_names(cls)
+        layout = self.layout(cls)
         self.found.by_methods(value, self.changes, self.live)
         found = []
-        for name, inner in objects.fields(value).items():
-            if name in cached:
+        for name, inner in objects.fields(value, layout.slots).items():
+            if name in layout.cached:
                 if own:
                     self.cannot(f"the cached value of {cls.__name__}.{name}")
                 continue
