@@ -69,14 +69,17 @@ class Fingerprint:
 
 def fingerprint(problem: Problem) -> Fingerprint:
     """The fingerprint of a problem; it runs none of the problem's functions."""
-    changes, live = Changes(), set[str]()
+    changes = Changes()
     arrays: dict[int, Any] = {}
+    walks: list[Walker] = []  # kept, since slots hold the ids of what they have met
     for _ in range(MOST_WALKS):
-        walk = Walker(changes, live, arrays)
+        walk = Walker(changes, arrays)
+        walks.append(walk)
         _read(walk, problem)
-        if walk.found == changes:
+        found = walk.finish()
+        if found == changes:
             break
-        changes, live = walk.found, walk.names
+        changes = found
     parts = {name: hexadecimal(encoded) for name, encoded in walk.parts.items()}
     return Fingerprint(parts, tuple(walk.unseen))
 

@@ -26,7 +26,7 @@ def joined(tag: bytes, parts: Iterable[bytes]) -> bytes:
     for part in parts:
         digest.update(struct.pack("<q", len(part)))
         digest.update(part)
-    return tag + digest.digest()
+    return b"(" + tag + digest.digest()  # no other encoding begins so
 
 
 def hexadecimal(encoded: bytes) -> str:

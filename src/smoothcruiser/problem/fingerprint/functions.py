@@ -86,11 +86,9 @@ def reference(walk: Walker, function: types.FunctionType) -> bytes:
 
 def content(walk: Walker, function: types.FunctionType) -> bytes:
     """The code of a function and all that it reaches."""
-    own = function.__kwdefaults__ or {}
     held = [
         walk.encode(function.__code__),
-        walk.encode(function.__defaults__),
-        walk.encode(sorted(own.items())),
+        *_defaults(walk, function),
         *_closure(walk, function),
     ]
     for name, value in sorted(function.__dict__.items()):
@@ -102,6 +100,20 @@ def content(walk: Walker, function: types.FunctionType) -> bytes:
         held += _reached(walk, function)
         held += [walk.encode(inner) for inner in _overloads(function)]
     return joined(b"function", held)
+
+
+def _defaults(walk: Walker, function: types.FunctionType) -> list[bytes]:
+    code, given = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[code.co_argcount - len(given) : code.co_argcount]
+    values = dict(zip(names, given, strict=True)) | (function.__kwdefaults__ or {})
+    held = []
+    for name, value in sorted(values.items()):
+        moved = ("default", id(function), name) in walk.changes.slots
+        if moved:
+            what = f"the default of {name} in {function.__name__}"
+            walk.cannot(f"{what}, which {walk.root} changes")
+        held += [text(name), walk.encode(MOVED if moved else value)]
+    return [walk.encode(len(held)), *held]
 
 
 def _closure(walk: Walker, function: types.FunctionType) -> list[bytes]:
@@ -154,7 +166,10 @@ def _reached(walk: Walker, function: types.FunctionType) -> list[bytes]:
     names: dict[str, Any] = function.__globals__
     built_in: dict[str, Any] = function.__builtins__  # type: ignore[attr-defined,unused-ignore]
     held: list[bytes] = []
+    mentioned: set[str] = set()
+    walk.flow.functions[walk.slot] = (function.__name__, mentioned)
     for reading in readings(function.__code__):
+        mentioned.update(reading.signature[5])
         walk.names.update(reading.signature[5])
         if "getattr" in reading.globals:
             walk.names.update(c for c in reading.constants if isinstance(c, str))
@@ -169,7 +184,8 @@ def _reached(walk: Walker, function: types.FunctionType) -> list[bytes]:
         for place in reading.chains:
             held += _chain(walk, function, place)
         held += sources.imports(walk, reading, names)
-        _note_writes(walk, function, reading)
+        note = partial(_note_writes, walk, function, reading)
+        walk.writes.append((walk.slot, note))
     return held
 
 
@@ -300,7 +316,9 @@ def sorting_key(value: Any) -> bytes:
         inner = map(sorting_key, value)
         return joined(b"t", inner if type(value) is tuple else sorted(inner))
     if type(value) is types.FunctionType:
-        return joined(b"o", [text(value.__qualname__), read(value.__code__).form])
+        reading = read(value.__code__)
+        constants = (sorting_key(each) for each in reading.constants)
+        return joined(b"o", [text(value.__qualname__), reading.form, *constants])
     named = value if objects.is_a(value, type) else type(value)
     return joined(b"o", [text(named.__qualname__)])
 

@@ -14,9 +14,11 @@ import datetime
 import decimal
 import functools
 import io
+import logging
 import operator
 import random
 import re
+import threading
 import types
 import weakref
 import zoneinfo
@@ -149,6 +151,10 @@ STATES: dict[type, Callable[[Any], Any]] = {
     datetime.timezone: lambda value: value.__getinitargs__(),
     decimal.Decimal: lambda value: decimal.Decimal.as_tuple(value),
     functools.cached_property: lambda value: value.func,
+    logging.Logger: lambda value: value.name,  # what is logged is no answer
+    logging.RootLogger: lambda value: value.name,
+    type(threading.Lock()): lambda value: None,
+    type(threading.RLock()): lambda value: None,
     memoryview: lambda value: (value.format, value.shape, value.tobytes()),
     np.dtype: repr,
     operator.attrgetter: _reduced(operator.attrgetter),

@@ -59,6 +59,13 @@ def owner_of_file(name: str, file: str | None) -> str:
 
 
 @cache
+def _packages() -> Mapping[str, list[str]]:
+    """The packages that a module is installed by."""
+    # slow: it reads the lists of files of everything that is installed
+    return metadata.packages_distributions()
+
+
+@cache
 def version_of(library: str) -> str | None:
     """The version of a library, None where nobody knows it."""
     if library == PYTHON:
@@ -72,8 +79,7 @@ def version_of(library: str) -> str | None:
     )
     if isinstance(said, str):
         return said
-    # slow: it reads the lists of files of everything that is installed
-    packages = metadata.packages_distributions().get(library, [])
+    packages = _packages().get(library, [])
     return ", ".join(f"{name} {metadata.version(name)}" for name in packages) or None
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.problem.fingerprint import functions, objects
-from smoothcruiser.problem.fingerprint.changes import Changes, Slot
+from smoothcruiser.problem.fingerprint.changes import Changes, Flow, Slot
 from smoothcruiser.problem.fingerprint.encoding import (
     ATOMS,
     flat,
@@ -69,20 +69,21 @@ _DESCRIPTORS = (
 class Walker:
     """Collects the parts and what cannot be seen."""
 
-    def __init__(
-        self, changes: Changes, live: set[str], arrays: dict[int, Any]
-    ) -> None:
-        self.changes, self.live = changes, live  # what an earlier walk found
+    def __init__(self, changes: Changes, arrays: dict[int, Any]) -> None:
+        self.changes = changes  # what an earlier walk found
         self.found = Changes()  # what this one finds
+        self.flow = Flow()
+        # what each function writes to, noted in the end if it is live
+        self.writes: list[tuple[Slot, Callable[[], None]]] = []
         self.parts: dict[str, bytes] = {}
         self.unseen: dict[str, None] = {}
         self.names: set[str] = set()  # that the user's code mentions
         self.modules: dict[int, types.ModuleType] = {}  # the user's, as values
-        self.root, self.label = "", ""  # what is being read
+        self.root, self.label, self.slot = "", "", Slot()  # what is being read
         self.known: dict[int, str] = {}  # objects that are parts by their identity
         self._labels: dict[Slot, str] = {}
         self._uses: dict[str, int] = {}  # how many slots have a label
-        self._waiting: deque[tuple[str, str, Callable[[], bytes]]] = deque()
+        self._waiting: deque[tuple[str, str, Slot, Callable[[], bytes]]] = deque()
         self._resolved: set[Slot] = set()
         self._layouts: dict[type, objects.Layout] = {}
         self._done: dict[int, bytes] = {}
@@ -95,32 +96,44 @@ class Walker:
     def start(self, root: str, value: Any) -> None:
         """Read a field of the problem, and all that it depends on."""
         self.root = root
+        self.slot = ("root", root)
+        self.flow.roots.add(self.slot)
         if type(value) is types.FunctionType and importable(value) is None:
             produce = functools.partial(functions.content, self, value)
             self._part(("function", id(value)), root, produce)
         else:
-            self._part(("root", root), root, lambda: self.spread("", value))
+            self._part(self.slot, root, lambda: self.spread("", value))
         self._work()
+
+    def finish(self) -> Changes:
+        """What the code that this walk has read changes when it runs."""
+        live = self.flow.live()
+        for slot, note in self.writes:
+            if slot in live:
+                note()
+        return self.found
 
     def part(self, slot: Slot, noun: str, produce: Callable[[], bytes]) -> bytes:
         """A reference to the part of ``slot``, which is read later."""
+        self.flow.references.setdefault(self.slot, set()).add(slot)
         if slot not in self._labels:
             self._part(slot, f"{self.root}: {noun}", produce)
         return b"R" + text(self._labels[slot])
 
     def _part(self, slot: Slot, label: str, produce: Callable[[], bytes]) -> None:
+        self.flow.references.setdefault(self.slot, set()).add(slot)
         if slot in self._labels:  # two fields of the problem are one function
             self.parts[label] = b"R" + text(self._labels[slot])
             return
         number = self._uses[label] = self._uses.get(label, 0) + 1
         name = label if number == 1 else f"{label} ({number})"
         self._labels[slot] = name
-        self._waiting.append((self.root, name, produce))
+        self._waiting.append((self.root, name, slot, produce))
 
     def _work(self) -> None:
         while self._waiting or self._resolve():
             while self._waiting:
-                self.root, self.label, produce = self._waiting.popleft()
+                self.root, self.label, self.slot, produce = self._waiting.popleft()
                 self._open.clear()
                 try:
                     self.parts[self.label] = produce()
@@ -136,6 +149,7 @@ class Walker:
             for name in sorted((self.names | {"__getattr__"}) & vars(module).keys())
             if ("module", id(module), name) not in self._resolved
         ]
+        self.slot = ("root", self.root)
         for module, name in pairs:
             self._resolved.add(("module", id(module), name))
             slot = ("attribute", id(module), name)
@@ -193,7 +207,6 @@ class Walker:
         ]
         head = [functions.class_reference(self, type(bound))]
         if bound is not value:
-            self.names.add(value.__func__.__name__)
             head.append(self.encode(value.__func__))
         return joined(b"fields", [*head, *held])
 
@@ -275,7 +288,6 @@ class Walker:
         if issubclass(cls, types.ModuleType):
             return functions.module_reference(self, value)
         if cls is types.MethodType:
-            self.names.add(value.__func__.__name__)
             return joined(b"method", map(self.encode, (value.__func__, value.__self__)))
         if cls is types.CodeType:
             return functions.code(self, value)
@@ -354,7 +366,7 @@ class Walker:
         cls = type(value)
         own = owner_of_module(cls.__module__) == USER
         layout = self.layout(cls)
-        self.found.by_methods(value, self.changes, self.live)
+        self.found.by_methods(value, self.changes)
         found = []
         for name, inner in objects.fields(value, layout.slots).items():
             if name in layout.cached:
