@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.problem.fingerprint.bytecode import ELEMENT
-from smoothcruiser.problem.fingerprint.objects import fields, is_a, layout
+from smoothcruiser.problem.fingerprint.objects import dictionary, fields, is_a, layout
 
 Slot = tuple[Any, ...]
 Path = tuple[str, ...]
@@ -69,7 +69,8 @@ class Changes:
             if name == ELEMENT:
                 break
             if is_a(value, types.ModuleType):
-                found, slot = vars(value), ("global", id(vars(value)), name)
+                found = dictionary(value)
+                slot = ("global", id(found), name)
             else:
                 found = vars(value) if is_a(value, type) else _fields(value)
                 slot = ("field", id(value), name)

@@ -180,7 +180,7 @@ def _reached(walk: Walker, function: types.FunctionType) -> list[bytes]:
             elif name in built_in:
                 held.append(_builtin(walk, name, built_in[name]))
             else:
-                held.append(b"missing")
+                held.append(b"!missing")
         for place in reading.chains:
             held += _chain(walk, function, place)
         held += sources.imports(walk, reading, names)
@@ -214,11 +214,12 @@ def _chain(walk: Walker, function: types.FunctionType, place: Place) -> list[byt
     for index, name in enumerate(place.path):
         if not objects.is_a(value, types.ModuleType):
             return []
-        owner = owner_of_names(vars(value))
+        names = objects.dictionary(value)
+        owner = owner_of_names(names)
         if owner == USER:
             return []
-        full = f"{value.__name__}.{name}"
-        value = vars(value).get(name, MISSING)
+        full = f"{names.get('__name__')}.{name}"
+        value = names.get(name, MISSING)
         if index == len(place.path) - 1:
             return [text(full), _of_library(walk, owner, full, value)]
     return []
@@ -255,11 +256,12 @@ def _note_writes(walk: Walker, function: types.FunctionType, reading: Reading) -
 
 def module_reference(walk: Walker, module: types.ModuleType) -> bytes:
     """A module as a value: its names are read when the code mentions them."""
-    owner = owner_of_names(vars(module))
+    names = objects.dictionary(module)
+    owner = owner_of_names(names)
     if owner == USER:
-        walk.modules[id(module)] = module
-        return b"module"
-    return walk.library(owner, module.__name__)
+        walk.modules[id(names)] = names
+        return b"!module"
+    return walk.library(owner, str(names.get("__name__")))
 
 
 # --- classes ------------------------------------------------------------------
@@ -292,7 +294,7 @@ def _patched(cls: type) -> list[tuple[str, Any]]:
 
 def _class(walk: Walker, cls: type) -> bytes:
     held = [walk.encode(type(cls)), *map(walk.encode, cls.__bases__)]
-    for name, value in sorted(vars(cls).items()):
+    for name, value in sorted(_namespace(cls).items()):
         if name in objects.SKIPPED:
             continue
         if name == "__dataclass_fields__":
@@ -302,6 +304,22 @@ def _class(walk: Walker, cls: type) -> bytes:
             value = MOVED
         held += [text(name), walk.encode(value)]
     return joined(b"class", held)
+
+
+def _namespace(cls: type) -> dict[str, Any]:
+    """What a class holds; of one that Numba compiled, what it was compiled from."""
+    names = dict(vars(cls))
+    compiled = names.get("class_type")
+    if compiled is None:  # the class of its objects
+        compiled = getattr(names.get("_numba_type_"), "class_type", None)
+    if compiled is None or owner_of_module(type(compiled).__module__) == USER:
+        return names
+    return {
+        "struct": {name: str(kind) for name, kind in compiled.struct.items()},
+        "properties": compiled.jit_props,
+        **compiled.methods,
+        **compiled.static_methods,
+    }
 
 
 # --- others -------------------------------------------------------------------

@@ -70,13 +70,16 @@ def layout(cls: type) -> Layout:
             elif name == "__fingerprint__":
                 described = described or type(member) is types.FunctionType
     base_type = next((base for base in cls.__mro__ if base in BASES), None)
+    # a dict between the header and the slots, not the one before it (-48, -1)
+    inside += cls.__dictoffset__ > 0 or cls.__dictoffset__ == -_WORD
+    inside += cls.__weakrefoffset__ > 0
     more = cls.__basicsize__ - (base_type or object).__basicsize__
     return Layout(
         tuple(slots.items()),
         frozenset(cached),
         base_type,
         _moving(cls),
-        more > _WORD * (inside + 2),
+        more > _WORD * inside,
         described,
     )
 

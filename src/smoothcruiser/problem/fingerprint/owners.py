@@ -16,6 +16,8 @@ from importlib import metadata
 from pathlib import PurePath
 from typing import Any
 
+from smoothcruiser.problem.fingerprint.objects import dictionary
+
 USER = ""  # the owner of what is read
 PYTHON = "python"
 OURS = __name__.partition(".")[0]
@@ -50,7 +52,7 @@ def owner_of_names(names: Mapping[str, Any]) -> str:
 def owner_of_module(name: object) -> str:
     """Who owns the module called ``name``; a module that is not there is a user's."""
     module = sys.modules.get(name) if isinstance(name, str) else None
-    return USER if module is None else owner_of_names(vars(module))
+    return USER if module is None else owner_of_names(dictionary(module))
 
 
 def owner_of_file(name: str, file: str | None) -> str:
@@ -74,9 +76,7 @@ def version_of(library: str) -> str | None:
         return metadata.version(library)
     except metadata.PackageNotFoundError:
         pass
-    said = (
-        vars(sys.modules[library]).get("__version__") if library in sys.modules else 0
-    )
+    said = dictionary(sys.modules.get(library)).get("__version__")
     if isinstance(said, str):
         return said
     packages = _packages().get(library, [])
@@ -93,12 +93,11 @@ def importable(value: Any) -> tuple[str, str] | None:
     if not isinstance(module, str) or not isinstance(name, str):
         return None
     found: Any = sys.modules.get(module)
-    if found is None or owner_of_names(vars(found)) == USER:
+    if found is None or owner_of_names(dictionary(found)) == USER:
         return None
     for step in name.split("."):
-        try:
-            found = vars(found)[step]
-        except (KeyError, TypeError):
-            return None
-        found = getattr(found, "__func__", found) if found is not value else found
+        held = vars(found) if issubclass(type(found), type) else dictionary(found)
+        found = held.get(step)
+        if type(found) in (staticmethod, classmethod):
+            found = found.__func__
     return (module, name) if found is value else None

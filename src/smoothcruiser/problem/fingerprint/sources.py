@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.problem.fingerprint.bytecode import Reading, readings
 from smoothcruiser.problem.fingerprint.encoding import joined, text
+from smoothcruiser.problem.fingerprint.objects import dictionary
 from smoothcruiser.problem.fingerprint.owners import USER, owner_of_file
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _source(walk: Walker, name: str) -> bytes:
         module = sys.modules.get(name)
         if module is None:
             walk.cannot(f"the module {name}, which {walk.root} imports")
-            return b"missing"
+            return b"!missing"
         return walk.encode(module)
     if not file.endswith(".py"):
         if file != _NAMESPACE:
@@ -92,7 +93,7 @@ def _located(name: str) -> tuple[str, str | None]:
     for end in range(1, len(steps) + 1):
         full = ".".join(steps[:end])
         known = sys.modules.get(full)
-        spec = None if known is None else vars(known).get("__spec__")
+        spec = None if known is None else dictionary(known).get("__spec__")
         try:
             if spec is None and end == 1:
                 spec = importlib.util.find_spec(full)

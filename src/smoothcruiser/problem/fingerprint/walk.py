@@ -13,6 +13,7 @@ the same.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 from collections import deque
@@ -41,7 +42,7 @@ from smoothcruiser.problem.fingerprint.owners import (
 # nested data below this depth becomes a part of its own: Python's stack is finite
 DEEPEST = 40
 INITIAL = "initial_state"
-CHANGED = b"changed by the code itself"
+CHANGED = b"!changed by the code itself"
 # modules of the standard library that read the world outside the program
 WORLD = {
     *("_io", "_pickle", "_socket", "_sqlite3", "_thread", "ctypes", "io", "nt", "os"),
@@ -78,7 +79,7 @@ class Walker:
         self.parts: dict[str, bytes] = {}
         self.unseen: dict[str, None] = {}
         self.names: set[str] = set()  # that the user's code mentions
-        self.modules: dict[int, types.ModuleType] = {}  # the user's, as values
+        self.modules: dict[int, dict[str, Any]] = {}  # the user's, met as values
         self.root, self.label, self.slot = "", "", Slot()  # what is being read
         self.known: dict[int, str] = {}  # objects that are parts by their identity
         self._labels: dict[Slot, str] = {}
@@ -110,7 +111,8 @@ class Walker:
         live = self.flow.live()
         for slot, note in self.writes:
             if slot in live:
-                note()
+                with contextlib.suppress(Exception):  # an object that lies
+                    note()
         return self.found
 
     def part(self, slot: Slot, noun: str, produce: Callable[[], bytes]) -> bytes:
@@ -145,20 +147,17 @@ class Walker:
         """Read what the code may take from the user's modules by name."""
         pairs = [
             (module, name)
-            for module in list(self.modules.values())
-            for name in sorted((self.names | {"__getattr__"}) & vars(module).keys())
+            for module in self.modules.values()
+            for name in sorted((self.names | {"__getattr__"}).intersection(module))
             if ("module", id(module), name) not in self._resolved
         ]
         self.slot = ("root", self.root)
         for module, name in pairs:
             self._resolved.add(("module", id(module), name))
             slot = ("attribute", id(module), name)
-            noun = f"the name {name} of the module {module.__name__}"
-            self.part(
-                slot,
-                noun,
-                functools.partial(functions.variable, self, vars(module), name),
-            )
+            noun = f"the name {name} of the module {module.get('__name__')}"
+            produce = functools.partial(functions.variable, self, module, name)
+            self.part(slot, noun, produce)
         return bool(self._waiting)
 
     def cannot(self, what: str) -> None:
