@@ -159,6 +159,10 @@ STATES: dict[type, Callable[[Any], Any]] = {
     type(threading.Lock()): lambda value: None,
     type(threading.RLock()): lambda value: None,
     memoryview: lambda value: (value.format, value.shape, value.tobytes()),
+    # the field of a named tuple: its place, without its docstring
+    type(collections.namedtuple("_", "field").field): lambda value: (  # type: ignore[attr-defined]
+        value.__reduce__()[1][0]
+    ),
     np.dtype: repr,
     operator.attrgetter: _reduced(operator.attrgetter),
     operator.itemgetter: _reduced(operator.itemgetter),
