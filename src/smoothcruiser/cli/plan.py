@@ -25,7 +25,7 @@ from smoothcruiser.cli.options import (
     tree_options,
 )
 from smoothcruiser.errors import Interrupted, SmoothcruiserError
-from smoothcruiser.methods import METHODS
+from smoothcruiser.methods import METHODS, resolve
 
 
 @click.command()
@@ -171,7 +171,11 @@ def _planned(asked: dict[str, Any], compare_exact: bool, head: Head) -> tuple[An
     start = state_of(problem, rest.pop("state"))
     truth, note = _truth(problem, start) if compare_exact else (None, ())
     head.about(problem, start)
-    ready = api.prepare(problem, start, progress=head.bar.report, **rest)
+    own = {name: rest.pop(name) for name in ("options", "delta_prime", "certify")}
+    method = resolve(rest.pop("method"), **own)
+    if "progress" in method.takes:  # the bar is ours: nobody asked for it by name
+        rest["progress"] = head.bar.report
+    ready = api.prepare(problem, start, method=method, **rest)
     ready.check()
     head.announce(ready.explanation)
     estimate = ready.run()

@@ -238,11 +238,8 @@ def refuse_unused(
 
 
 def unused(query: Query, takes: frozenset[str]) -> list[str]:
-    """The options that were given and that are not among those taken.
-
-    ``progress`` is never one of them: a listener changes no answer.
-    """
-    return [name for name in KEYWORDS if name in query.given - takes - {"progress"}]
+    """The options that were given and that are not among those taken."""
+    return [name for name in KEYWORDS if name in query.given - takes]
 
 
 def listed(names: Iterable[str]) -> str:
