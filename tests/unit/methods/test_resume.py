@@ -3,7 +3,9 @@
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.engines.store import Store
+from smoothcruiser.methods.scheduled import record
+from smoothcruiser.query import Query
+from smoothcruiser.store import Store
 
 pytestmark = pytest.mark.compiles
 
@@ -16,7 +18,8 @@ def stopped(path, executor):
     """A run that was stored and never finished: its first shards alone are kept."""
     schedule = sc.explain(problem(), epsilon=0.1, delta=0.1)
     with Store(path) as store:
-        return store.begin(problem(), schedule, 0, 5, 4, executor)
+        query = Query.of(problem(), seed=5, shards=4, executor=executor)
+        return store.begin(record(query, schedule))
 
 
 @pytest.mark.parametrize(
