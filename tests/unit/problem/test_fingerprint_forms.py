@@ -8,6 +8,7 @@ code changes itself, and all that nobody can see, is named and not compared.
 import collections
 import dataclasses
 import functools
+import importlib
 import operator
 import random
 import sys
@@ -141,6 +142,7 @@ DIFFERENT = [
     np.array([0.0, 0.0, -0.0]), np.array([None, 1]), np.array([None, 2]),
     np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
     np.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f8")]),
+    np.array(["a", "b"], dtype="T"), np.array(["a", "c"], dtype="T"), np.array(["a", "b"]),
     np.float64(1.0), np.float32(1.0), np.int64(1), np.array(1.0), np.bool_(True),
     np.ma.masked_array([1.0, 2.0], [True, False]), np.ma.masked_array([1.0, 2.0]),
     np.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3).T, np.dtype("f8"),
@@ -578,6 +580,47 @@ def test_a_version_is_a_part(monkeypatch):
         walk, "version_of", lambda name: versions.get(name, known(name))
     )
     assert seen(step).changes(before.parts) == ("the version of numpy",)
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_a_package_from_a_folder_is_read_and_one_from_an_index_is_not(
+    local, tmp_path, monkeypatch
+):
+    name = f"shop_package_{local}".lower()
+    folder = tmp_path / "site-packages"
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Name: {name}\nVersion: 1.0\n")
+    (folder / f"{name}.py").write_text("def price(x):\n    return x * 0.5\n")
+    if local:
+        (info / "direct_url.json").write_text('{"url": "file:///x", "dir_info": {}}')
+    monkeypatch.syspath_prepend(str(folder))
+    module = importlib.import_module(name)
+
+    def step(state, action, rng):
+        return module.price(1.0), state
+
+    before = seen(step)
+    assert (f"the version of {name}" in before.parts) is not local
+    monkeypatch.setattr(module.price, "__code__", other_helper.__code__)
+    assert (seen(step).digest != before.digest) is local
+
+
+def test_a_state_that_changes_itself_is_compared_as_an_initial_state():
+    class Position:
+        def __init__(self, x):
+            self.x = x
+
+        def move(self):
+            self.x += 1
+
+    def step(state, action, rng):
+        after = Position(state.x)
+        after.move()
+        return 0.5, after
+
+    one, other = (seen(step, initial_state=Position(x)) for x in (0, 1))
+    assert other.changes(one.parts) == ("initial_state: the field x",)
 
 
 # --- modules that are imported when the step runs -----------------------------

@@ -1,7 +1,8 @@
 """Whose code is it: the user's, Python's, this package's or a library's?
 
 The user's code is read function by function. A library is known by its version:
-what is installed with a package manager does not change without it. This
+what is installed from an index does not change without it. What was installed from a
+folder (``pip install .``) is the user's code. This
 package's own version is kept by the store, not by the fingerprint of a problem.
 """
 
@@ -25,6 +26,16 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 
 @cache
+def _from_folder(library: str) -> bool:
+    """Whether a package was installed from a folder (PEP 610)."""
+    try:
+        said = metadata.distribution(library).read_text("direct_url.json")
+    except (metadata.PackageNotFoundError, ValueError):
+        return False
+    return said is not None and '"dir_info"' in said
+
+
+@cache
 def _owner(name: str, file: str | None) -> str:
     top = name.partition(".")[0]
     if top == OURS:
@@ -36,7 +47,7 @@ def _owner(name: str, file: str | None) -> str:
         return PYTHON if known else USER
     path = PurePath(file)
     if _INSTALLED.intersection(path.parts):
-        return top
+        return USER if _from_folder(top) else top
     return PYTHON if path.is_relative_to(sysconfig.get_path("stdlib")) else USER
 
 

@@ -41,7 +41,7 @@ from smoothcruiser.problem.fingerprint.owners import (
 
 # nested data below this depth becomes a part of its own: Python's stack is finite
 DEEPEST = 40
-INITIAL = "initial_state"
+INITIAL = "initial_state"  # a state, which no step changes
 CHANGED = b"!changed by the code itself"
 # modules of the standard library that read the world outside the program
 WORLD = {
@@ -83,7 +83,8 @@ class Walker:
         self.root, self.label, self.slot = "", "", Slot()  # what is being read
         self.known: dict[int, str] = {}  # objects that are parts by their identity
         self._labels: dict[Slot, str] = {}
-        self._uses: dict[str, int] = {}  # how many slots have a label
+        self._taken: set[str] = set()
+        self._uses: dict[str, int] = {}  # how many slots wanted a label
         self._waiting: deque[tuple[str, str, Slot, Callable[[], bytes]]] = deque()
         self._resolved: set[Slot] = set()
         self._layouts: dict[type, objects.Layout] = {}
@@ -129,6 +130,9 @@ class Walker:
             return
         number = self._uses[label] = self._uses.get(label, 0) + 1
         name = label if number == 1 else f"{label} ({number})"
+        while name in self._taken:  # by a function that calls itself so
+            name += "'"
+        self._taken.add(name)
         self._labels[slot] = name
         self._waiting.append((self.root, name, slot, produce))
 
@@ -307,7 +311,7 @@ class Walker:
         return joined(tag, sorted(map(self.encode, ordered)))
 
     def _array(self, value: Any) -> bytes:
-        if value.dtype.hasobject:
+        if value.dtype.hasobject or value.dtype.kind == "T":  # strings elsewhere
             held = value.reshape(-1).tolist()
             head = f"{value.dtype} {value.shape}"
             return joined(b"objects", [text(head), *map(self.encode, held)])
@@ -372,8 +376,9 @@ class Walker:
                 if own:
                     self.cannot(f"the cached value of {cls.__name__}.{name}")
                 continue
-            moved = ("field", id(value), name) in self.changes.slots or (
-                own and self.root != INITIAL and name in self.changes.of_arguments
+            moved = self.root != INITIAL and (
+                ("field", id(value), name) in self.changes.slots
+                or (own and name in self.changes.of_arguments)
             )
             if moved:
                 self.cannot(f"the field {name} of {cls.__name__}, which steps change")
