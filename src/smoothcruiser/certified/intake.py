@@ -83,7 +83,12 @@ class Intake:
     """Enters batches in one memory."""
 
     def __init__(
-        self, problem: Problem, memory: Memory, sampler: Sampler, loops: Loops, salt: Any
+        self,
+        problem: Problem,
+        memory: Memory,
+        sampler: Sampler,
+        loops: Loops,
+        salt: Any,
     ) -> None:
         self.problem, self.memory, self.sampler = problem, memory, sampler
         self.loops, self.salt = loops, salt

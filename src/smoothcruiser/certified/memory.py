@@ -127,7 +127,7 @@ class Memory:
         if need > len(pairs):
             grown += max(need, 2 * len(pairs)) * pairs.itemsize
         if self._used(more) + grown > self.room.max_bytes:
-            raise Full("memory")
+            raise Full(self.room.why)
 
     def admit(self, pairs: Ints, raws: Ints) -> None:
         """Raise ``Full`` where the next states of samples would not fit.
@@ -172,11 +172,13 @@ class Memory:
         that has no room, unless it was ``admitted``.
         """
         problem = self.problem
-        if problem.horizon is not None and remaining == 0:
+        key: Any
+        if problem.horizon is None:
+            key, remaining = problem.key_of(state), 0
+        elif remaining == 0:
             return END
-        key: Any = problem.key_of(state)
-        if problem.horizon is not None:
-            key = (key, remaining)
+        else:
+            key = (problem.key_of(state), remaining)
         if problem.key is None and is_fixed(state):
             found = self.nodes.get(key)
             if found is None:
@@ -382,7 +384,7 @@ class Memory:
         if need > len(g.entries):
             grown += max(need, 2 * len(g.entries)) * g.entries.itemsize
         if self._used(0) + grown > self.room.max_bytes:
-            raise Full("memory")
+            raise Full(self.room.why)
         self._fit = 0
         self._grow("entries", need)
         if crowded:

@@ -4,7 +4,7 @@ A search that meets more states than fit ends with the interval it has. The
 limit changes no bit of a search that does not reach it.
 
   max_states   the states kept, ends included; by default no number is set
-  bytes        what the memory may take: ``SHARE`` of what is available when the
+  max_bytes    what the memory may take: ``SHARE`` of what is available when the
                search begins, ``LARGE_SHARE`` where ``max_states`` was given. It
                counts the arrays with their free room, the array that replaces
                one that grows, and the states as Python objects
@@ -27,6 +27,9 @@ from smoothcruiser.problem.arguments import is_whole
 
 SHARE = 0.5  # the rest is for other programs, and for a snapshot of the search
 LARGE_SHARE = 0.9
+# of a search that is stored: SQLite keeps 1e9 bytes in one place, and numbers may take
+# more as text
+STORE_BYTES = 7 * 10**8
 UNKNOWN = 2**30  # bytes taken for available where no system says
 # a place in a list and in a dict that is two thirds full at the most, and the boxes of
 # two whole numbers
@@ -40,6 +43,10 @@ FULL = {
     "memory": (
         "no more fits in the memory at hand (free some, take a larger machine, or "
         "merge states with key=)"
+    ),
+    "store": (
+        "no more fits in a store, which keeps 1 GB of one search (plan without a "
+        "store, or merge states with key=)"
     ),
 }
 MEMINFO = Path("/proc/meminfo")
@@ -64,12 +71,19 @@ class Room:
 
     max_states: int | None = None
     max_bytes: int = 2**63
+    why: str = "memory"  # what sets ``max_bytes``
 
     @classmethod
     def at_hand(cls, max_states: int | None) -> Room:
         """The room of a search that begins now."""
         share = SHARE if max_states is None else LARGE_SHARE
         return cls(max_states, int(share * available_bytes()))
+
+    def in_store(self) -> Room:
+        """The same for a search of which a store keeps snapshots."""
+        if self.max_bytes <= STORE_BYTES:
+            return self
+        return Room(self.max_states, STORE_BYTES, "store")
 
 
 def check_max_states(max_states: Any) -> int | None:

@@ -102,14 +102,18 @@ class Sampler:
     def close(self) -> None:
         """Release workers, where there are any."""
 
-    def _streams(self, pairs: Ints) -> Any:
-        """Return the words of the pairs' streams."""
+    def cover(self) -> None:
+        """Give every pair of the memory its stream."""
         have = len(self.words)
         if have < self.memory.num_pairs:
             fresh = first_words(
                 self.seed, np.arange(have, max(self.memory.num_pairs, 2 * have, 256))
             )
             self.words = np.concatenate([self.words, fresh])
+
+    def _streams(self, pairs: Ints) -> Any:
+        """Return the words of the pairs' streams."""
+        self.cover()
         return self.words[pairs]
 
     def _where(self, pair: int) -> str:

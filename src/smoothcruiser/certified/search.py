@@ -37,6 +37,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,7 @@ from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.room import FULL, Full, Room, check_max_states
 from smoothcruiser.certified.sampling import Sampler, make_sampler
+from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.certified.steering import Jobs, Steering
 from smoothcruiser.certified.sweeps import Sweeps
 from smoothcruiser.engines.inspection import Looks, seen
@@ -132,11 +134,24 @@ class Certified:
         self._looked: Looks | None = None  # seen before the first sample
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
         self._asked = 0  # calls of the last inspection after a query
+        self.spelled: list[bytes] = []  # states in the form of snapshots
 
     def close(self) -> None:
         """End the workers, if there are any; the memory can still be read."""
         if self._prepared:
             self._sampler.close()
+
+    # --- stores ---------------------------------------------------------------
+
+    @cached_property
+    def spelling(self) -> Spelling:
+        """How a store writes the states of the problem."""
+        return Spelling(self.problem)
+
+    def keep(self, write: Callable[[bytes, int], None]) -> None:
+        """Save every query while it runs; ``write`` takes a snapshot and its calls."""
+        self.keeper = Keeper(write)
+        self.memory.room = self.memory.room.in_store()
 
     # --- queries --------------------------------------------------------------
 
@@ -164,6 +179,8 @@ class Certified:
         state = self.problem.start(state)
         kept = copied(state)  # the caller may write into its own copy
         state = state if kept is None else kept
+        if self.keeper is not None:
+            self.spelling.check(state)
         compile_seconds = self._prepare(state)
         try:
             root = self.memory.node_of(state, self.problem.horizon or 0)
@@ -278,9 +295,7 @@ class Certified:
                 if self._looked is None and left > 0:  # nothing was sampled so far
                     left -= self._look(self.memory.states[at.root], left)
                     self._save(at)
-                nothing = (
-                    "budget" if left <= 0 else self._begin_round(at, limits, left)
-                )
+                nothing = "budget" if left <= 0 else self._begin_round(at, limits, left)
             if nothing is None:
                 nothing = self._sample(at, limits)
             if nothing == "seconds":  # it was saved: the rest is for the answer alone

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified import search, steering
+from smoothcruiser.certified import steering, sweeps
 from smoothcruiser.certified.bounds.base import SCAN
 from smoothcruiser.certified.bounds.betting import rounding_floor
 from smoothcruiser.certified.limits import make_limits
