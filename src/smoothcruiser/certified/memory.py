@@ -155,6 +155,11 @@ class Memory:
         first, size = self.graph.nodes[node]["first"], self.graph.nodes[node]["size"]
         return self.graph.pairs[first : first + size]
 
+    def interval(self, node: int) -> tuple[float, float]:
+        """Return the bounds on the value of a node."""
+        found = self.graph.nodes[node]
+        return float(found["lower"]), float(found["upper"])
+
     def half_width(self, node: int, target: Target) -> float:
         """Return half the width of the node's interval, or of its widest action's."""
         if target == "value":

@@ -38,6 +38,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,23 +51,19 @@ from smoothcruiser.certified.estimate import (
     one_outcome,
 )
 from smoothcruiser.certified.graph import END
+from smoothcruiser.certified.inspected import Inspected
 from smoothcruiser.certified.intake import Intake
 from smoothcruiser.certified.keeping import Keeper, Pace
-from smoothcruiser.certified.limits import (
-    Ends,
-    Target,
-    estimated,
-    make_limits,
-)
+from smoothcruiser.certified.limits import Ends, Target, estimated, make_limits
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.room import FULL, Full, Room, check_max_states
 from smoothcruiser.certified.sampling import Sampler, make_sampler
+from smoothcruiser.certified.snapshot import read_header, restore, to_bytes
 from smoothcruiser.certified.spelling import Spelling
-from smoothcruiser.certified.steering import Jobs, Steering
+from smoothcruiser.certified.steering import Jobs, Steering, with_checks
 from smoothcruiser.certified.sweeps import Sweeps
-from smoothcruiser.engines.inspection import Looks, seen
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.keys import SALT, Key
@@ -76,10 +73,6 @@ from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.tabular import Ints
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Compute, Promise, check_delta
-
-INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the step
-# with deterministic=True the first 8 pairs and every 16th are sampled twice
-CHECKED_FIRST, CHECKED_EVERY = 8, 16
 
 
 class Certified:
@@ -131,9 +124,9 @@ class Certified:
         self._intake: Intake
         self._pace = Pace()
         self._at: Position | None = None  # the query under way, or the last one
-        self._looked: Looks | None = None  # seen before the first sample
+        self._inspected = Inspected()
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
-        self._asked = 0  # calls of the last inspection after a query
+        self.reason: str | None = None  # why the last query ended
         self.spelled: list[bytes] = []  # states in the form of snapshots
 
     def close(self) -> None:
@@ -147,6 +140,57 @@ class Certified:
     def spelling(self) -> Spelling:
         """How a store writes the states of the problem."""
         return Spelling(self.problem)
+
+    def save(self, path: str | Path) -> int:
+        """Keep what is known in a store; return the number of the run there.
+
+        Args:
+            path: a file for ``load``; one that is a store gets another run.
+        """
+        from smoothcruiser.certified.saving import save
+
+        self._check_whole()
+        return save(self, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        problem: Problem | None = None,
+        *,
+        run: int | None = None,
+        trust: bool = False,
+        max_states: int | None = None,
+        executor: str | None = None,
+        workers: int | None = None,
+        scheduler: str | None = None,
+    ) -> Certified:
+        """Return a memory that a store keeps; further queries share its delta.
+
+        Args:
+            path: the file that ``save`` or a plan with ``store=`` wrote.
+            problem: the same problem again, where ``make`` did not build it.
+            run: its number there; by default that of the newest memory.
+            trust: whether the store may name a module that is imported to rebuild
+                the problem. Built-in problems need no trust.
+            max_states: as in ``Certified``; so are the other arguments.
+        """
+        from smoothcruiser.certified.saving import found
+
+        stored, data, problem = found(path, problem, run, trust)
+        header = read_header(data)
+        memory = cls(
+            problem,
+            delta=header["delta"],
+            seed=stored.seed,
+            bound=header["bound"],
+            max_states=max_states,
+            executor=executor,
+            workers=workers,
+            scheduler=scheduler,
+        )
+        restore(memory, data)
+        return memory
 
     def keep(self, write: Callable[[bytes, int], None]) -> None:
         """Save every query while it runs; ``write`` takes a snapshot and its calls."""
@@ -208,11 +252,9 @@ class Certified:
         """Return the Estimate of the query that was under way when this was saved.
 
         Its bits are those of a query that was never stopped. ``budget`` counts
-        all calls of the query; where it is larger than before, the query goes
-        on from what it had.
+        all calls of the query; with a larger one it goes on from what it had.
         """
         begin, at = time.perf_counter(), self._at
-        self._check_whole()
         if at is None:
             raise InvalidInput("No query of this memory is under way; ask one.")
         limits = make_limits(at.epsilon, budget, seconds, callback, at.target, begin)
@@ -227,8 +269,9 @@ class Certified:
         assert at is not None
         state = self.memory.states[at.root]
         with self._faults():
-            reason = self._search(at, limits, begin)
-            self._look_again(state)
+            reason = self.reason = self._search(at, limits, begin)
+            self.memory.check_untouched()
+            self.num_calls += self._inspected.again(self._sampler, state)
         return answer(
             self,
             at.root,
@@ -292,8 +335,11 @@ class Certified:
                 stopped = self._stopped(at, limits, begin)
                 if stopped is not None:
                     return stopped
-                if self._looked is None and left > 0:  # nothing was sampled so far
-                    left -= self._look(self.memory.states[at.root], left)
+                # nothing was sampled so far
+                if self._inspected.looked is None and left > 0:
+                    state = self.memory.states[at.root]
+                    calls = self._inspected.begin(self._sampler, state, left)
+                    self.num_calls, left = self.num_calls + calls, left - calls
                     self._save(at)
                 nothing = "budget" if left <= 0 else self._begin_round(at, limits, left)
             if nothing is None:
@@ -320,11 +366,10 @@ class Certified:
         if self._sweeps.narrow(at, limits):
             reason = self._sweeps.reached(at, limits)
         elif limits.callback is not None:
-            node = self.memory.graph.nodes[at.root]
             report = Progress(
                 calls=self.num_calls - at.first_call,
                 seconds=time.perf_counter() - begin,
-                interval=(float(node["lower"]), float(node["upper"])),
+                interval=self.memory.interval(at.root),
                 half_width=self.memory.half_width(at.root, limits.target),
                 states=self.memory.num_nodes - 1,
             )
@@ -339,44 +384,16 @@ class Certified:
         """Save the search, if there is a keeper, at a point where it is whole."""
         at.ended = ended
         if self.keeper is not None:
-            from smoothcruiser.certified.snapshot import to_bytes
-
             self.keeper.save(lambda: to_bytes(self), self.num_calls)
 
     def _save_if_due(self, at: Position) -> None:
         if self.keeper is not None and self.keeper.due:
             self._save(at)
 
-    def _look(self, state: Any, left: int) -> int:
-        """Inspect the step before its first sample, and return the calls.
-
-        They include those of the inspection after the query.
-        """
-        calls, self._looked = self._sampler.look(state, None, left // INSPECTED_SHARE)
-        self.num_calls += calls + len(self._looked)
-        return calls + len(self._looked)
-
-    def _look_again(self, state: Any) -> None:
-        """Repeat the inspection after a query, and check that no state has changed."""
-        self.memory.check_untouched()
-        if self._looked:
-            calls, _ = self._sampler.look(state, self._looked, 0)
-            self.num_calls += calls - (0 if self._asked else len(self._looked))
-            self._asked = calls
-
     @property
     def assumed(self) -> tuple[str, ...]:
         """The assumptions of this memory's certificates."""
-        looked = (
-            ""
-            if self._looked is None
-            else seen(
-                len(self._looked),
-                self._asked,
-                self._sampler.looks,
-                self._sampler.guard.doubts,
-            )
-        )
+        looked = self._inspected.words(self._sampler)
         law = one_outcome(self._twice) if self.problem.deterministic else SAME_LAW
         return assumptions(self.problem, law, looked=looked)
 
@@ -467,9 +484,10 @@ class Certified:
         if len(pairs) == 0:
             pairs, counts = choose.equal(None, steered)
         choose.num_steered += int(counts.sum())
-        return (
-            (pairs, self._with_checks(counts, left)) if self.exact else (pairs, counts)
-        )
+        if self.exact:
+            counts, twice = with_checks(counts, self._drawn_pairs, left)
+            self._twice += twice
+        return pairs, counts
 
     def _give_shares(self, pairs: Ints) -> None:
         """Assign the next k to every new pair, before its first sample."""
@@ -480,14 +498,3 @@ class Certified:
                 self._drawn_pairs + 1 + np.arange(len(new)), self.delta
             )
         self._drawn_pairs += len(new)
-
-    # --- deterministic problems -----------------------------------------------
-
-    def _with_checks(self, counts: Ints, left: int) -> Ints:
-        k = self._drawn_pairs + 1 + np.arange(len(counts))
-        twice = (k <= CHECKED_FIRST) | (k % CHECKED_EVERY == 0)
-        more: Ints = counts + twice
-        if more.sum() > left:
-            return counts
-        self._twice += int(twice.sum())
-        return more

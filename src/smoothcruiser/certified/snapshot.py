@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MAGIC = b"SCCERT1\n"
 MOST_BYTES = 10**9  # what SQLite keeps in one place
 # what the header keeps of the search and of the guard of its states
-COUNTS = ("num_calls", "_drawn_pairs", "_twice", "_asked")
+COUNTS = ("num_calls", "_drawn_pairs", "_twice")
 GUARD = ("looks", "filled", "blind", "tried", "left", "_word")
 TEXT_ROWS = 65_536  # states that are spelled in one piece
 
@@ -79,7 +79,8 @@ def to_bytes(search: Certified) -> bytes:
         "room": [len(graph.entries), len(graph.slots)],
         "texts": [len(text) for text in texts],
         "guard": {name: getattr(sampler.guard, name) for name in GUARD},
-        "looked": _written_looks(search._looked, spelling),
+        "looked": _written_looks(search._inspected.looked, spelling),
+        "asked": search._inspected.asked,
         "at": None,
         "batch": None,
     } | {name: getattr(search, name) for name in COUNTS}
@@ -266,8 +267,10 @@ def _restore(search: Certified, data: bytes) -> None:
     )
     sampler.words = words.copy()
     _restore_watch(search, header, np.frombuffer(parts["arrivals"], np.int64))
-    search._looked = _read_looks(header["looked"], search)
-    require(soundness.whole(header["num_steered"]), "a count is none")
+    search._inspected.looked = _read_looks(header["looked"], search)
+    for name in ("num_steered", "asked"):
+        require(soundness.whole(header[name]), "a count is none")
+    search._inspected.asked = header["asked"]
     search._steering.num_steered = header["num_steered"]
     if header["at"] is not None:
         search._at = _read_position(header["at"], parts, search)

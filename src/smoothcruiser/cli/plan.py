@@ -220,7 +220,7 @@ def _resumed(run: int, trust: bool, asked: dict[str, Any], head: Head) -> Any:
     stored = stored_run(run, store)
     find_modules_here()
     trusted = trust or _allowed(stored, head.bar)
-    names = ("executor", "workers", "seconds", "scheduler")
+    names = ("executor", "workers", "scheduler", "seconds", "budget", "max_states")
     given = {name: asked[name] for name in names if asked[name] is not None}
     ready = pick_up(stored, store, trust=trusted, progress=head.bar.report, **given)
     head.before = head.bar.before = stored.calls_done
