@@ -24,13 +24,9 @@ MOST_GROWTH = 16  # of a slice against the one before
 class Keeper:
     """Writes snapshots of one search where it is told to, neither too often nor rarely."""
 
-    def __init__(
-        self,
-        write: Callable[[bytes, int], None],
-        least_seconds: float = LEAST_SECONDS,
-    ) -> None:
+    def __init__(self, write: Callable[[bytes, int], None]) -> None:
         """``write`` takes a snapshot and the calls that it stands for."""
-        self.write, self.least_seconds = write, least_seconds
+        self.write = write
         self._next = 0.0  # when the next one is due: the first at once
 
     @property
@@ -43,7 +39,7 @@ class Keeper:
         begin = time.perf_counter()
         self.write(snapshot(), calls)
         now = time.perf_counter()
-        self._next = now + max(self.least_seconds, RARELY * (now - begin))
+        self._next = now + max(LEAST_SECONDS, RARELY * (now - begin))
 
 
 class Pace:

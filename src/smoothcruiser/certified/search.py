@@ -219,7 +219,6 @@ class Certified:
         """
         begin = time.perf_counter()
         limits = make_limits(epsilon, budget, seconds, callback, target, begin)
-        self._check_whole()
         state = self.problem.start(state)
         kept = copied(state)  # the caller may write into its own copy
         state = state if kept is None else kept
@@ -302,6 +301,7 @@ class Certified:
 
     def _prepare(self, state: Any) -> float:
         """Compile what the first query needs, and return the seconds spent."""
+        self._check_whole()
         if self._prepared:
             return 0.0
         begin = time.perf_counter()
