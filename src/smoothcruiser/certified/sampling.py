@@ -363,15 +363,16 @@ class PythonSampler(Sampler):
                 self.words[pair] = rng.words
             if batch.drawn == end and batch.watched:
                 self.guard.compare(self._before, state, action)
+                batch.watched = False
 
     def take_up(self, batch: Batch) -> None:  # noqa: D102
-        if batch.watched and batch.drawn < batch.size:
+        if batch.watched:
             pair = batch.pairs[batch.ahead(1)[0]]
             node = int(self.memory.graph.pairs[pair]["node"])
             self._before = copied(self.memory.states[node])
 
     def check_written(self, batch: Batch) -> None:  # noqa: D102
-        if batch.watched and batch.drawn < batch.size and self._before is not None:
+        if batch.watched and self._before is not None:
             pair = self.memory.graph.pairs[batch.pairs[batch.ahead(1)[0]]]
             state = self.memory.states[int(pair["node"])]
             if unchanged(self._before, state) is False:

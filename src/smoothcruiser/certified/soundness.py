@@ -262,7 +262,8 @@ def batch_of(
         whole(drawn)
         and whole(entered)
         and entered <= drawn <= batch.size
-        and isinstance(watched, bool),
+        and isinstance(watched, bool)
+        and not (watched and drawn == batch.size),
         "a batch is none",
     )
     batch.drawn, batch.entered, batch.watched = drawn, entered, watched
