@@ -141,9 +141,14 @@ def _exists(path: Path) -> bool:
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    """A connection by a quoted URI, so that ?, # and % in names mean themselves."""
+    """A connection by a quoted URI, so that ?, # and % in names mean themselves.
+
+    A file without a log is read as it is, so that no log appears beside it.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    still = "&immutable=1" if mode == "ro" and not log.exists() else ""
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}",
+        f"{path.absolute().as_uri()}?mode={mode}{still}",
         uri=True,
         timeout=WAIT_SECONDS,
         isolation_level=None,
@@ -181,6 +186,8 @@ def _check(path: Path, shown: Path | None = None) -> None:
         version = run("PRAGMA user_version").fetchone()[0]
         schema = run("SELECT name, sql FROM sqlite_master WHERE sql NOTNULL").fetchall()
         faults = run("PRAGMA integrity_check(1)").fetchone()[0]
+        with path.open("rb") as file:
+            formats = file.read(20)[18:]  # 1, or 2 with a write-ahead log
     if (application, version, schema) == (0, 0, []):
         return  # being made at this moment by another run
     if application != APPLICATION:
@@ -202,7 +209,7 @@ def _check(path: Path, shown: Path | None = None) -> None:
         )
     if version != VERSION or dict(schema) != TABLES:
         raise damaged(name, "its tables are not those of a run store")
-    if faults != "ok":
+    if faults != "ok" or not {1, 2}.issuperset(formats):
         raise damaged(name, "its pages do not fit together")
 
 
@@ -211,6 +218,11 @@ def _refusing(path: Path, what: str) -> Iterator[None]:
     """Errors of SQLite as sentences."""
     try:
         yield
+    except OSError as error:
+        raise StoreError(
+            f"The store {path} cannot be {what} ({error.strerror}); give another file "
+            "to --store."
+        ) from error
     except (sqlite3.Error, MemoryError, OverflowError, UnicodeError) as error:
         raise told(path, what, error) from error
 

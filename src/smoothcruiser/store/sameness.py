@@ -6,7 +6,9 @@ trust (docs/security.md).
 
 from __future__ import annotations
 
-from smoothcruiser.errors import InvalidInput
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.spec import from_spec, imports_of
@@ -33,7 +35,7 @@ def same_problem(
                 f"{imports}; if you trust the store, say so with --trust "
                 "(trust=True), or pass the problem."
             )
-        given = from_spec(stored.spec)
+        given = _rebuilt(stored.spec)
     found = fingerprint(given)
     changes = found.changes(stored.fingerprint)
     if changes:
@@ -48,6 +50,17 @@ def same_problem(
         f"Resumed without being able to compare {_listed(found.unseen)} with the first "
         "session: if that changed, the answer is of two problems.",
     )
+
+
+def _rebuilt(spec: dict[str, Any]) -> Problem:
+    try:
+        return from_spec(spec)
+    except SmoothcruiserError:
+        raise
+    except Exception as error:  # of the user's module, or of a name that is none
+        raise InvalidInput(
+            f"The problem {spec['problem']!r} could not be made again: {said(error)}."
+        ) from error
 
 
 def _listed(names: tuple[str, ...]) -> str:

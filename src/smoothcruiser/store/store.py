@@ -27,6 +27,7 @@ from typing import Any, Self
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, StoreError
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.problem.arguments import is_whole
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.query import check_store
 from smoothcruiser.store.file import open_to_read, open_to_write, told
@@ -196,6 +197,8 @@ class Store:
             ):
                 self._fits(sealed, values)
                 _, action, shard, draws, total, square, calls = values
+                whole = all(map(is_whole, (action, shard, draws, calls)))
+                require(whole and calls >= 0, "counts")
                 require(isinstance(total, float), "sum")
                 require(isinstance(square, float), "sum of squares")
                 found[action, shard] = Partial(draws, total, square, calls)
