@@ -127,15 +127,15 @@ def test_a_store_loads_as_a_memory(tmp_path):
     assert memory.num_calls >= 3_000
     found = memory.query((3,), epsilon=0.9)
     assert found.delta == 0.1
-    again = memory.query((0,), budget=1)
-    assert again.interval[0] >= part.interval[0]
-    assert again.interval[1] <= part.interval[1]
+    again = memory.query((0,), budget=1)  # the last sweeps of the answer are not kept
+    assert again.epsilon <= 1.01 * part.epsilon
 
 
 def test_what_cannot_be_loaded_is_said(tmp_path):
     """A store without a memory, another problem, a memory without a query."""
     store = tmp_path / "store.db"
-    sc.plan(problem(), method="smoothcruiser", epsilon="20%", delta=0.1, store=store)
+    easy = sc.make("chain:n=3", discount=0.2, temperature=1.0)
+    sc.plan(easy, method="smoothcruiser", epsilon="20%", delta=0.1, store=store)
     with pytest.raises(InvalidInput, match="no memory of certified search"):
         Certified.load(store)
     with pytest.raises(InvalidInput, match="has no memory"):
