@@ -263,6 +263,15 @@ def run_options(function: Function) -> Function:
             help="Keep finished parts of the run here, for --resume.",
         ),
         click.option(
+            "--max-states",
+            type=int,
+            metavar="N",
+            help=(
+                "Certified search: keep at most this many states.  [default: what fits "
+                "in half of the free memory]"
+            ),
+        ),
+        click.option(
             "--seconds",
             type=float,
             metavar="T",
