@@ -35,6 +35,12 @@ class MissingExtra(SmoothcruiserError, ImportError):
     """
 
 
+class ClusterError(SmoothcruiserError):
+    """A cluster's scheduler or workers cannot be used, or no longer; shards that
+    were finished before are kept.
+    """
+
+
 class Interrupted(SmoothcruiserError):
     """The run was stopped from outside before it had enough to answer;
     ``calls`` were counted in the part that was cut short.

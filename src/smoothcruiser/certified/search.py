@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -67,7 +67,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.tabular import Ints
 from smoothcruiser.progress import Progress
-from smoothcruiser.query import Compute
+from smoothcruiser.query import Compute, Where
 
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the step
 CHUNK = 1 << 20  # samples held in buffers at a time: 16 MB
@@ -92,20 +92,19 @@ class Certified:
         delta: float,
         seed: int = 0,
         bound: str = DEFAULT,
-        executor: str | None = None,
-        workers: int | None = None,
-        scheduler: str | None = None,
         radius_scale: float = 1.0,
+        **where: Unpack[Where],
     ) -> None:
         """Start an empty memory for ``problem``.
 
         ``bound`` is a word of ``certified.bounds.BOUNDS``; it says how far a
         mean of samples can be from what it estimates, and certificates name it.
-        ``executor`` ("processes", "dask") and ``workers`` spread a round's
-        samples and change no bit of the result. ``radius_scale`` makes radii
+        ``executor`` ("processes", "dask"), ``workers``, ``scheduler`` and ``tls``
+        are as in ``plan``: they spread a round's samples and change no bit of the
+        result. ``radius_scale`` makes radii
         wrong, for tests.
         """
-        self._compute = Compute(executor=executor, workers=workers, scheduler=scheduler)
+        self._compute = Compute.of("Certified", where)
         if (
             isinstance(delta, bool)
             or not isinstance(delta, int | float)

@@ -225,7 +225,7 @@ def _resumed(run: int, asked: dict[str, Any], head: Head) -> Any:
                 head.before = head.bar.before = stored.calls_done
                 head.about(problem, state, f"run {run}, resumed")
                 head.announce(schedule_from(stored.schedule, problem))
-    names = ("executor", "workers", "seconds", "scheduler")
+    names = ("executor", "workers", "seconds", "scheduler", "tls")
     return resume(
         run,
         store,

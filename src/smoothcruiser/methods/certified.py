@@ -34,7 +34,9 @@ class CertifiedSearch(Method):
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
         promise = {"epsilon", "delta", "target", "budget", "seconds", "seed"}
-        return frozenset(promise | {"executor", "workers", "scheduler", "progress"})
+        return frozenset(
+            promise | {"executor", "workers", "scheduler", "tls", "progress"}
+        )
 
     def prepare(self, query: Query) -> Searching:  # noqa: D102
         epsilon, delta = query.promise.epsilon, query.promise.failure()
@@ -110,6 +112,7 @@ def _memory(query: Query, bound: str) -> Certified:
         executor=compute.executor,
         workers=compute.workers,
         scheduler=compute.scheduler,
+        tls=compute.tls,
     )
 
 

@@ -16,7 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from smoothcruiser.errors import Interrupted, InvalidInput, Unpayable
+from smoothcruiser.errors import ClusterError, Interrupted, InvalidInput, Unpayable
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared
 from smoothcruiser.problem.arguments import check_keywords
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 COARSEST = 0.5  # of the value span: a wider promise says nothing
 # what running a schedule takes of the keywords of ``plan``, whatever its promise
-RESUMES = ("executor", "workers", "scheduler", "seconds", "progress")
+RESUMES = ("executor", "workers", "scheduler", "tls", "seconds", "progress")
 HOW = frozenset((*RESUMES, "seed", "shards", "store"))
 
 
@@ -194,8 +194,8 @@ def run(
         problem: the problem that the schedule was made for.
         schedule: what to run; any price is paid.
         state: where; by default the problem's initial state.
-        **asked: ``seed``, ``executor``, ``workers``, ``scheduler``, ``shards``,
-            ``seconds``, ``progress`` and ``store``, as in ``plan``. With ``store``
+        **asked: ``seed``, ``executor``, ``workers``, ``scheduler``, ``tls``,
+            ``shards``, ``seconds``, ``progress`` and ``store``, as in ``plan``. With ``store``
             every finished shard is kept in that file, and ``resume`` takes the run up
             after a kill.
     """
@@ -228,8 +228,8 @@ def resume(
         store: the file that the run was started with.
         problem: the same problem again, where ``make`` did not build it.
         state: the same state again, where the store cannot hold it.
-        **asked: ``executor``, ``workers``, ``scheduler``, ``seconds`` and
-            ``progress``, as in ``plan``.
+        **asked: ``executor``, ``workers``, ``scheduler``, ``tls``, ``seconds``
+            and ``progress``, as in ``plan``.
     """
     from smoothcruiser.engines.store import Store, schedule_from
 
@@ -338,8 +338,9 @@ def _run(
         keep, known = partial(store.keep, number), store.parts(number)
         hint = f"Finished shards are kept: go on with --resume {number} --store {store.path}."
     segments = cut(schedule, shards=compute.shards)
-    pool = open_workers(Job(problem, schedule, state, rule.center), compute)
+    pool = None
     try:
+        pool = open_workers(Job(problem, schedule, state, rule.center), compute)
         pool.inspect(query.seed)
         outcome = run_shards(
             pool,
@@ -350,11 +351,14 @@ def _run(
             seconds=query.limits.seconds,
         )
         looked_calls, repeated = pool.inspect(query.seed)
+    except ClusterError as error:
+        raise ClusterError(f"{error} {hint}") from error
     except (Interrupted, KeyboardInterrupt) as error:
-        what = str(error) or "The run was stopped while the step was looked at."
+        what = str(error) or "The run was stopped before its first shard was finished."
         raise Interrupted(f"{what} {hint}", calls=getattr(error, "calls", 0)) from error
     finally:
-        pool.close()
+        if pool is not None:
+            pool.close()
     estimate = assemble(
         problem, state, rule, outcome, pool, seed=query.seed, looked=pool.seen(repeated)
     )
