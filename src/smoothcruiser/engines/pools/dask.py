@@ -80,6 +80,7 @@ class Dask(Futures):
             self.proofs: dict[str, Any] = {}  # the futures of evidence
             self.proven: set[str] = set()
             self.refused: dict[str, str] = {}
+            self.untold: list[str] = []  # refusals that were not reported yet
             self.errands: set[Errand] = set()
             self.counted = self.lonely_since = -math.inf
             # A task and not scattered data, which would be lost with its workers.
@@ -115,6 +116,10 @@ class Dask(Futures):
             for address in there - self.proven - self.refused.keys():
                 if self.proofs[address].done():
                     self._judge(address, self._reply(self.proofs[address]))
+        if self.proven:
+            for sentence in self.untold:
+                LOG.warning("%s It gets no work.", sentence)
+            self.untold.clear()
         self._move_errands()
         self._check_company(now)
 
@@ -134,7 +139,7 @@ class Dask(Futures):
             return
         self.proven.discard(address)
         self.refused[address] = f"The Dask worker at {address} {why}."
-        LOG.warning("%s It gets no work.", self.refused[address])
+        self.untold.append(self.refused[address])
 
     def _check_company(self, now: float) -> None:
         """Raise where no worker has been there for too long; say what is awaited."""

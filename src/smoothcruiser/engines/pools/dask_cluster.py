@@ -34,7 +34,7 @@ except (
     raise MissingExtra(EXTRA.format("Dask distributed")) from error
 
 LOOPBACK = "127.0.0.1"
-START_SECONDS = 30  # to reach a scheduler
+START_SECONDS = 10  # to reach a scheduler
 LEAVE_SECONDS = 1  # to say goodbye to a scheduler, which may be gone
 # Dask prints the log of these, each by a handler of its own.
 LOGGERS = ("distributed", "distributed.client", "tornado", "tornado.application")
@@ -93,24 +93,28 @@ def local_cluster(workers: int) -> Any:
 
 
 def _security(compute: Compute) -> Any:
-    """What Dask is given to secure the connection to the user's scheduler."""
-    if compute.tls is None:
-        return None  # Dask's own configuration applies
-    ca, certificate, key = compute.tls
-    security = distributed.Security(
-        require_encryption=True,
-        tls_ca_file=ca,
-        tls_client_cert=certificate,
-        tls_client_key=key,
-    )
+    """What secures the connection to the user's scheduler.
+
+    Without files it is what Dask's own configuration says.
+    """
+    files: dict[str, Any] = {}
+    if compute.tls is not None:
+        names = ("tls_ca_file", "tls_client_cert", "tls_client_key")
+        files = dict(zip(names, compute.tls, strict=True))
+    security = distributed.Security(**files)
     try:
-        security.get_connection_args("client")
+        context = security.get_connection_args("client")["ssl_context"]
     except OSError as error:  # an SSLError is one
         raise InvalidInput(
-            f"The files of tls (--tls {ca} {certificate} {key}) cannot be used "
+            "The certificates for the scheduler cannot be read "
             f"({said(error)}); give the PEM files of the CA, of a certificate and of "
-            "its key."
+            "its key (--tls CA CERT KEY)."
         ) from error
+    if context is None and (compute.scheduler or "").startswith("tls://"):
+        raise InvalidInput(
+            f"The scheduler at {compute.scheduler} asks for certificates; give their "
+            "files: tls=(ca, cert, key), --tls CA CERT KEY."
+        )
     return security
 
 
@@ -143,9 +147,11 @@ class Connection:
             raise
 
     def _open(self, compute: Compute) -> None:
-        security, address = _security(compute), _address(compute)
+        security, address = None, _address(compute)
         if address is None:
             self.cluster = local_cluster(check_workers(compute.workers))
+        else:
+            security = _security(compute)
         try:
             self.client = distributed.Client(
                 self.cluster or address,
