@@ -69,9 +69,19 @@ async def main(kind, address, tls):
 asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3:]))
 """
 # a schedule of some thousand calls; shards of about 0.1 s
-PROMISE = (
-    "--method smoothcruiser --epsilon 10% --delta 0.1 --shards 20 --seed 3 --json"
-).split()
+PROMISE = [
+    "--method",
+    "smoothcruiser",
+    "--epsilon",
+    "10%",
+    "--delta",
+    "0.1",
+    "--shards",
+    "20",
+    "--seed",
+    "3",
+    "--json",
+]
 ROWS: list[tuple[str, str, bool, str]] = []
 
 
@@ -270,7 +280,13 @@ def late(folder: Path) -> None:
         Node("worker", scheduler.address, folder=folder),
     ):
         process = started(
-            folder, mine, *PROMISE, "--scheduler", scheduler.address, "--store", "runs.db"
+            folder,
+            mine,
+            *PROMISE,
+            "--scheduler",
+            scheduler.address,
+            "--store",
+            "runs.db",
         )
         until(lambda: kept(folder) > 2)
         with Node("worker", scheduler.address, path=copy, folder=folder) as bad:
@@ -359,7 +375,13 @@ def lost(folder: Path) -> None:
         Node("worker", scheduler.address, folder=folder),
     ):
         process = started(
-            folder, mine, *PROMISE, "--scheduler", scheduler.address, "--store", "runs.db"
+            folder,
+            mine,
+            *PROMISE,
+            "--scheduler",
+            scheduler.address,
+            "--store",
+            "runs.db",
         )
         until(lambda: kept(folder) > 2)
         before, begin = kept(folder), time.monotonic()
@@ -586,8 +608,7 @@ def death(folder: Path) -> None:
         *(mine, *PROMISE, "--executor", "dask", "--workers", "1", "--store", "runs.db"),
     )
     until(lambda: kept(folder) > 1)
-    driver, *others = family(process)
-    workers = [p for p in others if listening([p])]
+    workers = [p for p in family(process)[1:] if listening([p])]
     for worker in workers:
         worker.kill()
     code, there, err = ended(process)
@@ -602,7 +623,17 @@ def death(folder: Path) -> None:
 
 def certified(folder: Path) -> None:
     mine = world(folder)
-    promise = "--method certified --epsilon 0.2 --delta 0.1 --seed 3 --json".split()
+    promise = [
+        "--method",
+        "certified",
+        "--epsilon",
+        "0.2",
+        "--delta",
+        "0.1",
+        "--seed",
+        "3",
+        "--json",
+    ]
     _, out, _ = run(folder, mine, *promise)
     copy = edited_copy(folder)
     with (

@@ -35,10 +35,14 @@ class MissingExtra(SmoothcruiserError, ImportError):
     """
 
 
-class ClusterError(SmoothcruiserError):
-    """A cluster's scheduler or workers cannot be used, or no longer; shards that
-    were finished before are kept.
+class StoreError(SmoothcruiserError):
+    """The run store cannot be opened, read or written now: a disk that is full, a
+    file that is read-only or in use. Nothing is wrong with what it holds.
     """
+
+
+class WorkersLost(SmoothcruiserError):
+    """Workers died, or a cluster cannot be reached, while the run had more to do."""
 
 
 class Interrupted(SmoothcruiserError):

@@ -45,7 +45,7 @@ from smoothcruiser.engines.pools.dask_worker import (
     prove,
     run_item,
 )
-from smoothcruiser.errors import ClusterError, Interrupted, InvalidInput, said
+from smoothcruiser.errors import Interrupted, InvalidInput, WorkersLost, said
 from smoothcruiser.query import Compute
 
 COUNT_SECONDS = 1.0  # between two counts of the cluster's workers
@@ -155,7 +155,7 @@ class Dask(Futures):
                 self.limit,
             )
         if now - self.lonely_since > self.limit:
-            raise ClusterError(
+            raise WorkersLost(
                 f"No worker that can be used was at the Dask scheduler "
                 f"{self.link.address} for {self.limit:g} s; start workers there (dask "
                 f"worker {self.link.address}), or set {WAIT_VARIABLE} to wait longer."
@@ -172,7 +172,7 @@ class Dask(Futures):
                 more = (
                     f" {len(reasons) - 1} more are refused too." if reasons[1:] else ""
                 )
-                raise ClusterError(f"{reasons[0]}{more}")
+                raise WorkersLost(f"{reasons[0]}{more}")
             if waiting and not told and time.monotonic() - begin > 10 * PATIENCE:
                 told = True
                 LOG.warning(
@@ -187,7 +187,7 @@ class Dask(Futures):
         """Refuse to vouch for others where this process is not sound itself."""
         assert self.own is not None
         if self.own.edited:
-            raise ClusterError(
+            raise WorkersLost(
                 "The files of smoothcruiser were changed after this process had "
                 "imported them, so workers cannot be compared with it; start again."
             )
@@ -269,7 +269,7 @@ class Dask(Futures):
             assert self.own is not None
             if isinstance(reply, str):
                 if errand.among is not None:
-                    raise ClusterError(f"A Dask worker at {self.link.address} {reply}.")
+                    raise WorkersLost(f"A Dask worker at {self.link.address} {reply}.")
                 self._send(errand, picky=True)
             elif reply.digest != self.own.digest:
                 # It joined a moment ago; its own proof says who it is.
@@ -312,7 +312,7 @@ class Dask(Futures):
         try:
             reply: Reply = self._called(future.result)
             return reply
-        except ClusterError:
+        except WorkersLost:
             raise
         except ModuleNotFoundError as error:
             return missing_module(error.name)
@@ -330,8 +330,8 @@ class Dask(Futures):
             raise self._lost() from error
         raise self._lost()
 
-    def _lost(self) -> ClusterError:
-        return ClusterError(
+    def _lost(self) -> WorkersLost:
+        return WorkersLost(
             f"The Dask scheduler at {self.link.address} is gone: the connection to it "
             "was lost."
         )

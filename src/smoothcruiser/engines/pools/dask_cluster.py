@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from smoothcruiser.engines.pools.base import check_workers
-from smoothcruiser.errors import ClusterError, InvalidInput, MissingExtra, said
+from smoothcruiser.errors import InvalidInput, MissingExtra, WorkersLost, said
 from smoothcruiser.query import Compute
 
 EXTRA = "The dask executor needs {}: pip install 'smoothcruiser[dask]'."
@@ -160,7 +160,7 @@ class Connection:
                 security=security,
             )
         except (OSError, TimeoutError, ValueError, TypeError) as error:
-            raise ClusterError(
+            raise WorkersLost(
                 f"No Dask scheduler answers at {address!r} ({said(error)}); check the "
                 "address given to --scheduler, and --tls if it asks for certificates."
             ) from error

@@ -30,8 +30,8 @@ from distributed.protocol.pickle import dumps, loads
 
 from smoothcruiser.engines.first_shard import FirstShard
 from smoothcruiser.engines.pools.base import Build, Task
-from smoothcruiser.engines.store import fingerprint
 from smoothcruiser.errors import OracleError, SmoothcruiserError, said
+from smoothcruiser.problem.fingerprint import Fingerprint, fingerprint
 
 PACKAGE = Path(__file__).parents[2]  # the folder of smoothcruiser
 
@@ -56,7 +56,7 @@ def versions() -> dict[str, str]:
     The C library is part of it, because it computes exp and log.
     """
     return {
-        "Python": platform.python_version(),
+        "Python": ".".join(platform.python_version_tuple()[:2]),
         "NumPy": np.__version__,
         "Numba": numba.__version__,
         "llvmlite": version("llvmlite"),
@@ -66,6 +66,9 @@ def versions() -> dict[str, str]:
     }
 
 
+UNKNOWN = Fingerprint({}, ())  # of a problem that could not be rebuilt
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What a process runs, as far as bits depend on it."""
@@ -73,7 +76,7 @@ class Evidence:
     sources: dict[str, str]  # the hash of each of the package's files
     edited: bool  # whether a file was changed after this process had imported it
     versions: dict[str, str]
-    problem: str  # its fingerprint, as rebuilt in this process
+    problem: Fingerprint  # of the problem as it was rebuilt in this process
     first_shard: str  # its bits
     failure: str | None = None  # why the last two are empty
 
@@ -86,19 +89,19 @@ class Evidence:
             build, first = unpacked(payload)
             return cls(*library, fingerprint(build.problem), first.bits())
         except ModuleNotFoundError as error:
-            return cls(*library, "", "", missing_module(error.name))
+            return cls(*library, UNKNOWN, "", missing_module(error.name))
         except (Exception, SystemExit) as error:
             failure = (
                 f"cannot rebuild the problem ({said(error)}). Put the same modules on "
                 "the worker, and restart it"
             )
-            return cls(*library, "", "", failure)
+            return cls(*library, UNKNOWN, "", failure)
 
     @functools.cached_property
     def digest(self) -> str:
         """A hash over all of it."""
         parts = [sorted(x.items()) for x in (self.sources, self.versions)]
-        rest = (self.edited, self.problem, self.first_shard, self.failure)
+        rest = (self.edited, self.problem.digest, self.first_shard, self.failure)
         return hashlib.sha256(repr((parts, rest)).encode()).hexdigest()
 
     def against(self, own: Evidence) -> str | None:
@@ -128,11 +131,12 @@ class Evidence:
                 )
         if self.failure is not None:
             return self.failure
-        if self.problem != own.problem:
+        changes = self.problem.changes(own.problem.parts)
+        if changes:
+            more = f" (and {len(changes) - 1} more)" if changes[1:] else ""
             return (
-                "has another version of the problem (fingerprint "
-                f"{self.problem[:16]}, here {own.problem[:16]}); put the same modules "
-                "on the worker, and restart it"
+                f"has another version of the problem: {changes[0]}{more} differs; put "
+                "the same modules on the worker, and restart it"
             )
         if self.first_shard != own.first_shard:
             return (
