@@ -51,7 +51,7 @@ from smoothcruiser.query import Compute
 COUNT_SECONDS = 1.0  # between two counts of the cluster's workers
 WAIT_SECONDS = 60.0  # for a first worker, and for another where all have gone
 WAIT_VARIABLE = "SMOOTHCRUISER_WORKER_SECONDS"  # sets another limit
-PATIENCE = 0.5  # seconds of silence before a message says what is awaited
+READY_SECONDS = 5.0  # of silence while workers find their evidence
 LOG = logging.getLogger(__name__)
 
 
@@ -79,6 +79,7 @@ class Dask(Futures):
             self.threads: dict[str, int] = {}  # of the workers that are there
             self.proofs: dict[str, Any] = {}  # the futures of evidence
             self.proven: set[str] = set()
+            self.manned = False  # whether a worker has proved itself so far
             self.refused: dict[str, str] = {}
             self.untold: list[str] = []  # refusals that were not reported yet
             self.errands: set[Errand] = set()
@@ -142,46 +143,50 @@ class Dask(Futures):
         self.untold.append(self.refused[address])
 
     def _check_company(self, now: float) -> None:
-        """Raise where no worker has been there for too long; say what is awaited."""
+        """Say what is awaited where no worker can be used, and raise in the end."""
         if self.threads.keys() - self.refused.keys():
             self.lonely_since = -math.inf
             return
+        if self.refused and not self.manned:
+            raise self._all_refused()
         if self.lonely_since == -math.inf:
             self.lonely_since = now
             LOG.warning(
-                "Waiting for workers at %s (%d so far, for %g s at most).",
+                "Waiting for workers at %s (%d so far%s; for %g s at most).",
                 self.link.address,
                 len(self.threads),
+                ", all refused" if self.threads else "",
                 self.limit,
             )
         if now - self.lonely_since > self.limit:
             raise WorkersLost(
-                f"No worker that can be used was at the Dask scheduler "
+                "No worker that can be used was at the Dask scheduler "
                 f"{self.link.address} for {self.limit:g} s; start workers there (dask "
                 f"worker {self.link.address}), or set {WAIT_VARIABLE} to wait longer."
             )
 
+    def _all_refused(self) -> WorkersLost:
+        first, *others = self.refused.values()
+        if not others:
+            return WorkersLost(first)
+        are = "is" if len(others) == 1 else "are"
+        return WorkersLost(f"{first} {len(others)} more {are} refused too.")
+
     def _await_worker(self) -> None:
-        """Return when one worker has proved itself; raise if all are refused."""
+        """Return when one worker has proved itself."""
         begin, told = time.monotonic(), False
         while not self.proven:
             self._count()
-            waiting = self.threads.keys() - self.refused.keys()
-            if self.refused and not waiting:
-                reasons = list(self.refused.values())
-                more = (
-                    f" {len(reasons) - 1} more are refused too." if reasons[1:] else ""
-                )
-                raise WorkersLost(f"{reasons[0]}{more}")
-            if waiting and not told and time.monotonic() - begin > 10 * PATIENCE:
+            if not told and time.monotonic() - begin > READY_SECONDS and self.threads:
                 told = True
                 LOG.warning(
                     "Waiting for the first of %d workers at %s to be ready; they may "
                     "be compiling, or busy with other work.",
-                    len(waiting),
+                    len(self.threads),
                     self.link.address,
                 )
             self._pause()
+        self.manned = True
 
     def _check_own(self) -> None:
         """Refuse to vouch for others where this process is not sound itself."""
