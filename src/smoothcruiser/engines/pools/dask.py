@@ -22,6 +22,7 @@ import math
 import os
 import threading
 import time
+import warnings
 from collections.abc import Iterable
 from concurrent.futures import CancelledError
 from typing import Any
@@ -35,7 +36,7 @@ from smoothcruiser.engines.pools.base import (
     Result,
     Task,
 )
-from smoothcruiser.engines.pools.dask_cluster import Connection
+from smoothcruiser.engines.pools.dask_cluster import Connection, KilledWorker
 from smoothcruiser.engines.pools.dask_worker import (
     Evidence,
     Reply,
@@ -64,13 +65,18 @@ class Errand:
         self.among: frozenset[str] | None = None  # the only workers that may run it
         self.reply: Reply | None = None
 
+    @property
+    def done(self) -> bool:
+        """Whether a worker has sent something back."""
+        return self.future is not None and bool(self.future.done())
+
 
 class Dask(Futures):
     """A connection to a cluster, its workers, and the items under way."""
 
     def __init__(self, compute: Compute, build: Build, first: FirstShard) -> None:
         self.limit = _wait_seconds()
-        payload = _packed(build, first)
+        payload = packed(build, first)
         self.link = Connection(compute)
         try:
             self.key = f"smoothcruiser-{time.time_ns()}-{os.getpid()}"
@@ -85,7 +91,9 @@ class Dask(Futures):
             self.errands: set[Errand] = set()
             self.counted = self.lonely_since = -math.inf
             # A task and not scattered data, which would be lost with its workers.
-            self.payload = self._submit(bytes, payload)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of its size: it is sent once
+                self.payload = self._submit(bytes, payload)
             self.own: Evidence | None = None
             self._count()
             self.own = Evidence.here(payload)  # while the workers find theirs
@@ -243,6 +251,9 @@ class Dask(Futures):
         assert self.own is not None
         picky = picky or bool(self.refused)
         errand.among = frozenset(self.proven) if picky else None
+        errand.future = None
+        if picky and not self.proven:
+            return  # until there is one (``_move_errands``)
         errand.future = self._submit(
             run_item,
             self.key,
@@ -258,26 +269,27 @@ class Dask(Futures):
         if self.proven:
             for errand in self.errands:
                 if errand.among is not None and not errand.among & self.threads.keys():
-                    errand.future.release()
                     self._send(errand)
 
     def finished(self, futures: list[Errand]) -> Iterable[Errand]:  # noqa: D102
         self._count()
-        if not any(errand.future.done() for errand in futures):
+        if not any(errand.done for errand in futures):
             self._pause()
         return [errand for errand in futures if self._settled(errand)]
 
     def _settled(self, errand: Errand) -> bool:
         """Whether the errand has a reply that can be used; if not, it goes elsewhere."""
-        if errand.reply is None and errand.future.done():
+        if errand.reply is None and errand.done:
             reply = self._reply(errand.future)
             assert self.own is not None
             if isinstance(reply, str):
+                # It joined a moment ago; its own proof will say who it is.
                 if errand.among is not None:
                     raise WorkersLost(f"A Dask worker at {self.link.address} {reply}.")
                 self._send(errand, picky=True)
             elif reply.digest != self.own.digest:
-                # It joined a moment ago; its own proof says who it is.
+                # It joined a moment ago, or another process has its address now.
+                self._judge(reply.address, reply)
                 self._send(errand, picky=True)
             else:
                 errand.reply = reply
@@ -295,7 +307,8 @@ class Dask(Futures):
         """Forget items; those that run on a cluster of the user's own end by themselves."""
         self.errands.difference_update(futures)
         if self.link.alive:
-            self._called(self.link.client.cancel, [x.future for x in futures])
+            sent = [errand.future for errand in futures if errand.future is not None]
+            self._called(self.link.client.cancel, sent)
 
     def close(self) -> None:
         """Leave the cluster; end it if it was started here."""
@@ -313,16 +326,23 @@ class Dask(Futures):
         return future
 
     def _reply(self, future: Any) -> Reply | str:
-        """What a finished future holds, or what ails the worker that ran it."""
-        try:
+        """What a finished future holds, or what ails the worker that ran it.
+
+        Workers report errors in their replies; those of a future are Dask's.
+        """
+        if future.status != "error":
             reply: Reply = self._called(future.result)
             return reply
-        except WorkersLost:
-            raise
-        except ModuleNotFoundError as error:
+        error = self._called(future.exception)
+        if isinstance(error, KilledWorker):
+            raise WorkersLost(
+                "One worker after the other died while it ran the same item (killed, "
+                "out of memory, or a crash in native code); check the simulator with "
+                "executor='reference', or give the workers more memory."
+            ) from error
+        if isinstance(error, ModuleNotFoundError):
             return missing_module(error.name)
-        except Exception as error:  # of an older smoothcruiser, or of Dask
-            return other_library(f"a task cannot begin there ({said(error)})")
+        return other_library(f"a task cannot begin there ({said(error)})")
 
     def _called(self, function: Any, *arguments: Any, **options: Any) -> Any:
         """What a function of Dask returns; a scheduler that is gone is one sentence."""
@@ -330,15 +350,13 @@ class Dask(Futures):
             if self.link.alive:
                 return function(*arguments, **options)
         except (OSError, TimeoutError, CancelledError) as error:
-            if self.link.alive and not isinstance(error, OSError):
-                raise
             raise self._lost() from error
         raise self._lost()
 
     def _lost(self) -> WorkersLost:
         return WorkersLost(
-            f"The Dask scheduler at {self.link.address} is gone: the connection to it "
-            "was lost."
+            f"The Dask scheduler at {self.link.address} is gone, or has forgotten this "
+            "run."
         )
 
     def _pause(self) -> None:
@@ -359,14 +377,3 @@ def _wait_seconds() -> float:
             f"{WAIT_VARIABLE} must be a number of seconds of at least 0, got {text!r}."
         ) from None
     return seconds
-
-
-def _packed(build: Build, first: FirstShard) -> bytes:
-    try:
-        return packed(build, first)
-    except Exception as error:
-        raise InvalidInput(
-            f"The problem cannot be sent to a cluster ({said(error)}); define step, "
-            "legal, terminal and player at the top of a module, or name the problem as "
-            "module:attribute (make)."
-        ) from error

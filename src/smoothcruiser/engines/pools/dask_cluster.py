@@ -28,10 +28,13 @@ EXTRA = "The dask executor needs {}: pip install 'smoothcruiser[dask]'."
 
 try:
     import distributed
+    from distributed.scheduler import KilledWorker
 except (
     ImportError
 ) as error:  # pragma: no cover - the extra is installed where this is tested
     raise MissingExtra(EXTRA.format("Dask distributed")) from error
+
+__all__ = ["SILENT", "Connection", "KilledWorker"]
 
 LOOPBACK = "127.0.0.1"
 START_SECONDS = 10  # to reach a scheduler
@@ -140,6 +143,7 @@ class Connection:
         self.quiet.enter_context(_silenced())
         self.client: Any = None
         self.cluster: Any = None
+        self.address = ""  # of the scheduler
         try:
             self._open(compute)
         except BaseException:
@@ -164,11 +168,7 @@ class Connection:
                 f"No Dask scheduler answers at {address!r} ({said(error)}); check the "
                 "address given to --scheduler, and --tls if it asks for certificates."
             ) from error
-
-    @property
-    def address(self) -> str:
-        """Where the scheduler is."""
-        return str(self.client.scheduler.address if self.client.scheduler else "?")
+        self.address = str(self.client.scheduler.address)
 
     @property
     def alive(self) -> bool:
@@ -193,7 +193,7 @@ def _handlers() -> Iterator[logging.Handler]:
 @contextlib.contextmanager
 def _silenced() -> Iterator[None]:
     """Dask's log off the screen: what it has to say is reported as one sentence."""
-    before = [(handler, handler.level) for handler in _handlers()]
+    before = [(x, x.level) for x in _handlers() if x.level != SILENT]
     for handler, _ in before:
         handler.setLevel(SILENT)
     try:

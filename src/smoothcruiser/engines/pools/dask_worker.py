@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import pickle
 import platform
 import threading
 from dataclasses import dataclass
@@ -24,14 +25,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import cloudpickle  # type: ignore[import-untyped]
+import distributed
 import numba
 import numpy as np
-from distributed.protocol.pickle import dumps, loads
 
 from smoothcruiser.engines.first_shard import FirstShard
 from smoothcruiser.engines.pools.base import Build, Task
-from smoothcruiser.errors import OracleError, SmoothcruiserError, said
+from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError, said
 from smoothcruiser.problem.fingerprint import Fingerprint, fingerprint
+from smoothcruiser.problem.spec import from_spec
 
 PACKAGE = Path(__file__).parents[2]  # the folder of smoothcruiser
 
@@ -168,6 +171,7 @@ def missing_module(name: str | None) -> str:
 class Reply(NamedTuple):
     """What a worker sends back."""
 
+    address: str  # the worker's
     digest: str  # of its evidence
     result: Any = None
     evidence: Evidence | None = None  # where it was requested, or is not as expected
@@ -187,41 +191,70 @@ _thread = threading.local()
 
 
 def packed(build: Build, first: FirstShard) -> bytes:
-    """What a worker builds from, as bytes.
+    """What a worker builds from, as bytes; what cannot be sent is refused.
 
     Dask would unpack it before a line of this file runs, and a module that is
-    missing there would end the connection.
+    missing there would be a traceback. A problem that cannot be pickled, such as
+    one with a live simulator, travels as its spec; its fingerprint is compared
+    in any case.
     """
-    return bytes(dumps((build, first)))
+    problem, spec = build.problem, build.problem.spec
+    sent: bytes | None = None
+    try:
+        sent = cloudpickle.dumps(problem)
+    except Exception as error:
+        if spec is None:
+            raise InvalidInput(
+                f"The problem cannot be sent to a cluster ({said(error)}); define "
+                "step, legal, terminal and player at the top of a module, or name the "
+                "problem as module:attribute (make)."
+            ) from error
+    try:
+        return bytes(
+            cloudpickle.dumps((sent, spec, build.make, build.arguments, first))
+        )
+    except Exception as error:
+        raise InvalidInput(
+            f"The state cannot be sent to a cluster ({said(error)}); use a state of "
+            "plain data, or another executor."
+        ) from error
 
 
 def unpacked(payload: bytes) -> tuple[Build, FirstShard]:
-    """What was packed."""
-    build, first = loads(payload)
-    return build, first
+    """What was packed, with the problem rebuilt."""
+    sent, spec, make, arguments, first = pickle.loads(payload)
+    problem = from_spec(spec) if sent is None else pickle.loads(sent)
+    return Build(problem, make, arguments), first
 
 
 def prove(key: str, payload: bytes) -> Reply:
     """The evidence of this worker for the pool ``key``."""
     evidence = _evidence(key, payload)
-    return Reply(evidence.digest, evidence=evidence)
+    return Reply(_address(), evidence.digest, evidence=evidence)
 
 
 def run_item(
     key: str, payload: bytes, expected: str, task: Task[Any, Any], item: Any
 ) -> Reply:
     """The result of one item, or evidence that is not the expected one."""
-    evidence = _evidence(key, payload)
+    evidence, address = _evidence(key, payload), _address()
     if evidence.digest != expected:
-        return Reply(evidence.digest, evidence=evidence)
+        return Reply(address, evidence.digest, evidence=evidence)
     try:
-        return Reply(expected, task(_built(key, payload), item))
+        return Reply(address, expected, task(_built(key, payload), item))
     except SmoothcruiserError as error:
         # without its cause, which may not be possible to send
-        return Reply(expected, error=type(error)(str(error)))
+        return Reply(address, expected, error=type(error)(str(error)))
     except (Exception, SystemExit) as error:
-        sentence = f"A worker of the cluster failed in a task: {said(error)}."
-        return Reply(expected, error=OracleError(sentence))
+        failure = OracleError(
+            f"A task failed on a worker of the cluster: {said(error)}."
+        )
+        return Reply(address, expected, error=failure)
+
+
+def _address() -> str:
+    """The address of the worker that runs this."""
+    return str(distributed.get_worker().address)
 
 
 def _evidence(key: str, payload: bytes) -> Evidence:
