@@ -117,15 +117,14 @@ class Dask(Futures):
         self.proofs = {name: x for name, x in self.proofs.items() if name in there}
         for address in there - self.proofs.keys():
             self.refused.pop(address, None)  # another process under an old address
-            proof = self._submit(
-                prove, self.key, self.payload, workers=[address], retries=0
+            self.proofs[address] = self._submit(
+                prove, self.key, self.payload, workers=[address]
             )
-            self.proofs[address] = proof
         if self.own is not None:
             for address in there - self.proven - self.refused.keys():
                 if self.proofs[address].done():
                     self._judge(address, self._reply(self.proofs[address]))
-        if self.proven:
+        if self.proven or self.manned:
             for sentence in self.untold:
                 LOG.warning("%s It gets no work.", sentence)
             self.untold.clear()
@@ -167,6 +166,8 @@ class Dask(Futures):
                 self.limit,
             )
         if now - self.lonely_since > self.limit:
+            if self.refused:
+                raise self._all_refused()
             raise WorkersLost(
                 "No worker that can be used was at the Dask scheduler "
                 f"{self.link.address} for {self.limit:g} s; start workers there (dask "
@@ -328,28 +329,30 @@ class Dask(Futures):
     def _reply(self, future: Any) -> Reply | str:
         """What a finished future holds, or what ails the worker that ran it.
 
-        Workers report errors in their replies; those of a future are Dask's.
+        Workers report errors in their replies, so those of a future are Dask's.
         """
-        if future.status != "error":
+        try:
             reply: Reply = self._called(future.result)
             return reply
-        error = self._called(future.exception)
-        if isinstance(error, KilledWorker):
+        except WorkersLost:
+            raise
+        except KilledWorker as error:
             raise WorkersLost(
                 "One worker after the other died while it ran the same item (killed, "
                 "out of memory, or a crash in native code); check the simulator with "
                 "executor='reference', or give the workers more memory."
             ) from error
-        if isinstance(error, ModuleNotFoundError):
+        except ModuleNotFoundError as error:
             return missing_module(error.name)
-        return other_library(f"a task cannot begin there ({said(error)})")
+        except Exception as error:
+            return other_library(f"a task cannot begin there ({said(error)})")
 
     def _called(self, function: Any, *arguments: Any, **options: Any) -> Any:
         """What a function of Dask returns; a scheduler that is gone is one sentence."""
         try:
             if self.link.alive:
                 return function(*arguments, **options)
-        except (OSError, TimeoutError, CancelledError) as error:
+        except (OSError, CancelledError) as error:  # a TimeoutError is an OSError
             raise self._lost() from error
         raise self._lost()
 
