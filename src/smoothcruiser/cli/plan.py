@@ -25,6 +25,7 @@ from smoothcruiser.cli.options import (
 )
 from smoothcruiser.errors import Interrupted, SmoothcruiserError
 from smoothcruiser.methods import METHODS, resolve
+from smoothcruiser.query import DEFAULTS, KEYWORDS
 
 
 @click.command()
@@ -212,21 +213,28 @@ def _resumed(run: int, trust: bool, asked: dict[str, Any], head: Head) -> Any:
         raise click.UsageError(
             "--resume needs --store, the file that the run was started with."
         )
-    if asked["problem"] is not None:
+    given = {name: value for name, value in asked.items() if _was_given(name, value)}
+    fixed = [name for name in given if name not in (*KEYWORDS, "state")]
+    if fixed:
+        what = given["problem"] if fixed[0] == "problem" else f"--{fixed[0]}"
         raise click.UsageError(
-            f"--resume {run} takes its problem from the store; drop "
-            f"{asked['problem']!r}."
+            f"--resume {run} takes its problem and method from the store; drop "
+            f"{what.replace('_', '-')!r}."
         )
+    del given["store"]
     stored = stored_run(run, store)
     find_modules_here()
     trusted = trust or _allowed(stored, head.bar)
-    names = ("executor", "workers", "seconds", "scheduler", "tls")
-    given = {name: asked[name] for name in names if asked[name] is not None}
     ready = pick_up(stored, store, trust=trusted, progress=head.bar.report, **given)
     head.before = head.bar.before = stored.calls_done
     head.about(ready.query.problem, ready.query.state, f"run {run}, resumed")
     head.announce(ready.explanation)
     return ready.run()
+
+
+def _was_given(name: str, value: Any) -> bool:
+    """Whether an option of ``plan`` is not at its default."""
+    return bool(value) and value != {"method": "auto", **DEFAULTS}.get(name)
 
 
 def _allowed(stored: Any, bar: Any) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods import METHODS
 from smoothcruiser.methods.base import Prepared
@@ -113,7 +113,7 @@ def _same_problem(
                 f"{imports}; if you trust the store, say so with --trust "
                 "(trust=True), or pass the problem."
             )
-        given = from_spec(stored.spec)
+        given = _rebuilt(stored.spec)
     found = fingerprint(given)
     changes = found.changes(stored.fingerprint)
     if changes:
@@ -128,6 +128,17 @@ def _same_problem(
         f"Resumed without being able to compare {_listed(found.unseen)} with the first "
         "session: if that changed, the answer is of two problems.",
     )
+
+
+def _rebuilt(spec: dict[str, Any]) -> Problem:
+    try:
+        return from_spec(spec)
+    except SmoothcruiserError:
+        raise
+    except Exception as error:  # of the user's module, or of a name that is none
+        raise InvalidInput(
+            f"The problem {spec['problem']!r} could not be made again: {said(error)}."
+        ) from error
 
 
 def _listed(names: tuple[str, ...]) -> str:

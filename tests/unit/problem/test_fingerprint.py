@@ -20,7 +20,7 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.fingerprint import DERIVED, UNANSWERING, fingerprint
 from smoothcruiser.problem.problem import Game
 
-HELPERS = '''
+HELPERS = """
 RATE = 0.5
 
 def rate(x):
@@ -33,7 +33,7 @@ class Clerk:
     BONUS = 3
     def greet(self, x):
         return x + self.BONUS
-'''
+"""
 
 SHOP = '''
 """A shop."""
@@ -307,7 +307,10 @@ SAME = [
     ("total = helper(state)", "total = (\n        helper(state)\n    )"),
     ("k for k in", "item for item in"),
     ("x: int\n", "x: float\n"),
-    ("def helper_of_helper", "def unrelated(x):\n    return 3\n\n\ndef helper_of_helper"),
+    (
+        "def helper_of_helper",
+        "def unrelated(x):\n    return 3\n\n\ndef helper_of_helper",
+    ),
 ]
 
 
@@ -401,7 +404,9 @@ def mutated(text, chance):
     import re
 
     start = text.index("PRICES =")
-    places = list(re.finditer(r"(?<![\w.\"'])\d+(?:\.\d+)?(?![\w.])| [-+*] ", text[start:]))
+    places = list(
+        re.finditer(r"(?<![\w.\"'])\d+(?:\.\d+)?(?![\w.])| [-+*] ", text[start:])
+    )
     while True:
         place = chance.choice(places)
         old = place.group()
@@ -426,4 +431,3 @@ def test_random_edits_of_the_source_are_all_seen(written):
             continue  # the edited module does not make a problem
         assert after.digest != before.digest, line
         assert after.changes(before.parts), line
-

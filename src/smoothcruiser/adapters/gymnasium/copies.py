@@ -179,7 +179,9 @@ def contents(env: Any) -> dict[Path, Any]:
     return dict(_leaves(parts(env)))
 
 
-def fixed(env: Any, harmless: tuple[str, ...] = ()) -> list[tuple[type, dict[str, Any]]]:
+def fixed(
+    env: Any, harmless: tuple[str, ...] = ()
+) -> list[tuple[type, dict[str, Any]]]:
     """The class and the fields of each layer, without descriptions and ``harmless``."""
     left_out = {"env", *UNREAD, *harmless}
     return [

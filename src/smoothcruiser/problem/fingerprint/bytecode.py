@@ -72,9 +72,7 @@ def read(code: CodeType) -> Reading:
     """The decoded form of one code object; those inside it are constants."""
     steps = list(_instructions(code))
     form, constants, places = bytearray(), [], {}
-    for (_, operation, argument), after in zip(
-        steps, [*steps[1:], None], strict=True
-    ):
+    for (_, operation, argument), after in zip(steps, [*steps[1:], None], strict=True):
         if operation in dis.hasconst and not _describes_source(code, after):
             if argument not in places:
                 places[argument] = len(constants)

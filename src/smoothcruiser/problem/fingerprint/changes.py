@@ -50,9 +50,7 @@ class Changes:
     # fields that a function sets on an argument that is not its own object
     of_arguments: set[str] = field(default_factory=set)
 
-    def wrote(
-        self, slot: Slot | None, value: Any, path: Path, attribute: bool
-    ) -> None:
+    def wrote(self, slot: Slot | None, value: Any, path: Path, attribute: bool) -> None:
         """Code writes to ``path`` from ``value``, which the variable ``slot`` holds.
 
         ``attribute``: the last step of the path is set. Otherwise an element of

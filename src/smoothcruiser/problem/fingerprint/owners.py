@@ -67,7 +67,9 @@ def version_of(library: str) -> str | None:
         return metadata.version(library)
     except metadata.PackageNotFoundError:
         pass
-    said = vars(sys.modules[library]).get("__version__") if library in sys.modules else 0
+    said = (
+        vars(sys.modules[library]).get("__version__") if library in sys.modules else 0
+    )
     if isinstance(said, str):
         return said
     # slow: it reads the lists of files of everything that is installed

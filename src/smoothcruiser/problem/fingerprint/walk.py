@@ -68,7 +68,9 @@ _DESCRIPTORS = (
 class Walk:
     """Collects the parts and what cannot be seen."""
 
-    def __init__(self, changes: Changes, live: set[str], arrays: dict[int, Any]) -> None:
+    def __init__(
+        self, changes: Changes, live: set[str], arrays: dict[int, Any]
+    ) -> None:
         self.changes, self.live = changes, live  # what an earlier walk found
         self.found = Changes()  # what this one finds
         self.parts: dict[str, bytes] = {}
@@ -138,7 +140,9 @@ class Walk:
             slot = ("attribute", id(module), name)
             noun = f"the name {name} of the module {module.__name__}"
             self.part(
-                slot, noun, functools.partial(functions.variable, self, vars(module), name)
+                slot,
+                noun,
+                functools.partial(functions.variable, self, vars(module), name),
             )
         return bool(self._waiting)
 
@@ -359,4 +363,3 @@ class Walk:
                 self.cannot(f"the field {name} of {cls.__name__}, which steps change")
             found.append((name, functions.MOVED if moved else inner))
         return found
-
