@@ -175,6 +175,14 @@ def test_threads_of_a_worker_share_nothing() -> None:
     assert len(set(map(id, things))) == 2
 
 
+def test_a_stopped_pool_is_not_asked_again() -> None:
+    """The inspection after a run would wait for workers that are still busy."""
+    pool = dask.Dask.__new__(dask.Dask)
+    assert pool.reachable
+    pool.stop()
+    assert not pool.reachable
+
+
 # --- the first shard ----------------------------------------------------------
 
 

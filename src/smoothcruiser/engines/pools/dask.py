@@ -16,6 +16,7 @@ It leaves out the connection (``dask_cluster``).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import math
@@ -103,6 +104,11 @@ class Dask(Futures):
             self.link.close()
             raise
 
+    @property
+    def reachable(self) -> bool:  # type: ignore[override]
+        """False once the run was stopped: it does not wait for workers again."""
+        return not self.stopped
+
     # --- workers --------------------------------------------------------------
 
     def _count(self) -> None:
@@ -115,8 +121,8 @@ class Dask(Futures):
         there = self.threads.keys()
         self.proven &= there
         self.proofs = {name: x for name, x in self.proofs.items() if name in there}
+        self.refused = {name: x for name, x in self.refused.items() if name in there}
         for address in there - self.proofs.keys():
-            self.refused.pop(address, None)  # another process under an old address
             self.proofs[address] = self._submit(
                 prove, self.key, self.payload, workers=[address]
             )
@@ -141,7 +147,7 @@ class Dask(Futures):
             why = None
         else:
             assert reply.evidence is not None
-            why = reply.evidence.against(self.own)
+            why = reply.evidence.against(self.own) or "gives other evidence"
         if why is None:
             self.proven.add(address)
             return
@@ -309,7 +315,8 @@ class Dask(Futures):
         self.errands.difference_update(futures)
         if self.link.alive:
             sent = [errand.future for errand in futures if errand.future is not None]
-            self._called(self.link.client.cancel, sent)
+            with contextlib.suppress(WorkersLost):  # what ended them is reported
+                self._called(self.link.client.cancel, sent)
 
     def close(self) -> None:
         """Leave the cluster; end it if it was started here."""
