@@ -160,7 +160,9 @@ def _asked(findings: list[Finding], name: str, test: Callable[[], Finding]) -> b
         finding = test()
     except SmoothcruiserError as error:
         finding = Finding(name, "wrong", str(error))
-    except Exception as error:  # legal, terminal or player of the user's own
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # legal, terminal or player of the user's own
         finding = Finding(
             name,
             "wrong",

@@ -171,7 +171,9 @@ class _Inspector:
         ]
         try:
             apart = rows_apart(oracle, state, action, seeds, LOOKED_ROWS)
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             return  # the engine reports what is wrong with it
         self.calls += LOOKED_BATCHES * LOOKED_ROWS
         if not apart:
