@@ -59,8 +59,10 @@ from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.sampling import Sampler, make_sampler
 from smoothcruiser.certified.steering import Jobs, Steering
 from smoothcruiser.engines.inspection import Looks, seen
+from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.estimate import Estimate, terminal_estimate
+from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import SALT, Key
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
@@ -140,6 +142,7 @@ class Certified:
 
     # --- queries --------------------------------------------------------------
 
+    @stoppable()
     def query(
         self,
         state: Any = None,
@@ -176,8 +179,9 @@ class Certified:
             return terminal_estimate(self.problem, state, "certified", self.seed)
         before = self.num_calls
         try:
-            reason = self._search(root, limits, begin)
-            self._look_again(state)
+            with overdue(seconds):
+                reason = self._search(root, limits, begin)
+                self._look_again(state)
         except BaseException as error:
             self._fault = f"{type(error).__name__}: {error}"
             raise

@@ -36,6 +36,7 @@ from typing import Any
 from smoothcruiser.check import claims, contract
 from smoothcruiser.check.probe import Finding, Probe, Verdict
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.numbers import duration, short
 
@@ -87,6 +88,7 @@ TESTS: tuple[tuple[str, Callable[[Probe], Finding]], ...] = (
 )
 
 
+@stoppable()
 def check(
     problem: Problem,
     state: Any = None,

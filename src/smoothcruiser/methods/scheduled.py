@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from smoothcruiser.errors import Interrupted, InvalidInput, Unpayable
 from smoothcruiser.estimate import Estimate, terminal_estimate
+from smoothcruiser.jit.interrupts import stoppable, tell_at_the_end
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.facts import Facts
@@ -314,6 +315,7 @@ def _started(query: Query, schedule: Schedule) -> Estimate:
         return _run(query, schedule, (opened, number))
 
 
+@stoppable()
 def _run(
     query: Query, schedule: Schedule, keeper: tuple[Store, int] | None
 ) -> Estimate:
@@ -337,6 +339,7 @@ def _run(
         store, number = keeper
         keep, known = partial(store.keep, number), store.parts(number)
         hint = f"Finished shards are kept: go on with --resume {number} --store {store.path}."
+    tell_at_the_end(hint)
     segments = cut(schedule, shards=compute.shards)
     pool = open_workers(Job(problem, schedule, state, rule.center), compute)
     try:
