@@ -35,9 +35,10 @@ from typing import Any
 
 from smoothcruiser.check import claims, contract
 from smoothcruiser.check.probe import Finding, Probe, Verdict
-from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.query import check_problem
 from smoothcruiser.schedule.numbers import duration, short
 
 
@@ -117,11 +118,7 @@ def check(
         >>> sc.check(sc.make("chain:n=5", discount=0.5, temperature=1)).ok
         True
     """
-    if not isinstance(problem, Problem):
-        raise InvalidInput(
-            "A problem (MDP, Game, tabular or make) was expected, got "
-            f"{type(problem).__name__}."
-        )
+    check_problem(problem)
     probe = Probe(problem, seed, float(problem.call_seconds or call_seconds))
     findings: list[Finding] = []
     start = problem.start(state)
