@@ -309,7 +309,10 @@ def _run(
         hint = f"Finished shards are kept: go on with --resume {number} --store {store.path}."
     tell_at_the_end(hint)
     segments = cut(schedule, shards=compute.shards)
-    pool = open_workers(Job(problem, schedule, state, rule.center), compute)
+    try:
+        pool = open_workers(Job(problem, schedule, state, rule.center), compute)
+    except KeyboardInterrupt as error:
+        raise Interrupted(f"The run was stopped before it began. {hint}") from error
     try:
         pool.inspect(query.seed)
         outcome = run_shards(
