@@ -1,9 +1,6 @@
-"""Scale and survival, measured.
+"""Scale, measured: Dask workers that die and join, overheads, memory.
 
-Runs are killed and resumed, Dask workers die and join; overheads and memory are
-measured.
-
-  python benchmarks/survival.py [--out FILE]
+  python benchmarks/scale.py [--out FILE]
 
 Every line compares a result to the last bit with an undisturbed run, or prints
 a ratio taken in the same run. Clusters bind loopback.
@@ -14,19 +11,15 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import random
 import resource
 import signal
-import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import smoothcruiser as sc
-from smoothcruiser.store import Store
 
 PROBLEM = "garnet:states=10,actions=2"
 LINES: list[str] = []
@@ -63,88 +56,6 @@ def fixed_schedule(calls: int) -> sc.Schedule:
         epsilon=smallest_epsilon(facts, budget=calls, delta=0.1),
         delta=0.1,
         adaptive=False,
-    )
-
-
-CHILD = """
-import sys
-sys.path.insert(0, {here!r})
-import smoothcruiser as sc
-from survival import fixed_schedule, problem
-if not {run!r}:
-    how = dict(seed=5, shards={shards!r}, store={store!r}, workers=1)
-    sc.run(problem(), fixed_schedule({calls!r}), **how)
-else:
-    sc.resume({run!r}, {store!r}, workers=1)
-"""
-
-
-def child(
-    store: Path, run: int | None, calls: int, shards: int
-) -> subprocess.Popen[bytes]:
-    code = CHILD.format(
-        here=str(Path(__file__).parent),
-        run=run,
-        calls=calls,
-        shards=shards,
-        store=str(store),
-    )
-    return subprocess.Popen([sys.executable, "-c", code])
-
-
-def done(store: Path, run: int = 1) -> int:
-    try:
-        with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
-            return int(
-                connection.execute(
-                    "SELECT count(*) FROM shards WHERE run = ?", (run,)
-                ).fetchone()[0]
-            )
-    except sqlite3.Error:
-        return 0
-
-
-def ten_kills(folder: Path) -> None:
-    store, calls, shards = folder / "kills.db", 200_000_000, 200
-    expected = sc.run(problem(), fixed_schedule(calls), seed=5, shards=shards)
-    moments, kept = random.Random(7), []
-    for kill in range(10):
-        process = child(store, 1 if done(store) else None, calls, shards)
-        goal = done(store) + moments.randint(1, 25)
-        while process.poll() is None and done(store) < goal:
-            time.sleep(0.002)
-        time.sleep(moments.random() * 0.02)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        kept.append(done(store))
-        del kill
-    final = sc.resume(1, store)
-    say(
-        "- ten kill -9 at random moments (shards kept after each: "
-        f"{kept}), then resumed: bit-identical {same(final, expected)}"
-    )
-
-
-def fifty_kills(folder: Path) -> None:
-    store, moments, kept, losses = folder / "loop.db", random.Random(3), 0, 0
-    for _ in range(50):
-        process = child(store, 1 if kept else None, 400_000_000, 400)
-        goal = kept + moments.randint(1, 6)
-        while process.poll() is None and done(store) < goal:
-            time.sleep(0.002)
-        process.kill()
-        process.wait()
-        now = done(store)
-        losses += now < kept
-        kept = now
-        with Store(store) as opened:
-            check = opened.connection.execute("PRAGMA integrity_check").fetchone()[0]
-            assert check == "ok", check
-            parts = opened.parts(1)
-            assert len(parts) == opened.get(1).shards_done
-    say(
-        "- fifty kill -9 in a loop: the store opened and passed its "
-        f"integrity check each time; {kept} shards kept, {losses} lost"
     )
 
 
@@ -234,7 +145,7 @@ def memory() -> None:
     for calls in (10**7, 10**8, 10**9):
         code = (
             f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import "
-            "resource, smoothcruiser as sc;from survival import fixed_schedule, "
+            "resource, smoothcruiser as sc;from scale import fixed_schedule, "
             "problem; r = sc.run(problem(), "
             f"fixed_schedule({calls}));print(r.num_calls, "
             "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
@@ -275,26 +186,22 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", nargs="*")
     options = parser.parse_args()
-    say("# Scale and survival\n")
+    say("# Scale\n")
     load = os.getloadavg()[0]
     say(
-        f"`python benchmarks/survival.py`, {time.strftime('%Y-%m-%d')}, "
+        f"`python benchmarks/scale.py`, {time.strftime('%Y-%m-%d')}, "
         f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}\n"
     )
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        studies = {
-            "ten": lambda: ten_kills(folder),
-            "fifty": lambda: fifty_kills(folder),
-            "dask": dask_workers,
-            "deaths": dask_deaths,
-            "overhead": dask_overhead,
-            "memory": memory,
-            "processes": processes,
-        }
-        for key, study in studies.items():
-            if options.only is None or key in options.only:
-                study()
+    studies = {
+        "dask": dask_workers,
+        "deaths": dask_deaths,
+        "overhead": dask_overhead,
+        "memory": memory,
+        "processes": processes,
+    }
+    for key, study in studies.items():
+        if options.only is None or key in options.only:
+            study()
     say(
         "\n"
         "This process' own peak: "
