@@ -25,7 +25,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -35,6 +34,7 @@ from typing import Any
 
 SAME_SECONDS = 0.3  # below the time between two presses of a key, above a wrapper's
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STDERR = 2  # the handler writes past sys.stderr
 STOPPING = "Stopping; press Ctrl-C again to end now."
 ENDED = "Ended at once."
 
@@ -100,7 +100,7 @@ def _give_back(taken: list[signal.Signals]) -> None:
 def _say(place: int, sentence: str) -> None:
     """Let the handler print a sentence."""
     shown = f"{sentence}\n"
-    if sys.stderr is not None and sys.stderr.isatty():
+    if os.isatty(STDERR):
         shown = f"\x1b[?25h\n{shown}"  # below a progress bar, which hides the cursor
     text = ctypes.create_string_buffer(shown.encode(errors="replace"))
     _words[place + 1] = 0
@@ -166,7 +166,7 @@ def _program() -> Any:
 
     def written(text: int, when: Any) -> None:
         length = block.select(when, block.load(word(i64(text + 1))), i64(0))
-        called("write", i64, i32(2), block.load(word(i64(text))), length)
+        called("write", i64, i32(STDERR), block.load(word(i64(text))), length)
 
     def to_python() -> None:
         """Call Python's own handler."""
