@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-# 130 = 128 + SIGINT, the shell's convention
-OK, UNEXPECTED, REFUSED, STOPPED = 0, 1, 2, 130
+# Ended by a signal: 128 + its number, the shell's convention, so Ctrl-C is 130.
+OK, UNEXPECTED, REFUSED, SIGNALLED = 0, 1, 2, 128
+STOPPED = SIGNALLED + 2
 
 
 def complain(sentence: str) -> None:
