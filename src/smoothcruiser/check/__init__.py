@@ -36,6 +36,7 @@ from typing import Any
 from smoothcruiser.check import claims, contract
 from smoothcruiser.check.probe import Finding, Probe, Verdict
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.problem.arguments import check_call_seconds, check_seed
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.numbers import duration, short
 
@@ -120,6 +121,8 @@ def check(
             "A problem (MDP, Game, tabular or make) was expected, got "
             f"{type(problem).__name__}."
         )
+    check_call_seconds(call_seconds)
+    check_seed(seed)
     probe = Probe(problem, seed, float(problem.call_seconds or call_seconds))
     findings: list[Finding] = []
     start = problem.start(state)

@@ -91,26 +91,20 @@ def plan(
                     estimate, truth = _planned(asked, compare_exact, head)
         except (Interrupted, KeyboardInterrupt) as error:
             _stopped_early(error, bar, asked, by_hand=bool(stopped))
-    if as_json:
-        beside = {} if truth is None else {"exact": truth.to_dict()}
-        print_json(estimate.to_dict() | beside)
-    else:
-        head.show()
-        show_estimate(
-            console(), estimate, truth, before=head.before, store=asked["store"]
-        )
-    if page is not None:
-        from smoothcruiser.report.page import write_page
+    about = {"before": head.before, "store": asked["store"]}
+    try:
+        if as_json:
+            beside = {} if truth is None else {"exact": truth.to_dict()}
+            print_json(estimate.to_dict() | beside)
+        else:
+            head.show()
+            show_estimate(console(), estimate, truth, **about)
+    finally:  # the page, even where standard output takes no more
+        if page is not None:
+            from smoothcruiser.report.page import write_page
 
-        write_page(
-            page,
-            estimate,
-            problem=head.problem,
-            schedule=head.schedule,
-            exact=truth,
-            before=head.before,
-            store=asked["store"],
-        )
+            parts = {"problem": head.problem, "schedule": head.schedule}
+            write_page(page, estimate, exact=truth, **parts, **about)
     if stopped:
         sys.exit(STOPPED)
 

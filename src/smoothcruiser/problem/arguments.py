@@ -12,6 +12,11 @@ from typing import Any
 
 from smoothcruiser.errors import InvalidInput
 
+# Threads can wait for 292 years (2**63 ns) and no longer.
+MOST_SECONDS = 1e9
+# A watching thread wakes four times in this; more often and it takes the time it guards.
+LEAST_CALL_SECONDS = 1e-3
+
 
 def is_whole(value: object) -> bool:
     """Whether ``value`` is a whole number."""
@@ -32,8 +37,22 @@ def check_seed(seed: Any) -> int:
 
 def check_seconds(seconds: Any) -> None:
     """Refuse what is not a time; None means no limit."""
-    if seconds is not None and not (is_number(seconds) and seconds > 0):
-        raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")
+    if seconds is not None and not (is_number(seconds) and 0 < seconds <= MOST_SECONDS):
+        raise InvalidInput(
+            f"seconds must be a number above 0 and at most {MOST_SECONDS:g} (30 years), "
+            f"or left out for no limit, got {seconds!r}."
+        )
+
+
+def check_call_seconds(limit: Any) -> None:
+    """Refuse what cannot limit one call; None means no limit."""
+    if limit is not None and not (
+        is_number(limit) and LEAST_CALL_SECONDS <= limit <= MOST_SECONDS
+    ):
+        raise InvalidInput(
+            f"call_seconds must be a number of seconds from {LEAST_CALL_SECONDS:g} to "
+            f"{MOST_SECONDS:g}, or None for no limit, got {limit!r}."
+        )
 
 
 def check_keywords(verb: str, given: Iterable[str], known: Iterable[str]) -> None:

@@ -27,6 +27,7 @@ from smoothcruiser.errors import (
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.answers import bad_player, too_few_legal, two_in_one
+from smoothcruiser.problem.arguments import check_call_seconds
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.oracle import Outcomes, ParsingOracle, Step
@@ -435,14 +436,7 @@ def _check(p: Problem) -> None:
         p.key is None or callable(p.key),
         f"key must be a function key(state) or None, got {p.key!r}.",
     )
-    limit = p.call_seconds
-    _require(
-        limit is None or (_is_number(limit) and limit > 0),
-        (
-            "call_seconds must be a number of seconds above 0, or None for no limit, "
-            f"got {limit!r}."
-        ),
-    )
+    check_call_seconds(p.call_seconds)
     p.operator.weights(p.num_actions)  # refuses a prior of another length
     if p.value_bounds is not None:
         _check_bounds(p)
