@@ -120,7 +120,7 @@ def main() -> NoReturn:
     taker = sys.stdout
     if taker is None:
         sys.exit(tell_lost_output(None))
-    sys.stdout = Answers(taker)  # type: ignore[assignment]
+    sys.stdout = Answers(taker)
     try:
         code = _code()
         sys.stdout.flush()
