@@ -142,7 +142,9 @@ def _plan(chance: Random, cheap: bool) -> Words:
 def _scheduled(chance: Random, cheap: bool) -> Words:
     method = chance.choice(["smoothcruiser", "sparse-sampling"])
     words = [*world(chance), *promise(chance), "--method", method]
-    executors = ["reference"] if cheap else ["compiled", "python", "reference"]
+    executors = ["reference"] if cheap else ["python", "reference"]
+    if not cheap and not words[0].startswith("own"):
+        executors += ["compiled", "batched"]
     if cheap or chance.random() < 0.7:
         words += ["--executor", chance.choice(executors)]
     elif chance.random() < 0.04:
@@ -295,6 +297,18 @@ OPTIONS = (
     "--operator", "--episodes", "--steps", "--opponent", "--side", "--methods",
     "--repeats", "--points", "--call-seconds", "--out", "--scheduler",
 )  # fmt: skip
+NUMERIC = (
+    "--epsilon", "--delta", "--delta-prime", "--budget", "--seed", "--workers",
+    "--shards", "--seconds", "--simulations", "--discount", "--temperature",
+    "--episodes", "--steps", "--repeats", "--points", "--call-seconds", "--state",
+)  # fmt: skip
+NUMBERS = (
+    "0", "-0.0", "1", "2", "3", "-1", "0.5", "1e-3", "1e-9", "1e-17", "1e-300",
+    "5e-324", "0.999999", "0.99", "1.000001", "17", "1000", "1e6", "1e9", "1e15",
+    "1e18", "9223372036854775807", "9223372036854775808", "18446744073709551616",
+    "1e100", "1e308", "1.8e308", "nan", "inf", "50%", "99%", "1e-6%", "1000%",
+    "4294967296", "2147483648", "1" + "0" * 400,
+)  # fmt: skip
 FLAGS = ("--json", "--certify", "--compare-exact", "--calibrate", "--quick")
 
 
@@ -316,6 +330,14 @@ def _other_value(words: Words, chance: Random) -> None:
         words[chance.choice(places) + 1] = chance.choice(VALUES)
     else:
         _added(words, chance)
+
+
+def _other_number(words: Words, chance: Random) -> None:
+    places = [i for i in _options(words) if words[i] in NUMERIC]
+    if places:
+        words[chance.choice(places) + 1] = chance.choice(NUMBERS)
+    else:
+        words += [chance.choice(NUMERIC), chance.choice(NUMBERS)]
 
 
 def _other_problem(words: Words, chance: Random) -> None:
@@ -374,7 +396,10 @@ def _stray(words: Words, chance: Random) -> None:
 FAULTS: tuple[Callable[[Words, Random], None], ...] = (
     _other_value,
     _other_value,
-    _other_value,
+    _other_number,
+    _other_number,
+    _other_number,
+    _other_number,
     _other_problem,
     _other_problem,
     _added,

@@ -46,6 +46,8 @@ FAULTY_PATIENCE = 3.0  # before Ctrl-C, of a line that may ask for anything
 MEMORY = 12 * 2**30  # bytes of address space of a child
 OWN_PROCESS = 50  # one line of so many runs as a process of its own
 SHOWN = 40  # violations that are printed in full
+CHANGES = ("os.mkdir", "os.remove", "os.rename", "sqlite3.connect")  # of the disk
+RAW = ("Traceback", "Error: unexpected", "Exception ignored", "Warning")
 # what tells the folders of compiled code and of libraries' own caches
 CACHES = ("__pycache__", ".cache", "numba", "matplotlib", "mpl-", "fontlist")
 
@@ -82,7 +84,7 @@ def faults(ended: Ended) -> Iterator[str]:
     allowed = {0, 2, 130} | ({1} if line.command == "check" else set())
     if code not in allowed:
         yield f"exit code {code}"
-    if "Traceback" in err or "unexpected" in err or "Exception ignored" in err:
+    if any(word in err for word in RAW):
         yield "a traceback or an unexpected error"
     if line.is_valid and (code != 0 or err):
         yield "a valid line was refused or complained"
@@ -180,12 +182,10 @@ def _watch_writes(folder: Path, report: int) -> None:
     writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
     def hook(event: str, given: tuple[object, ...]) -> None:
-        if (
-            event == "open" and isinstance(given[2], int) and given[2] & writing
-        ) or event in ("os.mkdir", "os.remove", "os.rename", "sqlite3.connect"):
-            path = given[0]
-        else:
+        opened = event == "open" and isinstance(given[2], int) and given[2] & writing
+        if not opened and event not in CHANGES:
             return
+        path = given[0]
         if not isinstance(path, str | bytes):
             return
         full = os.path.abspath(os.fsdecode(path))
