@@ -120,6 +120,11 @@ def solve(
         found = _backward_induction(search, problem.horizon, tolerance, known)
     else:
         found = _fixed_point(search, tolerance, method)
+    if not math.isfinite(found.bound):
+        raise InvalidInput(
+            "The values are too large to bound the error of float64; take a smaller "
+            "temperature, discount or horizon, or measure rewards in a larger unit."
+        )
     policy = np.empty(model.live.shape)
     kernels.policy(model, policy)
     unknown = np.isnan(found.values)
