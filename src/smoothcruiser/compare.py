@@ -163,7 +163,7 @@ def compare(
 
 
 @dataclass(frozen=True)
-class Job:
+class PlannedRun:
     """A run that is to be made."""
 
     method: str | Method | Search
@@ -180,15 +180,20 @@ def jobs_of(
     methods: Sequence[str | Method | Search],
     budgets: Sequence[int],
     seeds: Sequence[int],
-) -> list[Job]:
+) -> list[PlannedRun]:
     """Every method with every budget and every seed, in this order."""
-    return [Job(m, calls, seed) for m in methods for calls in budgets for seed in seeds]
+    return [
+        PlannedRun(m, calls, seed)
+        for m in methods
+        for calls in budgets
+        for seed in seeds
+    ]
 
 
 def each_run(
     problem: Problem,
     state: Any,
-    jobs: Sequence[Job],
+    jobs: Sequence[PlannedRun],
     *,
     truth: Truth | None = None,
     progress: Callable[[str, int, int], object] | None = None,
@@ -207,7 +212,9 @@ def each_run(
         yield _run(problem, state, job, truth)
 
 
-def _run(problem: Problem, state: Any, job: Job, truth: Truth | None) -> PlannerRun:
+def _run(
+    problem: Problem, state: Any, job: PlannedRun, truth: Truth | None
+) -> PlannerRun:
     name, budget, seed = job.name, job.budget, job.seed
     try:
         estimate = _planned(problem, state, job.method, budget, seed)

@@ -26,7 +26,7 @@ from smoothcruiser.errors import InvalidInput, MissingExtra, printable
 from smoothcruiser.estimate import plain
 
 if TYPE_CHECKING:
-    from smoothcruiser.compare import Job, PlannerRun
+    from smoothcruiser.compare import PlannedRun, PlannerRun
 
 COLUMNS = (
     ("value", "value"),
@@ -202,7 +202,7 @@ def _show(
     truth: Any,
     means: list[dict[str, Any]],
     repeats: int,
-    cut: list[Job],
+    cut: list[PlannedRun],
 ) -> None:
     from rich.table import Table
 
@@ -261,7 +261,7 @@ def _show(
         put(out, _stopped(cut))
 
 
-def _stopped(cut: list[Job]) -> str:
+def _stopped(cut: list[PlannedRun]) -> str:
     """What Ctrl-C left out of the table, by planner."""
     counts = Counter(job.name for job in cut)
     listed = ", ".join(f"{name} ({count})" for name, count in counts.items())

@@ -6,6 +6,7 @@ Python's and NumPy's numbers are alike; True and False are none.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
@@ -28,10 +29,21 @@ def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
+def shortened(value: Any) -> str:
+    """A value in a sentence; a number or a text that is too long for one, in short."""
+    if is_whole(value) and abs(value) >= 10**30:
+        sign = "-" if value < 0 else ""
+        return f"about {sign}10^{math.log10(abs(int(value))):.0f}"
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}…"
+
+
 def check_seed(seed: Any) -> int:
     """The seed of a run as a Python number; anything else is refused."""
     if not is_whole(seed) or seed < 0:
-        raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")
+        raise InvalidInput(
+            f"seed must be a whole number of at least 0, got {shortened(seed)}."
+        )
     return int(seed)
 
 
@@ -40,7 +52,7 @@ def check_seconds(seconds: Any) -> None:
     if seconds is not None and not (is_number(seconds) and 0 < seconds <= MOST_SECONDS):
         raise InvalidInput(
             f"seconds must be a number above 0 and at most {MOST_SECONDS:g} (30 years), "
-            f"or left out for no limit, got {seconds!r}."
+            f"or left out for no limit, got {shortened(seconds)}."
         )
 
 
@@ -51,7 +63,7 @@ def check_call_seconds(limit: Any) -> None:
     ):
         raise InvalidInput(
             f"call_seconds must be a number of seconds from {LEAST_CALL_SECONDS:g} to "
-            f"{MOST_SECONDS:g}, or None for no limit, got {limit!r}."
+            f"{MOST_SECONDS:g}, or None for no limit, got {shortened(limit)}."
         )
 
 

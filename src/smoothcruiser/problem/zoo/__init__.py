@@ -16,6 +16,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Operator
+from smoothcruiser.problem.arguments import shortened
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo.literature import (
@@ -24,7 +25,7 @@ from smoothcruiser.problem.zoo.literature import (
     sailing,
     synthetic_tree,
 )
-from smoothcruiser.problem.zoo.sizes import NUMBER, check_room, shortened, whole
+from smoothcruiser.problem.zoo.sizes import NUMBER, check_room, whole
 
 
 def chain(*, n: int = 5, **rest: Any) -> Problem:

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.arguments import shortened
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import CompressedRows, tabular
 from smoothcruiser.problem.zoo.sizes import (
@@ -37,7 +38,6 @@ from smoothcruiser.problem.zoo.sizes import (
     LIST_ROW,
     check_room,
     real,
-    shortened,
     whole,
 )
 

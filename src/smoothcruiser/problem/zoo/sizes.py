@@ -11,13 +11,14 @@ import math
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.arguments import is_number, is_whole
+from smoothcruiser.problem.arguments import is_number, is_whole, shortened
 
 MOST_BYTES = 2 * 10**9
 NUMBER = 8  # bytes of a float64 or an int64
-# Bytes of a row that begins as a list of (probability, reward, next state): measured
-# with tracemalloc, 120 a row and 200 a successor, the arrays made of them included.
-LIST_ROW, LIST_ITEM = 120, 200
+# Bytes of a row that begins as a list of (probability, reward, next state), the arrays
+# made of it included: tracemalloc counts 280 for rows with one successor (d-chain) and
+# 660 for rows with up to four (sailing).
+LIST_ROW, LIST_ITEM = 150, 130
 
 
 def whole(name: str, value: Any, low: int, high: float = math.inf) -> int:
@@ -56,11 +57,3 @@ def check_room(sizes: str, num_bytes: int) -> None:
             f"{MOST_BYTES / 1e9:g} GB that a built-in problem may; take smaller "
             "numbers."
         )
-
-
-def shortened(value: Any) -> str:
-    """A value in a sentence; of a very long number, its first digits."""
-    if is_whole(value) and abs(value) >= 10**30:
-        return f"a number of 10^{math.log10(abs(int(value))):.0f}"
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:100]}…"
