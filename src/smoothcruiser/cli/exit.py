@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 # 128 + the number of the signal, the shell's convention: SIGINT is 2, SIGPIPE is 13
 OK, UNEXPECTED, REFUSED, STOPPED, READER_LEFT = 0, 1, 2, 130, 141
+LONGEST_LINE = 2_000  # characters of an error
 
 
 def complain(sentence: str) -> None:
@@ -24,7 +25,7 @@ def complain(sentence: str) -> None:
 
     from smoothcruiser.report.console import SafeConsole
 
-    first, *rest = sentence.split("\n")
+    first, *rest = map(_short, sentence.split("\n"))
     head = Text("Error: ", style="bold red").append(first, style="default")
     try:
         out = SafeConsole(stderr=True)
@@ -32,6 +33,12 @@ def complain(sentence: str) -> None:
             out.print(line, soft_wrap=True)
     except OSError:  # nobody can be told; the exit code remains
         discard(sys.stderr)
+
+
+def _short(line: str) -> str:
+    """A line without the middle of a very long value; its end says what to change."""
+    half = LONGEST_LINE // 2
+    return line if len(line) <= LONGEST_LINE else f"{line[:half]} … {line[-half:]}"
 
 
 def prepare_streams() -> None:

@@ -71,6 +71,7 @@ class StoredRun:
         return numbers | texts | {"num_calls": 5, "log10_calls": 0.7}
 
 
+@pytest.mark.compiles
 def test_names_notes_states_paths_and_errors_are_escaped(
     capsys: pytest.CaptureFixture[str],
 ):
@@ -107,6 +108,7 @@ class Page(HTMLParser):
             self.policy = given["content"]
 
 
+@pytest.mark.compiles
 def test_a_page_forbids_scripts_and_requests_and_holds_none():
     script = "<script>alert(1)</script><img src=//x onerror=y>\x1b[31m"
     problem = sc.make("chain:n=3", discount=0.5, temperature=1.0)
