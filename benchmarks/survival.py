@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import smoothcruiser as sc
-from smoothcruiser.engines.store import Store
+from smoothcruiser.store import Store
 
 PROBLEM = "garnet:states=10,actions=2"
 LINES: list[str] = []

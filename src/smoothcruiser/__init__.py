@@ -28,19 +28,16 @@ from smoothcruiser.errors import (
     MissingExtra,
     OracleError,
     SmoothcruiserError,
+    StoreError,
     Unpayable,
+    WorkersLost,
 )
 from smoothcruiser.estimate import Certificate, Estimate
 from smoothcruiser.methods.auto import Auto
 from smoothcruiser.methods.certified import CertifiedSearch
 from smoothcruiser.methods.exact import Exact
-from smoothcruiser.methods.scheduled import (
-    Paper,
-    SmoothCruiser,
-    SparseSampling,
-    resume,
-    run,
-)
+from smoothcruiser.methods.resume import resume
+from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling, run
 from smoothcruiser.operators import (
     KL,
     CustomOperator,
@@ -99,7 +96,9 @@ __all__ = [
     "SparseSampling",
     "Sparsemax",
     "SquareRoot",
+    "StoreError",
     "Unpayable",
+    "WorkersLost",
     "adapters",
     "batched",
     "calibrate",

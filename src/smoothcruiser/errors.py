@@ -35,6 +35,16 @@ class MissingExtra(SmoothcruiserError, ImportError):
     """
 
 
+class StoreError(SmoothcruiserError):
+    """The run store cannot be opened, read or written now: a disk that is full, a
+    file that is read-only or in use. Nothing is wrong with what it holds.
+    """
+
+
+class WorkersLost(SmoothcruiserError):
+    """Workers died, or a cluster cannot be reached, while the run had more to do."""
+
+
 class Interrupted(SmoothcruiserError):
     """The run was stopped from outside before it had enough to answer;
     ``calls`` were counted in the part that was cut short.

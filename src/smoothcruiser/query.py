@@ -152,7 +152,7 @@ class Query:
                 workers=counts["workers"],
                 scheduler=values["scheduler"],
                 shards=counts["shards"],
-                store=None if store is None else Path(store),
+                store=None if store is None else check_store(store),
             ),
             seed=check_seed(values["seed"]),
             progress=values["progress"],
@@ -229,6 +229,18 @@ def check_budget(budget: float) -> int:
             f"budget must be a number of oracle calls of at least 1, got {budget!r}."
         )
     return int(budget)
+
+
+def check_store(store: Any) -> Path:
+    """The path of a run store; what names no file is refused."""
+    if not isinstance(store, str | Path) or not str(store).strip():
+        raise InvalidInput(f"store must be the name of a file, got {store!r}.")
+    if str(store) == ":memory:" or "\0" in str(store):
+        raise InvalidInput(
+            f"store must be the name of a file that can be kept, got {str(store)!r}; "
+            "give another name to --store."
+        )
+    return Path(store)
 
 
 def _count(name: str, value: Any) -> int | None:

@@ -18,9 +18,12 @@ from xml.etree import ElementTree
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.engines.store import Store, schedule_from
+from smoothcruiser.methods.scheduled import record
+from smoothcruiser.query import Query
 from smoothcruiser.report.page import render_page
 from smoothcruiser.schedule.text import plan_lines
+from smoothcruiser.store import Store
+from smoothcruiser.store.checks import schedule_from
 
 CHAIN = ["chain:n=5", "--discount", "0.2", "--temperature", "10"]
 PROMISE = ["--epsilon", "20%", "--delta", "0.1"]
@@ -155,8 +158,8 @@ def test_a_price_beyond_2_to_the_53_stays_readable_in_stores_and_answers(
     assert schedule.num_calls > 2**53
     path = str(tmp_path / "runs.db")
     with Store(path) as store:
-        number = store.begin(problem, schedule, 0, 0, None, "compiled")
-        assert schedule_from(store.get(number).schedule, problem) == schedule
+        number = store.begin(record(Query.of(problem), schedule))
+        assert schedule_from(store.get(number).plan, problem.facts) == schedule
     listed = run("runs", "--store", path, "--json").data["runs"][0]
     assert listed["num_calls"] is None
     assert listed["log10_calls"] == pytest.approx(math.log10(schedule.num_calls))
@@ -356,7 +359,7 @@ def test_stores_runs_and_resume(run: Any, own: str) -> None:
     first = run("plan", f"{own}:problem", *PROMISE, "--store", "runs.db", "--json").data
     listed = run("runs", "--store", "runs.db", "--json").data["runs"]
     assert [row["status"] for row in listed] == ["finished"]
-    again = run("plan", "--resume", "1", "--store", "runs.db", "--json").data
+    again = run("plan", "--resume", "1", "--trust", "--store", "runs.db", "--json").data
     assert again["value"] == first["value"]
     assert "finished" in run("runs", "--store", "runs.db").out
 
@@ -374,24 +377,15 @@ def test_a_stored_run_shows_its_number_and_is_resumed_like_a_fresh_one(
     )
     problem = sc.make(f"{own}:points")
     with Store("runs.db") as store:
-        assert (
-            store.begin(
-                problem,
-                sc.explain(problem, epsilon="20%", delta=0.1),
-                problem.initial_state,
-                0,
-                None,
-                "python",
-            )
-            == 2
-        )
+        schedule = sc.explain(problem, epsilon="20%", delta=0.1)
+        assert store.begin(record(Query.of(problem), schedule)) == 2
     listed = run("runs", "--store", "runs.db")
     assert "unfinished" in listed.out
     assert "smoothcruiser plan --resume 2 --store runs.db" in listed.out
     assert re.search(r"^ +1 .* smoothcruiser ", listed.out, re.MULTILINE), (
         "method names stay whole at 80 columns"
     )
-    again = run("plan", "--resume", "1", "--store", "runs.db")
+    again = run("plan", "--resume", "1", "--trust", "--store", "runs.db")
     for word in (
         "state Point(x=0, y=0)",
         "run 1, resumed",
@@ -403,7 +397,7 @@ def test_a_stored_run_shows_its_number_and_is_resumed_like_a_fresh_one(
     assert f"; {problem.inspection_calls} calls in this session" in again.words
     assert (
         "state Point(x=0, y=0)"
-        in run("plan", "--resume", "2", "--store", "runs.db").words
+        in run("plan", "--resume", "2", "--trust", "--store", "runs.db").words
     )
     assert "unfinished" not in run("runs", "--store", "runs.db").out
 

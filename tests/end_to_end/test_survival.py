@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.engines.store import Store
+from smoothcruiser.store import Store
 
 PROBLEM = "garnet:states=5,actions=2"
 CHILD = """

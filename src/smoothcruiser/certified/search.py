@@ -67,7 +67,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.tabular import Ints
 from smoothcruiser.progress import Progress
-from smoothcruiser.query import Compute
+from smoothcruiser.query import Compute, Promise, check_delta
 
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the step
 CHUNK = 1 << 20  # samples held in buffers at a time: 16 MB
@@ -106,15 +106,8 @@ class Certified:
         wrong, for tests.
         """
         self._compute = Compute(executor=executor, workers=workers, scheduler=scheduler)
-        if (
-            isinstance(delta, bool)
-            or not isinstance(delta, int | float)
-            or not 0.0 < delta < 1.0
-        ):
-            raise InvalidInput(
-                f"delta must be a probability strictly between 0 and 1, got {delta!r}."
-            )
-        self.problem, self.delta, self.seed = problem, float(delta), seed
+        self.delta = Promise(delta=check_delta(delta)).failure()
+        self.problem, self.seed = problem, seed
         self.bound = bound_of(bound)
         self.memory = Memory(problem, self.bound)
         self.num_calls = 0

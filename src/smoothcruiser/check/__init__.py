@@ -35,9 +35,10 @@ from typing import Any
 
 from smoothcruiser.check import claims, contract
 from smoothcruiser.check.probe import Finding, Probe, Verdict
-from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.problem.arguments import check_call_seconds, check_seed
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.query import check_problem
 from smoothcruiser.schedule.numbers import duration, short
 
 
@@ -116,11 +117,7 @@ def check(
         >>> sc.check(sc.make("chain:n=5", discount=0.5, temperature=1)).ok
         True
     """
-    if not isinstance(problem, Problem):
-        raise InvalidInput(
-            "A problem (MDP, Game, tabular or make) was expected, got "
-            f"{type(problem).__name__}."
-        )
+    check_problem(problem)
     check_call_seconds(call_seconds)
     check_seed(seed)
     probe = Probe(problem, seed, float(problem.call_seconds or call_seconds))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -25,7 +24,8 @@ from smoothcruiser.cli.options import (
     tree_options,
 )
 from smoothcruiser.errors import Interrupted, SmoothcruiserError
-from smoothcruiser.methods import METHODS
+from smoothcruiser.methods import METHODS, resolve
+from smoothcruiser.query import DEFAULTS, KEYWORDS
 
 
 @click.command()
@@ -48,6 +48,11 @@ from smoothcruiser.methods import METHODS
     help="Go on with this run of --store; nothing else is needed.",
 )
 @click.option(
+    "--trust",
+    is_flag=True,
+    help="With --resume: import what the stored problem names, without asking.",
+)
+@click.option(
     "--compare-exact",
     is_flag=True,
     help="Solve the problem exactly too, where its model is known, and show both.",
@@ -61,6 +66,7 @@ from smoothcruiser.methods import METHODS
 )
 def plan(
     resume: int | None,
+    trust: bool,
     compare_exact: bool,
     page: str | None,
     as_json: bool,
@@ -86,7 +92,7 @@ def plan(
         try:
             with bar:
                 if resume is not None:
-                    estimate = _resumed(resume, asked, head)
+                    estimate = _resumed(resume, trust, asked, head)
                 else:
                     estimate, truth = _planned(asked, compare_exact, head)
         except (Interrupted, KeyboardInterrupt) as error:
@@ -165,7 +171,11 @@ def _planned(asked: dict[str, Any], compare_exact: bool, head: Head) -> tuple[An
     start = state_of(problem, rest.pop("state"))
     truth, note = _truth(problem, start) if compare_exact else (None, ())
     head.about(problem, start)
-    ready = api.prepare(problem, start, progress=head.bar.report, **rest)
+    own = {name: rest.pop(name) for name in ("options", "delta_prime", "certify")}
+    method = resolve(rest.pop("method"), **own)
+    if "progress" in method.takes:  # the bar is ours: nobody asked for it by name
+        rest["progress"] = head.bar.report
+    ready = api.prepare(problem, start, method=method, **rest)
     ready.check()
     head.announce(ready.explanation)
     estimate = ready.run()
@@ -188,46 +198,50 @@ def _truth(problem: Any, state: Any) -> tuple[Any, tuple[str, ...]]:
         return None, (f"There is no exact answer to compare with: {error}",)
 
 
-def _resumed(run: int, asked: dict[str, Any], head: Head) -> Any:
+def _resumed(run: int, trust: bool, asked: dict[str, Any], head: Head) -> Any:
     """The estimate of a stored run that is taken up again."""
-    from smoothcruiser.engines.store import Store, fingerprint, schedule_from
-    from smoothcruiser.methods.scheduled import resume
-    from smoothcruiser.problem.spec import from_spec
+    from smoothcruiser.methods.resume import pick_up, stored_run
 
     store = asked["store"]
     if store is None:
         raise click.UsageError(
             "--resume needs --store, the file that the run was started with."
         )
-    if asked["problem"] is not None:
+    given = {name: value for name, value in asked.items() if _was_given(name, value)}
+    fixed = [name for name in given if name not in (*KEYWORDS, "state")]
+    if fixed:
+        what = given["problem"] if fixed[0] == "problem" else f"--{fixed[0]}"
         raise click.UsageError(
-            f"--resume {run} takes its problem from the store; drop "
-            f"{asked['problem']!r}."
+            f"--resume {run} takes its problem and method from the store; drop "
+            f"{what.replace('_', '-')!r}."
         )
+    del given["store"]
+    stored = stored_run(run, store)
     find_modules_here()
-    problem, state = None, None
-    # resume() says what is wrong with a store or a run that is not there, or a
-    # problem that has changed
-    if os.path.exists(store):
-        with Store(store) as opened:
-            stored = opened.get(run)
-        if stored.spec is not None:
-            problem = from_spec(stored.spec)
-            if fingerprint(problem) == stored.fingerprint:
-                # plain data in the store: a NamedTuple or an array again
-                state = state_of(problem, stored.state)
-                head.before = head.bar.before = stored.calls_done
-                head.about(problem, state, f"run {run}, resumed")
-                head.announce(schedule_from(stored.schedule, problem))
-    names = ("executor", "workers", "seconds", "scheduler")
-    return resume(
-        run,
-        store,
-        problem,
-        state=state,
-        progress=head.bar.report,
-        **{name: asked[name] for name in names},
-    )
+    trusted = trust or _allowed(stored, head.bar)
+    ready = pick_up(stored, store, trust=trusted, progress=head.bar.report, **given)
+    head.before = head.bar.before = stored.calls_done
+    head.about(ready.query.problem, ready.query.state, f"run {run}, resumed")
+    head.announce(ready.explanation)
+    return ready.run()
+
+
+def _was_given(name: str, value: Any) -> bool:
+    """Whether an option of ``plan`` is not at its default."""
+    return bool(value) and value != {"method": "auto", **DEFAULTS}.get(name)
+
+
+def _allowed(stored: Any, bar: Any) -> bool:
+    """Whether the user at the terminal lets a store import what its problem needs."""
+    from smoothcruiser.problem.spec import imports_of
+
+    imports = None if stored.spec is None else imports_of(stored.spec)
+    if imports is None or not sys.stdin.isatty():
+        return False  # nothing is imported, or ``pick_up`` says what would be
+    with bar.hidden():
+        return click.confirm(
+            f"Run {stored.id} would import and run {imports}. Go on?", err=True
+        )
 
 
 @contextlib.contextmanager

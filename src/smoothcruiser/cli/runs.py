@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from smoothcruiser.cli.options import json_option, print_json
-from smoothcruiser.errors import InvalidInput
 
 
 @click.command()
@@ -21,14 +18,9 @@ from smoothcruiser.errors import InvalidInput
 @json_option
 def runs(store: str, as_json: bool) -> None:
     """List the runs of a store, finished and unfinished."""
-    from smoothcruiser.engines.store import Store
+    from smoothcruiser.store import Store
 
-    if not os.path.exists(store):
-        raise InvalidInput(
-            f"The store {store} does not exist; give the file of a plan that ran with "
-            "--store."
-        )
-    with Store(store) as opened:
+    with Store(store, write=False) as opened:
         listed = opened.runs()
     if as_json:
         print_json({"runs": [run.to_dict() for run in listed]})

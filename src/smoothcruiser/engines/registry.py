@@ -218,9 +218,7 @@ def default_executor(problem: Problem) -> str:
 
 
 def _volunteers(row: Executor, problem: Problem) -> bool:
-    """Whether a row runs a problem for which no executor was named; one that cannot
-    tell does not.
-    """
+    """Whether a row offers itself for a problem; one whose ``default_for`` fails does not."""
     try:
         return bool(row.default_for(problem))
     except Exception:

@@ -48,6 +48,14 @@ class StoppingRule:
             return sum(self.schedule.facts.q_bounds()) / 2.0
         return (min(self.promise.low) + max(self.promise.high)) / 2.0
 
+    @property
+    def farthest(self) -> float:
+        """The farthest that a sample at the root can be from the center."""
+        if self.promise is None:
+            return math.inf
+        center, ends = self.center, (*self.promise.low, *self.promise.high)
+        return max(abs(end - center) for end in ends) + self.promise.rounding
+
     def mean(self, tally: RootSums) -> float:
         """The mean of the root's samples."""
         return self.center + tally.total / tally.draws

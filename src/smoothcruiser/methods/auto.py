@@ -75,15 +75,12 @@ class Auto(Method):
         budget = query.limits.calls or DEFAULT_BUDGET
         try:
             unlimited = replace(query, limits=replace(query.limits, calls=None))
-            price = SmoothCruiser().prepare(unlimited).explanation.num_calls
+            sharp = replace(SmoothCruiser().prepare(unlimited), query=query)
+            price = sharp.explanation.num_calls
             if price + problem.inspection_calls <= budget:
-                return (
-                    SmoothCruiser()
-                    .prepare(query)
-                    .with_notes(
-                        "auto chose smoothcruiser: its schedule keeps the promise "
-                        f"for {price:,} calls."
-                    )
+                return sharp.with_notes(
+                    "auto chose smoothcruiser: its schedule keeps the promise "
+                    f"for {price:,} calls."
                 )
             reason = f"the sharp schedule would cost {short(price)} calls"
         except (InvalidInput, Unpayable) as error:

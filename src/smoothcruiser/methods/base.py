@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import KEYWORDS, Query
 from smoothcruiser.schedule.schedule import counted
+
+if TYPE_CHECKING:
+    from smoothcruiser.store import StoredRun
 
 DEFAULT_BUDGET = 10**9  # calls; minutes at the speed of the compiled engine
 
@@ -94,6 +97,7 @@ class Prepared(ABC):
     query: Query
     explanation: Any  # an Explanation; Any, so that a Schedule's own fields can be read
     notes: tuple[str, ...] = ()
+    stored: StoredRun | None = None  # the run that is taken up, if one is
 
     @abstractmethod
     def run(self) -> Estimate:
@@ -135,6 +139,24 @@ class Method(ABC):
     def session(self, query: Query) -> Session:
         """What is kept between decisions; by default nothing."""
         return Session(self, query)
+
+    @property
+    def resumes(self) -> frozenset[str]:
+        """The keywords of ``plan`` that ``resume`` takes for a stored run of it."""
+        return frozenset()
+
+    def pick_up(self, stored: StoredRun, query: Query) -> Prepared:
+        """What goes on with a stored run of this method.
+
+        Args:
+            stored: the run, its seals checked.
+            query: its problem, state, seed and cut, the store, and what ``resume``
+                was asked for.
+        """
+        raise InvalidInput(
+            f"Run {stored.id} is of method {self.name!r}, whose runs are not kept; "
+            "plan anew."
+        )
 
     def needs_promise(self, problem: Problem) -> bool:
         """Whether it plans ``problem`` only with an epsilon and a delta."""
@@ -238,11 +260,8 @@ def refuse_unused(
 
 
 def unused(query: Query, takes: frozenset[str]) -> list[str]:
-    """The options that were given and that are not among those taken.
-
-    ``progress`` is never one of them: a listener changes no answer.
-    """
-    return [name for name in KEYWORDS if name in query.given - takes - {"progress"}]
+    """The options that were given and that are not among those taken."""
+    return [name for name in KEYWORDS if name in query.given - takes]
 
 
 def listed(names: Iterable[str]) -> str:

@@ -1,5 +1,5 @@
 """Methods that follow a schedule: ``smoothcruiser``, ``sparse-sampling``, ``paper``;
-and ``run`` and ``resume``, which take a schedule or a stored run.
+and ``run``, which takes a schedule.
 
 A run is (problem, schedule, state, seed, shards): everything else (executor, workers,
 progress, store, time) changes how fast it is done and what is kept of it, never a bit
@@ -13,27 +13,31 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from smoothcruiser.errors import Interrupted, InvalidInput, Unpayable
+from smoothcruiser.errors import (
+    Interrupted,
+    InvalidInput,
+    StoreError,
+    Unpayable,
+    WorkersLost,
+)
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import shaped
 from smoothcruiser.query import Asked, Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
-    from smoothcruiser.engines.store import Store
+    from smoothcruiser.store import Record, Store, StoredRun
 
 COARSEST = 0.5  # of the value span: a wider promise says nothing
 # what running a schedule takes of the keywords of ``plan``, whatever its promise
-RESUMES = ("executor", "workers", "scheduler", "seconds", "progress")
-HOW = frozenset((*RESUMES, "seed", "shards", "store"))
+RESUMES = frozenset({"executor", "workers", "scheduler", "seconds", "progress"})
+HOW = RESUMES | {"seed", "shards", "store"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +49,10 @@ class Scheduled(Method):
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
         return HOW | {"epsilon", "delta", "target", "budget"}
+
+    @property
+    def resumes(self) -> frozenset[str]:  # noqa: D102
+        return RESUMES
 
     @abstractmethod
     def schedule(self, query: Query) -> Schedule:
@@ -64,6 +72,19 @@ class Scheduled(Method):
         if query.limits.calls is not None:
             found.check()
         return found
+
+    def pick_up(self, stored: StoredRun, query: Query) -> Scheduling:
+        """The rest of a stored run, whoever made its schedule."""
+        from smoothcruiser.store.checks import schedule_from
+
+        schedule = schedule_from(stored.plan, query.problem.facts)
+        if schedule.method != stored.method:
+            raise InvalidInput(
+                f"Run {stored.id} is of method {stored.method!r}, and its schedule of "
+                f"{schedule.method!r}; start it anew."
+            )
+        _check_family(query, stored.executor, stored.id)
+        return Scheduling(method=self, query=query, explanation=schedule, stored=stored)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,8 +202,9 @@ class Scheduling(Prepared):
 
     def run(self) -> Estimate:
         """The Estimate of one run; with a store its finished shards are kept."""
-        self.check()
-        return self.annotated(_started(self.query, self.explanation))
+        if self.stored is None:
+            self.check()
+        return self.annotated(_started(self.query, self.explanation, self.stored))
 
 
 def run(
@@ -211,48 +233,6 @@ def run(
     return _started(query, schedule)
 
 
-def resume(
-    number: int,
-    store: str | Path,
-    problem: Problem | None = None,
-    *,
-    state: Any = None,
-    **asked: Any,
-) -> Estimate:
-    """The Estimate of a stored run, its finished shards reused.
-
-    The bits are those of a run that was never stopped.
-
-    Args:
-        number: the run's number in the store (``smoothcruiser runs`` lists them).
-        store: the file that the run was started with.
-        problem: the same problem again, where ``make`` did not build it.
-        state: the same state again, where the store cannot hold it.
-        **asked: ``executor``, ``workers``, ``scheduler``, ``seconds`` and
-            ``progress``, as in ``plan``.
-    """
-    from smoothcruiser.engines.store import Store, schedule_from
-
-    check_keywords("resume", asked, RESUMES)
-    if not Path(store).exists():
-        raise InvalidInput(
-            f"The store {store} does not exist; give the file that the run was started "
-            "with."
-        )
-    with Store(store) as opened:
-        stored = opened.get(number)
-        problem = _same_problem(stored, number, problem)
-        schedule = schedule_from(stored.schedule, problem)
-        where = shaped(stored.state, problem.initial_state) if state is None else state
-        if asked.get("executor") is None and asked.get("scheduler") is None:
-            asked["executor"] = stored.executor
-        query = Query.of(problem, where, **asked)
-        _check_family(query, stored.executor, number)
-        compute = replace(query.compute, shards=stored.shards)
-        query = replace(query, seed=stored.seed, compute=compute)
-        return _run(query, schedule, (opened, number))
-
-
 def _check_family(query: Query, stored: str, number: int) -> None:
     """Refuse to resume a run with an executor that samples from other streams."""
     from smoothcruiser.engines.registry import choose, named
@@ -268,50 +248,35 @@ def _check_family(query: Query, stored: str, number: int) -> None:
     )
 
 
-def _same_problem(stored: Any, number: int, given: Problem | None) -> Problem:
-    """The problem of a stored run: built from its spec or given again.
-
-    Its fingerprint must be the stored one.
-    """
-    from smoothcruiser.engines.store import fingerprint
-    from smoothcruiser.problem.spec import from_spec
-
-    if given is None:
-        if stored.spec is None:
-            raise InvalidInput(
-                f"Run {number} is of a problem made in Python ({stored.problem}); pass "
-                "the same problem to resume()."
-            )
-        given = from_spec(stored.spec)
-    found = fingerprint(given)
-    if found != stored.fingerprint:
-        raise InvalidInput(
-            f"Run {number} was made for another problem than this one (fingerprints "
-            f"{stored.fingerprint} and {found}); pass the problem it was started with, "
-            "or start a new run."
-        )
-    return given
-
-
-def _started(query: Query, schedule: Schedule) -> Estimate:
-    """A run of its own, in a store if one was named."""
+def _started(
+    query: Query, schedule: Schedule, stored: StoredRun | None = None
+) -> Estimate:
+    """A run, in a store if one was named; one that is stored already goes on."""
     query = replace(query, state=query.place)
     if query.compute.store is None:
         return _run(query, schedule, None)
-    from smoothcruiser.engines.registry import choose
-    from smoothcruiser.engines.store import Store
+    from smoothcruiser.store import Store
 
-    problem, compute = query.problem, query.compute
     with Store(query.compute.store) as opened:
-        number = opened.begin(
-            problem,
-            schedule,
-            query.state,
-            query.seed,
-            compute.shards,
-            choose(problem, compute).name,
-        )
+        number = opened.begin(record(query, schedule)) if stored is None else stored.id
         return _run(query, schedule, (opened, number))
+
+
+def record(query: Query, schedule: Schedule) -> Record:
+    """What a store keeps of a run that begins."""
+    from smoothcruiser.engines.registry import choose
+    from smoothcruiser.store import Record
+    from smoothcruiser.store.checks import plain
+
+    return Record(
+        problem=query.problem,
+        method=schedule.method,
+        plan=plain(schedule),
+        state=query.place,
+        seed=query.seed,
+        shards=query.compute.shards,
+        executor=choose(query.problem, query.compute).name,
+    )
 
 
 def _run(
@@ -334,8 +299,11 @@ def _run(
     known = None
     hint = "Nothing is kept: --store FILE keeps finished shards."
     if keeper is not None:
+        from smoothcruiser.store.checks import check_parts
+
         store, number = keeper
         keep, known = partial(store.keep, number), store.parts(number)
+        check_parts(rule, compute.shards, actions, known)
         hint = f"Finished shards are kept: go on with --resume {number} --store {store.path}."
     segments = cut(schedule, shards=compute.shards)
     pool = open_workers(Job(problem, schedule, state, rule.center), compute)
@@ -353,6 +321,8 @@ def _run(
     except (Interrupted, KeyboardInterrupt) as error:
         what = str(error) or "The run was stopped while the step was looked at."
         raise Interrupted(f"{what} {hint}", calls=getattr(error, "calls", 0)) from error
+    except (StoreError, WorkersLost) as error:
+        raise type(error)(f"{error} {hint}") from error
     finally:
         pool.close()
     estimate = assemble(

@@ -240,10 +240,8 @@ class Keeping(Session):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {
-            "tree": None,
-            "_move": None,
-        }  # a tree stays where it is
+        # a tree stays in the process that grew it
+        return self.__dict__ | {"tree": None, "_move": None}
 
 
 def certified(
@@ -254,9 +252,7 @@ def certified(
     seconds: float | None = None,
     delta: float | None = None,
 ) -> Estimate:
-    """``answer`` with the certificate of the tree's policy: a lower bound on
-    V(state).
-    """
+    """``answer`` with the certificate of the tree's policy, a lower bound on V."""
     from smoothcruiser.evaluation.evaluate import evaluate
 
     paid = None if budget is None else max(1, budget)

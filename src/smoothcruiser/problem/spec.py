@@ -35,6 +35,42 @@ def spec_of(
     }
 
 
+def is_spec(value: Any) -> bool:
+    """Whether plain data from elsewhere has the form of a spec."""
+
+    def is_option(x: Any) -> bool:
+        return x is None or (isinstance(x, int | float) and not isinstance(x, bool))
+
+    return (
+        isinstance(value, dict)
+        and value.keys() == {"problem", "discount", "temperature", "operator"}
+        and isinstance(value["problem"], str)
+        and is_option(value["discount"])
+        and is_option(value["temperature"])
+        and isinstance(value["operator"], str | None)
+    )
+
+
+def imports_of(spec: Spec) -> str | None:
+    """What is imported and called to rebuild a problem; None if it is built in.
+
+    Nothing is imported to find that out.
+    """
+    from importlib.machinery import PathFinder
+
+    from smoothcruiser.problem.adapter import prefixes
+    from smoothcruiser.problem.zoo import ZOO
+
+    name, _, rest = spec["problem"].partition(":")
+    if name in ZOO:
+        return None
+    if name in prefixes():
+        return f"the adapter {name!r}, with {rest!r}"
+    found = PathFinder.find_spec(name.partition(".")[0])
+    where = "not found here" if found is None else f"found at {found.origin}"
+    return f"the module {name!r} ({where}), for its {rest!r}"
+
+
 def from_spec(spec: Spec) -> Problem:
     """The problem that ``spec`` describes, built anew by ``make``."""
     from smoothcruiser.problem.make import make

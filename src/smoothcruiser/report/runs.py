@@ -34,22 +34,26 @@ def show_runs(out: Console, store: str, runs: list[Any]) -> None:
     for heading, is_number in COLUMNS:
         justify: Any = "right" if is_number else "left"
         # Only the problem's name, which the user chose, may be folded.
-        whole = heading != "problem"
-        table.add_column(heading, justify=justify, no_wrap=whole, overflow="fold")
+        unfolded = heading != "problem"
+        table.add_column(heading, justify=justify, no_wrap=unfolded, overflow="fold")
     rows = [run.to_dict() for run in runs]
-    for row in rows:
+    whole = [row for row in rows if row["status"] != "damaged"]
+    for row in whole:
         table.add_row(
             str(row["run"]),
             printable(row["problem"], keep=""),
             row["method"],
-            f"{row['epsilon']:.3g}",
-            f"{row['delta']:g}",
+            _number(row["epsilon"], ".3g"),
+            _number(row["delta"], "g"),
             compact(row["calls_done"]),
             _price(row),
             row["status"],
         )
     put(out, indented(table))
-    unfinished = [row["run"] for row in rows if row["status"] != "finished"]
+    for row in rows:
+        if row["status"] == "damaged":
+            out.print(f"  {row['why']}", soft_wrap=True, markup=False)
+    unfinished = [row["run"] for row in whole if row["status"] != "finished"]
     if unfinished:
         out.print(
             "\nResume an unfinished run: smoothcruiser plan --resume "
@@ -58,7 +62,13 @@ def show_runs(out: Console, store: str, runs: list[Any]) -> None:
         )
 
 
+def _number(value: Any, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
 def _price(row: dict[str, Any]) -> str:
+    if row["log10_calls"] is None:
+        return ""
     if row["num_calls"] is None:
         return f"10^{row['log10_calls']:.0f}"
     return compact(row["num_calls"])

@@ -38,6 +38,7 @@ from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.arguments import check_seconds, check_seed, is_whole
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import by_identity
+from smoothcruiser.query import check_problem
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.searches import (
@@ -68,11 +69,7 @@ class Tree:
         seed: int = 0,
         executor: str | None = None,
     ) -> None:
-        if not isinstance(problem, Problem):
-            raise InvalidInput(
-                "A problem (MDP, Game, tabular or make) was expected, got "
-                f"{type(problem).__name__}."
-            )
+        check_problem(problem)
         self.problem, self.method, self.seed = (
             problem,
             tree_search(method, options),

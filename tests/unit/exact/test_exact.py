@@ -12,6 +12,7 @@ import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from exact_worlds import OPERATORS, random_arrays
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.exact import METHODS, solve
@@ -28,24 +29,6 @@ from smoothcruiser.problem.make import make
 from smoothcruiser.problem.tabular import tabular
 
 pytestmark = pytest.mark.compiles
-
-OPERATORS: list[Operator] = [
-    Entropy(0.5),
-    KL(0.5),
-    KL(0.5, (0.2, 0.3, 0.5)),
-    Sparsemax(0.5),
-    SquareRoot(0.5),
-    Max(),
-]
-
-
-def random_arrays(
-    states: int, actions: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return rng.dirichlet(np.ones(states), size=(states, actions)), rng.random(
-        (states, actions)
-    )
 
 
 def deterministic(targets: list[list[int]]) -> np.ndarray:

@@ -7,40 +7,20 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from exact_worlds import OPERATORS
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact import policy_value, solve
 from smoothcruiser.operators import (
-    KL,
     CustomOperator,
     Entropy,
     Max,
     Operator,
-    Sparsemax,
-    SquareRoot,
 )
 from smoothcruiser.problem.make import make
 from smoothcruiser.problem.tabular import tabular
 
 pytestmark = pytest.mark.compiles
-
-OPERATORS: list[Operator] = [
-    Entropy(0.5),
-    KL(0.5),
-    KL(0.5, (0.2, 0.3, 0.5)),
-    Sparsemax(0.5),
-    SquareRoot(0.5),
-    Max(),
-]
-
-
-def random_arrays(
-    states: int, actions: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return rng.dirichlet(np.ones(states), size=(states, actions)), rng.random(
-        (states, actions)
-    )
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)

@@ -1,9 +1,16 @@
-"""A stored run is resumed only by an executor that samples from the same streams."""
+"""A stored run is taken up only where it would end with the bits it had: the same
+streams, versions, state and problem. What is not built in asks for trust.
+"""
+
+import sys
+import textwrap
 
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.engines.store import Store
+from smoothcruiser.methods.scheduled import record
+from smoothcruiser.query import Query
+from smoothcruiser.store import Store
 
 pytestmark = pytest.mark.compiles
 
@@ -16,7 +23,8 @@ def stopped(path, executor):
     """A run that was stored and never finished: its first shards alone are kept."""
     schedule = sc.explain(problem(), epsilon=0.1, delta=0.1)
     with Store(path) as store:
-        return store.begin(problem(), schedule, 0, 5, 4, executor)
+        query = Query.of(problem(), seed=5, shards=4, executor=executor)
+        return store.begin(record(query, schedule))
 
 
 @pytest.mark.parametrize(
@@ -52,3 +60,75 @@ def test_a_run_that_names_a_cluster_is_stored_with_its_executor(tmp_path, monkey
         sc.plan(problem(), method="smoothcruiser", epsilon=0.1, delta=0.1, **asked)
     with Store(path) as store:
         assert store.get(1).executor == "dask"
+
+
+# --- what has to be the same --------------------------------------------------
+
+
+def test_another_state_is_refused(tmp_path):
+    """Shards of one state must not be added to those of another."""
+    path = tmp_path / "runs.db"
+    number = stopped(path, "compiled")
+    with pytest.raises(sc.InvalidInput, match="started at state 0, got 1"):
+        sc.resume(number, path, state=1)
+    assert sc.resume(number, path, state=0).state == 0
+
+
+def test_other_versions_are_refused(tmp_path, monkeypatch):
+    """Machine code of another Numba may round in another way."""
+    path = tmp_path / "runs.db"
+    number = stopped(path, "compiled")
+    monkeypatch.setattr("numba.__version__", "0.1")
+    with pytest.raises(sc.InvalidInput, match=r"started with numba .*here: 0\.1"):
+        sc.resume(number, path)
+
+
+WORLD = """
+import smoothcruiser as sc
+
+print("the module is imported")
+GAIN = 0.5
+
+def step(state, action, rng):
+    return GAIN * rng.random(), 1 - state
+
+problem = sc.MDP(
+    step, num_actions=2, discount=0.2, operator=sc.Entropy(1.0), initial_state=0
+)
+"""
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """The file of a module with a problem, which can be imported."""
+    file = tmp_path / "resumed_world.py"
+    file.write_text(textwrap.dedent(WORLD))
+    monkeypatch.syspath_prepend(tmp_path)
+    yield file
+    sys.modules.pop("resumed_world", None)
+
+
+def test_a_module_is_imported_only_with_trust(world, tmp_path, capsys):
+    """Whoever sends a store names the module; nothing of it may run unasked."""
+    path = tmp_path / "runs.db"
+    promise = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
+    kept = sc.plan(sc.make("resumed_world:problem"), store=path, **promise)
+    del sys.modules["resumed_world"]
+    capsys.readouterr()
+    with pytest.raises(sc.InvalidInput, match=r"import and run the module 'resumed_w"):
+        sc.resume(1, path)
+    with Store(path, write=False) as store:
+        assert store.runs()[0].to_dict()["problem"] == "resumed_world:problem"
+    assert capsys.readouterr().out == ""
+    assert sc.resume(1, path, trust=True).q_values == kept.q_values
+    assert capsys.readouterr().out == "the module is imported\n"
+
+
+def test_an_edited_problem_is_refused_and_the_edit_named(world, tmp_path):
+    path = tmp_path / "runs.db"
+    promise = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
+    sc.plan(sc.make("resumed_world:problem"), store=path, **promise)
+    del sys.modules["resumed_world"]
+    world.write_text(world.read_text().replace("GAIN = 0.5", "GAIN = 0.25  #"))
+    with pytest.raises(sc.InvalidInput, match=r"another problem.*GAIN"):
+        sc.resume(1, path, trust=True)

@@ -179,6 +179,17 @@ def contents(env: Any) -> dict[Path, Any]:
     return dict(_leaves(parts(env)))
 
 
+def fixed(
+    env: Any, harmless: tuple[str, ...] = ()
+) -> list[tuple[type, dict[str, Any]]]:
+    """The class and the fields of each layer, without descriptions and ``harmless``."""
+    left_out = {"env", *UNREAD, *harmless}
+    return [
+        (type(layer), {k: v for k, v in vars(layer).items() if k not in left_out})
+        for layer in layers(env)
+    ]
+
+
 def surroundings(env: Any) -> dict[Path, Any]:
     """What all copies share: the contents of its classes and of their modules."""
     found: dict[Path, Any] = {}

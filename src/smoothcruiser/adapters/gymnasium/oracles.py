@@ -24,6 +24,7 @@ from smoothcruiser.adapters.gymnasium.copies import (
     adopt,
     contents,
     different,
+    fixed,
     is_forgetful,
     kinds,
     parts,
@@ -68,6 +69,11 @@ class EnvOracle:
         if rng is not None:
             self.bits.bind(rng)
             self.env = self.begun(self.env)
+
+    def __fingerprint__(self) -> Any:
+        """What steps depend on beside the state, which the private copy holds too."""
+        held = fixed(self.env, self.harmless)
+        return type(self), self.kinds, self.actions, self.reward, self.key, held
 
     @property
     def inner(self) -> Any:
@@ -397,6 +403,9 @@ class Snapshot:
             "a snapshot of an environment stays in its process; use executor='python'"
         )
 
+    def __fingerprint__(self) -> Any:
+        return fixed(self.env), self.key
+
     def __repr__(self) -> str:
         shown = "" if self.key is None else f", {self.key!r}"
         return f"Snapshot({type(self.env.unwrapped).__name__}{shown})"
@@ -404,6 +413,10 @@ class Snapshot:
 
 class SnapshotOracle(EnvOracle):
     """States are copies of the environment."""
+
+    def __fingerprint__(self) -> Any:
+        """The fields of the environment belong to the state."""
+        return type(self), self.kinds, self.actions, self.reward, self.key
 
     def forgets(self, name: str) -> InvalidInput:
         """The refusal of an environment whose copies do not hold ``name``."""

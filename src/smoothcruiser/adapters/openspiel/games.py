@@ -93,6 +93,9 @@ class SpielState:
     def __reduce__(self) -> tuple[Any, ...]:
         return SpielState, (self.state, self.moves)
 
+    def __fingerprint__(self) -> Any:
+        return str(self.state.get_game()), self.history, self.moves
+
 
 class SpielOracle:
     """The step of a game: a move, and what chance does after it."""
@@ -100,6 +103,9 @@ class SpielOracle:
     def __init__(self, game: Any) -> None:
         self.game = game
         self.longest = None if _endless(game) else int(game.max_game_length())
+
+    def __fingerprint__(self) -> Any:
+        return str(self.game), self.longest, pyspiel  # the library by its version
 
     def reset(self, rng: Any) -> SpielState:
         """The beginning of a game, its chance nodes sampled from ``rng``."""

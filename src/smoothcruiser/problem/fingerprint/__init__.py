@@ -1,0 +1,100 @@
+"""The fingerprint of a problem: everything its answer depends on that can be seen.
+
+A run that is resumed has to go on with the problem that it was started with. The
+spec of a problem says how to build it, and the code behind that may have been
+edited. ``fingerprint`` reads what there is, without running any of it:
+
+  declared     every field of the problem, its operator with temperature and prior
+  tables       their contents
+  functions    bytecode, constants, defaults, closures, and transitively the globals,
+               helper functions and classes that they name (``functions``)
+  objects      their fields and the code of their classes (``objects``)
+  libraries    the versions of those that the code uses (``owners``)
+
+It is the same in every process, for every PYTHONHASHSEED, file, line and comment.
+What the answer may depend on and nobody can see (random generators, files, memory
+of C code, data that the code itself changes) is named in ``unseen``. What this
+package leaves out: its own version and sources, which the store compares.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.fingerprint.changes import Changes
+from smoothcruiser.problem.fingerprint.encoding import hexadecimal, joined, text
+from smoothcruiser.problem.fingerprint.walk import INITIAL, Walk
+
+if TYPE_CHECKING:
+    from smoothcruiser.problem.problem import Problem
+
+# fields of a Problem that change no answer
+UNANSWERING = {
+    "name": "is only shown",
+    "spec": "says how the problem was built; what was built is read instead",
+    "call_seconds": "decides when to give up on a call, not what it returns",
+}
+# facts that follow from fields with other names
+DERIVED = {
+    "game": "the class of the problem",
+    "terminals": "the field terminal",
+    "given_bounds": "the field value_bounds",
+}
+LABELS = {"oracle": "step"}  # what users call it
+MOST_WALKS = 5  # each finds what the one before it could not yet know
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What was seen of a problem, and what was not."""
+
+    parts: dict[str, str]  # what was seen -> its digest, 32 hex digits
+    unseen: tuple[str, ...]  # what the answer may depend on besides
+
+    @property
+    def digest(self) -> str:
+        """One digest of all parts, 32 hex digits."""
+        pairs = sorted(self.parts.items())
+        return hexadecimal(joined(b"parts", (text(x) for pair in pairs for x in pair)))
+
+    def changes(self, stored: Mapping[str, str]) -> tuple[str, ...]:
+        """The names of the parts that differ from ``stored``, are new, or are gone."""
+        names = [*self.parts, *(name for name in stored if name not in self.parts)]
+        return tuple(name for name in names if self.parts.get(name) != stored.get(name))
+
+
+def fingerprint(problem: Problem) -> Fingerprint:
+    """The fingerprint of a problem; it runs none of the problem's functions."""
+    changes, live = Changes(), set[str]()
+    arrays: dict[int, Any] = {}
+    for _ in range(MOST_WALKS):
+        walk = Walk(changes, live, arrays)
+        _read(walk, problem)
+        if walk.found == changes:
+            break
+        changes, live = walk.found, walk.names
+    parts = {name: hexadecimal(encoded) for name, encoded in walk.parts.items()}
+    return Fingerprint(parts, tuple(walk.unseen))
+
+
+def _read(walk: Walk, problem: Problem) -> None:
+    if problem.tables is not None:
+        walk.start("tables", problem.tables)
+        walk.known[id(problem.tables)] = "tables"
+        for each in dataclasses.fields(problem.tables):
+            held = getattr(problem.tables, each.name)
+            walk.known[id(held)] = f"tables: the field {each.name}"
+    named = [each.name for each in dataclasses.fields(problem)]
+    # functions first: they give their names to what they share with the state
+    named.sort(key=lambda name: name == INITIAL)
+    for name in named:
+        if name != "tables" and name not in UNANSWERING:
+            walk.start(LABELS.get(name, name), getattr(problem, name))
+    for each in dataclasses.fields(Facts):
+        if each.name not in named and each.name not in DERIVED:
+            walk.start(each.name, getattr(problem.facts, each.name))
+    walk.start("class", type(problem))

@@ -1,0 +1,300 @@
+"""What a code object does, which names it uses, and what it writes to.
+
+``read`` decodes the bytecode once. Its ``form`` does not contain line numbers,
+file names, names of local variables or constants that no instruction loads
+(docstrings). A symbolic run of the stack, instruction by instruction, finds where
+values come from: a global, a variable of the closure, an argument or an import,
+and the attributes on the way (``Place``). It knows a few instructions by name and
+takes the effect of all others on the stack from ``dis``. Where it loses track, a
+place is unknown: then nothing is reported as written, and data that the code
+changes counts as data that was edited.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import CodeType
+from typing import Any, NamedTuple
+
+# arguments, generators and coroutines; not whether there is a docstring or a future
+_FLAGS = 0x3EF
+# what the compiler writes into the namespace of a class about its source
+_ABOUT_SOURCE = {"__doc__", "__firstlineno__", "__static_attributes__"}
+ELEMENT = "[]"  # a step of a path: an element of a container
+# methods that change a built-in container
+_CHANGING = frozenset(
+    "add append appendleft clear discard extend extendleft fill insert pop popitem "
+    "popleft put remove reverse rotate setdefault sort update".split()
+)
+_ATTRIBUTE_SHIFT = 1 if sys.version_info >= (3, 12) else 0
+
+
+class Place(NamedTuple):
+    """Where a value comes from."""
+
+    kind: str  # "global", "free" (the closure), "argument", "import" or "constant"
+    name: Any  # of the variable or module; the value of a constant
+    path: tuple[str, ...] = ()  # attributes, ELEMENT for elements
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A code object, decoded."""
+
+    form: bytes  # instructions, with constants numbered by their first use
+    constants: list[Any]  # in that order; code objects are among them
+    signature: tuple[Any, ...]  # arguments, flags, names and exception table
+    globals: list[str] = field(default_factory=list)  # names that are loaded
+    stored: set[Place] = field(default_factory=set)  # variables that are rebound
+    chains: list[Place] = field(default_factory=list)  # attributes that are read
+    # (place, whether an attribute is set there; otherwise a container is changed)
+    writes: set[tuple[Place, bool]] = field(default_factory=set)
+    imports: list[str] = field(default_factory=list)  # relative ones begin with dots
+
+
+def _instructions(code: CodeType) -> Iterator[tuple[int, int, int]]:
+    """(offset, operation, argument) without caches and prefixes."""
+    raw, extended = code.co_code, 0
+    for offset in range(0, len(raw), 2):
+        operation, argument = raw[offset], raw[offset + 1] | extended
+        name = dis.opname[operation]
+        extended = argument << 8 if name == "EXTENDED_ARG" else 0
+        if name not in ("CACHE", "EXTENDED_ARG"):
+            yield offset, operation, argument
+
+
+@lru_cache(maxsize=4096)
+def read(code: CodeType) -> Reading:
+    """The decoded form of one code object; those inside it are constants."""
+    steps = list(_instructions(code))
+    form, constants, places = bytearray(), [], {}
+    for (_, operation, argument), after in zip(steps, [*steps[1:], None], strict=True):
+        if operation in dis.hasconst and not _describes_source(code, after):
+            if argument not in places:
+                places[argument] = len(constants)
+                constants.append(code.co_consts[argument])
+            argument = places[argument]
+        elif _describes_source(code, after):
+            argument = 0
+        form += operation.to_bytes(2, "little") + argument.to_bytes(4, "little")
+    arguments = code.co_argcount + code.co_kwonlyargcount
+    arguments += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+    signature = (
+        code.co_argcount,
+        code.co_posonlyargcount,
+        code.co_kwonlyargcount,
+        code.co_flags & _FLAGS,
+        code.co_varnames[:arguments],
+        code.co_names,
+        code.co_cellvars,
+        code.co_freevars,
+        code.co_exceptiontable,
+    )
+    reading = Reading(bytes(form), constants, signature)
+    _Run(code, reading, code.co_varnames[:arguments]).all(steps)
+    return reading
+
+
+def _describes_source(code: CodeType, after: tuple[int, int, int] | None) -> bool:
+    return (
+        after is not None
+        and dis.opname[after[1]] == "STORE_NAME"
+        and code.co_names[after[2]] in _ABOUT_SOURCE
+    )
+
+
+class _Run:
+    """A symbolic run through a code object, in the order of its instructions.
+
+    ``stack`` is the known top of the stack: below it everything is unknown (None).
+    """
+
+    def __init__(
+        self, code: CodeType, reading: Reading, arguments: tuple[str, ...]
+    ) -> None:
+        self.code, self.reading = code, reading
+        self.stack: list[Place | None] = []
+        self.locals: dict[str, Place | None] = {
+            name: Place("argument", name) for name in arguments
+        }
+
+    def all(self, steps: list[tuple[int, int, int]]) -> None:
+        """Run every instruction once; where paths join, nothing is known."""
+        targets = set(dis.findlabels(self.code.co_code))
+        for offset, operation, argument in steps:
+            if offset in targets:
+                self.stack.clear()
+            name = dis.opname[operation]
+            method = getattr(self, "do_" + name.lower(), None)
+            if method is not None:
+                method(argument)
+            elif name.startswith("LOAD_FAST"):
+                self._load_fast(name, argument)
+            else:
+                self._other(operation, argument)
+
+    def _other(self, operation: int, argument: int) -> None:
+        """An instruction that is not known: only its effect on the height is."""
+        name = dis.opname[operation]
+        if name.startswith("STORE_FAST_"):  # two in one: forget both
+            for index in (argument >> 4, argument & 15):
+                self.locals[self._variable(index)] = None
+        given = argument if operation >= dis.HAVE_ARGUMENT else None
+        try:
+            effect = dis.stack_effect(operation, given, jump=False)
+        except ValueError:
+            self.stack.clear()
+            return
+        for _ in range(-effect):
+            self._pop()
+        self.stack.extend([None] * effect)
+        if self.stack:
+            self.stack[-1] = None
+        if name.startswith(("RETURN", "RAISE", "RERAISE", "JUMP")):
+            self.stack.clear()
+
+    def _pop(self) -> Place | None:
+        return self.stack.pop() if self.stack else None
+
+    def _variable(self, index: int) -> str:
+        name: str = self.code._varname_from_oparg(index)  # type: ignore[attr-defined]
+        return name
+
+    def _wrote(self, place: Place | None, *, attribute: bool) -> None:
+        if place is not None:
+            self.reading.writes.add((place, attribute))
+
+    # --- variables ------------------------------------------------------------
+
+    def _load_fast(self, name: str, argument: int) -> None:
+        twice = name.count("LOAD_FAST") > 1
+        for index in (argument >> 4, argument & 15) if twice else (argument,):
+            self.stack.append(self.locals.get(self._variable(index)))
+
+    def do_store_fast(self, argument: int) -> None:
+        self.locals[self._variable(argument)] = self._pop()
+
+    def do_load_global(self, argument: int) -> None:
+        if argument & 1:
+            self.stack.append(None)
+        self._global(self.code.co_names[argument >> 1])
+
+    def do_load_name(self, argument: int) -> None:
+        self._global(self.code.co_names[argument])
+
+    def _global(self, name: str) -> None:
+        if name not in self.reading.globals:
+            self.reading.globals.append(name)
+        self.stack.append(Place("global", name))
+
+    def do_store_global(self, argument: int) -> None:
+        self._pop()
+        self.reading.stored.add(Place("global", self.code.co_names[argument]))
+
+    def do_delete_global(self, argument: int) -> None:
+        self.reading.stored.add(Place("global", self.code.co_names[argument]))
+
+    def do_load_deref(self, argument: int) -> None:
+        name = self._variable(argument)
+        free = name in self.code.co_freevars
+        self.stack.append(Place("free", name) if free else self.locals.get(name))
+
+    def do_load_classderef(self, argument: int) -> None:
+        self.do_load_deref(argument)
+
+    def do_store_deref(self, argument: int) -> None:
+        value, name = self._pop(), self._variable(argument)
+        if name in self.code.co_freevars:
+            self.reading.stored.add(Place("free", name))
+        else:
+            self.locals[name] = value
+
+    def do_load_const(self, argument: int) -> None:
+        self.stack.append(Place("constant", self.code.co_consts[argument]))
+
+    def do_load_small_int(self, argument: int) -> None:
+        self.stack.append(Place("constant", argument))
+
+    # --- attributes, elements, imports ----------------------------------------
+
+    def do_load_attr(self, argument: int) -> None:
+        self._attribute(self.code.co_names[argument >> _ATTRIBUTE_SHIFT])
+        if _ATTRIBUTE_SHIFT and argument & 1:
+            self.stack.append(None)
+
+    def do_load_method(self, argument: int) -> None:
+        self._attribute(self.code.co_names[argument])
+        self.stack.append(None)
+
+    def _attribute(self, name: str) -> None:
+        holder = self._pop()
+        if holder is None or holder.kind == "constant":
+            self.stack.append(None)
+            return
+        if name in _CHANGING:
+            self._wrote(holder, attribute=False)
+        found = Place(holder.kind, holder.name, (*holder.path, name))
+        if found not in self.reading.chains:
+            self.reading.chains.append(found)
+        self.stack.append(found)
+
+    def do_store_attr(self, argument: int) -> None:
+        self.do_delete_attr(argument)
+        self._pop()
+
+    def do_delete_attr(self, argument: int) -> None:
+        holder = self._pop()
+        if holder is not None:
+            path = (*holder.path, self.code.co_names[argument])
+            self._wrote(Place(holder.kind, holder.name, path), attribute=True)
+
+    def do_binary_subscr(self, argument: int) -> None:
+        self._pop()
+        holder = self._pop()
+        if holder is not None:
+            holder = Place(holder.kind, holder.name, (*holder.path, ELEMENT))
+        self.stack.append(holder)
+
+    def do_store_subscr(self, argument: int) -> None:
+        self._pop()
+        self._wrote(self._pop(), attribute=False)
+        self._pop()
+
+    def do_delete_subscr(self, argument: int) -> None:
+        self._pop()
+        self._wrote(self._pop(), attribute=False)
+
+    def do_store_slice(self, argument: int) -> None:
+        self._pop()
+        self.do_store_subscr(argument)
+
+    def do_copy(self, argument: int) -> None:
+        known = argument <= len(self.stack)
+        self.stack.append(self.stack[-argument] if known else None)
+
+    def do_swap(self, argument: int) -> None:
+        missing = argument - len(self.stack)
+        self.stack[:0] = [None] * missing
+        stack = self.stack
+        stack[-1], stack[-argument] = stack[-argument], stack[-1]
+
+    def do_pop_top(self, argument: int) -> None:
+        self._pop()
+
+    def do_import_name(self, argument: int) -> None:
+        self._pop()
+        level = self._pop()
+        depth = level.name if level is not None and level.kind == "constant" else 0
+        dots = "." * depth if isinstance(depth, int) else ""
+        name = dots + self.code.co_names[argument]
+        self.reading.imports.append(name)
+        self.stack.append(Place("import", name))
+
+    def do_import_from(self, argument: int) -> None:
+        holder = self.stack[-1] if self.stack else None
+        self.stack.append(holder)
+        self._attribute(self.code.co_names[argument])

@@ -1,0 +1,433 @@
+"""Functions, classes and modules: code, and every name that it reaches.
+
+The user's functions are followed into the globals, builtins and imports that their
+bytecode names. Functions and classes that can be imported from a library are known
+by their name and the library's version; those that a library made for the user (a
+decorator's inner function) are read, but their globals are not followed.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import sys
+import types
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from smoothcruiser.problem.fingerprint import objects
+from smoothcruiser.problem.fingerprint.bytecode import Place, Reading, read
+from smoothcruiser.problem.fingerprint.encoding import ATOMS, joined, text
+from smoothcruiser.problem.fingerprint.owners import (
+    USER,
+    importable,
+    owner_of_file,
+    owner_of_module,
+    owner_of_names,
+)
+
+if TYPE_CHECKING:
+    from smoothcruiser.problem.fingerprint.walk import Walk
+
+
+class _Moved:
+    """Stands for data that the code itself changes."""
+
+
+MOVED = _Moved()
+MISSING = object()
+# builtins that reach what no reading of the code can find
+HIDDEN = {
+    "open": "files that are opened",
+    "input": "what is typed in",
+    "eval": "code that eval runs",
+    "exec": "code that exec runs",
+    "compile": "code that compile makes",
+    "__import__": "modules that __import__ loads",
+    "globals": "names that are looked up in globals()",
+    "vars": "names that are looked up in vars()",
+    "hash": "hash(), which differs between processes for strings",
+    "id": "id(), which differs between processes",
+}
+
+
+# --- code ---------------------------------------------------------------------
+
+
+def readings(code: types.CodeType) -> Iterator[Reading]:
+    """The decoded code and all code inside it."""
+    reading = read(code)
+    yield reading
+    for constant in reading.constants:
+        if isinstance(constant, types.CodeType):
+            yield from readings(constant)
+
+
+def code(walk: Walk, value: types.CodeType) -> bytes:
+    """The form of code and its constants."""
+    reading = read(value)
+    walk.library("python", "code")
+    return joined(
+        b"code",
+        [
+            reading.form,
+            walk.encode(reading.signature),
+            *map(walk.encode, reading.constants),
+        ],
+    )
+
+
+def cell_value(cell: types.CellType) -> Any:
+    """What a variable of a closure holds."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def reference(walk: Walk, function: types.FunctionType) -> bytes:
+    """A function: a part of its own, or inside its holder if a library made it."""
+    place = importable(function)
+    if place is not None:
+        return walk.library(owner_of_module(place[0]), ".".join(place))
+    if owner_of_names(function.__globals__) != USER:
+        return content(walk, function)
+    noun = "the function " + function.__qualname__.replace("<locals>.", "")
+    return walk.part(("function", id(function)), noun, partial(content, walk, function))
+
+
+def content(walk: Walk, function: types.FunctionType) -> bytes:
+    """The code of a function and all that it reaches."""
+    own = function.__kwdefaults__ or {}
+    held = [
+        walk.encode(function.__code__),
+        walk.encode(function.__defaults__),
+        walk.encode(sorted(own.items())),
+        *_closure(walk, function),
+    ]
+    for name, value in sorted(function.__dict__.items()):
+        moved = ("field", id(function), name) in walk.changes.slots
+        held += [text(name), walk.encode(MOVED if moved else value)]
+    if owner_of_names(function.__globals__) == USER:
+        held += _reached(walk, function)
+        held += [walk.encode(inner) for inner in _overloads(function)]
+    return joined(b"function", held)
+
+
+def _closure(walk: Walk, function: types.FunctionType) -> list[bytes]:
+    names, cells = function.__code__.co_freevars, function.__closure__ or ()
+    own = owner_of_names(function.__globals__) == USER
+    held = []
+    for name, cell in zip(names, cells, strict=True):
+        noun = f"the closure variable {name}"
+        value = cell_value(cell)
+        held.append(text(name))
+        held.append(
+            _variable(walk, ("cell", id(cell)), noun, value)
+            if own
+            else walk.encode(value)
+        )
+    return held
+
+
+def _variable(walk: Walk, slot: tuple[Any, ...], noun: str, value: Any) -> bytes:
+    """The value of a variable: code by reference, data as a part of its own."""
+    if slot in walk.changes.slots:
+        walk.cannot(f"{noun}, which {walk.root} changes")
+        return walk.encode(MOVED)
+    code = (types.FunctionType, types.ModuleType, type)
+    if objects.is_a(value, code) or importable_name(value) is not None:
+        return walk.encode(value)
+    return walk.part(slot, noun, partial(walk.spread, noun, value))
+
+
+def importable_name(value: Any) -> str | None:
+    """The full name of a library's callable object, such as ``numpy.sin``."""
+    cls = type(value)
+    if cls in ATOMS or not callable(value) or owner_of_module(cls.__module__) == USER:
+        return None
+    place = importable(value)
+    return None if place is None else ".".join(place)
+
+
+def variable(walk: Walk, names: dict[str, Any], name: str) -> bytes:
+    """The global ``name`` of a namespace."""
+    value = names[name]
+    return _variable(walk, ("global", id(names), name), f"the global {name}", value)
+
+
+# --- what code reaches --------------------------------------------------------
+
+
+def _reached(walk: Walk, function: types.FunctionType) -> list[bytes]:
+    """References to all that a user's function names."""
+    names: dict[str, Any] = function.__globals__
+    built_in: dict[str, Any] = function.__builtins__  # type: ignore[attr-defined]
+    held: list[bytes] = []
+    for reading in readings(function.__code__):
+        walk.names.update(reading.signature[5])
+        if "getattr" in reading.globals:
+            walk.names.update(c for c in reading.constants if isinstance(c, str))
+        for name in reading.globals:
+            held.append(text(name))
+            if name in names:
+                held.append(variable(walk, names, name))
+            elif name in built_in:
+                held.append(_builtin(walk, name, built_in[name]))
+            else:
+                held.append(b"missing")
+        for place in reading.chains:
+            held += _chain(walk, function, place)
+        held += imports(walk, reading, names)
+        _note_writes(walk, function, reading)
+    return held
+
+
+def _builtin(walk: Walk, name: str, value: Any) -> bytes:
+    if name in HIDDEN and type(value) in (types.BuiltinFunctionType, type):
+        walk.cannot(f"{HIDDEN[name]} ({walk.root})")
+        return text(name)
+    return walk.encode(value)
+
+
+def _value_at(function: types.FunctionType, place: Place) -> tuple[Any, Any]:
+    """(slot, value) of the variable that a place begins at."""
+    if place.kind == "global":
+        names = function.__globals__
+        return ("global", id(names), place.name), names.get(place.name, MISSING)
+    free = function.__code__.co_freevars
+    if place.kind == "free" and place.name in free and function.__closure__:
+        cell = function.__closure__[free.index(place.name)]
+        return ("cell", id(cell)), cell_value(cell)
+    return None, MISSING
+
+
+def _chain(walk: Walk, function: types.FunctionType, place: Place) -> list[bytes]:
+    """What attributes of a library's module are: math.pi, numpy.random.rand."""
+    _, value = _value_at(function, place)
+    for index, name in enumerate(place.path):
+        if not objects.is_a(value, types.ModuleType):
+            return []
+        owner = owner_of_names(vars(value))
+        if owner == USER:
+            return []
+        full = f"{value.__name__}.{name}"
+        value = vars(value).get(name, MISSING)
+        if index == len(place.path) - 1:
+            return [text(full), _of_library(walk, owner, full, value)]
+    return []
+
+
+def _of_library(walk: Walk, owner: str, name: str, value: Any) -> bytes:
+    """An attribute of a library's module: read if it is code or cannot change."""
+    walk.version(owner, name)
+    if objects.is_a(value, (*ATOMS, tuple, types.ModuleType)) or callable(value):
+        return walk.encode(value)
+    if value is not MISSING:
+        walk.cannot(f"{name} ({walk.root})")
+    return text(name)
+
+
+def _note_writes(walk: Walk, function: types.FunctionType, reading: Reading) -> None:
+    found, names = walk.found, function.__code__.co_varnames
+    arguments = names[: function.__code__.co_argcount]
+    for place in reading.stored:
+        slot, _ = _value_at(function, place)
+        if slot is not None:
+            found.slots.add(slot)
+    for place, attribute in reading.writes:
+        slot, value = _value_at(function, place)
+        if slot is not None:
+            if value is not MISSING:
+                found.wrote(slot, value, place.path, attribute)
+        elif place.name in arguments:
+            found.by_function(function, place.name, place.path, attribute)
+
+
+# --- modules ------------------------------------------------------------------
+
+
+def module_reference(walk: Walk, module: types.ModuleType) -> bytes:
+    """A module as a value: its names are read when the code mentions them."""
+    owner = owner_of_names(vars(module))
+    if owner == USER:
+        walk.modules[id(module)] = module
+        return b"module"
+    return walk.library(owner, module.__name__)
+
+
+def imports(walk: Walk, reading: Reading, names: dict[str, Any]) -> list[bytes]:
+    """The modules that code imports when it runs, with all that these import.
+
+    They may not have been loaded yet, and are not loaded for this: the source of a
+    user's module is compiled and read as a whole.
+    """
+    held = []
+    for each in reading.imports:
+        steps = _absolute(each, names).split(".")
+        for end in range(1, len(steps) + 1):  # packages first
+            held.append(_imported(walk, ".".join(steps[:end])))
+    for place in reading.chains:
+        if place.kind == "import":
+            module = _absolute(place.name, names)
+            full = ".".join((module, *place.path))
+            owner, _ = _located(module)
+            if owner != USER:
+                held.append(walk.library(owner, full))
+            elif len(place.path) == 1 and _located(full)[1] is not None:
+                held.append(_imported(walk, full))
+    return held
+
+
+def _absolute(name: str, names: dict[str, Any]) -> str:
+    bare = name.lstrip(".")
+    level = len(name) - len(bare)
+    if level == 0:
+        return name
+    package = names.get("__package__") or str(names.get("__name__"))
+    above = package.split(".")
+    above = above[: len(above) - level + 1]
+    return ".".join([*above, bare] if bare else above)
+
+
+def _imported(walk: Walk, name: str) -> bytes:
+    return walk.part(
+        ("source", name), f"the module {name}", lambda: _source(walk, name)
+    )
+
+
+def _source(walk: Walk, name: str) -> bytes:
+    owner, file = _located(name)
+    if owner != USER:
+        return walk.library(owner, name)
+    if file is None:
+        module = sys.modules.get(name)
+        if module is None:
+            walk.cannot(f"the module {name}, which {walk.root} imports")
+            return b"missing"
+        return walk.encode(module)
+    if not file.endswith(".py"):
+        if file != _NAMESPACE:
+            walk.cannot(f"the compiled module {name}")
+        return text(Path(file).suffix)
+    body = compile(Path(file).read_bytes(), name, "exec", dont_inherit=True)
+    package = name if Path(file).name == "__init__.py" else name.rpartition(".")[0]
+    around = {"__package__": package, "__name__": name}
+    held = [walk.encode(body)]
+    for reading in readings(body):
+        held += imports(walk, reading, around)
+    return joined(b"source", held)
+
+
+_NAMESPACE = "a folder"
+
+
+def _located(name: str) -> tuple[str, str | None]:
+    """(owner, file) of a module, found without importing it or its packages.
+
+    The answer is the same before and after the module is loaded.
+    """
+    spec, path = None, None
+    steps = name.split(".")
+    for end in range(1, len(steps) + 1):
+        full = ".".join(steps[:end])
+        known = sys.modules.get(full)
+        spec = None if known is None else vars(known).get("__spec__")
+        try:
+            if spec is None and end == 1:
+                spec = importlib.util.find_spec(full)
+            elif spec is None:
+                spec = importlib.machinery.PathFinder.find_spec(full, path)
+        except (ValueError, ImportError):
+            spec = None
+        if spec is None:
+            return owner_of_file(name, None), None
+        path = list(spec.submodule_search_locations or ())
+    assert spec is not None
+    if spec.has_location and spec.origin is not None:
+        return owner_of_file(name, spec.origin), spec.origin
+    owner = owner_of_file(name, path[0] if path else None)
+    return owner, _NAMESPACE if path else None
+
+
+# --- classes ------------------------------------------------------------------
+
+
+def described(cls: type) -> bool:
+    """Whether a class says itself what stands for its objects."""
+    return any(
+        isinstance(vars(base).get("__fingerprint__"), types.FunctionType)
+        for base in cls.__mro__
+    )
+
+
+def class_reference(walk: Walk, cls: type) -> bytes:
+    """A reference to a class, a part of its own if it is not a library's."""
+    place = importable(cls)
+    if place is None:
+        noun = "the class " + cls.__qualname__.replace("<locals>.", "")
+        return walk.part(("class", id(cls)), noun, lambda: _class(walk, cls))
+    held = [walk.library(owner_of_module(place[0]), ".".join(place))]
+    for base in cls.__mro__:
+        for name, value in _patched(base):
+            held += [text(name), walk.encode(value)]
+    return joined(b"class", held)
+
+
+def _patched(cls: type) -> list[tuple[str, Any]]:
+    """Methods that a user has put into a library's class."""
+    if owner_of_module(cls.__module__) == USER:
+        return []
+    return sorted(
+        (name, value)
+        for name, value in vars(cls).items()
+        if type(value) is types.FunctionType
+        and owner_of_names(value.__globals__) == USER
+    )
+
+
+def _class(walk: Walk, cls: type) -> bytes:
+    held = [walk.encode(type(cls)), *map(walk.encode, cls.__bases__)]
+    for name, value in sorted(vars(cls).items()):
+        if name in objects.SKIPPED:
+            continue
+        if name == "__dataclass_fields__":
+            value = tuple(value)
+        if ("field", id(cls), name) in walk.changes.slots:
+            walk.cannot(f"{cls.__name__}.{name}, which {walk.root} changes")
+            value = MOVED
+        held += [text(name), walk.encode(value)]
+    return joined(b"class", held)
+
+
+# --- others -------------------------------------------------------------------
+
+
+def sorting_key(value: Any) -> bytes:
+    """An order of a set's elements that does not depend on their hashes."""
+    atom = ATOMS.get(type(value))
+    if atom is not None:
+        return atom(value)
+    if type(value) in (tuple, frozenset):
+        inner = map(sorting_key, value)
+        return joined(b"t", inner if type(value) is tuple else sorted(inner))
+    if type(value) is types.FunctionType:
+        return joined(b"o", [text(value.__qualname__), read(value.__code__).form])
+    named = value if objects.is_a(value, type) else type(value)
+    return joined(b"o", [text(named.__qualname__)])
+
+
+def _overloads(function: types.FunctionType) -> list[Any]:
+    """The implementations that ``numba.extending.overload`` gave a function."""
+    templates = sys.modules.get("numba.core.typing.templates")
+    if templates is None:
+        return []
+    found = []
+    for value, kind in templates.builtin_registry.globals:
+        if value is function:
+            for template in getattr(kind, "templates", ()):
+                inner = getattr(template, "_overload_func", None)
+                found += [] if inner is None else [inner]
+    return found

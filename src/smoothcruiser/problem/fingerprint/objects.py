@@ -1,0 +1,195 @@
+"""What an object holds, read without running any code of its class.
+
+Fields come from ``__dict__`` and from slots. Properties, ``__getattr__``,
+``__getstate__`` and ``__reduce__`` are never called on an object of a user's class.
+Objects of C types hold memory that is not visible from Python: the types in
+``STATES`` have a public form that stands for it, and all others are opaque.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import datetime
+import decimal
+import functools
+import io
+import operator
+import random
+import re
+import types
+import weakref
+import zoneinfo
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+# what a class body holds about its source, or what follows from the rest of it
+SKIPPED = frozenset(
+    "__module__ __qualname__ __doc__ __dict__ __weakref__ __annotations__ "
+    "__annotate__ __annotate_func__ __annotations_cache__ __firstlineno__ "
+    "__static_attributes__ __abstractmethods__ _abc_impl __orig_bases__ "
+    "__parameters__ __type_params__ __dataclass_params__".split()
+)
+_WORD = 8  # bytes of a pointer
+
+
+def is_a(value: Any, kinds: type | tuple[type, ...]) -> bool:
+    """``isinstance`` that does not ask the object, which may answer with code."""
+    return issubclass(type(value), kinds)
+
+
+def fields(value: Any) -> dict[str, Any]:
+    """The fields of an object by name, in alphabetical order."""
+    found: dict[str, Any] = {}
+    for cls in type(value).__mro__:
+        for name, member in vars(cls).items():
+            inside = name.startswith("__") and name.endswith("__")  # of C types
+            if type(member) is types.MemberDescriptorType and not inside:
+                try:
+                    found.setdefault(name, member.__get__(value))
+                except AttributeError:
+                    continue  # a slot that was never set
+    found.update(dictionary(value))
+    return dict(sorted(found.items(), key=lambda item: str(item[0])))
+
+
+def dictionary(value: Any) -> dict[str, Any]:
+    """The ``__dict__`` of an object; empty if it has none."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return found if type(found) is dict else {}
+
+
+def cached_names(cls: type) -> set[str]:
+    """The fields of a class's objects that are computed from others when needed."""
+    return {
+        name
+        for base in cls.__mro__
+        for name, value in vars(base).items()
+        if type(value) is functools.cached_property
+    }
+
+
+def wrapped(value: Any) -> Any:
+    """The function inside a wrapper that a library made; None if there is none.
+
+    Numba, JAX and ``functools`` keep it in one of two places.
+    """
+    held = dictionary(value)
+    for name in ("py_func", "__wrapped__"):
+        if name in held:
+            return held[name]
+        for cls in type(value).__mro__:
+            member = vars(cls).get(name)
+            if type(member) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+                return member.__get__(value)
+    return None
+
+
+def is_opaque(cls: type, base: type = object) -> bool:
+    """Whether objects of a class hold more memory than ``base``, slots and a dict."""
+    slots = sum(
+        type(member) is types.MemberDescriptorType
+        for each in cls.__mro__
+        for member in vars(each).values()
+    )
+    return cls.__basicsize__ - base.__basicsize__ > _WORD * (slots + 2)
+
+
+# --- built-in types and their subclasses --------------------------------------
+
+# the plain value of a built-in type inside an object of a subclass of it
+BASES: dict[type, Callable[[Any], Any]] = {
+    collections.OrderedDict: lambda value: list(collections.OrderedDict.items(value)),
+    dict: lambda value: dict(dict.items(value)),
+    list: lambda value: list(list.__iter__(value)),
+    tuple: lambda value: tuple(tuple.__iter__(value)),
+    set: lambda value: set(set.__iter__(value)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+    bytearray: lambda value: bytearray.__getitem__(value, slice(None)),
+    int: int.__int__,
+    float: float.__float__,
+    np.ndarray: lambda value: np.ndarray.view(value, np.ndarray),
+}
+
+
+def base_of(cls: type) -> type | None:
+    """The built-in type that a class extends, if any."""
+    return next((base for base in cls.__mro__ if base in BASES), None)
+
+
+def _reduced(cls: Any) -> Callable[[Any], Any]:
+    return lambda value: cls.__reduce__(value)[:2]
+
+
+# a public form of objects whose memory is not visible
+STATES: dict[type, Callable[[Any], Any]] = {
+    array.array: lambda value: (value.typecode, value.tobytes()),
+    collections.deque: lambda value: (value.maxlen, list(value)),
+    datetime.date: _reduced(datetime.date),
+    datetime.datetime: _reduced(datetime.datetime),
+    datetime.time: _reduced(datetime.time),
+    datetime.timedelta: _reduced(datetime.timedelta),
+    datetime.timezone: lambda value: datetime.timezone.__getinitargs__(value),
+    decimal.Decimal: lambda value: decimal.Decimal.as_tuple(value),
+    functools.cached_property: lambda value: value.func,
+    memoryview: lambda value: (value.format, value.shape, value.tobytes()),
+    np.dtype: repr,
+    operator.attrgetter: _reduced(operator.attrgetter),
+    operator.itemgetter: _reduced(operator.itemgetter),
+    operator.methodcaller: _reduced(operator.methodcaller),
+    property: lambda value: (value.fget, value.fset, value.fdel),
+    re.Pattern: lambda value: (value.pattern, value.flags),
+    slice: lambda value: (value.start, value.stop, value.step),
+    staticmethod: lambda value: value.__func__,
+    classmethod: lambda value: value.__func__,
+    types.MappingProxyType: dict,
+    zoneinfo.ZoneInfo: lambda value: value.key,
+}
+
+
+def state_of(value: Any) -> tuple[type, Any] | None:
+    """(type, public form) of an object of a type of ``STATES`` or a path."""
+    cls = type(value)
+    if issubclass(cls, PurePath) and cls.__module__.startswith("pathlib"):
+        return cls, PurePath.__str__(value)
+    if issubclass(cls, np.dtype):
+        return np.dtype, repr(value)
+    found = STATES.get(cls)
+    return None if found is None else (cls, found(value))
+
+
+_RANDOM = (
+    random.Random,
+    np.random.Generator,
+    np.random.RandomState,
+    np.random.BitGenerator,
+    np.random.SeedSequence,
+)
+_WEAK = (
+    weakref.ref,
+    weakref.WeakKeyDictionary,
+    weakref.WeakValueDictionary,
+    weakref.WeakSet,
+    weakref.ProxyType,
+)
+
+
+def moving(cls: type) -> str | None:
+    """What an object of ``cls`` is, if it changes while programs run; else None."""
+    if issubclass(cls, _RANDOM):
+        return f"the random numbers of a {cls.__name__}"
+    if issubclass(cls, io.IOBase):
+        return "an open file"
+    if issubclass(cls, _WEAK):
+        return f"the contents of a {cls.__name__}"
+    if issubclass(cls, types.GeneratorType | types.CoroutineType):
+        return f"a running {cls.__name__}"
+    return None

@@ -1,0 +1,98 @@
+"""Whose code is it: the user's, Python's, this package's or a library's?
+
+The user's code is read function by function. A library is known by its version:
+what is installed with a package manager does not change without it. This
+package's own version is kept by the store, not by the fingerprint of a problem.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import sysconfig
+from collections.abc import Mapping
+from functools import cache
+from importlib import metadata
+from pathlib import PurePath
+from typing import Any
+
+USER = ""  # the owner of what is read
+PYTHON = "python"
+OURS = __name__.partition(".")[0]
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+@cache
+def _owner(name: str, file: str | None) -> str:
+    top = name.partition(".")[0]
+    if top == OURS:
+        return OURS
+    if name == "__main__":
+        return USER
+    if file is None:
+        known = top in sys.stdlib_module_names or top in sys.builtin_module_names
+        return PYTHON if known else USER
+    path = PurePath(file)
+    if _INSTALLED.intersection(path.parts):
+        return top
+    return PYTHON if path.is_relative_to(sysconfig.get_path("stdlib")) else USER
+
+
+def owner_of_names(names: Mapping[str, Any]) -> str:
+    """Who owns a module's namespace, such as the globals of a function."""
+    name, file = names.get("__name__"), names.get("__file__")
+    return _owner(
+        name if isinstance(name, str) else "__main__",
+        file if isinstance(file, str) else None,
+    )
+
+
+def owner_of_module(name: object) -> str:
+    """Who owns the module called ``name``; a module that is not there is a user's."""
+    module = sys.modules.get(name) if isinstance(name, str) else None
+    return USER if module is None else owner_of_names(vars(module))
+
+
+def owner_of_file(name: str, file: str | None) -> str:
+    """Who owns a module that may not have been imported yet."""
+    return _owner(name, file)
+
+
+@cache
+def version_of(library: str) -> str | None:
+    """The version of a library, None where nobody knows it."""
+    if library == PYTHON:
+        return f"{platform.python_implementation()} {platform.python_version()}"
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        pass
+    said = (
+        vars(sys.modules[library]).get("__version__") if library in sys.modules else 0
+    )
+    if isinstance(said, str):
+        return said
+    # slow: it reads the lists of files of everything that is installed
+    packages = metadata.packages_distributions().get(library, [])
+    return ", ".join(f"{name} {metadata.version(name)}" for name in packages) or None
+
+
+def importable(value: Any) -> tuple[str, str] | None:
+    """(module, qualified name) under which a library's ``value`` can be imported.
+
+    None if there is no such place, or if the user's code is there.
+    """
+    module = getattr(value, "__module__", None)
+    name = getattr(value, "__qualname__", getattr(value, "__name__", None))
+    if not isinstance(module, str) or not isinstance(name, str):
+        return None
+    found: Any = sys.modules.get(module)
+    if found is None or owner_of_names(vars(found)) == USER:
+        return None
+    for step in name.split("."):
+        try:
+            found = vars(found)[step]
+        except (KeyError, TypeError):
+            return None
+        found = getattr(found, "__func__", found) if found is not value else found
+    return (module, name) if found is value else None

@@ -1,0 +1,158 @@
+"""What the schedule and the shards of a stored run can be.
+
+Seals tell a damaged row from a whole one. These checks hold for any row, whoever
+sealed it: a schedule is verified again as every schedule is when it is built, and
+has to be written as this library writes it; the sums of a shard have to be sums of
+as many samples as the cut gives it, each within the range that the schedule has
+proved.
+
+    draws  =  the shard's count
+    calls  =  count (calls of a sample), or at most that where states end early
+    |total|  <=  draws R          R: the farthest that a sample is from the centre
+    total**2 / draws  <=  square  <=  draws R**2
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from smoothcruiser.engines.shards import Partial, cut
+from smoothcruiser.engines.stopping import StoppingRule
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.problem.arguments import is_whole
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.schedule.kinds import kind_named
+from smoothcruiser.schedule.schedule import Level, Root, Schedule
+
+ROUNDING = 1e-6  # relative: sums of millions of floats are exact to far less
+
+
+def schedule_from(plan: Mapping[str, Any], facts: Facts) -> Schedule:
+    """The schedule of a stored run, verified again as every schedule is when built."""
+    try:
+        levels = tuple(
+            Level(
+                kind_named(row["kind"]),
+                row["samples"],
+                row["query"],
+                row["continuation"],
+                row["constant"],
+                row["shift"],
+            )
+            for row in plan["levels"]
+        )
+        top = plan["root"]
+        root = Root(
+            top["target"],
+            top["samples"],
+            top["child"],
+            top["bound"],
+            tuple(top["looks"]),
+            top["adaptive_delta"],
+        )
+        clip = None if plan["clip"] is None else (plan["clip"][0], plan["clip"][1])
+        _check_root(root)
+        schedule = Schedule(
+            plan["method"],
+            facts,
+            levels,
+            root,
+            plan["epsilon"],
+            plan["delta"],
+            clip,
+            plan["delta_prime"],
+        )
+        if plain(schedule) != plan:
+            raise InvalidInput("its numbers do not follow from its levels")
+    except SmoothcruiserError as error:
+        raise _no_schedule(str(error)) from error
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        IndexError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
+        raise _no_schedule(f"{type(error).__name__} at {error}") from error
+    return schedule
+
+
+def plain(schedule: Schedule) -> dict[str, Any]:
+    """A schedule as the store has it: what JSON makes of ``to_dict``."""
+    found: dict[str, Any] = json.loads(schedule.to_json())
+    return found
+
+
+def _check_root(root: Root) -> None:
+    looks = root.looks
+    if root.target not in ("q_values", "value"):
+        raise InvalidInput(f"its target is {root.target!r}")
+    if not all(map(is_whole, (root.samples, root.child, *looks))):
+        raise InvalidInput("a count of its root is no whole number")
+    if list(looks) != sorted(set(looks)) or any(
+        not 1 <= look < root.samples for look in looks
+    ):
+        raise InvalidInput("its checkpoints do not increase up to the samples")
+
+
+def _no_schedule(why: str) -> InvalidInput:
+    return InvalidInput(
+        f"The schedule of the stored run keeps no promise ({why.rstrip('.')}); the "
+        "store was left untouched: start the run anew."
+    )
+
+
+def check_parts(
+    rule: StoppingRule,
+    shards: int | None,
+    actions: Iterable[int],
+    parts: Mapping[tuple[int, int], Partial],
+) -> None:
+    """Refuse shards that no run of the schedule can have left behind."""
+    schedule = rule.schedule
+    per_sample = schedule.level_calls[schedule.root.child] + (
+        1 if schedule.root.target == "q_values" else 0
+    )
+    counts = {
+        shard.index: shard.count
+        for segment in cut(schedule, shards=shards)
+        for shard in segment
+    }
+    farthest = rule.farthest
+    possible = set(actions)
+    for (action, index), part in parts.items():
+        count = counts.get(index, 0)
+        most = count * per_sample
+        fair = (
+            action in possible
+            and part.draws == count > 0
+            and is_whole(part.calls)
+            and (part.calls == most or not schedule.price_is_exact)
+            and 0 <= part.calls <= most
+            and _are_sums(part, farthest)
+        )
+        if not fair:
+            raise InvalidInput(
+                f"Shard {index} of action {action} in the store has sums that no run "
+                "of its schedule gives; the store was left untouched: start the run "
+                "anew."
+            )
+
+
+def _are_sums(part: Partial, farthest: float) -> bool:
+    """Whether numbers can be the sum and the sum of squares of bounded samples."""
+    if not (math.isfinite(part.total) and math.isfinite(part.square)):
+        return False
+    more = 1.0 + ROUNDING
+    least = part.total * (part.total / part.draws)
+    slack = ROUNDING * farthest * farthest if farthest < math.inf else 0.0
+    return (
+        least <= part.square * more + slack
+        and abs(part.total) <= part.draws * farthest * more
+        and 0.0 <= part.square <= part.draws * farthest * farthest * more
+    )

@@ -1,0 +1,210 @@
+"""A run as the store holds it: the row that is written, and the row that is read.
+
+A run is (problem, method, plan, state, seed, cut): plain JSON and numbers, and
+nothing is ever unpickled. The plan of a method that follows a schedule is the
+schedule; that of certified search is its promise. A row is read only if its seal
+fits, and every value in it has the type and the range that it was written with.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.arguments import is_whole
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.spec import is_spec
+from smoothcruiser.problem.states import identical, shaped
+from smoothcruiser.store.seal import seal
+
+# the columns of the table ``runs``, in the order in which they are sealed
+COLUMNS = (
+    "id",
+    "created",
+    "problem",
+    "spec",
+    "fingerprint",
+    "state",
+    "method",
+    "plan",
+    "seed",
+    "shards",
+    "executor",
+    "versions",
+)
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in the text of an object
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What is to be kept of a run that begins."""
+
+    problem: Problem
+    method: str
+    plan: dict[str, Any]  # plain data
+    state: Any
+    seed: int
+    executor: str
+    shards: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRun:
+    """One run as the store knows it."""
+
+    id: int
+    created: float
+    problem: str
+    spec: dict[str, Any] | None
+    fingerprint: dict[str, str]  # what was seen of the problem -> its digest
+    state: dict[str, Any]  # how ``state_at`` finds it
+    method: str
+    plan: dict[str, Any]
+    seed: int
+    shards: int | None
+    executor: str
+    versions: dict[str, str]
+    seal: str
+    estimate: dict[str, Any] | None = None
+    finished: float | None = None
+    shards_done: int = 0
+    calls_done: int = 0
+
+    @property
+    def shown_state(self) -> Any:
+        """The state, for a reader."""
+        return next(iter(self.state.values()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The run as plain data, without the table of levels."""
+        plan = self.plan
+        return {
+            "run": self.id,
+            "created": self.created,
+            "problem": self.problem,
+            "state": self.shown_state,
+            "method": self.method,
+            "epsilon": plan.get("epsilon"),
+            "delta": plan.get("delta"),
+            "seed": self.seed,
+            "executor": self.executor,
+            "num_calls": plan.get("num_calls"),
+            "log10_calls": plan.get("log10_calls"),
+            "calls_done": self.calls_done,
+            "shards_done": self.shards_done,
+            "status": "finished" if self.estimate is not None else "unfinished",
+            "estimate": self.estimate,
+            "versions": self.versions,
+        }
+
+    def state_at(self, problem: Problem, given: Any = None) -> Any:
+        """The state that was asked about; one that is given has to be the same."""
+        if given is not None:
+            if _comparable(state_entry(problem, given)) != _comparable(self.state):
+                raise InvalidInput(
+                    f"Run {self.id} was started at state {self.shown_state!r}, got "
+                    f"{given!r}; drop the state, or start a new run."
+                )
+            return given
+        if "initial" in self.state:
+            return problem.initial_state
+        if "text" in self.state:
+            raise InvalidInput(
+                f"The state of run {self.id} ({self.state['text']}) is not kept in the "
+                "store; pass the same state to resume()."
+            )
+        return shaped(as_tuples(self.state["json"]), problem.initial_state)
+
+
+# --- writing ------------------------------------------------------------------
+
+
+def state_entry(problem: Problem, state: Any) -> dict[str, Any]:
+    """A state as plain data: by its value, or as the problem's own, or as text."""
+    plain = state.tolist() if hasattr(state, "tolist") else state
+    try:
+        again = json.loads(json.dumps(plain))
+        if as_tuples(again) == as_tuples(plain):
+            return {"json": again}
+    except (TypeError, ValueError, RecursionError):
+        pass
+    text = ADDRESS.sub("", repr(state))
+    name = "initial" if identical(state, problem.initial_state) else "text"
+    return {name: text}
+
+
+def as_tuples(value: Any) -> Any:
+    """Plain data with tuples in place of lists, as states have them."""
+    if isinstance(value, list | tuple):
+        return tuple(as_tuples(part) for part in value)
+    return value
+
+
+def _comparable(entry: dict[str, Any]) -> str:
+    """What tells states apart: their value or text, whoever named them."""
+    return json.dumps(next(iter(entry.values())), sort_keys=True)
+
+
+# --- reading ------------------------------------------------------------------
+
+
+class Unreadable(ValueError):
+    """A row that is not as it was written; the text says why."""
+
+
+def read_row(row: tuple[Any, ...], seal_found: Any) -> dict[str, Any]:
+    """The fields of a run, from the columns of its row."""
+    if not all(isinstance(value, None | int | float | str) for value in row):
+        raise Unreadable("a value is of the wrong type")
+    if seal(*row) != seal_found:
+        raise Unreadable("its seal does not fit")
+    found = dict(zip(COLUMNS, row, strict=True))
+    for name in ("problem", "method", "executor", "seed"):
+        require(isinstance(found[name], str), name)
+    require(_is_time(found["created"]), "created")
+    shards = found["shards"]
+    require(shards is None or (is_whole(shards) and shards >= 1), "shards")
+    require(re.fullmatch(r"[0-9]{1,4000}", found["seed"]) is not None, "seed")
+    found["seed"] = int(found["seed"])
+    for name in ("spec", "fingerprint", "state", "plan", "versions"):
+        found[name] = plain_data(found[name], name)
+    require(found["spec"] is None or is_spec(found["spec"]), "spec")
+    for name in ("fingerprint", "versions"):
+        texts = found[name]
+        require(
+            isinstance(texts, dict) and all(isinstance(t, str) for t in texts.values()),
+            name,
+        )
+    state = found["state"]
+    require(
+        isinstance(state, dict)
+        and len(state) == 1
+        and next(iter(state)) in ("json", "initial", "text"),
+        "state",
+    )
+    require(isinstance(found["plan"], dict), "plan")
+    return found | {"seal": seal_found}
+
+
+def plain_data(text: Any, name: str) -> Any:
+    """What a column of JSON holds; None where it is empty."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Unreadable(f"its {name} is not JSON") from error
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, float) and math.isfinite(value)
+
+
+def require(condition: bool, name: str) -> None:
+    """Refuse a row one of whose values cannot be what was written."""
+    if not condition:
+        raise Unreadable(f"its {name} cannot be")
