@@ -23,7 +23,7 @@ from smoothcruiser.cli.options import (
     state_option,
     tree_options,
 )
-from smoothcruiser.errors import Interrupted, SmoothcruiserError
+from smoothcruiser.errors import Interrupted, SmoothcruiserError, printable
 from smoothcruiser.methods import METHODS, resolve
 from smoothcruiser.query import DEFAULTS, KEYWORDS
 
@@ -238,9 +238,10 @@ def _allowed(stored: Any, bar: Any) -> bool:
     imports = None if stored.spec is None else imports_of(stored.spec)
     if imports is None or not sys.stdin.isatty():
         return False  # nothing is imported, or ``pick_up`` says what would be
+    shown = printable(imports, keep="")
     with bar.hidden():
         return click.confirm(
-            f"Run {stored.id} would import and run {imports}. Go on?", err=True
+            f"Run {stored.id} would import and run {shown}. Go on?", err=True
         )
 
 
