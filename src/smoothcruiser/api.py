@@ -66,6 +66,8 @@ def plan(
             by default the fastest that can.
         workers: threads, processes or cluster workers; by default all cores.
         scheduler: address of a Dask cluster, for executor "dask".
+        tls: files of the CA, of a certificate and of its key, for a scheduler that
+            asks for certificates.
         shards: parts that an action's samples are cut into, for slow simulators.
         store: a file that keeps finished shards, or what certified search knows, for
             ``resume``.

@@ -39,7 +39,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -72,7 +72,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.tabular import Ints
 from smoothcruiser.progress import Progress
-from smoothcruiser.query import Compute, Promise, check_delta
+from smoothcruiser.query import Compute, Promise, Where, check_delta
 
 
 class Certified:
@@ -92,9 +92,7 @@ class Certified:
         seed: int = 0,
         bound: str = DEFAULT,
         max_states: int | None = None,
-        executor: str | None = None,
-        workers: int | None = None,
-        scheduler: str | None = None,
+        **where: Unpack[Where],
     ) -> None:
         """Start an empty memory for ``problem``.
 
@@ -102,10 +100,11 @@ class Certified:
         mean of samples can be from what it estimates, and certificates name it.
         ``max_states`` is the most states to keep, by default as many as fit in
         half of the memory that is available; a query that meets more ends with
-        the intervals it has. ``executor`` ("processes", "dask") and ``workers``
-        spread a round's samples and change no bit of the result.
+        the intervals it has. ``executor`` ("processes", "dask"), ``workers``,
+        ``scheduler`` and ``tls`` are as in ``plan``: they spread a round's samples
+        and change no bit of the result.
         """
-        self._compute = Compute(executor=executor, workers=workers, scheduler=scheduler)
+        self._compute = Compute.of("Certified", where)
         self.delta = Promise(delta=check_delta(delta)).failure()
         self.problem, self.seed = problem, seed
         self.bound = bound_of(bound)
@@ -157,9 +156,7 @@ class Certified:
         run: int | None = None,
         trust: bool = False,
         max_states: int | None = None,
-        executor: str | None = None,
-        workers: int | None = None,
-        scheduler: str | None = None,
+        **where: Unpack[Where],
     ) -> Certified:
         """Return a memory that a store keeps; further queries share its delta.
 
@@ -180,9 +177,7 @@ class Certified:
             seed=stored.seed,
             bound=header["bound"],
             max_states=max_states,
-            executor=executor,
-            workers=workers,
-            scheduler=scheduler,
+            **where,
         )
         restore(memory, data)
         return memory

@@ -281,6 +281,12 @@ def run_options(function: Function) -> Function:
             "--scheduler", metavar="ADDRESS", help="Of a Dask cluster (executor dask)."
         ),
         click.option(
+            "--tls",
+            nargs=3,
+            metavar="CA CERT KEY",
+            help="PEM files for a scheduler that asks for certificates (tls://).",
+        ),
+        click.option(
             "--shards",
             type=int,
             metavar="N",

@@ -50,7 +50,7 @@ class CertifiedSearch(Method):
 
     @property
     def resumes(self) -> frozenset[str]:  # noqa: D102
-        where = {"executor", "workers", "scheduler", "progress"}
+        where = {"executor", "workers", "scheduler", "tls", "progress"}
         return frozenset(where | {"budget", "seconds", "max_states"})
 
     def prepare(self, query: Query) -> Searching:  # noqa: D102
@@ -223,6 +223,7 @@ def _memory(query: Query, bound: str) -> Certified:
         executor=compute.executor,
         workers=compute.workers,
         scheduler=compute.scheduler,
+        tls=compute.tls,
     )
 
 

@@ -11,6 +11,9 @@ that has its methods offers it:
   ``LiveOracle``        reads the state of a running simulator, and knows what
                         the problem's actions are called there
 
+Any object may also have a method ``__fingerprint__``, which returns plain data that
+stands for it where its fields cannot (``fingerprint``).
+
 What a step may answer, and what is said otherwise, is in ``answers``.
 """
 

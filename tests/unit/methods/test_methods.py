@@ -41,6 +41,7 @@ SET = {
     "executor": "python",
     "workers": 2,
     "scheduler": "tcp://127.0.0.1:1",
+    "tls": (__file__, __file__, __file__),
     "shards": 2,
     "store": "runs.db",
     "progress": print,
