@@ -70,7 +70,9 @@ def draw_jobs(problem: Problem, jobs: list[PairJob]) -> list[Drawn]:
             guard.compare(before, job.state, job.action)
         except OracleError as error:
             return [*found, drawn._replace(error=str(error), told=True)]
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return [*found, drawn._replace(error=f"{type(error).__name__}: {error}")]
         found.append(drawn._replace(words=tuple(int(word) for word in rng.words)))
     return found

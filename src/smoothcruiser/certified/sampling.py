@@ -127,7 +127,7 @@ class Sampler:
     def _undeclared_end(self, pair: int) -> OracleError:
         return undeclared_end(self._where(pair))
 
-    def _raised(self, error: Exception, pair: int) -> OracleError:
+    def _raised(self, error: BaseException, pair: int) -> OracleError:
         return raised(error, self._where(pair))
 
 
@@ -223,7 +223,9 @@ class CompiledSampler(Sampler):
                 status = self._run_shared(
                     states, actions, counts, words, raws, rewards, fault
                 )
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._raised(error, int(pairs[fault[0]])) from error
         if status == self.draws.BAD_REWARD:
             raise self._bad_reward(float(rewards[fault[1]]), int(pairs[fault[0]]))
@@ -278,9 +280,9 @@ class CompiledSampler(Sampler):
                 np.zeros(2, dtype=np.int64),
             )
             parts.append(_Part(first, low, jobs))
-        found: dict[int, int | Exception] = {}
+        found: dict[int, int | BaseException] = {}
 
-        def report(part: _Part, ended: int | Exception) -> bool:
+        def report(part: _Part, ended: int | BaseException) -> bool:
             found[part.first] = ended
             return False
 
@@ -288,7 +290,7 @@ class CompiledSampler(Sampler):
         for part in parts:  # the first fault in the order of the jobs is reported
             ended, wrong = found[part.first], part.jobs[-1]
             fault[0], fault[1] = part.first + wrong[0], part.low + wrong[1]
-            if isinstance(ended, Exception):
+            if isinstance(ended, BaseException):
                 raise ended
             if ended != self.draws.FINE:
                 return ended
@@ -312,14 +314,14 @@ class _Part(NamedTuple):
     jobs: tuple[Any, ...]
 
 
-def _run_part(sampler: CompiledSampler, part: _Part) -> int | Exception:
+def _run_part(sampler: CompiledSampler, part: _Part) -> int | BaseException:
     """Return how a part ended, or what it raised.
 
     The sampler decides which fault comes first.
     """
     try:
         return sampler._run(*part.jobs)
-    except Exception as error:
+    except BaseException as error:
         return error
 
 
@@ -403,9 +405,9 @@ class PythonSampler(Sampler):
                 batch.drawn, before = i, rng.words.copy()
             try:
                 answer = step(state, action, rng)
-            except SmoothcruiserError:
+            except (SmoothcruiserError, KeyboardInterrupt):
                 raise
-            except Exception as error:
+            except BaseException as error:
                 raise self._raised(error, pair) from error
             try:
                 reward, after, *rest = answer

@@ -64,8 +64,10 @@ from smoothcruiser.certified.snapshot import read_header, restore, to_bytes
 from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.certified.steering import Jobs, Steering, with_checks
 from smoothcruiser.certified.sweeps import Sweeps
+from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
+from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import SALT, Key
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
@@ -189,6 +191,7 @@ class Certified:
 
     # --- queries --------------------------------------------------------------
 
+    @stoppable()
     def query(
         self,
         state: Any = None,
@@ -231,6 +234,7 @@ class Certified:
             self._steering.start()
         return self._answer(limits, begin, compile_seconds)
 
+    @stoppable()
     def go_on(
         self,
         *,
@@ -261,7 +265,7 @@ class Certified:
         at = self._at
         assert at is not None
         state = self.memory.states[at.root]
-        with self._faults():
+        with self._faults(), overdue(limits.seconds):
             reason = self.reason = self._search(at, limits, begin)
             self.memory.check_untouched()
             self.num_calls += self._inspected.again(self._sampler, state)

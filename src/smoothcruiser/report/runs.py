@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from smoothcruiser.errors import printable
 from smoothcruiser.report.console import indented, put, title
 from smoothcruiser.schedule.numbers import compact
 
@@ -40,7 +41,7 @@ def show_runs(out: Console, store: str, runs: list[Any]) -> None:
     for row in whole:
         table.add_row(
             str(row["run"]),
-            row["problem"],
+            printable(row["problem"], keep=""),
             row["method"],
             _number(row["epsilon"], ".3g"),
             _number(row["delta"], "g"),
