@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.limits import Target
 from smoothcruiser.problem.tabular import Ints
 
@@ -41,6 +42,13 @@ class Position:
     def begin_round(self, pairs: Ints, counts: Ints) -> None:
         """Keep the jobs of a round."""
         self.sampling, self.pairs, self.counts = True, pairs, counts
+
+    def waiting(self, batch: Batch | None) -> int:
+        """The samples of the round that are still to be taken."""
+        if not self.sampling:
+            return 0
+        rest = 0 if batch is None else batch.size - batch.drawn
+        return int(self.counts.sum()) + rest
 
     def end_round(self) -> None:
         """Forget the jobs, done or not."""

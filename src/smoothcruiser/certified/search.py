@@ -143,11 +143,7 @@ class Certified:
         return Spelling(self.problem)
 
     def save(self, path: str | Path) -> int:
-        """Keep what is known in a store; return the number of the run there.
-
-        Args:
-            path: a file for ``load``; one that is a store gets another run.
-        """
+        """Keep what is known in the store ``path``; return its number there."""
         from smoothcruiser.certified.saving import save
 
         self._check_whole()
@@ -170,8 +166,7 @@ class Certified:
             path: the file that ``save`` or a plan with ``store=`` wrote.
             problem: the same problem again, where ``make`` did not build it.
             run: its number there; by default that of the newest memory.
-            trust: whether the store may name a module that is imported to rebuild
-                the problem. Built-in problems need no trust.
+            trust: whether a module that the store names may be imported for it.
             max_states: as in ``Certified``; so are the other arguments.
         """
         from smoothcruiser.certified.saving import found
@@ -257,6 +252,10 @@ class Certified:
             raise InvalidInput("No query of this memory is under way; ask one.")
         limits = make_limits(at.epsilon, budget, seconds, callback, at.target, begin)
         compile_seconds = self._prepare(self.memory.states[at.root])
+        left = limits.budget - (self.num_calls - at.first_call)
+        if at.waiting(self._intake.batch) > left:  # a smaller budget than before
+            self._enter_waiting()
+            at.end_round()
         return self._answer(limits, begin, compile_seconds)
 
     def _answer(self, limits: Ends, begin: float, compile_seconds: float) -> Estimate:

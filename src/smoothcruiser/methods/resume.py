@@ -46,7 +46,8 @@ def resume(
         trust: whether the store may name a module that is imported to rebuild the
             problem. Built-in problems need no trust.
         **asked: ``executor``, ``workers``, ``scheduler``, ``tls``, ``seconds``
-            and ``progress``, as in ``plan``.
+            and ``progress``, as in ``plan``; for certified search also ``budget``
+            and ``max_states``.
     """
     known = frozenset().union(*(method.resumes for method in METHODS.values()))
     check_keywords("resume", asked, sorted(known))

@@ -63,7 +63,8 @@ def test_a_search_taken_up_at_any_slice_ends_with_the_same_bits(name, slices):
     snapshots, sliced = saved(name)
     assert bits(sliced) == bits(whole)
     assert len(snapshots) > 10
-    for i in np.linspace(0, len(snapshots) - 1, 6).astype(int):
+    number = 2 if name in ("compiled", "horizon") else 6  # each compiles the step anew
+    for i in np.linspace(0, len(snapshots) - 1, 2 + number).astype(int)[1:-1]:
         memory = taken_up(name, snapshots[i])
         assert to_bytes(memory) == snapshots[i]
         found = memory.go_on(budget=asked.get("budget"))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 
 import pytest
+from click.testing import CliRunner
 
 import smoothcruiser as sc
 from smoothcruiser.certified import keeping
 from smoothcruiser.certified.search import Certified
+from smoothcruiser.cli.app import app
 from smoothcruiser.errors import Interrupted, InvalidInput
 from smoothcruiser.store import Store
 
@@ -102,6 +102,16 @@ def test_a_larger_budget_goes_on_from_all_samples(tmp_path):
     assert large.interval[0] <= truth <= large.interval[1]
 
 
+def test_a_smaller_budget_than_before_is_kept(tmp_path, monkeypatch):
+    """A round that was under way is not finished beyond the new budget."""
+    monkeypatch.setattr(keeping, "FIRST_SLICE", 1)
+    monkeypatch.setattr(keeping, "MOST_GROWTH", 1)
+    store = tmp_path / "store.db"
+    part = sc.plan(plain(), **ASKED | {"epsilon": 0.01}, seconds=0.05, store=store)
+    found = sc.resume(1, store, plain(), budget=part.num_calls + 2)
+    assert found.num_calls <= part.num_calls + 2 + 24  # the step is looked at again
+
+
 def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path, monkeypatch):
     """The hint names the run, and what was saved ends with the same bits."""
     monkeypatch.setattr(keeping, "LEAST_SECONDS", 0.0)
@@ -159,12 +169,8 @@ def test_the_command_line_keeps_and_resumes(tmp_path):
     store = str(tmp_path / "store.db")
 
     def told(*words):
-        done = subprocess.run(
-            [sys.executable, "-m", "smoothcruiser", "plan", *words, "--json"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = CliRunner().invoke(app, ["plan", *words, "--json"])
+        assert done.exit_code == 0, done.output
         return json.loads(done.stdout)
 
     asked = ["--discount", "0.8", "--temperature", "0.1", "--method", "certified"]
