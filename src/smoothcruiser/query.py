@@ -48,6 +48,7 @@ class Asked(TypedDict, total=False):
     budget: float | None
     seconds: float | None
     simulations: int | None
+    max_states: int | None
     seed: int
     executor: str | None
     workers: int | None
@@ -100,6 +101,7 @@ class Limits:
     calls: int | None = None  # budget=
     seconds: float | None = None
     simulations: int | None = None  # of a tree search
+    max_states: int | None = None  # that certified search keeps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +170,7 @@ class Query:
                 calls=None if budget is None else check_budget(budget),
                 seconds=values["seconds"],
                 simulations=counts["simulations"],
+                max_states=counts["max_states"],
             ),
             compute=Compute(
                 executor=values["executor"],
@@ -201,7 +204,7 @@ class Query:
         return replace(self, state=state, seed=seed)
 
 
-COUNTS = ("simulations", "workers", "shards")
+COUNTS = ("simulations", "max_states", "workers", "shards")
 
 
 def check_problem(problem: object) -> None:

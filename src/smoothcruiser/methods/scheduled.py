@@ -23,6 +23,7 @@ from smoothcruiser.errors import (
     WorkersLost,
 )
 from smoothcruiser.estimate import Estimate, terminal_estimate
+from smoothcruiser.jit.interrupts import stoppable, tell_at_the_end
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.facts import Facts
@@ -279,6 +280,7 @@ def record(query: Query, schedule: Schedule) -> Record:
     )
 
 
+@stoppable()
 def _run(
     query: Query, schedule: Schedule, keeper: tuple[Store, int] | None
 ) -> Estimate:
@@ -305,6 +307,7 @@ def _run(
         keep, known = partial(store.keep, number), store.parts(number)
         check_parts(rule, compute.shards, actions, known)
         hint = f"Finished shards are kept: go on with --resume {number} --store {store.path}."
+    tell_at_the_end(hint)
     segments = cut(schedule, shards=compute.shards)
     pool = None
     try:

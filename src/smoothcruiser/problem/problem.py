@@ -27,6 +27,7 @@ from smoothcruiser.errors import (
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.answers import bad_player, too_few_legal, two_in_one
+from smoothcruiser.problem.arguments import check_call_seconds, shortened
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.oracle import Outcomes, ParsingOracle, Step
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 # most pairs that ``engines.inspection`` inspects: at the requested state, on a walk
 LOOKED_ACTIONS, LOOKED_STEPS = 16, 8
 CALLS_PER_LOOK = 3  # two before a run, one after it
+# of a horizon: planners keep bounds for each number of steps left
+MOST_STEPS = 1_000_000
+# of rewards and temperature: values are squared and summed, and must stay finite
+LARGEST_UNIT = 1e100
 MOST_STAGES = 10_000  # of a horizon at which declared bounds are checked
 LOOKED_BATCHES, LOOKED_ROWS = 4, 8  # of a step over arrays: are rows independent?
 
@@ -148,7 +153,7 @@ class Problem:
             return list(range(self.num_actions))
         try:
             actions = [a for a in range(self.num_actions) if self.legal(state, a)]
-        except Exception as error:
+        except BaseException as error:
             raise _failure("legal", error, state) from error
         if len(actions) < self.facts.min_actions:
             raise too_few_legal(state, len(actions), self.facts.min_actions)
@@ -160,7 +165,7 @@ class Problem:
             return False
         try:
             return bool(self.terminal(state))
-        except Exception as error:
+        except BaseException as error:
             raise _failure("terminal", error, state) from error
 
     def mover(self, state: Any) -> int:
@@ -180,7 +185,7 @@ class Problem:
         try:
             found = self.key(state)
             hash(found)
-        except Exception as error:
+        except BaseException as error:
             raise _failure("key", error, state) from error
         return found
 
@@ -227,9 +232,9 @@ class Problem:
         """``state`` as the oracle reads it; what it cannot read is refused."""
         try:
             return oracle.parse(state)
-        except SmoothcruiserError:
+        except (SmoothcruiserError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
             # the text given to ``make`` begins with the adapter's name
             name = self.name if self.spec is None else self.spec["problem"]
             raise InvalidInput(
@@ -323,19 +328,19 @@ class Game(Problem):
     def mover(self, state: Any) -> int:  # noqa: D102
         try:
             player = int(self.player(state))
-        except Exception as error:
+        except BaseException as error:
             raise _failure("player", error, state) from error
         if player not in (1, 2):
             raise bad_player(state, player)
         return player
 
 
-def _failure(name: str, error: Exception, state: Any) -> Exception:
+def _failure(name: str, error: BaseException, state: Any) -> BaseException:
     """What to raise for an error in a user's function.
 
-    Our own errors, and an engine's signal (``Hung``), are raised as they are.
+    Our own errors, an engine's signal (``Hung``) and Ctrl-C are raised as they are.
     """
-    if isinstance(error, SmoothcruiserError | Hung):
+    if isinstance(error, SmoothcruiserError | Hung | KeyboardInterrupt):
         return error
     first = str(error).split("\n")[0]  # Numba's messages fill pages
     return OracleError(
@@ -404,11 +409,22 @@ def _check(p: Problem) -> None:
         ),
     )
     _require(
-        p.horizon is None or _is_count(p.horizon),
-        f"horizon must be a whole number of at least 1 or None, got {p.horizon!r}.",
+        p.horizon is None or (_is_count(p.horizon) and p.horizon <= MOST_STEPS),
+        (
+            f"horizon must be a whole number from 1 to {MOST_STEPS:,}, or None, got "
+            f"{shortened(p.horizon)}."
+        ),
     )
     _check_discount(p)
     check_range("reward_range", p.reward_range)
+    unit = max(p.operator.strength, *(abs(x) for x in p.reward_range))
+    _require(
+        unit <= LARGEST_UNIT,
+        (
+            f"Rewards and temperature must be at most {LARGEST_UNIT:g}, got {unit:g}; "
+            "measure them in a larger unit."
+        ),
+    )
     if p.value_bounds is not None:
         check_range("value_bounds", p.value_bounds)
     _require(
@@ -435,14 +451,7 @@ def _check(p: Problem) -> None:
         p.key is None or callable(p.key),
         f"key must be a function key(state) or None, got {p.key!r}.",
     )
-    limit = p.call_seconds
-    _require(
-        limit is None or (_is_number(limit) and limit > 0),
-        (
-            "call_seconds must be a number of seconds above 0, or None for no limit, "
-            f"got {limit!r}."
-        ),
-    )
+    check_call_seconds(p.call_seconds)
     p.operator.weights(p.num_actions)  # refuses a prior of another length
     if p.value_bounds is not None:
         _check_bounds(p)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.engines.pools import threads as threads_module
 from smoothcruiser.engines.pools.base import Build, check_workers
 from smoothcruiser.engines.pools.processes import Processes
 from smoothcruiser.engines.pools.threads import ThisThread, Threads
@@ -111,6 +112,27 @@ def test_stop_is_heard_by_what_runs_and_ends_the_map() -> None:
     # what was under way is waited for, and is known to the one who counts calls
     assert all(isinstance(x, int) for x in threads.abandoned)
     threads.close()
+
+
+def test_a_call_that_never_returns_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The map ends without it, closing does not wait for it, and it is counted."""
+    monkeypatch.setattr(threads_module, "GRACE_SECONDS", 0.05)
+    release = threading.Event()
+
+    def waits(thing: Any, item: int) -> int:
+        if item == 1:
+            release.wait()  # as machine code in an endless loop
+        return item
+
+    pool = Threads(2, {}, lambda: None)
+    assert pool.reachable
+    assert collected(pool, waits, iter([1, 2, 3]), most=2) == {2: 2, 3: 3}
+    assert pool.stuck == 1
+    assert not pool.reachable
+    pool.close()
+    release.set()
 
 
 def test_processes_build_once_and_come_back_after_they_were_ended() -> None:

@@ -36,6 +36,7 @@ SET = {
     "budget": 10**6,
     "seconds": 5.0,
     "simulations": 3,
+    "max_states": 7,
     "seed": 7,
     "executor": "python",
     "workers": 2,
