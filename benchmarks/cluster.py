@@ -210,7 +210,6 @@ def lost(folder: Path) -> None:
         "the scheduler is killed in the middle",
         "exit code 2, one sentence, finished shards kept, resumed bits equal",
         code == 2
-        and err.startswith("Error: ")
         and one_sentence(err)
         and "--resume 1" in err
         and kept(folder) >= before

@@ -195,10 +195,10 @@ class Dask(Futures):
             if not told and time.monotonic() - begin > READY_SECONDS and self.threads:
                 told = True
                 LOG.warning(
-                    "Waiting for the first of %d workers at %s to be ready; they may "
-                    "be compiling, or busy with other work.",
-                    len(self.threads),
+                    "Waiting for a worker at %s to be ready (%d there); it may be "
+                    "compiling, or busy with other work.",
                     self.link.address,
+                    len(self.threads),
                 )
             self._pause()
         self.manned = True
