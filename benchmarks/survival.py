@@ -1,307 +1,382 @@
-"""Scale and survival, measured.
+"""Runs that are ended from outside, in the middle of drawing.
 
-Runs are killed and resumed, Dask workers die and join; overheads and memory are
-measured.
+  python benchmarks/survival.py [--kills N] [--out FILE]
 
-  python benchmarks/survival.py [--out FILE]
+A run with a store is started in a process of its own, with each executor. Progress is
+read from the store, from outside; then the process is killed (kill -9) at a random
+moment between two shards, and resumed by the next process, N times per executor.
+Then SIGTERM and Ctrl-C are sent to the command line, and Ctrl-C twice to a step that
+loops for ever in machine code. Each time:
 
-Every line compares a result to the last bit with an undisturbed run, or prints
-a ratio taken in the same run. Clusters bind loopback.
+  inside    the process was alive, shards had been finished since it started, and
+            others were missing
+  kept      every shard that was in the store before is in it after, bit for bit
+  alone     no process is left that the run had started (a mark in its environment)
+
+In the end every shard and the answer have the bits of a run that was left alone. A
+line of the table that breaks any of this makes the exit code 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
 import random
-import resource
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import smoothcruiser as sc
 from smoothcruiser.store import Store
 
-PROBLEM = "garnet:states=10,actions=2"
-LINES: list[str] = []
+HERE = Path(__file__).parent
+MARK = "SMOOTHCRUISER_SURVIVAL"
+PATIENCE = 120.0  # seconds for something that must happen
+SEED = 5
+COMPILED_SECONDS = 25.0  # until a step is compiled and loops, also on a busy machine
 
 
-def say(text: str) -> None:
-    print(text, flush=True)
-    LINES.append(text)
+@dataclass(frozen=True)
+class Study:
+    """A run, and how it is executed."""
+
+    name: str
+    problem: str
+    promise: tuple[str, ...]
+    executor: str
+    workers: int
+    shards: int
+
+    def made(self) -> sc.Problem:
+        if self.problem.startswith("slow_world"):
+            return sc.make(self.problem)
+        return sc.make(self.problem, discount=0.5, temperature=1.0)
+
+    def arguments(self, store: Path) -> list[str]:
+        """The command line that starts the run."""
+        facts = ["--discount", "0.5", "--temperature", "1"]
+        return [
+            *("-m", "smoothcruiser", "plan", self.problem),
+            *([] if self.problem.startswith("slow_world") else facts),
+            *("--method", "smoothcruiser", "--delta", "0.1", *self.promise),
+            *("--executor", self.executor, "--workers", str(self.workers)),
+            *("--shards", str(self.shards), "--seed", str(SEED), "--store", str(store)),
+        ]
+
+    def resuming(self, store: Path) -> list[str]:
+        """The same for a run that is resumed."""
+        code = (
+            "import smoothcruiser as sc, survival\n"
+            "if __name__ == '__main__':\n"
+            f"    study = survival.STUDIES[{self.name!r}]\n"
+            f"    sc.resume(1, {str(store)!r}, study.made(), workers=study.workers)\n"
+        )
+        script = store.with_name(f"resume_{store.stem}.py")
+        script.write_text(code)
+        return [str(script)]
 
 
-def problem() -> sc.Problem:
-    return sc.make(PROBLEM, discount=0.5, temperature=1.0)
+SLOW = ("slow_world:problem", ("--epsilon", "6%"))  # 15 s of waiting in all
+FAST = ("garnet:states=10,actions=2", ("--epsilon", "0.017"))  # 8e8 calls
+STUDIES = {
+    study.name: study
+    for study in (
+        Study("compiled", *FAST, "compiled", 2, 400),
+        Study("python", *SLOW, "python", 1, 200),
+        Study("processes", *SLOW, "processes", 2, 200),
+        Study("dask", *SLOW, "dask", 2, 200),
+    )
+}
 
 
-def same(a: sc.Estimate, b: sc.Estimate) -> bool:
-    return (a.value, a.q_values, a.interval, a.num_calls) == (
-        b.value,
-        b.q_values,
-        b.interval,
-        b.num_calls,
+# --- one process --------------------------------------------------------------
+
+
+class Child:
+    """A process whose descendants can be found again."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        self.mark = uuid.uuid4().hex
+        path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+        self.process = subprocess.Popen(
+            [sys.executable, *arguments],
+            env={**os.environ, MARK: self.mark, "PYTHONPATH": path},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            text=True,
+        )
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def left(self) -> list[int]:
+        """The processes that it started and that are not over."""
+        found = []
+        for environ in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):  # another user's, or over by now
+                if f"{MARK}={self.mark}".encode() in environ.read_bytes():
+                    found.append(int(environ.parent.name))
+        return found
+
+    def ended(self) -> tuple[int, str, bool]:
+        """(exit code, what it wrote, whether nothing is left of it)."""
+        alone = soon(lambda: not self.left(), seconds=30.0)
+        for number in self.left():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        _, written = self.process.communicate()
+        return self.process.returncode, written, alone
+
+
+def soon(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
+    """Whether a condition comes to hold in time."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.03)
+    return True
+
+
+def shards(store: Path) -> dict[tuple[int, int], tuple[float, ...]]:
+    """The finished shards of run 1, read from outside."""
+    try:
+        with Store(store, write=False) as opened:
+            return {
+                place: (part.draws, part.total, part.square, part.calls)
+                for place, part in opened.parts(1).items()
+            }
+    except sc.SmoothcruiserError:
+        return {}  # not there yet
+
+
+# --- one executor -------------------------------------------------------------
+
+
+@dataclass
+class Row:
+    """A line of the table."""
+
+    executor: str
+    how: str
+    ended: int = 0
+    inside: int = 0
+    kept: int = 0
+    alone: int = 0
+    told: int = 0  # exit code and resume hint as they should be
+    finished: list[int] = field(default_factory=list)  # shards after each
+    same: bool = False
+
+    @property
+    def holds(self) -> bool:
+        counts = (self.inside, self.kept, self.alone, self.told)
+        return self.same and all(count == self.ended for count in counts)
+
+    def __str__(self) -> str:
+        each = " | ".join(
+            f"{count} of {self.ended}"
+            for count in (self.inside, self.kept, self.alone, self.told)
+        )
+        return (
+            f"| {self.executor} | {self.how} | {self.ended} | {each} | "
+            f"{self.finished[-1] if self.finished else 0} | {self.same} |"
+        )
+
+
+HEAD = (
+    "| executor | ended by | times | inside drawing | nothing lost | nothing left | "
+    "exit code and hint | shards before the last resume | same bits |\n"
+    "|---|---|---|---|---|---|---|---|---|"
+)
+CODES = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
+
+
+def interrupted(
+    study: Study, store: Path, how: signal.Signals, row: Row, moments: random.Random
+) -> None:
+    """Start or resume a run, see progress, end it, and look at what is left."""
+    before = shards(store)
+    child = Child(study.resuming(store) if before else study.arguments(store))
+    goal = len(before) + moments.randint(1, 4)
+    soon(lambda: not child.alive or len(shards(store)) >= goal)
+    time.sleep(moments.random() * 0.1)
+    seen, alive = shards(store), child.alive
+    child.process.send_signal(how)
+    code, written, alone = child.ended()
+    after = shards(store)
+    whole = 2 * study.shards
+    row.ended += 1
+    row.inside += alive and goal <= len(seen) and len(after) < whole
+    row.kept += all(after.get(place) == part for place, part in seen.items())
+    row.alone += alone
+    hint = how == signal.SIGKILL or f"--resume 1 --store {store}" in written
+    row.told += code == CODES[how] and hint
+    row.finished.append(len(after))
+
+
+def compared(study: Study, store: Path, alone: sc.Estimate, kept: Path) -> bool:
+    """Whether the resumed run ends with every bit of the one that was left alone.
+
+    Workers may draw shards ahead of an early stop, so one store may have more.
+    """
+    final = sc.resume(1, store, study.made(), workers=study.workers)
+    fields = ("value", "q_values", "interval", "num_calls", "policy")
+    here, there = shards(store), shards(kept)
+    return all(here[place] == there[place] for place in here.keys() & there) and all(
+        getattr(final, name) == getattr(alone, name) for name in fields
     )
 
 
-def fixed_schedule(calls: int) -> sc.Schedule:
-    """A schedule without looks of about ``calls`` oracle calls."""
-    from smoothcruiser.schedule.compiler.optimizer import (
-        compile_schedule,
-        smallest_epsilon,
-    )
-
-    facts = problem().facts
-    return compile_schedule(
-        facts,
-        epsilon=smallest_epsilon(facts, budget=calls, delta=0.1),
+def studied(study: Study, kills: int, signals: int, folder: Path) -> list[Row]:
+    """The lines of one executor."""
+    problem, promise = study.made(), study.promise[1]
+    kept = folder / f"{study.name}-alone.db"
+    alone = sc.plan(
+        problem,
+        epsilon=promise if promise.endswith("%") else float(promise),
         delta=0.1,
-        adaptive=False,
+        method="smoothcruiser",
+        executor="python" if study.problem.startswith("slow") else study.executor,
+        shards=study.shards,
+        seed=SEED,
+        store=kept,
     )
+    rows = []
+    moments = random.Random(study.name)
+    if kills:
+        row, store = Row(study.name, "kill -9"), folder / f"{study.name}.db"
+        for _ in range(kills):
+            interrupted(study, store, signal.SIGKILL, row, moments)
+        row.same = compared(study, store, alone, kept)
+        rows.append(row)
+    for how in (signal.SIGTERM, signal.SIGINT) if signals else ():
+        row = Row(study.name, how.name)
+        row.same = True
+        for number in range(signals):
+            store = folder / f"{study.name}-{how.name}-{number}.db"
+            interrupted(study, store, how, row, moments)
+            row.same = row.same and compared(study, store, alone, kept)
+        rows.append(row)
+    return rows
 
 
-CHILD = """
-import sys
-sys.path.insert(0, {here!r})
+# --- a step that never returns ------------------------------------------------
+
+ENDLESS = """
+import numba
 import smoothcruiser as sc
-from survival import fixed_schedule, problem
-if not {run!r}:
-    how = dict(seed=5, shards={shards!r}, store={store!r}, workers=1)
-    sc.run(problem(), fixed_schedule({calls!r}), **how)
-else:
-    sc.resume({run!r}, {store!r}, workers=1)
+
+@numba.njit
+def step(state, action, rng):
+    number = rng.random()
+    while state == 2 and number >= 0.0:
+        number += 1.0
+    return number, state + 1 if rng.random() < {rarely} else 0
+
+problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0),
+                 initial_state={start})
 """
 
 
-def child(
-    store: Path, run: int | None, calls: int, shards: int
-) -> subprocess.Popen[bytes]:
-    code = CHILD.format(
-        here=str(Path(__file__).parent),
-        run=run,
-        calls=calls,
-        shards=shards,
-        store=str(store),
-    )
-    return subprocess.Popen([sys.executable, "-c", code])
+def endless(folder: Path, *, at_once: bool, times: int) -> Row:
+    """Ctrl-C twice while machine code loops for ever.
 
-
-def done(store: Path, run: int = 1) -> int:
-    try:
-        with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
-            return int(
-                connection.execute(
-                    "SELECT count(*) FROM shards WHERE run = ?", (run,)
-                ).fetchone()[0]
-            )
-    except sqlite3.Error:
-        return 0
-
-
-def ten_kills(folder: Path) -> None:
-    store, calls, shards = folder / "kills.db", 200_000_000, 200
-    expected = sc.run(problem(), fixed_schedule(calls), seed=5, shards=shards)
-    moments, kept = random.Random(7), []
-    for kill in range(10):
-        process = child(store, 1 if done(store) else None, calls, shards)
-        goal = done(store) + moments.randint(1, 25)
-        while process.poll() is None and done(store) < goal:
-            time.sleep(0.002)
-        time.sleep(moments.random() * 0.02)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        kept.append(done(store))
-        del kill
-    final = sc.resume(1, store)
-    say(
-        "- ten kill -9 at random moments (shards kept after each: "
-        f"{kept}), then resumed: bit-identical {same(final, expected)}"
-    )
-
-
-def fifty_kills(folder: Path) -> None:
-    store, moments, kept, losses = folder / "loop.db", random.Random(3), 0, 0
-    for _ in range(50):
-        process = child(store, 1 if kept else None, 400_000_000, 400)
-        goal = kept + moments.randint(1, 6)
-        while process.poll() is None and done(store) < goal:
-            time.sleep(0.002)
-        process.kill()
-        process.wait()
-        now = done(store)
-        losses += now < kept
-        kept = now
-        with Store(store) as opened:
-            check = opened.connection.execute("PRAGMA integrity_check").fetchone()[0]
-            assert check == "ok", check
-            parts = opened.parts(1)
-            assert len(parts) == opened.get(1).shards_done
-    say(
-        "- fifty kill -9 in a loop: the store opened and passed its "
-        f"integrity check each time; {kept} shards kept, {losses} lost"
-    )
-
-
-def dask_workers() -> None:
-    schedule = fixed_schedule(30_000_000)
-    here = sc.run(problem(), schedule, seed=5, shards=30)
-    for count in (1, 2, 4):
-        there = sc.run(
-            problem(), schedule, seed=5, shards=30, executor="dask", workers=count
-        )
-        say(f"- Dask, {count} workers: bit-identical to threads {same(here, there)}")
-
-
-def dask_deaths() -> None:
-    import distributed
-
-    schedule = fixed_schedule(400_000_000)
-    here = sc.run(problem(), schedule, seed=5, shards=40)
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
-    ) as cluster:
-        pids = {w.pid for w in cluster.workers.values()}
-        events: list[str] = []
-        seen = 0
-
-        def disturb(progress: Any) -> None:
-            nonlocal seen
-            seen += 1
-            if seen == 4:
-                os.kill(next(iter(pids)), signal.SIGKILL)
-                events.append("one killed in mid-shard")
-            if seen == 8:
-                cluster.scale(3)
-                events.append("one added")
-
-        there = sc.run(
-            problem(),
-            schedule,
-            seed=5,
-            shards=40,
-            scheduler=cluster.scheduler_address,
-            progress=disturb,
-        )
-    say(
-        f"- Dask, two workers, {' and '.join(events)}: bit-identical "
-        f"{same(here, there)}, {seen} shards reported of 80"
-    )
-
-
-def dask_overhead() -> None:
-    """Shards of about a second: two threads against two Dask workers, interleaved.
-
-    Starting the cluster is not counted.
+    It loops in threads, after some shards, or at the first call, in the main
+    thread and with the interpreter's lock in its hand.
     """
-    import distributed
-
-    schedule, best = fixed_schedule(1_000_000_000), {"threads": 1e9, "dask": 1e9}
-    shards = 6
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
-    ) as cluster:
-        for _ in range(3):
-            threads = sc.run(problem(), schedule, seed=5, shards=shards, workers=2)
-            dask = sc.run(
-                problem(),
-                schedule,
-                seed=5,
-                shards=shards,
-                scheduler=cluster.scheduler_address,
-            )
-            assert same(threads, dask)
-            best = {
-                "threads": min(best["threads"], threads.seconds),
-                "dask": min(best["dask"], dask.seconds),
-            }
-    each = best["threads"] * 2 / (2 * shards)
-    ratio = best["dask"] / best["threads"]
-    say(
-        f"- Dask against threads, {2 * shards} shards of {each:.1f} "
-        f"s on two workers: time ratio {ratio:.3f} (bar 1.10)"
-    )
+    row = Row("compiled, endless step", "Ctrl-C twice", same=True)
+    for number in range(times):
+        name = f"endless_{at_once}_{number}"
+        rarely, start = (1e-3, 2 if at_once else 0)
+        module = folder / f"{name}.py"
+        module.write_text(ENDLESS.format(rarely=rarely, start=start))
+        store = folder / f"{name}.db"
+        arguments = [
+            *("-m", "smoothcruiser", "plan", f"{name}:problem", "--store", str(store)),
+            *("--method", "smoothcruiser", "--delta", "0.1", "--epsilon", "2%"),
+        ]
+        child = Child(["-c", _in_folder(folder, arguments)])
+        time.sleep(COMPILED_SECONDS)
+        child.process.send_signal(signal.SIGINT)
+        time.sleep(1.0)
+        if child.alive:
+            child.process.send_signal(signal.SIGINT)
+        code, written, alone = child.ended()
+        row.ended += 1
+        row.inside += "Stopping; press Ctrl-C again" in written
+        row.kept += 1
+        row.alone += alone
+        row.told += code == 130 and f"--resume 1 --store {store}" in written
+    return row
 
 
-def memory() -> None:
-    """Peak memory of runs of 10^7, 10^8 and 10^9 calls, each in a fresh process."""
-    found = []
-    for calls in (10**7, 10**8, 10**9):
-        code = (
-            f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import "
-            "resource, smoothcruiser as sc;from survival import fixed_schedule, "
-            "problem; r = sc.run(problem(), "
-            f"fixed_schedule({calls}));print(r.num_calls, "
-            "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-        )
-        number, peak = subprocess.run(
-            [sys.executable, "-c", code], check=True, capture_output=True, text=True
-        ).stdout.split()
-        found.append(f"{int(number):.2e} calls: {int(peak) / 1024:.0f} MiB")
-    say(f"- peak memory: {'; '.join(found)}")
-
-
-def processes() -> None:
-    """A plain Python oracle of some milliseconds, one and two worker processes."""
-    module = Path(__file__).parent / "slow_oracle.py"
-    assert module.exists()
-    import slow_oracle
-
-    mine = slow_oracle.problem()
-    schedule = sc.explain(mine, epsilon="6%", delta=0.1)
-    one, two = (
-        sc.run(mine, schedule, seed=5, shards=16, executor="processes", workers=count)
-        for count in (1, 2)
-    )
-    small = sc.explain(mine, epsilon="25%", delta=0.1)
-    here, there = (
-        sc.run(mine, small, seed=5, executor=name)
-        for name in ("reference", "processes")
-    )
-    say(
-        f"- processes on a Python oracle of some ms, {one.num_calls:,} calls: "
-        f"two workers {one.seconds / two.seconds:.2f} times as fast as one "
-        f"(bar 1.8), bit-identical {same(one, two) and same(here, there)}"
+def _in_folder(folder: Path, arguments: list[str]) -> str:
+    return (
+        f"import os, sys, runpy; os.chdir({str(folder)!r}); "
+        f"sys.argv = ['smoothcruiser', *{arguments[2:]!r}]; "
+        "runpy.run_module('smoothcruiser', run_name='__main__')"
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--kills", type=int, default=20, help="per executor")
+    parser.add_argument("--signals", type=int, default=2, help="of each kind")
+    parser.add_argument("--only", nargs="*", default=list(STUDIES))
     options = parser.parse_args()
-    say("# Scale and survival\n")
-    load = os.getloadavg()[0]
-    say(
-        f"`python benchmarks/survival.py`, {time.strftime('%Y-%m-%d')}, "
-        f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}\n"
-    )
+    os.chdir(HERE)  # where the problems' module is
+    sys.path.insert(0, str(HERE))
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    lines = [
+        "# Survival",
+        "",
+        f"`python benchmarks/survival.py --kills {options.kills} --signals "
+        f"{options.signals}`, {time.strftime('%Y-%m-%d')}, commit {commit}, "
+        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
+        "",
+        HEAD,
+    ]
+    print("\n".join(lines), flush=True)
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        studies = {
-            "ten": lambda: ten_kills(folder),
-            "fifty": lambda: fifty_kills(folder),
-            "dask": dask_workers,
-            "deaths": dask_deaths,
-            "overhead": dask_overhead,
-            "memory": memory,
-            "processes": processes,
-        }
-        for key, study in studies.items():
-            if options.only is None or key in options.only:
-                study()
-    say(
-        "\n"
-        "This process' own peak: "
-        f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB"
-    )
+        for key in options.only:
+            kills = options.kills if key != "python" else -(-options.kills // 4)
+            found = studied(STUDIES[key], kills, options.signals, folder)
+            print("\n".join(map(str, found)), flush=True)
+            rows += found
+        if options.signals:
+            for at_once in (False, True):
+                rows.append(endless(folder, at_once=at_once, times=2))
+                print(rows[-1], flush=True)
+    kills = sum(row.ended for row in rows if row.how == "kill -9")
+    broken = sum(not row.holds for row in rows)
+    last = [
+        "",
+        f"{kills} kill -9 and {sum(row.ended for row in rows) - kills} other ends; "
+        f"lines of the table that break a promise: {broken}. What the columns mean: "
+        "the head of benchmarks/survival.py.",
+    ]
+    print("\n".join(last), flush=True)
     if options.out:
-        options.out.write_text("\n".join(LINES) + "\n")
+        options.out.write_text("\n".join([*lines, *map(str, rows), *last]) + "\n")
+    sys.exit(1 if broken else 0)
 
 
 if __name__ == "__main__":

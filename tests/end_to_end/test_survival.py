@@ -1,16 +1,21 @@
 """Kill and resume, workers of every kind: the same bits whatever happens on the way.
 
-Long forms (ten kills, a loop of fifty, Dask workers killed in mid-shard):
-benchmarks/survival.py, results in docs/evidence.
+Sixty kills, signals and endless steps: benchmarks/survival.py, results in
+docs/evidence.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,64 +23,148 @@ import smoothcruiser as sc
 from smoothcruiser.store import Store
 
 PROBLEM = "garnet:states=5,actions=2"
-CHILD = """
-import sys, time
+RUNS = """
+import os, sys, time
 import smoothcruiser as sc
-problem = sc.make({problem!r}, discount=0.5, temperature=1.0)
-options = dict(progress=lambda p: time.sleep(0.03))  # slow enough to be killed in the middle
-if not {run!r}:
-    schedule = sc.explain(problem, epsilon="8%", delta=0.1)
-    sc.run(problem, schedule, seed=11, shards=40, store={store!r}, **options)
-else:
-    sc.resume({run!r}, {store!r}, **options)
+
+def step(state, action, rng):
+    return rng.random(), int(rng.random() * 4)
+
+def waiting(state, action, rng):
+    time.sleep(0.002)
+    return step(state, action, rng)
+
+def problem_of(step):
+    return sc.MDP(step, num_actions=2, discount=0.2, operator=sc.Entropy(1.0),
+                  initial_state=0)
+
+def pressed(number):
+    calls = []  # the step sends a signal to its own process at its 200th call
+    def step(state, action, rng):
+        calls.append(state)
+        if len(calls) == 200:
+            os.kill(os.getpid(), number)
+        return rng.random(), state
+    return sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0),
+                  initial_state=0)
+
+def terminated():
+    import signal
+    return pressed(signal.SIGTERM)
+
+def run(executor, store, **options):
+    problem, epsilon = problem_of(step if store is None else waiting), "12%"
+    if executor == "compiled":
+        problem, epsilon = sc.make({problem!r}, discount=0.5, temperature=1.0), "8%"
+        if store is not None:  # slow enough to be killed in the middle
+            options["progress"] = lambda p: time.sleep(0.03)
+    if store is not None and os.path.exists(store):
+        return sc.resume(1, store, problem, workers=1, **options)
+    schedule = sc.explain(problem, epsilon=epsilon, delta=0.1)
+    how = dict(seed=11, shards=40, executor=executor, workers=1)
+    return sc.run(problem, schedule, store=store, **how, **options)
+
+if __name__ == "__main__":
+    import survivors  # under the name that workers and the test know it by
+    survivors.run(*sys.argv[1:])
 """
 
 
-def child(store: Path, run: int | None) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", CHILD.format(problem=PROBLEM, store=str(store), run=run)]
-    )
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module of the runs, which processes of their own and workers find too."""
+    (tmp_path / "survivors.py").write_text(RUNS.replace("{problem!r}", repr(PROBLEM)))
+    monkeypatch.syspath_prepend(tmp_path)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", path)
+    monkeypatch.chdir(tmp_path)
+    import survivors
+
+    yield survivors
+    del sys.modules["survivors"]
 
 
-def shards_done(store: Path) -> int:
-    if not store.exists():
-        return 0
+def shards(store: Path) -> dict[tuple[int, int], Any]:
+    """The finished shards of run 1, read from outside."""
     try:
-        with Store(store) as opened:
-            return sum(run.shards_done for run in opened.runs())
-    except sc.InvalidInput:
-        return 0  # being created at this very moment
+        with Store(store, write=False) as opened:
+            return opened.parts(1)
+    except sc.SmoothcruiserError:
+        return {}  # being created at this very moment
 
 
-def test_killed_and_resumed_is_the_same(tmp_path: Path) -> None:
-    """kill -9 in the middle, three times; what was finished is there, and the
-    end result is bit-identical.
+def left(session: int) -> list[int]:
+    """The processes of a session that are not over."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, _, of = stat.read_text().rpartition(")")[2].split()[:4]
+            if int(of) == session and state != "Z":
+                found.append(int(stat.parent.name))
+    return found
+
+
+def soon(holds: Callable[[], bool]) -> bool:
+    """Whether a condition came to hold within a minute."""
+    end = time.monotonic() + 60
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(("executor", "kills"), [("compiled", 2), ("processes", 1)])
+def test_killed_and_resumed_is_the_same(
+    executor: str, kills: int, runs: Any, tmp_path: Path
+) -> None:
+    """kill -9 in the middle of drawing: what was finished is there, no process is
+    left, and the end result is bit-identical.
     """
-    store = tmp_path / "runs.db"
-    problem = sc.make(PROBLEM, discount=0.5, temperature=1.0)
-    schedule = sc.explain(problem, epsilon="8%", delta=0.1)
-    expected = sc.run(problem, schedule, seed=11, shards=40)
-    moments = random.Random(1)
-    before = 0
-    for kill in range(3):
-        process = child(store, None if kill == 0 else 1)
-        goal = before + moments.randint(2, 8)
-        while process.poll() is None and shards_done(store) < goal:
-            time.sleep(0.01)
-        process.kill()
-        process.wait()
-        assert shards_done(store) >= before
-        before = shards_done(store)
-    final = sc.resume(1, store)
+    store, moments = tmp_path / "runs.db", random.Random(1)
+    seen: dict[tuple[int, int], Any] = {}
+    for _ in range(kills):
+        process = subprocess.Popen(
+            [sys.executable, "survivors.py", executor, str(store)],
+            start_new_session=True,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            goal = len(seen) + moments.randint(2, 8)
+            assert soon(lambda goal=goal: len(shards(store)) >= goal)
+            seen = shards(store)
+            assert process.poll() is None
+        finally:
+            process.kill()
+            process.wait()
+        assert soon(lambda session=process.pid: not left(session))
+        after = shards(store)
+        assert seen.items() <= after.items()
+        assert len(after) < 80, "the kill fell inside drawing"
+    expected = runs.run("compiled" if executor == "compiled" else "python", None)
+    final = runs.run(executor, str(store))
     assert (final.value, final.q_values, final.interval, final.num_calls) == (
         expected.value,
         expected.q_values,
         expected.interval,
         expected.num_calls,
     )
-    with Store(store) as opened:
+    with Store(store, write=False) as opened:
         assert opened.get(1).estimate is not None
         assert len(opened.runs()) == 1
+
+
+def test_sigterm_ends_as_ctrl_c_does(runs: Any, run: Any) -> None:
+    """A batch system's signal: its own exit code, and how to resume."""
+    done = run(
+        *("plan", "survivors:terminated", "--method", "smoothcruiser", "--epsilon"),
+        *("5%", "--delta", "0.1", "--store", "runs.db"),
+    )
+    assert done.code == 128 + signal.SIGTERM
+    assert "Stopped by SIGTERM." in done.err
+    assert "--resume 1 --store runs.db" in done.err
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])

@@ -36,6 +36,7 @@ from typing import Any
 from smoothcruiser.check import claims, contract
 from smoothcruiser.check.probe import Finding, Probe, Verdict
 from smoothcruiser.errors import SmoothcruiserError
+from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.problem.arguments import check_call_seconds, check_seed
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import check_problem
@@ -89,6 +90,7 @@ TESTS: tuple[tuple[str, Callable[[Probe], Finding]], ...] = (
 )
 
 
+@stoppable()
 def check(
     problem: Problem,
     state: Any = None,
@@ -160,7 +162,9 @@ def _asked(findings: list[Finding], name: str, test: Callable[[], Finding]) -> b
         finding = test()
     except SmoothcruiserError as error:
         finding = Finding(name, "wrong", str(error))
-    except Exception as error:  # legal, terminal or player of the user's own
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # legal, terminal or player of the user's own
         finding = Finding(
             name,
             "wrong",

@@ -221,7 +221,9 @@ def ends(probe: Probe) -> Finding:
                     probe.stream(CheckKey.ENDS, i),
                 )[0]
             )
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             continue  # no action is legal there, as it should be
         probe.calls += 1
         if reward != 0.0:

@@ -68,9 +68,9 @@ class Probe:
         begin = time.perf_counter()
         try:
             answer = self.problem.oracle(state, action, rng)
-        except SmoothcruiserError:
+        except (SmoothcruiserError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
             if isinstance(error, Hung):
                 raise hung(self.call_seconds, at(state, action)) from error
             raise raised(error, at(state, action)) from error

@@ -14,8 +14,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-# 128 + the number of the signal, the shell's convention: SIGINT is 2, SIGPIPE is 13
-OK, UNEXPECTED, REFUSED, STOPPED, READER_LEFT = 0, 1, 2, 130, 141
+# Ended by a signal: 128 + its number, the shell's convention: SIGINT is 2, SIGPIPE 13.
+OK, UNEXPECTED, REFUSED, SIGNALLED = 0, 1, 2, 128
+STOPPED, READER_LEFT = SIGNALLED + 2, SIGNALLED + 13
 LONGEST_LINE = 2_000  # characters of an error
 
 

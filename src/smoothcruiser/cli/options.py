@@ -288,6 +288,15 @@ def run_options(function: Function) -> Function:
             help="Keep finished parts of the run here, for --resume.",
         ),
         click.option(
+            "--max-states",
+            type=int,
+            metavar="N",
+            help=(
+                "Certified search: keep at most this many states.  [default: what fits "
+                "in half of the free memory]"
+            ),
+        ),
+        click.option(
             "--seconds",
             type=float,
             metavar="T",
@@ -295,6 +304,12 @@ def run_options(function: Function) -> Function:
         ),
         click.option(
             "--scheduler", metavar="ADDRESS", help="Of a Dask cluster (executor dask)."
+        ),
+        click.option(
+            "--tls",
+            nargs=3,
+            metavar="CA CERT KEY",
+            help="PEM files for a scheduler that asks for certificates (tls://).",
         ),
         click.option(
             "--shards",

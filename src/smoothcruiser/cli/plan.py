@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from smoothcruiser.cli.exit import STOPPED, complain
+from smoothcruiser.cli.exit import SIGNALLED, complain
 from smoothcruiser.cli.options import (
     find_modules_here,
     made_from,
@@ -23,7 +23,13 @@ from smoothcruiser.cli.options import (
     state_option,
     tree_options,
 )
-from smoothcruiser.errors import Interrupted, SmoothcruiserError, printable
+from smoothcruiser.errors import (
+    Interrupted,
+    InvalidInput,
+    SmoothcruiserError,
+    printable,
+)
+from smoothcruiser.jit.interrupts import SIGNALS, stoppable
 from smoothcruiser.methods import METHODS, resolve
 from smoothcruiser.query import DEFAULTS, KEYWORDS
 
@@ -96,7 +102,12 @@ def plan(
                 else:
                     estimate, truth = _planned(asked, compare_exact, head)
         except (Interrupted, KeyboardInterrupt) as error:
-            _stopped_early(error, bar, asked, by_hand=bool(stopped))
+            _stopped_early(error, bar, asked, stopped)
+        except InvalidInput as error:
+            if not stopped:
+                raise
+            # a signal inside a compiler comes out as an error of another kind
+            _stopped_early(KeyboardInterrupt(str(error)), bar, asked, stopped)
     about = {"before": head.before, "store": asked["store"]}
     try:
         if as_json:
@@ -112,7 +123,7 @@ def plan(
             parts = {"problem": head.problem, "schedule": head.schedule}
             write_page(page, estimate, exact=truth, **parts, **about)
     if stopped:
-        sys.exit(STOPPED)
+        sys.exit(SIGNALLED + stopped[0])
 
 
 class Head:
@@ -247,26 +258,29 @@ def _allowed(stored: Any, bar: Any) -> bool:
 
 @contextlib.contextmanager
 def _ctrl_c() -> Iterator[list[int]]:
-    """A list that is not empty once Ctrl-C was pressed.
+    """A list that is not empty once Ctrl-C was pressed or SIGTERM came.
 
-    Also where the run could still answer from what it had.
+    Also where the run could still answer from what it had. A batch system that ends
+    a job sends SIGTERM, and its user expects the same as from Ctrl-C. A second
+    signal ends the process at once (``jit.interrupts``).
     """
-    pressed: list[int] = []
-    before = signal.getsignal(signal.SIGINT)
+    came: list[int] = []
 
     def handler(number: int, frame: Any) -> None:
-        pressed.append(number)
+        came.append(number)
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, handler)
+    before = {number: signal.signal(number, handler) for number in SIGNALS}
     try:
-        yield pressed
+        with stoppable():
+            yield came
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def _stopped_early(
-    error: BaseException, bar: Any, asked: dict[str, Any], *, by_hand: bool
+    error: BaseException, bar: Any, asked: dict[str, Any], came: list[int]
 ) -> NoReturn:
     """Say what is known of a run that ended before it had an answer, and leave."""
     from smoothcruiser.report.bar import describe
@@ -286,9 +300,11 @@ def _stopped_early(
         if isinstance(error, Interrupted)
         else f"The run was stopped {known}."
     )
-    if by_hand or asked["seconds"] is None:
-        complain(f"Stopped by Ctrl-C. {sentence}")
-        sys.exit(STOPPED)
+    if came or asked["seconds"] is None:
+        number = came[0] if came else signal.SIGINT
+        what = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        complain(f"Stopped by {what}. {sentence}")
+        sys.exit(SIGNALLED + number)
     raise SmoothcruiserError(
         f"--seconds {asked['seconds']:g} ended the run; give more seconds, or a larger "
         f"--epsilon. {sentence}"

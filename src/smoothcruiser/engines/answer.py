@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from smoothcruiser.engines.base import Workers
-from smoothcruiser.engines.run import Outcome, RootSums
+from smoothcruiser.engines.run import Outcome, RootSums, left_behind
 from smoothcruiser.engines.stopping import StoppingRule
 from smoothcruiser.estimate import (
     Certificate,
@@ -178,4 +178,6 @@ def _notes(schedule: Schedule, outcome: Outcome) -> tuple[str, ...]:
             "The run was stopped before its end; the interval is what the finished "
             "part allows."
         )
+    if outcome.stuck:
+        notes.append(left_behind(outcome.stuck))
     return tuple(notes)

@@ -71,6 +71,10 @@ class Workers(Protocol):
     compile_seconds: float
     unfinished: int  # calls counted in shards that were not finished
 
+    @property
+    def stuck(self) -> int:
+        """Shards that did not end when they were asked to, and were left behind."""
+
     def inspect(self, seed: int) -> tuple[int, int]:
         """(all calls that inspections made so far, those of this one).
 

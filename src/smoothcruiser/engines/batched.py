@@ -37,6 +37,7 @@ from smoothcruiser.errors import (
     InvalidInput,
     OracleError,
     SmoothcruiserError,
+    said,
 )
 from smoothcruiser.operators.sampling import sampled_columns
 from smoothcruiser.problem.answers import (
@@ -247,7 +248,7 @@ class BatchedEngine:
             ) from error
         except (SmoothcruiserError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
             raise self._raised(error, states, actions) from error
         low, high = self.schedule.facts.reward_range
         if not (low <= rewards.min() and rewards.max() <= high):
@@ -277,6 +278,13 @@ class BatchedEngine:
             return self.backend.ask(getattr(self.parts, name), states, n, *arguments)
         except WrongShape as error:
             raise OracleError(f"The batched {name} must return {error}.") from error
+        except (SmoothcruiserError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise OracleError(
+                f"The batched {name} raised {said(error)} at {n} rows of which the "
+                f"first is {self.backend.row(states, 0)!r}; fix it there."
+            ) from error
 
     def backup(self, states: Any, actions: Ints, child: int) -> Floats:
         """One sample of r + gamma X(z) for every row (Alg. 3, lines 6-8)."""
@@ -436,7 +444,7 @@ class BatchedEngine:
     def _at(self, states: Any, actions: Ints, i: int) -> str:
         return at(self.backend.row(states, i), int(actions[i]))
 
-    def _raised(self, error: Exception, states: Any, actions: Ints) -> OracleError:
+    def _raised(self, error: BaseException, states: Any, actions: Ints) -> OracleError:
         """The error with the row that causes it.
 
         The row is found by halving the batch, with log2(rows) more calls.
@@ -465,7 +473,9 @@ class BatchedEngine:
                 actions[low:high],
                 self.rng,
             )
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             return True
         return False
 

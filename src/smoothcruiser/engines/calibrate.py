@@ -22,6 +22,7 @@ from smoothcruiser.engines.base import Engine, Job
 from smoothcruiser.engines.registry import default_executor, make_engine, named
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import Interrupted, SmoothcruiserError
+from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.streams import warm_up
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
@@ -36,6 +37,7 @@ QUICK = 0.01  # seconds, at least, of the small schedule
 DELTA = 0.1  # any will do: it scales the number of root samples, not their kind
 
 
+@stoppable()
 def calls_per_second(
     problem: Problem, state: Any, executor: str | None = None
 ) -> float:

@@ -36,6 +36,7 @@ import numpy as np
 from smoothcruiser.engines.reference import retyped_by
 from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.errors import Hung, OracleError
+from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import Stream, stream, warm_up
 from smoothcruiser.problem.answers import (
@@ -171,7 +172,9 @@ class _Inspector:
         ]
         try:
             apart = rows_apart(oracle, state, action, seeds, LOOKED_ROWS)
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             return  # the engine reports what is wrong with it
         self.calls += LOOKED_BATCHES * LOOKED_ROWS
         if not apart:
@@ -337,6 +340,7 @@ def sendable(looked: Looks) -> Looks:
     return looked
 
 
+@stoppable()
 def look_once(problem: Problem, state: Any, seed: int) -> int:
     """The oracle calls of one inspection of one action, 0 where a state cannot change.
 

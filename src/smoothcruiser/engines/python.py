@@ -109,7 +109,7 @@ class PythonEngine:
             answer = self.problem.oracle(state, action, self.rng)
         except (SmoothcruiserError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
             raise self._raised(error, state, action) from error
         try:
             if len(answer) == 2:
@@ -130,7 +130,7 @@ class PythonEngine:
             return reward, after, True
         return reward, after, self.problem.is_terminal(after)
 
-    def _raised(self, error: Exception, state: Any, action: int) -> OracleError:
+    def _raised(self, error: BaseException, state: Any, action: int) -> OracleError:
         if isinstance(error, Hung):
             return hung(self.problem.call_seconds, at(state, action))
         return raised(error, at(state, action))
@@ -256,7 +256,7 @@ class PythonEngine:
                     answer = step(state, action, rng)
                 except (SmoothcruiserError, KeyboardInterrupt):
                     raise
-                except Exception as error:
+                except BaseException as error:
                     raise self._raised(error, state, action) from error
                 try:
                     if len(answer) == 2:
@@ -275,9 +275,9 @@ class PythonEngine:
                 elif terminal is not None:
                     try:
                         ended = terminal(after)
-                    except Hung:
+                    except (Hung, KeyboardInterrupt):
                         raise
-                    except Exception:
+                    except BaseException:
                         ended = problem.is_terminal(after)  # raises with a sentence
                 total += reward - center if ended else reward + later
             if before is not None:

@@ -53,6 +53,7 @@ class Outcome:
     # finished checkpoint.
     finished: bool = True
     seconds: float = 0.0
+    stuck: int = 0  # shards in a call that did not return, left behind
     # tallies at the last finished checkpoint
     kept: dict[int, RootSums] = field(default_factory=dict)
 
@@ -187,7 +188,9 @@ def run(
         workers.stop()
         if not outcome.kept:
             raise _nothing_yet(
-                outcome.calls_spent, workers.unfinished + getattr(stop, "calls", 0)
+                outcome.calls_spent,
+                workers.unfinished + getattr(stop, "calls", 0),
+                workers.stuck,
             ) from stop
         outcome.finished = False
         outcome.tallies = outcome.kept
@@ -201,11 +204,11 @@ def run(
     finally:
         if alarm is not None:
             alarm.cancel()
-    outcome.seconds = time.perf_counter() - begin
+    outcome.seconds, outcome.stuck = time.perf_counter() - begin, workers.stuck
     return outcome
 
 
-def _nothing_yet(finished: int, unfinished: int) -> Interrupted:
+def _nothing_yet(finished: int, unfinished: int, stuck: int) -> Interrupted:
     """The error of a run that was stopped before its first checkpoint.
 
     A kernel that is stopped inside a leaf does not count the leaf.
@@ -222,9 +225,18 @@ def _nothing_yet(finished: int, unfinished: int) -> Interrupted:
     return Interrupted(
         (
             "The run was stopped before its first look at the data, so nothing can be "
-            f"certified yet; {made}."
+            f"certified yet; {made}." + (f" {left_behind(stuck)}" if stuck else "")
         ),
         calls=calls,
+    )
+
+
+def left_behind(stuck: int) -> str:
+    """A sentence about calls that did not return when the run was stopped."""
+    return (
+        f"{stuck} {'call' if stuck == 1 else 'calls'} of the oracle did not return "
+        "after the stop, and nothing ends machine code from outside but the end of "
+        "this process: look for a loop in the step that never ends."
     )
 
 

@@ -1,4 +1,4 @@
-"""A watchdog for oracles that hang.
+"""Watchdogs for oracles that hang: one ends a call, one says that a limit has passed.
 
 The problem's ``call_seconds`` limits one call. A watching thread sees that no
 call has finished for that long and raises inside the call, so that the error
@@ -7,12 +7,17 @@ also ends a sleep or a blocking read. In other threads it sets an exception on
 the thread, which ends Python loops. Native code that neither returns nor
 releases the interpreter's lock can be ended by neither: run such a simulator
 with executor ``processes`` and ``seconds``.
+
+Searches run machine code in the main thread and see their time limit only between
+two parts of it. ``overdue`` says so where a part does not end; a second Ctrl-C ends
+the process then (``jit.interrupts``).
 """
 
 from __future__ import annotations
 
 import ctypes
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +28,7 @@ from smoothcruiser.errors import Hung
 # A share of ``call_seconds`` between two checks of the watching thread: an
 # overlong call is ended at most 25% late.
 WATCH_SHARE = 0.25
+LATE_SECONDS = 10.0  # after a time limit, until it is said that it has passed
 
 
 class Counting(Protocol):
@@ -71,3 +77,27 @@ def watched(engine: Counting, call_seconds: float | None) -> Iterator[None]:
 
 def _raise_hung(*_: Any) -> None:
     raise Hung
+
+
+@contextmanager
+def overdue(seconds: float | None) -> Iterator[None]:
+    """Say on standard error if this is not over well after its time limit."""
+    if seconds is None:
+        yield
+        return
+
+    def say() -> None:
+        print(
+            f"A call of the oracle has not returned {LATE_SECONDS:g} s after the time "
+            f"limit of {seconds:g} s; press Ctrl-C twice to end.",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    timer = threading.Timer(min(seconds + LATE_SECONDS, threading.TIMEOUT_MAX), say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -24,6 +24,11 @@ class ShardWorkers:
         self.looked: Looks | None = None  # what the inspection before the run saw
         self.look_calls = 0
 
+    @property
+    def stuck(self) -> int:
+        """As in ``Workers``."""
+        return self.pool.stuck
+
     def inspect(self, seed: int) -> tuple[int, int]:
         """As in ``Workers``; a run that was stopped may have no time for it."""
         if not self.pool.reachable:

@@ -30,11 +30,13 @@ from typing import Any
 
 from smoothcruiser.engines.inspection import look, seen
 from smoothcruiser.engines.registry import machine_code
+from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.estimate import Certificate, Estimate, Interval, terminal_estimate
 from smoothcruiser.evaluation.confidence import HIGH, LOW, TOTAL, begin
 from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
+from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.problem import Problem
@@ -79,6 +81,7 @@ class RolloutSummary:
     certain: bool = False  # a certain policy in a certain world
 
 
+@stoppable()
 def evaluate(query: Query, policy: Any) -> Estimate:
     """The regularized value of ``policy`` with its interval.
 
@@ -123,7 +126,8 @@ def evaluate(query: Query, policy: Any) -> Estimate:
     if found is None:
         seconds = query.limits.seconds
         deadline = math.inf if seconds is None else started + seconds
-        found = _sampled(rollouts, bounds, query, deadline, steps)
+        with overdue(seconds):
+            found = _sampled(rollouts, bounds, query, deadline, steps)
     ran = time.perf_counter() - started
     again, _ = look(problem, state, query.seed, pairs)
     rollouts.spend(again - len(pairs))

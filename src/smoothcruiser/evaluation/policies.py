@@ -106,7 +106,7 @@ def _stationary(policy: Callable[[Any], Any]) -> Walk:
             found = policy(state)
         except (SmoothcruiserError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
             raise InvalidInput(
                 f"The policy raised {type(error).__name__}: "
                 f"{error} at state {state!r}; fix it there."

@@ -235,9 +235,9 @@ class CompiledRollouts:
         """
         try:
             status, finished = self._run(count, most_calls, low, spread, sequence)
-        except SmoothcruiserError:
+        except (SmoothcruiserError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
             raise OracleError(
                 f"The oracle raised {type(error).__name__}: {error}; "
                 "fix the simulator (executor='reference' says where)."

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError, said
+from smoothcruiser.problem.answers import at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE, Bools, Ints, Tables
@@ -160,6 +161,12 @@ def _outcomes(
     except (TypeError, ValueError) as error:
         raise InvalidInput(
             f"{where} must list (probability, reward, next_state): {error}."
+        ) from error
+    except (SmoothcruiserError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise OracleError(
+            f"outcomes raised {said(error)} {at(state, action)}; fix it there."
         ) from error
     total = math.fsum(p for p, _, _ in found)
     if (

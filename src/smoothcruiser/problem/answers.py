@@ -11,7 +11,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.errors import Hung, InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.errors import (
+    Hung,
+    InvalidInput,
+    OracleError,
+    SmoothcruiserError,
+    said,
+)
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
@@ -27,7 +33,7 @@ def at(state: Any, action: int) -> str:
 
 def raised(error: BaseException | str, where: str) -> OracleError:
     """The oracle raised ``error``, which may be text in the form "Type: message"."""
-    shown = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    shown = error if isinstance(error, str) else said(error)
     return OracleError(f"The oracle raised {shown} {where}; mend the simulator there.")
 
 
@@ -125,14 +131,14 @@ def two_in_one(
 ) -> OracleError:
     """Two states have one key but cannot be the same state."""
 
-    def said(profile: tuple[int, ...] | None) -> str:
+    def shown(profile: tuple[int, ...] | None) -> str:
         if profile is None:
             return "is over"
         return f"has player {profile[0]} to move and legal actions {list(profile[1:])}"
 
     return OracleError(
-        f"Two different states have the same key: {known!r} {said(expected)}, "
-        f"{state!r} {said(found)}; let key= (or the state's own == and hash) tell "
+        f"Two different states have the same key: {known!r} {shown(expected)}, "
+        f"{state!r} {shown(found)}; let key= (or the state's own == and hash) tell "
         "apart all that the future depends on."
     )
 
@@ -181,7 +187,7 @@ def answered(
         answer = problem.oracle(state, action, rng)
     except (SmoothcruiserError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # sys.exit() too
         if isinstance(error, Hung):
             raise hung(problem.call_seconds, at(state, action)) from error
         raise raised(error, at(state, action)) from error

@@ -153,7 +153,7 @@ class Problem:
             return list(range(self.num_actions))
         try:
             actions = [a for a in range(self.num_actions) if self.legal(state, a)]
-        except Exception as error:
+        except BaseException as error:
             raise _failure("legal", error, state) from error
         if len(actions) < self.facts.min_actions:
             raise too_few_legal(state, len(actions), self.facts.min_actions)
@@ -165,7 +165,7 @@ class Problem:
             return False
         try:
             return bool(self.terminal(state))
-        except Exception as error:
+        except BaseException as error:
             raise _failure("terminal", error, state) from error
 
     def mover(self, state: Any) -> int:
@@ -185,7 +185,7 @@ class Problem:
         try:
             found = self.key(state)
             hash(found)
-        except Exception as error:
+        except BaseException as error:
             raise _failure("key", error, state) from error
         return found
 
@@ -232,9 +232,9 @@ class Problem:
         """``state`` as the oracle reads it; what it cannot read is refused."""
         try:
             return oracle.parse(state)
-        except SmoothcruiserError:
+        except (SmoothcruiserError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
             # the text given to ``make`` begins with the adapter's name
             name = self.name if self.spec is None else self.spec["problem"]
             raise InvalidInput(
@@ -328,19 +328,19 @@ class Game(Problem):
     def mover(self, state: Any) -> int:  # noqa: D102
         try:
             player = int(self.player(state))
-        except Exception as error:
+        except BaseException as error:
             raise _failure("player", error, state) from error
         if player not in (1, 2):
             raise bad_player(state, player)
         return player
 
 
-def _failure(name: str, error: Exception, state: Any) -> Exception:
+def _failure(name: str, error: BaseException, state: Any) -> BaseException:
     """What to raise for an error in a user's function.
 
-    Our own errors, and an engine's signal (``Hung``), are raised as they are.
+    Our own errors, an engine's signal (``Hung``) and Ctrl-C are raised as they are.
     """
-    if isinstance(error, SmoothcruiserError | Hung):
+    if isinstance(error, SmoothcruiserError | Hung | KeyboardInterrupt):
         return error
     first = str(error).split("\n")[0]  # Numba's messages fill pages
     return OracleError(

@@ -53,7 +53,7 @@ def show_runs(out: Console, store: str, runs: list[Any]) -> None:
     for row in rows:
         if row["status"] == "damaged":
             out.print(f"  {row['why']}", soft_wrap=True, markup=False)
-    unfinished = [row["run"] for row in whole if row["status"] != "finished"]
+    unfinished = [row["run"] for row in whole if row["status"] == "unfinished"]
     if unfinished:
         out.print(
             "\nResume an unfinished run: smoothcruiser plan --resume "

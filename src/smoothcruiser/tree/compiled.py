@@ -244,9 +244,9 @@ class CompiledTree:
         while True:
             try:
                 status = self._run(simulations, calls)
-            except SmoothcruiserError:
+            except (SmoothcruiserError, KeyboardInterrupt):
                 raise
-            except Exception as error:
+            except BaseException as error:
                 raise OracleError(
                     f"The oracle raised {type(error).__name__}: {error}; mend the "
                     "simulator (executor='reference' says where)."

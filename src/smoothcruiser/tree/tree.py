@@ -29,8 +29,10 @@ from typing import Any
 
 from smoothcruiser.engines.inspection import look_once
 from smoothcruiser.engines.registry import machine_code, not_compiled
+from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, best_action
+from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
@@ -148,6 +150,7 @@ class Tree:
         """Compile what growing needs, so that the first seconds are not spent on it."""
         self._backend.warm()
 
+    @stoppable()
     def grow(
         self,
         *,
@@ -184,25 +187,26 @@ class Tree:
         if not self._untouched and last_call > self.num_calls:
             self._backend.spend(look_once(self.problem, self.state, self.seed))
             self._untouched = True
-        try:
-            while True:
-                before = time.perf_counter()
-                finished = self._backend.run(
-                    last_simulation, min(last_call, self.num_calls + size)
-                )
-                now = time.perf_counter()
-                if (
-                    finished
-                    or self.num_calls >= last_call
-                    or (seconds is not None and now - begin >= seconds)
-                ):
-                    break
-                if progress is not None and progress(self) is False:
-                    break
-                if now - before < 0.025:  # about 20 to 40 checks per second
-                    size *= 2
-        finally:  # Ctrl-C included
-            self.seconds += time.perf_counter() - begin
+        with overdue(seconds):
+            try:
+                while True:
+                    before = time.perf_counter()
+                    finished = self._backend.run(
+                        last_simulation, min(last_call, self.num_calls + size)
+                    )
+                    now = time.perf_counter()
+                    if (
+                        finished
+                        or self.num_calls >= last_call
+                        or (seconds is not None and now - begin >= seconds)
+                    ):
+                        break
+                    if progress is not None and progress(self) is False:
+                        break
+                    if now - before < 0.025:  # about 20 to 40 checks per second
+                        size *= 2
+            finally:  # Ctrl-C included
+                self.seconds += time.perf_counter() - begin
         return self
 
     def advance(self, action: int, next_state: Any) -> Tree:

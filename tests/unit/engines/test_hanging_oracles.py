@@ -8,6 +8,7 @@ import pytest
 from worlds import COMMON, PROMISE, walk
 
 import smoothcruiser as sc
+from smoothcruiser.engines import watchdog
 
 pytestmark = pytest.mark.compiles
 
@@ -98,3 +99,23 @@ def test_a_time_limit_that_is_none_is_refused(limit):
         sc.InvalidInput, match="call_seconds must be a number of seconds from"
     ):
         sc.MDP(walk, call_seconds=limit, **COMMON)
+
+
+def test_a_search_that_runs_past_its_limit_says_so(monkeypatch):
+    """Its machine code does not return, so the main thread cannot look at the clock."""
+    monkeypatch.setattr(watchdog, "LATE_SECONDS", 0.0)
+    said, sentences = threading.Event(), []
+
+    def heard(sentence, **_):
+        sentences.append(sentence)
+        said.set()
+
+    monkeypatch.setattr("builtins.print", heard)
+    with watchdog.overdue(0.01):
+        assert said.wait(timeout=60)
+    assert "has not returned 0 s after the time limit of 0.01 s" in sentences[0]
+    assert "press Ctrl-C twice" in sentences[0]
+    with watchdog.overdue(600.0):
+        (late,) = (x for x in threading.enumerate() if isinstance(x, threading.Timer))
+    late.join(timeout=60)
+    assert not late.is_alive(), "what is over in time is left alone"

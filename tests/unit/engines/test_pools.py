@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.engines.pools import threads as threads_module
 from smoothcruiser.engines.pools.base import Build, check_workers
 from smoothcruiser.engines.pools.processes import Processes
 from smoothcruiser.engines.pools.threads import ThisThread, Threads
@@ -113,6 +114,27 @@ def test_stop_is_heard_by_what_runs_and_ends_the_map() -> None:
     threads.close()
 
 
+def test_a_call_that_never_returns_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The map ends without it, closing does not wait for it, and it is counted."""
+    monkeypatch.setattr(threads_module, "GRACE_SECONDS", 0.05)
+    release = threading.Event()
+
+    def waits(thing: Any, item: int) -> int:
+        if item == 1:
+            release.wait()  # as machine code in an endless loop
+        return item
+
+    pool = Threads(2, {}, lambda: None)
+    assert pool.reachable
+    assert collected(pool, waits, iter([1, 2, 3]), most=2) == {2: 2, 3: 3}
+    assert pool.stuck == 1
+    assert not pool.reachable
+    pool.close()
+    release.set()
+
+
 def test_processes_build_once_and_come_back_after_they_were_ended() -> None:
     """One spawn for the whole test: items, an error, an end in the middle of an
     item that nobody needs, and a question after it.
@@ -147,32 +169,6 @@ def test_a_killed_worker_is_noticed() -> None:
 def test_what_cannot_travel_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match=r"The state cannot be sent to another"):
         Processes(1, Build(problem(), built, {"state": lambda: 0}))
-
-
-def test_threads_of_a_cluster_s_worker_share_nothing() -> None:
-    """An engine in plain Python keeps the stream of its shard: two threads on one
-    engine would mix their numbers.
-    """
-    dask = pytest.importorskip("smoothcruiser.engines.pools.dask")
-    made: list[int] = []
-
-    def make(problem: sc.Problem) -> object:
-        made.append(threading.get_ident())
-        return object()
-
-    def ask() -> None:
-        things.extend(
-            dask.run_remote("run", Build(problem(), make), lambda thing, i: thing, i)
-            for i in range(3)
-        )
-
-    things: list[object] = []
-    workers = [threading.Thread(target=ask) for _ in range(2)]
-    for worker in workers:
-        worker.start()
-        worker.join()
-    assert len(made) == 2
-    assert len(set(map(id, things))) == 2
 
 
 @pytest.mark.parametrize("workers", [0, -1, True, 1.5, "two"])

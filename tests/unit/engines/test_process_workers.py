@@ -1,7 +1,12 @@
 """Worker processes that fail: the error arrives, and it names what to change."""
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from worlds import COMMON, PROMISE, walk
@@ -35,7 +40,8 @@ def dies(state, action, rng):
 
 def test_a_worker_that_dies_is_reported():
     with pytest.raises(
-        sc.OracleError, match=r"worker process died.*executor='reference'"
+        sc.OracleError,
+        match=r"worker process died .*\(exit code 3: os\._exit.*executor='reference'",
     ):
         sc.plan(sc.MDP(dies, **COMMON), 2, executor="processes", workers=1, **PROMISE)
 
@@ -99,3 +105,71 @@ def test_a_worker_that_cannot_begin_says_why(method):
             workers=1,
             **{**PROMISE, "method": method},
         )
+
+
+ENDLESS = """
+import os, sys
+import numba
+import smoothcruiser as sc
+
+@numba.njit
+def spin(x):  # machine code that never returns and never frees the interpreter's lock
+    while x > 0:
+        x += 2
+    return x
+
+def step(state, action, rng):
+    with open(sys.argv[1], "a") as file:
+        print(os.getpid(), file=file, flush=True)
+    return spin(1), state
+
+if __name__ == "__main__":
+    problem = sc.MDP(step, num_actions=1, discount=0.2, operator=sc.Max(), initial_state=0)
+    how = dict(method="smoothcruiser", executor="processes", workers=1)
+    sc.plan(problem, epsilon=0.3, delta=0.1, **how)
+"""
+
+
+def of_session(session):
+    """The processes of a session that are not over."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, _, of = stat.read_text().rpartition(")")[2].split()[:4]
+            if int(of) == session and state != "Z":
+                found.append(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_workers_do_not_outlive_a_driver_that_is_killed(tmp_path):
+    """Neither the worker, in a call that nothing in it can end, nor the helpers
+    that multiprocessing starts.
+    """
+    script, called = tmp_path / "endless.py", tmp_path / "called"
+    script.write_text(ENDLESS)
+    driver = subprocess.Popen(
+        [sys.executable, str(script), str(called)],
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert soon(lambda: called.exists() and called.read_text().endswith("\n"))
+        assert int(called.read_text()) in of_session(driver.pid)
+        driver.kill()
+        driver.wait()
+        assert soon(lambda: not of_session(driver.pid)), of_session(driver.pid)
+    finally:
+        for process in of_session(driver.pid):
+            os.kill(process, signal.SIGKILL)
+        driver.wait()
+
+
+def soon(holds):
+    """Whether a condition came to hold within a minute."""
+    end = time.monotonic() + 60
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True

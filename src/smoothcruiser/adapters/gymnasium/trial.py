@@ -49,9 +49,9 @@ def trial(oracle: EnvOracle) -> None:
         for episode in range(EPISODES):
             _walk(oracle, name, episode)
         _equal_streams(oracle, name)
-    except SmoothcruiserError:
+    except (SmoothcruiserError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         first = str(error).split("\n")[0]
         raise InvalidInput(
             f"A copy of {name} raised {type(error).__name__} in its first steps: "

@@ -133,6 +133,10 @@ class SpielOracle:
             )
         return SpielState(position, moves)
 
+    def plain(self, state: SpielState) -> list[int]:
+        """The list of all moves, which ``parse`` reads."""
+        return [int(move) for move in state.history]
+
     def __call__(
         self, state: SpielState, action: int, rng: Any
     ) -> tuple[float, SpielState]:

@@ -118,7 +118,9 @@ class CompiledEngine:
             status, calls, total, square = self._draws(
                 shard.action, shard.count, stream(seed, shard.action, shard.index)
             )
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self._replay(shard, seed)
             raise OracleError(
                 f"The oracle raised {type(error).__name__}: {error}; mend the "
@@ -154,7 +156,9 @@ class CompiledEngine:
             before = from_words(rng.words)
             try:
                 status = self._draws(shard.action, count, rng)[0]
-            except Exception:
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
                 status = RAISED
             if status == kernel.STOPPED:
                 raise Interrupted("The run was stopped before this shard was finished.")

@@ -70,6 +70,10 @@ class Pool(Protocol):
     def abandoned(self) -> Sequence[Any]:
         """The results or errors of abandoned items, as far as they are known."""
 
+    @property
+    def stuck(self) -> int:
+        """Items that did not end when they were asked to, and were left behind."""
+
     def stop(self) -> None:
         """Ask what is under way to end. May be called from another thread."""
 
@@ -94,6 +98,7 @@ class Futures(ABC):
     stopped: bool = False
     abandoned: Sequence[Any] = ()
     reachable: bool = True
+    stuck: int = 0
 
     @abstractmethod
     def window(self) -> int:

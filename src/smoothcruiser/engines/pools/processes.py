@@ -10,16 +10,19 @@ Spawned, not forked: a fork copies the locks of threads that do not exist in the
 child (NumPy, JAX and simulators start threads). A script that plans with
 processes therefore needs the usual ``if __name__ == "__main__":`` guard.
 
-A worker that dies (killed, out of memory, a crash in native code) ends the run
-with an error that says so; items finished before have been reported already. If
-no worker ever began, the error names the guard, because a script without one is
-the usual cause. What this file leaves out: other machines (``dask``).
+A worker that dies (killed, out of memory, ``os._exit``, a crash in native code)
+ends the run with an error that says so; items finished before have been reported
+already. If no worker ever began, the error names the guard, because a script
+without one is the usual cause. Workers that are not needed any more are killed,
+and they end by themselves when their driver does, killed or not (``parent``).
+What this file leaves out: other machines (``dask``).
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import pickle
+import signal
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -33,6 +36,7 @@ from smoothcruiser.engines.pools.base import (
     Result,
     Task,
 )
+from smoothcruiser.engines.pools.parent import end_with_parent
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
@@ -46,6 +50,9 @@ from smoothcruiser.problem.spec import from_spec
 # A problem as it travels: its spec, its pickle, and the facts it must have when
 # rebuilt.
 Recipe = tuple[dict[str, Any] | None, bytes | None, Facts]
+
+
+END_SECONDS = 5.0  # for a process that has been told to end
 
 
 class Processes(Futures):
@@ -78,11 +85,15 @@ class Processes(Futures):
         A simulator that crashes must not end this process too.
         """
         future = self.submit(task, item)
-        while not self.finished([future]):
-            if self.stopped:
-                raise Interrupted(
-                    "The run was stopped before its first shard was finished."
-                )
+        try:
+            while not self.finished([future]):
+                if self.stopped:
+                    raise Interrupted(
+                        "The run was stopped before its first shard was finished."
+                    )
+        except BaseException:  # Ctrl-C too: nobody waits for the result any more
+            self.abandon([future])
+            raise
         found: Result = self.result(future)
         return found
 
@@ -119,10 +130,10 @@ class Processes(Futures):
         A simulator may take a minute per call, and nobody waits for the result.
         """
         self.gone = True
-        processes = list((getattr(self.pool, "_processes", None) or {}).values())
+        processes = self.pool.processes()
         self.pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:
-            process.terminate()
+            process.kill()  # a simulator may take SIGTERM for its own ends
 
 
 class SpawnedPool(ProcessPoolExecutor):
@@ -153,9 +164,8 @@ class SpawnedPool(ProcessPoolExecutor):
         """
         if self.began.is_set():
             return OracleError(
-                "A worker process died while it ran the oracle (killed, out of "
-                "memory, or a crash in native code); check the simulator with "
-                "executor='reference', or use fewer workers."
+                f"A worker process died while it ran the oracle ({self.ending()}); "
+                "check the simulator with executor='reference', or use fewer workers."
             )
         return InvalidInput(
             "The worker processes ended while they were starting, before they made a "
@@ -164,6 +174,23 @@ class SpawnedPool(ProcessPoolExecutor):
             "they do, what a worker printed above says why it "
             "ended; executor='python' needs no workers."
         )
+
+    def processes(self) -> list[Any]:
+        """The processes that were started."""
+        return list((getattr(self, "_processes", None) or {}).values())
+
+    def ending(self) -> str:
+        """How a process that died came to its end, in a few words."""
+        codes = []
+        for process in self.processes():
+            process.join(END_SECONDS)  # a broken pool ends them all, with SIGTERM
+            codes.append(process.exitcode)
+        own = [code for code in codes if code not in (None, -signal.SIGTERM)]
+        if not own or own[0] == -signal.SIGKILL:
+            return "killed, perhaps out of memory"
+        if own[0] >= 0:
+            return f"exit code {own[0]}: os._exit, or a library that ends its process"
+        return f"signal {-own[0]}: a crash in native code"
 
 
 # --- in a worker --------------------------------------------------------------
@@ -180,13 +207,16 @@ def _begin(
     An initializer cannot report an error, so it is kept for the first task.
     """
     global _built, _failure
+    end_with_parent()
+    # Ctrl-C in a terminal reaches every process; the driver decides what ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     began.set()
     try:
         given = {name: pickle.loads(thing) for name, thing in arguments.items()}
         _built = make(rebuilt(recipe), **given)
     except SmoothcruiserError as error:
         _failure = error
-    except Exception as error:
+    except BaseException as error:
         _failure = InvalidInput(
             "The problem could not be rebuilt in a worker process "
             f"({type(error).__name__}: {error})."

@@ -3,18 +3,24 @@
 Threads help only machine code, which releases the interpreter's lock.
 
 Machine code runs in a pool even where it has one thread: it cannot be interrupted,
-so the main thread has to be free to take a Ctrl-C and to set the stop flag.
+so the main thread has to be free to take a Ctrl-C and to set the stop flag. A call
+of the user's that never returns does not see the flag, and no thread can be ended
+from outside. Such a thread is left behind: the run ends without it, and as a daemon
+it does not keep the process from ending either.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from queue import SimpleQueue
 from typing import Any
 
 from smoothcruiser.engines.pools.base import POLL_SECONDS, Futures, Item, Result, Task
 
 Interrupt = Callable[[], object]  # asks what is under way to end
+GRACE_SECONDS = 5.0  # for what is under way to end; machine code takes milliseconds
 
 
 class ThisThread:
@@ -23,6 +29,7 @@ class ThisThread:
     stopped: bool = False
     abandoned: Sequence[Any] = ()
     reachable: bool = True
+    stuck: int = 0
 
     def __init__(self, built: Any, interrupt: Interrupt) -> None:
         self.built, self.interrupt = built, interrupt
@@ -56,8 +63,24 @@ class Threads(Futures):
 
     def __init__(self, size: int, built: Any, interrupt: Interrupt) -> None:
         self.size, self.built, self.interrupt = size, built, interrupt
-        self.threads = ThreadPoolExecutor(size, thread_name_prefix="smoothcruiser")
         self.abandoned: list[Any] = []
+        self.orders: SimpleQueue[Any] = SimpleQueue()
+        self.threads = [
+            threading.Thread(
+                target=_serve,
+                args=(self.orders, built),
+                name=f"smoothcruiser_{number}",
+                daemon=True,
+            )
+            for number in range(size)
+        ]
+        for thread in self.threads:
+            thread.start()
+
+    @property
+    def reachable(self) -> bool:  # type: ignore[override]
+        """False once a call has not returned: the next one may not either."""
+        return not self.stuck
 
     def ask(self, task: Task[Item, Result], item: Item) -> Result:
         """The result of one item, computed in this thread.
@@ -70,7 +93,9 @@ class Threads(Futures):
         return self.size
 
     def submit(self, task: Task[Item, Result], item: Item) -> Future[Result]:  # noqa: D102
-        return self.threads.submit(task, self.built, item)
+        future: Future[Result] = Future()
+        self.orders.put((future, task, item))
+        return future
 
     def finished(self, futures: list[Future[Any]]) -> Iterable[Future[Any]]:  # noqa: D102
         return wait(futures, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED).done
@@ -79,20 +104,39 @@ class Threads(Futures):
         return future.result()
 
     def abandon(self, futures: list[Future[Any]]) -> None:
-        """Wait for items that cannot be cancelled.
+        """Wait for items that cannot be cancelled, and leave those that do not end.
 
-        That is soon: machine code checks the stop flag every few milliseconds.
+        The wait is short: machine code checks the stop flag every few milliseconds.
         """
         self.interrupt()
-        for future in futures:
-            if not future.cancel():
-                error = future.exception()
-                self.abandoned.append(future.result() if error is None else error)
+        under_way = [future for future in futures if not future.cancel()]
+        done, stuck = wait(under_way, timeout=GRACE_SECONDS)
+        self.stuck += len(stuck)
+        for future in done:
+            error = future.exception()
+            self.abandoned.append(future.result() if error is None else error)
 
     def stop(self) -> None:  # noqa: D102
         self.stopped = True
         self.interrupt()
 
     def close(self) -> None:
-        """End the threads."""
-        self.threads.shutdown(wait=True, cancel_futures=True)
+        """End the threads, but for those in a call that does not return."""
+        for _ in self.threads:
+            self.orders.put(None)
+        for thread in self.threads:
+            thread.join(0.0 if self.stuck else None)
+
+
+def _serve(orders: SimpleQueue[Any], built: Any) -> None:
+    """Run what is ordered, one item after the other, until an order is None."""
+    while (order := orders.get()) is not None:
+        future, task, item = order
+        if future.set_running_or_notify_cancel():
+            try:
+                result = task(built, item)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+        del order, future, item

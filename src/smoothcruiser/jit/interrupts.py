@@ -1,0 +1,202 @@
+"""Ctrl-C ends a run, also in the middle of machine code that never returns.
+
+Python hears of a signal when its main thread is back in Python code. A step that
+loops for ever in machine code never lets it come back, and with the interpreter's
+lock in its hand it stops every other thread too. So while a run is under way
+(``stoppable``) the system calls machine code of our own, built here with LLVM:
+
+  the first signal    goes on to Python, which stops the run politely: it raises
+                      KeyboardInterrupt, and the run answers from what it has;
+                      for Ctrl-C a line says how to end at once
+  the second one      ends the process with what is stored, exit code 128 + number
+
+A wrapper such as ``timeout`` sends a signal to the process and to its group, so
+that it comes twice at once. What follows within ``SAME_SECONDS`` is therefore the
+same signal. SIGINT is treated so, and SIGTERM where Python has a handler for it
+(the command line does). Runs outside the main thread, where Python takes no
+signals, and systems without POSIX signals are left as they are.
+
+The handler may interrupt any code, so it only calls what POSIX calls
+async-signal-safe: clock_gettime, getpid, write, _exit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+SAME_SECONDS = 0.3  # below the time between two presses of a key, above a wrapper's
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STDERR = 2  # the handler writes past sys.stderr
+STOPPING = "Stopping; press Ctrl-C again to end now."
+ENDED = "Ended at once."
+
+# The words that the handler reads and writes. A text is an address and a length.
+COUNT, WHEN, OWNER, FIRST, LAST, PYTHON = 0, 1, 2, 3, 5, 7
+_words = (ctypes.c_int64 * (PYTHON + len(SIGNALS)))()
+_texts: dict[int, Any] = {}  # what the addresses of texts point to
+_hints: list[str] = []  # of the runs under way, the innermost last
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """For as long as it is open, or the function so decorated runs, a second Ctrl-C
+    ends the process.
+    """
+    if not _takes_signals():
+        yield
+        return
+    _hints.append("")
+    taken: list[signal.Signals] = []
+    try:
+        if len(_hints) == 1:
+            taken = _take()
+        yield
+    finally:
+        _hints.pop()
+        _give_back(taken)
+        if _hints:
+            _say(LAST, f"{ENDED}{_hints[-1]}")
+
+
+def tell_at_the_end(hint: str) -> None:
+    """Let a second Ctrl-C print where the work of this run is kept."""
+    if _takes_signals() and _hints:
+        _hints[-1] = f" {hint}"
+        _say(LAST, f"{ENDED}{_hints[-1]}")
+
+
+def _takes_signals() -> bool:
+    """Whether this thread is the one where Python takes signals."""
+    main = threading.current_thread() is threading.main_thread()
+    return main and os.name == "posix"
+
+
+def _take() -> list[signal.Signals]:
+    """Handle the signals that Python handles; which ones they are."""
+    _say(FIRST, STOPPING)
+    _say(LAST, ENDED)
+    _words[COUNT], _words[OWNER] = 0, os.getpid()
+    taken = [number for number in SIGNALS if callable(signal.getsignal(number))]
+    for number in taken:
+        _words[PYTHON + SIGNALS.index(number)] = _handler_of(number)
+        _handle(number, _address())
+    return taken
+
+
+def _give_back(taken: list[signal.Signals]) -> None:
+    for number in taken:
+        if _handler_of(number) == _address():  # nobody else has taken it since
+            _handle(number, _words[PYTHON + SIGNALS.index(number)])
+
+
+def _say(place: int, sentence: str) -> None:
+    """Let the handler print a sentence."""
+    shown = f"{sentence}\n"
+    if os.isatty(STDERR):
+        shown = f"\x1b[?25h\n{shown}"  # below a progress bar, which hides the cursor
+    text = ctypes.create_string_buffer(shown.encode(errors="replace"))
+    _words[place + 1] = 0
+    _words[place] = ctypes.addressof(text)
+    _words[place + 1] = len(text) - 1
+    _texts[place] = text
+
+
+def _handler_of(number: int) -> int:
+    get = ctypes.pythonapi.PyOS_getsig
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.c_int]
+    return get(number) or 0
+
+
+def _handle(number: int, address: int) -> None:
+    put = ctypes.pythonapi.PyOS_setsig
+    put.restype, put.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
+    put(number, address)
+
+
+@cache
+def _address() -> int:
+    """Where the handler is, built once per process."""
+    import llvmlite.binding as llvm  # type: ignore[import-untyped]
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    module = llvm.parse_assembly(str(_program()))
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    _built.append(engine)
+    return int(engine.get_function_address("on_signal"))
+
+
+_built: list[Any] = []  # machine code lives as long as its engine
+
+
+def _program() -> Any:
+    """The handler, ``on_signal(number)``, as a program for LLVM."""
+    from llvmlite import ir
+
+    i32, i64, void = ir.IntType(32), ir.IntType(64), ir.VoidType()
+    module = ir.Module()
+    main = ir.Function(module, ir.FunctionType(void, [i32]), "on_signal")
+    number = main.args[0]
+    block = ir.IRBuilder(main.append_basic_block())
+    libc = ctypes.CDLL(None)
+
+    def called(name: str, kind: Any, *arguments: Any) -> Any:
+        """A call of the C library."""
+        place = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value
+        shape = ir.FunctionType(kind, [x.type for x in arguments])
+        return block.call(
+            block.inttoptr(i64(place), shape.as_pointer()), list(arguments)
+        )
+
+    def word(index: Any) -> Any:
+        """The place of one of ``_words``."""
+        first = i64(ctypes.addressof(_words))
+        place = block.add(first, block.mul(index, i64(8)))
+        return block.inttoptr(place, i64.as_pointer())
+
+    def written(text: int, when: Any) -> None:
+        length = block.select(when, block.load(word(i64(text + 1))), i64(0))
+        called("write", i64, i32(STDERR), block.load(word(i64(text))), length)
+
+    def to_python() -> None:
+        """Call Python's own handler."""
+        row = i64(PYTHON)
+        for i, known in enumerate(SIGNALS):
+            same = block.icmp_signed("==", number, i32(known))
+            row = block.select(same, i64(PYTHON + i), row)
+        shape = ir.FunctionType(void, [i32]).as_pointer()
+        block.call(block.inttoptr(block.load(word(row)), shape), [number])
+
+    clock = block.alloca(i64, 2)  # seconds and nanoseconds
+    called("clock_gettime", i32, i32(time.CLOCK_MONOTONIC), block.ptrtoint(clock, i64))
+    seconds = block.load(clock)
+    rest = block.load(block.gep(clock, [i64(1)]))
+    now = block.add(block.mul(seconds, i64(10**9)), rest)
+    owner = block.load(word(i64(OWNER)))
+    child = block.icmp_signed("!=", called("getpid", i32), block.trunc(owner, i32))
+    with block.if_then(child):  # forked in a run: not this run's process
+        to_python()
+        block.ret_void()
+    before = block.atomic_rmw("add", word(i64(COUNT)), i64(1), "monotonic")
+    with block.if_then(block.icmp_signed("==", before, i64(0))):
+        block.store(now, word(i64(WHEN)))
+        written(FIRST, block.icmp_signed("==", number, i32(signal.SIGINT)))
+        to_python()
+        block.ret_void()
+    since = block.sub(now, block.load(word(i64(WHEN))))
+    again = block.icmp_signed(">", since, i64(int(SAME_SECONDS * 1e9)))
+    with block.if_then(again):
+        written(LAST, ir.IntType(1)(1))
+        called("_exit", void, block.add(number, i32(128)))
+    block.ret_void()
+    return module

@@ -1,0 +1,123 @@
+"""A user's function that ends the program, as ``sys.exit`` tries to, is an error
+that names the place; Ctrl-C stays what it is.
+"""
+
+import sys
+
+import numpy as np
+import pytest
+from worlds import COMMON, PROMISE, walk
+
+import smoothcruiser as sc
+
+pytestmark = pytest.mark.compiles
+
+
+class Left(BaseException):
+    """Not an Exception, as some libraries have them."""
+
+
+def exits(state, action, rng):
+    if state == 3:
+        sys.exit("done")
+    return walk(state, action, rng)
+
+
+def quits(state, action, rng):
+    if state == 3:
+        raise SystemExit
+    return walk(state, action, rng)
+
+
+def leaves(state, action, rng):
+    if state == 3:
+        raise Left("for good")
+    return walk(state, action, rng)
+
+
+def rows(states, actions, rng):
+    if (states == 3).any():
+        sys.exit("done")
+    return rng.random(len(states)), (states + actions) % 5
+
+
+def ends_here(*_):
+    sys.exit("done")
+
+
+SAMPLING = {"smoothcruiser": PROMISE, "certified": {**PROMISE, "method": "certified"}}
+TREE = {"method": "uct", "budget": 2000}
+
+
+@pytest.mark.parametrize("executor", ["reference", "python"])
+@pytest.mark.parametrize(
+    ("step", "shown"),
+    [(exits, "SystemExit: done"), (quits, "SystemExit"), (leaves, "Left: for good")],
+)
+def test_an_oracle_that_exits_is_reported_with_its_place(executor, step, shown):
+    with pytest.raises(
+        sc.OracleError, match=rf"^The oracle raised {shown} at state 3, action [01];"
+    ):
+        sc.plan(sc.MDP(step, **COMMON), 2, executor=executor, **PROMISE)
+
+
+@pytest.mark.parametrize("asked", [SAMPLING["certified"], TREE])
+def test_searches_report_it_too(asked):
+    with pytest.raises(
+        sc.OracleError, match=r"raised SystemExit: done at state 3, action [01];"
+    ):
+        sc.plan(sc.MDP(exits, **COMMON), 2, **asked)
+
+
+@pytest.mark.parametrize("method", ["smoothcruiser", "certified"])
+def test_an_exit_in_a_worker_process_arrives_as_an_error(method):
+    with pytest.raises(
+        sc.OracleError, match=r"raised SystemExit: done at state 3, action [01];"
+    ):
+        sc.plan(
+            sc.MDP(exits, **COMMON),
+            2,
+            executor="processes",
+            workers=1,
+            **SAMPLING[method],
+        )
+
+
+def test_an_exit_in_a_batch_names_a_row():
+    problem = sc.MDP(sc.batched(rows), **{**COMMON, "initial_state": np.int64(0)})
+    with pytest.raises(
+        sc.OracleError, match=r"raised SystemExit: done at state 3, action [01]"
+    ):
+        sc.plan(problem, np.int64(2), **PROMISE)
+
+
+def test_evaluation_and_the_checker_report_it():
+    problem = sc.MDP(exits, **COMMON)
+    with pytest.raises(
+        sc.OracleError, match=r"raised SystemExit: done at state 3, action [01];"
+    ):
+        sc.evaluate(problem, lambda state: [0.5, 0.5], 2, budget=2000)
+    wrong = [x.sentence for x in sc.check(problem).findings if x.verdict == "wrong"]
+    assert any("SystemExit: done at state 3" in sentence for sentence in wrong)
+    with pytest.raises(sc.InvalidInput, match=r"The policy raised SystemExit: done"):
+        sc.evaluate(sc.MDP(walk, **COMMON), ends_here, budget=2000)
+
+
+@pytest.mark.parametrize("name", ["legal", "terminal", "outcomes"])
+def test_companions_that_exit_are_reported(name):
+    problem = sc.MDP(walk, **COMMON, **{name: ends_here})
+    asked = {"method": "exact"} if name == "outcomes" else PROMISE
+    with pytest.raises(
+        sc.OracleError, match=rf"^{name} raised SystemExit: done at state 0"
+    ):
+        sc.plan(problem, **asked)
+
+
+def test_ctrl_c_inside_an_oracle_is_no_error_of_the_oracle():
+    def pressed(state, action, rng):
+        raise KeyboardInterrupt
+
+    with pytest.raises(sc.errors.Interrupted):
+        sc.plan(sc.MDP(pressed, **COMMON), **PROMISE)
+    with pytest.raises(KeyboardInterrupt):
+        sc.plan(sc.MDP(pressed, **COMMON), **TREE)

@@ -1,0 +1,106 @@
+"""Ctrl-C while machine code runs: the first asks, the second ends the process."""
+
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from smoothcruiser.jit.interrupts import stoppable, tell_at_the_end
+
+pytestmark = [
+    pytest.mark.compiles,
+    pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals"),
+]
+
+LOOPS = """
+import numba
+from smoothcruiser.jit.interrupts import stoppable, tell_at_the_end
+
+@numba.njit("i8(i8)")
+def spin(x):  # never returns, and holds the interpreter's lock
+    while x > 0:
+        x += 2
+    return x
+
+with stoppable():
+    tell_at_the_end("It is kept in a file.")
+    print("looping", flush=True)
+    spin(1)
+"""
+
+SLEEPS = """
+import time
+from smoothcruiser.jit.interrupts import stoppable
+
+with stoppable():
+    try:
+        print("sleeping", flush=True)
+        time.sleep(600)
+    except KeyboardInterrupt:
+        print("stopping", flush=True)
+"""
+
+
+def started(code):
+    child = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    child.stdout.readline()
+    return child
+
+
+def test_the_second_ctrl_c_ends_a_loop_that_nothing_else_can_end():
+    """At once, with the code of the shell's convention and what is kept."""
+    child = started(LOOPS)
+    child.send_signal(signal.SIGINT)
+    first = child.stderr.readline()  # comes although no Python code can run
+    assert first == "Stopping; press Ctrl-C again to end now.\n"
+    while child.poll() is None:  # presses that follow too fast count as the same one
+        child.send_signal(signal.SIGINT)
+        try:
+            child.wait(0.2)
+        except subprocess.TimeoutExpired:
+            continue
+    assert child.returncode == 130
+    assert child.communicate()[1] == "Ended at once. It is kept in a file.\n"
+
+
+def test_the_first_ctrl_c_stops_python_as_it_always_did():
+    child = started(SLEEPS)
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate()
+    assert (out, child.returncode) == ("stopping\n", 0)
+
+
+def test_handlers_are_given_back():
+    before = signal.getsignal(signal.SIGINT)
+    came = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        with stoppable(), stoppable():
+            tell_at_the_end("nothing")
+            signal.raise_signal(signal.SIGINT)
+        for _ in range(3):  # no longer counted
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert came == [signal.SIGINT] * 4
+
+
+def test_other_threads_are_left_alone():
+    found = []
+
+    def run():
+        with stoppable():
+            tell_at_the_end("nothing")
+            found.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert found
