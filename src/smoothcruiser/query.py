@@ -29,6 +29,9 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Progress
 from smoothcruiser.schedule.schedule import Target
 
+# a smaller one cannot be shared out among the levels of a plan: float64 ends at 5e-324
+LEAST_DELTA = 1e-250
+
 
 class Where(TypedDict, total=False):
     """The keywords that say who computes."""
@@ -241,9 +244,10 @@ def check_delta(delta: float | None) -> float | None:
     """Delta, if it is a probability strictly between 0 and 1 or not set."""
     if delta is None:
         return None
-    if not is_number(delta) or not 0.0 < delta < 1.0:
+    if not is_number(delta) or not LEAST_DELTA <= delta < 1.0:
         raise InvalidInput(
-            f"delta must be a probability strictly between 0 and 1, got {delta!r}."
+            "delta must be a probability strictly between 0 and 1, and at least "
+            f"{LEAST_DELTA:g}, got {delta!r}."
         )
     return float(delta)
 

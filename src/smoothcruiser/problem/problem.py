@@ -411,8 +411,8 @@ def _check(p: Problem) -> None:
     _require(
         p.horizon is None or (_is_count(p.horizon) and p.horizon <= MOST_STEPS),
         (
-            f"horizon must be a whole number from 1 to {MOST_STEPS:,}, or None, got "
-            f"{shortened(p.horizon)}."
+            f"horizon must be a whole number of at least 1 and at most {MOST_STEPS:,}, "
+            f"or None, got {shortened(p.horizon)}."
         ),
     )
     _check_discount(p)

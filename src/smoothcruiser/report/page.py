@@ -221,8 +221,8 @@ def _picture(estimate: Estimate, exact: Estimate | None) -> Picture | None:
     every = [x for a in shown for x in (estimate.q_values[a], *boxes[a])]
     finite = [x for x in (*every, *truths.values()) if math.isfinite(x)]
     low, high = min(finite), max(finite)
-    # one value alone: an axis of length 1 around it
-    free = MARGIN * (high - low) or 0.5
+    # one value alone: an axis around it that its floating-point number can tell apart
+    free = MARGIN * (high - low) or 0.5 * max(1.0, abs(high))
     low, high = low - free, high + free
 
     def x(value: float) -> float:

@@ -162,7 +162,7 @@ def root_log_draws(t: Array, spread: Array, variance: Array, level: float) -> Ar
 
     It is a vectorized approximation of ``stopping.root_samples``.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         tau = np.clip(t / np.maximum(spread, 1e-300), 1e-150, 1.0 - 1e-12)
         ratio = np.clip(variance / np.maximum(spread, 1e-300) ** 2, 1e-300, 0.25)
         p = np.minimum(
