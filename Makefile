@@ -13,17 +13,19 @@ PEERS := $(VENV)/.peers
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Re-done only when what is to be installed has changed. Exact versions are in constraints.txt.
-$(READY): pyproject.toml constraints.txt
+# Re-done only when what is to be installed has changed. Exact versions are in constraints.txt; the locks add the hash of every file.
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-warn-script-location
+$(READY): pyproject.toml requirements.lock
 	@test -n "$(PYTHON)" || { echo "smoothcruiser needs Python 3.11 or later; name it with make PYTHON=..." >&2; exit 2; }
 	@echo "setting up $(VENV) (once; about a minute)" >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-warn-script-location -c constraints.txt -e '.[dev]'
+	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
 # mctx and JAX, for the evidence alone.
-$(PEERS): $(READY)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-warn-script-location -c constraints.txt -e '.[peers]'
+$(PEERS): $(READY) peers.lock
+	@$(PIP) --no-deps --require-hashes -r peers.lock
 	@touch $(PEERS)
 
 run: $(READY) ## plan on a built-in problem, and show the exact answer beside it

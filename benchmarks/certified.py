@@ -173,7 +173,8 @@ def one_run(
     )
     solution = solve(problem)
     intervals: list[tuple[float, float]] = []
-    memory = Certified(problem, delta=delta, seed=number, radius_scale=radius_scale)
+    memory = Certified(problem, delta=delta, seed=number)
+    memory.radius_scale = radius_scale
     budget = int(10.0 ** rng.uniform(2.5, math.log10(most_calls)))
     try:
         memory.query(

@@ -7,7 +7,17 @@ and games.
 True
 """
 
+import sys
+from pathlib import Path
 from typing import Any
+
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
+    # `python -m smoothcruiser` puts the current folder before everything installed: a
+    # file numpy.py there would run as NumPy. It stays, at the end, only if this
+    # package lies in it.
+    sys.path[:1] = []
+    if (home := Path(__file__).parent.parent) == Path.cwd():
+        sys.path.append(str(home))
 
 from smoothcruiser import adapters
 from smoothcruiser.api import calibrate, evaluate, explain, plan, prepare, solve

@@ -59,13 +59,18 @@ def plan(
         budget: most oracle calls to pay; by default 10**9, 10**6 for a tree search.
         seconds: stop after so long, with what holds then.
         simulations: stop a tree search after so many.
+        max_states: most states that certified search keeps; by default as many as fit
+            in half of the memory that is available.
         seed: of the random numbers; the same seed, the same answer.
         executor: "compiled", "python", "batched", "processes", "dask" or "reference";
             by default the fastest that can.
         workers: threads, processes or cluster workers; by default all cores.
         scheduler: address of a Dask cluster, for executor "dask".
+        tls: files of the CA, of a certificate and of its key, for a scheduler that
+            asks for certificates.
         shards: parts that an action's samples are cut into, for slow simulators.
-        store: a file that keeps finished shards, for ``resume``.
+        store: a file that keeps finished shards, or what certified search knows, for
+            ``resume``.
         progress: a function that gets a ``Progress`` now and then.
     """
     query = Query.of(problem, state, **asked)

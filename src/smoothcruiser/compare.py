@@ -158,6 +158,47 @@ def compare(
         >>> [(run.method, run.num_calls <= 2000) for run in runs]
         [('certified', True), ('uct', True)]
     """
+    jobs = jobs_of(planners() if methods is None else methods, budgets, seeds)
+    return list(each_run(problem, state, jobs, truth=truth, progress=progress))
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run that is to be made."""
+
+    method: str | Method | Search
+    budget: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """The method's name in tables."""
+        return self.method if isinstance(self.method, str) else str(self.method)
+
+
+def jobs_of(
+    methods: Sequence[str | Method | Search],
+    budgets: Sequence[int],
+    seeds: Sequence[int],
+) -> list[PlannedRun]:
+    """Every method with every budget and every seed, in this order."""
+    return [
+        PlannedRun(m, calls, seed)
+        for m in methods
+        for calls in budgets
+        for seed in seeds
+    ]
+
+
+def each_run(
+    problem: Problem,
+    state: Any,
+    jobs: Sequence[PlannedRun],
+    *,
+    truth: Truth | None = None,
+    progress: Callable[[str, int, int], object] | None = None,
+) -> Iterator[PlannerRun]:
+    """The rows of ``compare``, each as soon as its run has ended."""
     state = problem.start(state)
     if problem.is_terminal(state):
         raise InvalidInput(
@@ -165,39 +206,25 @@ def compare(
             "is 0 and there is nothing to compare."
         )
     truth = truth or truth_of(problem, state)
-    jobs = [
-        (method, calls, seed)
-        for method in (planners() if methods is None else methods)
-        for calls in budgets
-        for seed in seeds
-    ]
-    rows = []
-    for done, (method, calls, seed) in enumerate(jobs):
-        name = method if isinstance(method, str) else str(method)
+    for done, job in enumerate(jobs):
         if progress is not None:
-            progress(name, done, len(jobs))
-        rows.append(_run(problem, state, method, name, calls, seed, truth))
-    return rows
+            progress(job.name, done, len(jobs))
+        yield _run(problem, state, job, truth)
 
 
 def _run(
-    problem: Problem,
-    state: Any,
-    method: str | Method | Search,
-    name: str,
-    budget: int,
-    seed: int,
-    truth: Truth | None,
+    problem: Problem, state: Any, job: PlannedRun, truth: Truth | None
 ) -> PlannerRun:
+    name, budget, seed = job.name, job.budget, job.seed
     try:
-        estimate = _planned(problem, state, method, budget, seed)
+        estimate = _planned(problem, state, job.method, budget, seed)
     except SmoothcruiserError as error:
         return PlannerRun(name, budget, seed, note=str(error).split("\n")[0])
     except Exception as error:  # of a method that is not ours: the others go on
         note = f"{type(error).__name__}: {error}".split("\n")[0]
         return PlannerRun(name, budget, seed, note=note)
     row = measured(name, budget, seed, estimate, truth)
-    return replace(row, estimates=objective(problem, method))
+    return replace(row, estimates=objective(problem, job.method))
 
 
 def objective(problem: Problem, method: str | Method | Search) -> str:
@@ -270,6 +297,7 @@ def summaries(rows: Sequence[PlannerRun]) -> Iterator[dict[str, Any]]:
             "method": method,
             "budget": budget,
             "runs": len(ran),
+            "failed": len(failed),
             "note": failed[0].note if failed else "",
             "estimates": ran[0].estimates if ran else "",
         }

@@ -60,6 +60,17 @@ def said(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".: ")
 
 
+def printable(text: str, keep: str = "\n\t") -> str:
+    """The text with what a terminal would obey or hide written out, as ``repr`` does.
+
+    Control characters, text direction marks, zero-width characters and bytes that are
+    no text become ``\\x1b``, ``\\u202e``; characters in ``keep`` stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
+
+
 def described(value: object) -> str:
     """A value in a sentence about what came: numbers and texts as they are, of other
     things the type.

@@ -30,6 +30,15 @@ from smoothcruiser.progress import Progress
 from smoothcruiser.schedule.schedule import Target
 
 
+class Where(TypedDict, total=False):
+    """The keywords that say who computes."""
+
+    executor: str | None
+    workers: int | None
+    scheduler: str | None
+    tls: tuple[str | Path, str | Path, str | Path] | None
+
+
 class Asked(TypedDict, total=False):
     """The keywords of ``plan``, ``explain``, ``Agent`` and the command line."""
 
@@ -39,10 +48,12 @@ class Asked(TypedDict, total=False):
     budget: float | None
     seconds: float | None
     simulations: int | None
+    max_states: int | None
     seed: int
     executor: str | None
     workers: int | None
     scheduler: str | None
+    tls: tuple[str | Path, str | Path, str | Path] | None
     shards: int | None
     store: str | Path | None
     progress: Callable[[Progress], object] | None
@@ -90,6 +101,7 @@ class Limits:
     calls: int | None = None  # budget=
     seconds: float | None = None
     simulations: int | None = None  # of a tree search
+    max_states: int | None = None  # that certified search keeps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +111,20 @@ class Compute:
     executor: str | None = None  # None: the fastest that can
     workers: int | None = None  # None: all cores
     scheduler: str | None = None  # address of a Dask cluster
+    tls: tuple[str, str, str] | None = None  # PEM files: CA, certificate, key
     shards: int | None = None  # parts per action; a store records it
     store: Path | None = None
+
+    @classmethod
+    def of(cls, verb: str, where: Where) -> Compute:
+        """The place that keywords of ``verb`` describe; their values are checked."""
+        check_keywords(verb, where, Where.__annotations__)
+        return cls(
+            executor=where.get("executor"),
+            workers=where.get("workers"),
+            scheduler=where.get("scheduler"),
+            tls=check_tls(where.get("tls")),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,11 +170,13 @@ class Query:
                 calls=None if budget is None else check_budget(budget),
                 seconds=values["seconds"],
                 simulations=counts["simulations"],
+                max_states=counts["max_states"],
             ),
             compute=Compute(
                 executor=values["executor"],
                 workers=counts["workers"],
                 scheduler=values["scheduler"],
+                tls=check_tls(values["tls"]),
                 shards=counts["shards"],
                 store=None if store is None else check_store(store),
             ),
@@ -178,7 +204,7 @@ class Query:
         return replace(self, state=state, seed=seed)
 
 
-COUNTS = ("simulations", "workers", "shards")
+COUNTS = ("simulations", "max_states", "workers", "shards")
 
 
 def check_problem(problem: object) -> None:
@@ -229,6 +255,26 @@ def check_budget(budget: float) -> int:
             f"budget must be a number of oracle calls of at least 1, got {budget!r}."
         )
     return int(budget)
+
+
+def check_tls(files: Any) -> tuple[str, str, str] | None:
+    """The three files that secure the connection to a scheduler, or None."""
+    if files is None:
+        return None
+    whole = isinstance(files, list | tuple) and len(files) == 3
+    if not whole or not all(isinstance(file, str | Path) for file in files):
+        raise InvalidInput(
+            "tls takes three files, those of the CA, of a certificate and of its key, "
+            f"got {files!r}."
+        )
+    for file in files:
+        if not Path(file).is_file():
+            raise InvalidInput(
+                f"The file {str(file)!r} of tls (--tls CA CERT KEY) does not exist; "
+                "give the PEM files that the cluster was started with."
+            )
+    ca, certificate, key = map(str, files)
+    return ca, certificate, key
 
 
 def check_store(store: Any) -> Path:

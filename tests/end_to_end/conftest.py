@@ -55,6 +55,9 @@ def early():
 def late():
     return build(hit(12_000), 1.0, 0.5)
 
+def pressed():
+    return build(hit(1_500), 1.0, 0.5)
+
 def outcomes():
     def model(state, action):
         return [(0.5, 0.0, state), (0.5, 1.0, 1 - state)]
@@ -116,7 +119,7 @@ class Done:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def command(*arguments: str, columns: int = 80) -> Done:
+    def command(*arguments: str, columns: int | str = 80) -> Done:
         monkeypatch.setattr(sys, "argv", ["smoothcruiser", *arguments])
         monkeypatch.setenv("COLUMNS", str(columns))
         with pytest.raises(SystemExit) as left:

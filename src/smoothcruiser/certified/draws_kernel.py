@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from smoothcruiser.certified.graph import END_RAW
+from smoothcruiser.certified.graph import END_RAW, STREAM_BYTES
 from smoothcruiser.jit.streams import stream_at
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.problem.tabular_kernel import tabular_step
 
 FINE, BAD_REWARD, ENDED, RESERVED = 0, 1, 2, 3  # what a batch reports
-STREAM_BYTES = 32  # four words of 64 bits
 
 
 def step_tabular(data: Any, state: int, action: int, rng: Any) -> Any:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from smoothcruiser.certified.room import FULL
 from smoothcruiser.estimate import (
     Certificate,
     Estimate,
@@ -212,6 +213,7 @@ def _notes(
         "exhausted": (
             "all that can be drawn was drawn and what is left is rounding, so it ended"
         ),
+        **FULL,
     }[reason]
     if epsilon is None:
         return (f"Stopped because {why}; the intervals hold as they are.",)

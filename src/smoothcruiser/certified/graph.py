@@ -23,6 +23,7 @@ END = 0  # the node of every terminal state
 END_RAW = -(2**63)  # what stands for the next state where the step said ``terminated``
 UNRESOLVED = -1  # the node of an entry whose state was not looked up yet
 ENTRIES, HASHED, WAITING = 0, 1, 2  # places in ``sizes``
+STREAM_BYTES = 32  # of a pair's stream: four words of 64 bits
 
 NODE = np.dtype(
     [

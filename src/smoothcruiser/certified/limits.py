@@ -27,6 +27,7 @@ class Ends:
     # what equal numbers of samples need for epsilon; None where nothing is estimated
     equal: EqualSamples | None
     budget: int
+    seconds: float | None
     deadline: float
     callback: Callable[[Progress], object] | None
     target: Target
@@ -59,6 +60,7 @@ def make_limits(
         goal=epsilon,
         equal=None,
         budget=DEFAULT_BUDGET if budget is None else int(budget),
+        seconds=seconds,
         deadline=math.inf if seconds is None else now + seconds,
         callback=callback,
         target=target,  # type: ignore[arg-type]

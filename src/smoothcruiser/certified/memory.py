@@ -21,6 +21,7 @@ from smoothcruiser.certified.graph import (
     ENTRIES,
     HASHED,
     NODE,
+    STREAM_BYTES,
     WAITING,
     empty_graph,
     free_slots,
@@ -28,6 +29,7 @@ from smoothcruiser.certified.graph import (
 from smoothcruiser.certified.limits import Target
 from smoothcruiser.certified.memory_kernel import SHORT_SCAN
 from smoothcruiser.certified.ranges import box
+from smoothcruiser.certified.room import PYTHON_BYTES, Full, Room, size_of
 from smoothcruiser.errors import OracleError
 from smoothcruiser.problem.answers import flickering
 from smoothcruiser.problem.problem import Problem
@@ -49,8 +51,10 @@ class Seen(NamedTuple):
 class Memory:
     """States, pairs and outcomes seen so far; it owns the arrays."""
 
-    def __init__(self, problem: Problem, bound: Bound = BOUNDS[DEFAULT]) -> None:
-        self.problem = problem
+    def __init__(
+        self, problem: Problem, bound: Bound = BOUNDS[DEFAULT], room: Room = Room()
+    ) -> None:
+        self.problem, self.room = problem, room
         self.states: list[Any] = [None]  # what each node stands for; node 0 is the end
         # steps left, 0 throughout where there is no horizon
         self.remaining: list[int] = [0]
@@ -58,6 +62,8 @@ class Memory:
         self.others: dict[Any, Seen] = {}  # of all others, by their keys
         self.over: dict[Any, Any] = {}  # plain values that are terminal, by their keys
         self._types: set[type] = set()  # of the states checked so far
+        self._state_bytes = PYTHON_BYTES  # of the largest state measured
+        self._fit = 0  # so many states fit for certain
         self.num_pairs = 0
         self._boxes: dict[tuple[int, int], tuple[float, float, float, float]] = {}
         self._weights = problem.operator.weights(problem.num_actions)
@@ -78,10 +84,81 @@ class Memory:
         """The size of the arrays in bytes."""
         return sum(array.nbytes for array in self.graph)
 
+    @property
+    def kept(self) -> int:
+        """The number of states that are remembered, ends included."""
+        return len(self.nodes) + len(self.others)
+
+    @property
+    def left(self) -> int:
+        """A number of states for which there is room: the real one may be larger."""
+        nodes, pairs = self.graph.nodes, self.graph.pairs
+        free = self.room.max_bytes - self._used(0) - 2 * (nodes.nbytes + pairs.nbytes)
+        each = self._state_bytes + 2 * (
+            nodes.itemsize + self.problem.num_actions * pairs.itemsize
+        )
+        fit = max(0, int(free // each))
+        most = self.room.max_states
+        return fit if most is None else min(fit, most - self.kept)
+
+    def is_crowded(self, more: int) -> bool:
+        """Whether there may be no room for so many new states."""
+        if self.kept + more > self._fit:
+            self._fit = self.kept + self.left
+        return self.kept + more > self._fit
+
+    def _used(self, more_states: int) -> int:
+        """The bytes of the arrays, of the pairs' streams, and of the states."""
+        states = self._state_bytes * (self.kept + more_states)
+        return self.num_bytes + STREAM_BYTES * self.num_pairs + states
+
+    def _check_states(self, more: int) -> None:
+        """Raise ``Full`` where there is no room for so many new states."""
+        if more == 0 or not self.is_crowded(more):
+            return
+        most = self.room.max_states
+        if most is not None and self.kept + more > most:
+            raise Full("max_states")
+        nodes, pairs = self.graph.nodes, self.graph.pairs
+        grown = 0
+        if len(self.states) + more > len(nodes):
+            grown += max(len(self.states) + more, 2 * len(nodes)) * nodes.itemsize
+        need = self.num_pairs + more * self.problem.num_actions
+        if need > len(pairs):
+            grown += max(need, 2 * len(pairs)) * pairs.itemsize
+        if self._used(more) + grown > self.room.max_bytes:
+            raise Full(self.room.why)
+
+    def admit(self, pairs: Ints, raws: Ints) -> None:
+        """Raise ``Full`` where the next states of samples would not fit.
+
+        ``raws`` are states as whole numbers, each after its pair. It is asked
+        before they are entered, so that a batch fits as a whole or waits.
+        """
+        horizon, keyed = self.problem.horizon is not None, self.problem.key is not None
+        left = np.zeros_like(raws)
+        if horizon:
+            left = np.asarray(self.remaining)[self.graph.pairs["node"][pairs]] - 1
+        found = np.unique(np.stack([raws, left]), axis=1).tolist()
+        new = set()
+        for state, steps in zip(*found, strict=True):
+            if state == END_RAW or (horizon and steps == 0):
+                continue
+            key: Any = self.problem.key_of(state) if keyed else state
+            key = (key, steps) if horizon else key
+            if key not in self.nodes and key not in self.others:
+                new.add(key)
+        self._check_states(len(new))
+
     def pairs_of(self, node: int) -> Any:
         """The pairs of a node, as a view."""
         first, size = self.graph.nodes[node]["first"], self.graph.nodes[node]["size"]
         return self.graph.pairs[first : first + size]
+
+    def interval(self, node: int) -> tuple[float, float]:
+        """Return the bounds on the value of a node."""
+        found = self.graph.nodes[node]
+        return float(found["lower"]), float(found["upper"])
 
     def half_width(self, node: int, target: Target) -> float:
         """Return half the width of the node's interval, or of its widest action's."""
@@ -91,22 +168,26 @@ class Memory:
         pairs = self.pairs_of(node)
         return 0.5 * float((pairs["q_upper"] - pairs["q_lower"]).max())
 
-    def node_of(self, state: Any, remaining: int) -> int:
+    def node_of(self, state: Any, remaining: int, *, admitted: bool = False) -> int:
         """Return the node of a state with ``remaining`` steps left; 0 if it is over.
 
         A new state gets a new node. A state that is no plain value may have the
         key of another without being the same, so mover, legal actions and end
-        are compared whenever a key comes back.
+        are compared whenever a key comes back. Raises ``Full`` for a new state
+        that has no room, unless it was ``admitted``.
         """
         problem = self.problem
-        if problem.horizon is not None and remaining == 0:
+        key: Any
+        if problem.horizon is None:
+            key, remaining = problem.key_of(state), 0
+        elif remaining == 0:
             return END
-        key: Any = problem.key_of(state)
-        if problem.horizon is not None:
-            key = (key, remaining)
+        else:
+            key = (problem.key_of(state), remaining)
         if problem.key is None and is_fixed(state):
             found = self.nodes.get(key)
             if found is None:
+                self._check_states(0 if admitted else 1)
                 (found,) = self._add_nodes([state], [remaining])
                 self.nodes[key] = found
                 if found == END:
@@ -119,6 +200,7 @@ class Memory:
                     problem.check_alike(state, known, self._profile(found))
             return found
         if key not in self.others:
+            self._check_states(0 if admitted else 1)
             (node,) = self._add_nodes([state], [remaining])
             self.others[key] = Seen(node, state, self._profile(node))
             return node
@@ -173,6 +255,8 @@ class Memory:
         number = len(self.states)
         if type(state) not in self._types or number & (number - 1) == 0:
             self._types.add(type(state))
+            measured = PYTHON_BYTES + size_of(state)
+            self._state_bytes = max(self._state_bytes, measured)
             check_recognizable(state, self.problem.key_of(state))
 
     def _add_nodes(self, states: list[Any], remaining: list[int]) -> list[int]:
@@ -256,7 +340,7 @@ class Memory:
         if self.problem.key is not None:
             jobs = zip(states, remaining, strict=True)
             return [
-                END if state == END_RAW else self.node_of(state, left)
+                END if state == END_RAW else self.node_of(state, left, admitted=True)
                 for state, left in jobs
             ]
         horizon = self.problem.horizon is not None
@@ -291,13 +375,24 @@ class Memory:
             )
 
     def make_room(self, *, rehash_with: Any) -> None:
-        """Double entries, hash table and waiting list where they are nearly full."""
+        """Double entries and hash table where they are nearly full.
+
+        Raises ``Full`` where the memory may not hold that much.
+        """
         if int(self.graph.sizes[WAITING]):
             self.resolve()
         g = self.graph
         longest = int(g.pairs["length"][: self.num_pairs].max(initial=1))
-        self._grow("entries", int(g.sizes[ENTRIES]) + 4 * longest + 64)
-        if 2 * (int(g.sizes[HASHED]) + 2 * SHORT_SCAN) > len(g.slots):
+        need = int(g.sizes[ENTRIES]) + 4 * longest + 64
+        crowded = 2 * (int(g.sizes[HASHED]) + 2 * SHORT_SCAN) > len(g.slots)
+        grown = 2 * g.slots.nbytes if crowded else 0
+        if need > len(g.entries):
+            grown += max(need, 2 * len(g.entries)) * g.entries.itemsize
+        if self._used(0) + grown > self.room.max_bytes:
+            raise Full(self.room.why)
+        self._fit = 0
+        self._grow("entries", need)
+        if crowded:
             self.graph = self.graph._replace(slots=free_slots(2 * len(g.slots)))
             rehash_with(self.graph)
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from smoothcruiser.certified.graph import END
+from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.room import Full
 from smoothcruiser.certified.sampling import Sampler
 from smoothcruiser.engines.base import Executor
 from smoothcruiser.engines.inspection import Looks, look, sendable
@@ -24,7 +24,6 @@ from smoothcruiser.jit.streams import from_words
 from smoothcruiser.problem.answers import raised
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
-from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.query import Compute
 
 PARTS_PER_WORKER = 4  # of a round: enough to even out samples that differ in length
@@ -131,12 +130,17 @@ class ParallelSampler(Sampler):
         """
         return self.pool.ask(look_elsewhere, (state, self.seed, looked, most_calls))
 
-    def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
-        """Return (next nodes, rewards) of the jobs, one after the other."""
-        words = self._streams(pairs)
+    def draw(self, batch: Batch, most: int) -> None:
+        """Take the next samples of a batch, at most ``most`` of them.
+
+        ``Full`` ends it before the job with a next state that has no room.
+        """
+        begun = batch.drawn
+        first, counts = batch.ahead(most)
+        pairs = batch.pairs[first : first + len(counts)]
         jobs = []
         for pair, count, four in zip(
-            pairs.tolist(), counts.tolist(), words.tolist(), strict=True
+            pairs.tolist(), counts.tolist(), self._streams(pairs).tolist(), strict=True
         ):
             found = self.memory.graph.pairs[pair]
             jobs.append(
@@ -147,17 +151,13 @@ class ParallelSampler(Sampler):
                     tuple(four),
                 )
             )
-        raws, rewards = (
-            np.empty(int(counts.sum()), dtype=np.int64),
-            np.empty(int(counts.sum())),
-        )
-        at = 0
-        for i, drawn in enumerate(self._gathered(jobs)):
-            at = self._enter(int(pairs[i]), drawn, raws, rewards, at)
-            words[i] = drawn.words
-        self.words[pairs] = words
-        self.memory.check_turns(np.repeat(pairs, counts), raws)
-        return raws, rewards
+        for pair, drawn in zip(pairs.tolist(), self._gathered(jobs), strict=False):
+            try:
+                self._enter(pair, drawn, batch)
+            except Full as error:
+                error.calls = int(counts.sum()) + begun - batch.drawn
+                raise
+            self.words[pair] = drawn.words
 
     def _gathered(self, jobs: list[PairJob]) -> list[Drawn]:
         """Return the results of the jobs, in their order."""
@@ -171,12 +171,11 @@ class ParallelSampler(Sampler):
         self.pool.map(draw_part, enumerate(parts), report)
         return [drawn for part in found for drawn in part]
 
-    def _enter(
-        self, pair: int, drawn: Drawn, raws: Ints, rewards: Floats, at: int
-    ) -> int:
+    def _enter(self, pair: int, drawn: Drawn, batch: Batch) -> None:
         facts, memory = self.problem.facts, self.memory
         low, high = facts.reward_range
         after_steps = memory.remaining[int(memory.graph.pairs[pair]["node"])] - 1
+        at = batch.drawn
         for reward, after, ended in zip(
             drawn.rewards, drawn.states, drawn.ended, strict=True
         ):
@@ -184,8 +183,8 @@ class ParallelSampler(Sampler):
                 raise self._bad_reward(reward, pair)
             if ended and not facts.terminals:
                 raise self._undeclared_end(pair)
-            rewards[at] = reward
-            raws[at] = END if ended else memory.node_of(after, after_steps)
+            batch.rewards[at] = reward
+            batch.raws[at] = END if ended else memory.node_of(after, after_steps)
             at += 1
         if drawn.error is not None:
             raise (
@@ -193,7 +192,7 @@ class ParallelSampler(Sampler):
                 if drawn.told
                 else raised(drawn.error, self._where(pair))
             )
-        return at
+        batch.drawn = at
 
     def close(self) -> None:
         """End the workers."""

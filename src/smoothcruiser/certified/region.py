@@ -79,6 +79,7 @@ class Region:
         size = self.memory.num_nodes
         others = [node for node in range(1, size) if node != self.order[0]]
         self.order[1 : 1 + len(others)], self.count = others, 1 + len(others)
+        self.memory.graph.nodes["listed"][1:size] = 1
 
     def spread(self, source: Floats, least: float, passes: int) -> None:
         """Bring the flow up to date, and list the nodes that it meets.

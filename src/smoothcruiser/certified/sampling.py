@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from smoothcruiser.certified.graph import END
+from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.memory_kernel import mixed
+from smoothcruiser.certified.room import Full
 from smoothcruiser.engines.pools.threads import Threads
 from smoothcruiser.engines.registry import choose
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
@@ -32,7 +34,7 @@ from smoothcruiser.jit.build import compiled, is_compiled
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.answers import at, outside, raised, undeclared_end, unpacked
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import Guard
+from smoothcruiser.problem.states import Guard, copied, unchanged, written_into
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.query import Compute
 
@@ -87,21 +89,31 @@ class Sampler:
 
         return look(self.problem, state, self.seed, looked, most_calls)
 
-    def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
-        """Return (next states as numbers, rewards) of the jobs, one after the other."""
+    def draw(self, batch: Batch, most: int) -> None:
+        """Take the next samples of a batch, at most ``most`` of them."""
         raise NotImplementedError
+
+    def take_up(self, batch: Batch) -> None:
+        """Get ready for the rest of a batch that another process has begun."""
+
+    def check_written(self, batch: Batch) -> None:
+        """Refuse a state that the job in progress has written into, before it is kept."""
 
     def close(self) -> None:
         """Release workers, where there are any."""
 
-    def _streams(self, pairs: Ints) -> Any:
-        """Return the words of the pairs' streams."""
+    def cover(self) -> None:
+        """Give every pair of the memory its stream."""
         have = len(self.words)
         if have < self.memory.num_pairs:
             fresh = first_words(
                 self.seed, np.arange(have, max(self.memory.num_pairs, 2 * have, 256))
             )
             self.words = np.concatenate([self.words, fresh])
+
+    def _streams(self, pairs: Ints) -> Any:
+        """Return the words of the pairs' streams."""
+        self.cover()
         return self.words[pairs]
 
     def _where(self, pair: int) -> str:
@@ -190,20 +202,19 @@ class CompiledSampler(Sampler):
             )
         )
 
-    def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
-        """Return (next states, rewards) of the jobs, one after the other."""
+    def draw(self, batch: Batch, most: int) -> None:
+        """Take the next samples of a batch, at most ``most`` of them."""
         memory = self.memory
+        first, counts = batch.ahead(most)
+        pairs = batch.pairs[first : first + len(counts)]
         chosen = memory.graph.pairs[pairs]
         states = np.array(
             [memory.states[node] for node in chosen["node"].tolist()], dtype=np.int64
         )
         actions = chosen["action"].astype(np.int64)
-        size = int(counts.sum())
-        raws, rewards, fault = (
-            np.empty(size, dtype=np.int64),
-            np.empty(size),
-            np.zeros(2, dtype=np.int64),
-        )
+        size, fault = int(counts.sum()), np.zeros(2, dtype=np.int64)
+        new = slice(batch.drawn, batch.drawn + size)
+        raws, rewards = batch.raws[new], batch.rewards[new]
         words = self._streams(pairs)
         try:
             if self.pool is None or size < LEAST_SHARED:
@@ -228,7 +239,7 @@ class CompiledSampler(Sampler):
                 "step."
             )
         self.words[pairs] = words
-        return raws, rewards
+        batch.drawn += size
 
     def _run_shared(
         self,
@@ -326,27 +337,50 @@ class PythonSampler(Sampler):
 
     resolved = True
 
-    def draw(self, pairs: Ints, counts: Ints) -> tuple[Ints, Floats]:
-        """Return (next nodes, rewards) of the jobs, one after the other."""
+    _before: Any = None  # a copy of the state whose job is watched
+
+    def draw(self, batch: Batch, most: int) -> None:
+        """Take the next samples of a batch, at most ``most`` of them.
+
+        ``Full`` ends it before the sample for whose next state there is no room.
+        """
         from smoothcruiser.jit.streams import from_words
 
-        size = int(counts.sum())
-        raws, rewards = np.empty(size, dtype=np.int64), np.empty(size)
-        words = self._streams(pairs)
-        at = 0
+        first, counts = batch.ahead(most)
+        pairs = batch.pairs[first : first + len(counts)]
+        words, pool = self._streams(pairs), self.memory.graph.pairs
         for job, (pair, count) in enumerate(
             zip(pairs.tolist(), counts.tolist(), strict=True)
         ):
+            node, action = int(pool[pair]["node"]), int(pool[pair]["action"])
+            state, end = self.memory.states[node], int(batch.ends[first + job])
+            whole = int(batch.counts[first + job])
+            if batch.drawn == end - whole:  # the job begins
+                batch.watched = self.guard.due(whole)
+                self._before = self.guard.copied(state) if batch.watched else None
             rng = from_words(words[job])
-            at = self._draw_pair(pair, count, rng, raws, rewards, at)
-            words[job] = rng.words
-        self.words[pairs] = words
-        self.memory.check_turns(np.repeat(pairs, counts), raws)
-        return raws, rewards
+            try:
+                self._draw_pair(pair, count, rng, batch)
+            finally:
+                self.words[pair] = rng.words
+            if batch.drawn == end and batch.watched:
+                self.guard.compare(self._before, state, action)
+                batch.watched = False
 
-    def _draw_pair(
-        self, pair: int, count: int, rng: Any, raws: Ints, rewards: Floats, at: int
-    ) -> int:
+    def take_up(self, batch: Batch) -> None:  # noqa: D102
+        if batch.watched:
+            pair = batch.pairs[batch.ahead(1)[0]]
+            node = int(self.memory.graph.pairs[pair]["node"])
+            self._before = copied(self.memory.states[node])
+
+    def check_written(self, batch: Batch) -> None:  # noqa: D102
+        if batch.watched and self._before is not None:
+            pair = self.memory.graph.pairs[batch.pairs[batch.ahead(1)[0]]]
+            state = self.memory.states[int(pair["node"])]
+            if unchanged(self._before, state) is False:
+                raise written_into(self._before, state, int(pair["action"]))
+
+    def _draw_pair(self, pair: int, count: int, rng: Any, batch: Batch) -> None:
         memory, facts, step = self.memory, self.problem.facts, self.problem.oracle
         node, action = (
             int(memory.graph.pairs[pair]["node"]),
@@ -359,11 +393,16 @@ class PythonSampler(Sampler):
             memory.nodes,
             memory.states,
         )
-        before, arrivals = (
-            self.guard.copied(state) if self.guard.due(count) else None,
+        arrivals, raws, rewards, at = (
             self.arrivals,
+            batch.raws,
+            batch.rewards,
+            batch.drawn,
         )
+        crowded, before = memory.is_crowded(count), rng.words.copy()
         for i in range(at, at + count):
+            if crowded:
+                batch.drawn, before = i, rng.words.copy()
             try:
                 answer = step(state, action, rng)
             except (SmoothcruiserError, KeyboardInterrupt):
@@ -391,11 +430,13 @@ class PythonSampler(Sampler):
                     if met < ALWAYS_COMPARED or met % COMPARED_EVERY == 0:
                         found = memory.node_of(after, after_steps)
             except (KeyError, TypeError):
-                found = memory.node_of(after, after_steps)
+                try:
+                    found = memory.node_of(after, after_steps)
+                except Full as error:  # the samples from ``before`` on are not taken
+                    rng.words[:], error.calls = before, i + 1 - batch.drawn
+                    raise
             raws[i] = found
-        if before is not None:
-            self.guard.compare(before, state, action)
-        return at + count
+        batch.drawn = at + count
 
 
 def make_sampler(

@@ -33,14 +33,17 @@ What this file decides: rounds and stops. Proofs: docs/certified.md.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Unpack
 
 import numpy as np
 
 from smoothcruiser.certified.bounds import DEFAULT, bound_of
-from smoothcruiser.certified.bounds.base import KEEP, SCAN, SWEPT, WALK
 from smoothcruiser.certified.estimate import (
     SAME_LAW,
     answer,
@@ -48,19 +51,21 @@ from smoothcruiser.certified.estimate import (
     one_outcome,
 )
 from smoothcruiser.certified.graph import END
-from smoothcruiser.certified.limits import (
-    Ends,
-    Target,
-    estimated,
-    make_limits,
-)
+from smoothcruiser.certified.inspected import Inspected
+from smoothcruiser.certified.intake import Intake
+from smoothcruiser.certified.keeping import Keeper, Pace
+from smoothcruiser.certified.limits import Ends, Target, estimated, make_limits
 from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.region import Region
+from smoothcruiser.certified.room import FULL, Full, Room, check_max_states
 from smoothcruiser.certified.sampling import Sampler, make_sampler
-from smoothcruiser.certified.steering import Jobs, Steering
-from smoothcruiser.engines.inspection import Looks, seen
+from smoothcruiser.certified.snapshot import read_header, restore, to_bytes
+from smoothcruiser.certified.spelling import Spelling
+from smoothcruiser.certified.steering import Jobs, Steering, with_checks
+from smoothcruiser.certified.sweeps import Sweeps
 from smoothcruiser.engines.watchdog import overdue
-from smoothcruiser.errors import InvalidInput, OracleError
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import SALT, Key
@@ -69,15 +74,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.tabular import Ints
 from smoothcruiser.progress import Progress
-from smoothcruiser.query import Compute, Promise, check_delta
-
-INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the step
-CHUNK = 1 << 20  # samples held in buffers at a time: 16 MB
-# sweeps end when one closes less than this share of the width (weighted by visits)
-SETTLED = 0.01
-MOST_SWEEPS = 400  # of a round; the rest follows in the next one, or at the end
-# with deterministic=True the first 8 pairs and every 16th are sampled twice
-CHECKED_FIRST, CHECKED_EVERY = 8, 16
+from smoothcruiser.query import Compute, Promise, Where, check_delta
 
 
 class Certified:
@@ -86,6 +83,8 @@ class Certified:
     steering = Steering  # chooses what to sample; tests replace it by worse ones
     # whether every pair is sampled equally often: what benchmarks compare with
     uniform = False
+    radius_scale = 1.0  # tests make radii wrong
+    keeper: Keeper | None = None  # where the search is saved while it runs
 
     def __init__(
         self,
@@ -94,44 +93,101 @@ class Certified:
         delta: float,
         seed: int = 0,
         bound: str = DEFAULT,
-        executor: str | None = None,
-        workers: int | None = None,
-        scheduler: str | None = None,
-        radius_scale: float = 1.0,
+        max_states: int | None = None,
+        **where: Unpack[Where],
     ) -> None:
         """Start an empty memory for ``problem``.
 
         ``bound`` is a word of ``certified.bounds.BOUNDS``; it says how far a
         mean of samples can be from what it estimates, and certificates name it.
-        ``executor`` ("processes", "dask") and ``workers`` spread a round's
-        samples and change no bit of the result. ``radius_scale`` makes radii
-        wrong, for tests.
+        ``max_states`` is the most states to keep, by default as many as fit in
+        half of the memory that is available; a query that meets more ends with
+        the intervals it has. ``executor`` ("processes", "dask"), ``workers``,
+        ``scheduler`` and ``tls`` are as in ``plan``: they spread a round's samples
+        and change no bit of the result.
         """
-        self._compute = Compute(executor=executor, workers=workers, scheduler=scheduler)
+        self._compute = Compute.of("Certified", where)
         self.delta = Promise(delta=check_delta(delta)).failure()
         self.problem, self.seed = problem, seed
         self.bound = bound_of(bound)
-        self.memory = Memory(problem, self.bound)
+        self.memory = Memory(
+            problem, self.bound, Room.at_hand(check_max_states(max_states))
+        )
         self.num_calls = 0
         self.exact = problem.deterministic  # whether one sample is the exact outcome
-        self._radius_scale = radius_scale
         self._drawn_pairs = 0  # k: pairs that have a share of delta
         self._fault: str | None = None
-        self._salt = np.random.SeedSequence(
-            seed, spawn_key=(Key.CERTIFIED, SALT)
-        ).generate_state(1, np.uint64)[0]
-        self._prepared = False  # whether the next three are there
+        self._prepared = False  # whether the next five are there
         self._region: Region
+        self._sweeps: Sweeps
         self._steering: Steering
         self._sampler: Sampler
-        self._looked: Looks | None = None  # seen before the first sample
+        self._intake: Intake
+        self._pace = Pace()
+        self._at: Position | None = None  # the query under way, or the last one
+        self._inspected = Inspected()
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
-        self._asked = 0  # calls of the last inspection after a query
+        self.reason: str | None = None  # why the last query ended
+        self.spelled: list[bytes] = []  # states in the form of snapshots
 
     def close(self) -> None:
         """End the workers, if there are any; the memory can still be read."""
         if self._prepared:
             self._sampler.close()
+
+    # --- stores ---------------------------------------------------------------
+
+    @cached_property
+    def spelling(self) -> Spelling:
+        """How a store writes the states of the problem."""
+        return Spelling(self.problem)
+
+    def save(self, path: str | Path) -> int:
+        """Keep what is known in the store ``path``; return its number there."""
+        from smoothcruiser.certified.saving import save
+
+        self._check_whole()
+        return save(self, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        problem: Problem | None = None,
+        *,
+        run: int | None = None,
+        trust: bool = False,
+        max_states: int | None = None,
+        **where: Unpack[Where],
+    ) -> Certified:
+        """Return a memory that a store keeps; further queries share its delta.
+
+        Args:
+            path: the file that ``save`` or a plan with ``store=`` wrote.
+            problem: the same problem again, where ``make`` did not build it.
+            run: its number there; by default that of the newest memory.
+            trust: whether a module that the store names may be imported for it.
+            max_states: as in ``Certified``; so are the other arguments.
+        """
+        from smoothcruiser.certified.saving import found
+
+        stored, data, problem = found(path, problem, run, trust)
+        header = read_header(data)
+        memory = cls(
+            problem,
+            delta=header["delta"],
+            seed=stored.seed,
+            bound=header["bound"],
+            max_states=max_states,
+            **where,
+        )
+        restore(memory, data)
+        return memory
+
+    def keep(self, write: Callable[[bytes, int], None]) -> None:
+        """Save every query while it runs; ``write`` takes a snapshot and its calls."""
+        self.keeper = Keeper(write)
+        self.memory.room = self.memory.room.in_store()
 
     # --- queries --------------------------------------------------------------
 
@@ -148,215 +204,268 @@ class Certified:
     ) -> Estimate:
         """Return the Estimate at ``state``, with half-widths of at most ``epsilon``.
 
-        They are larger where budget, seconds or callback ended the query
-        before. ``target`` says which intervals have to be narrow: those of all
-        action values (and so that of the value), or the value's alone.
-        ``budget`` counts the calls of this query. All estimates of one memory
-        hold together with probability 1 - delta.
+        They are larger where budget, seconds, callback or the room for states
+        ended the query before. ``target`` says which intervals have to be
+        narrow: those of all action values (and so that of the value), or the
+        value's alone. ``budget`` counts the calls of this query. All estimates
+        of one memory hold together with probability 1 - delta.
         """
         begin = time.perf_counter()
         limits = make_limits(epsilon, budget, seconds, callback, target, begin)
+        state = self.problem.start(state)
+        kept = copied(state)  # the caller may write into its own copy
+        state = state if kept is None else kept
+        if self.keeper is not None:
+            self.spelling.check(state)
+        compile_seconds = self._prepare(state)
+        try:
+            root = self.memory.node_of(state, self.problem.horizon or 0)
+        except Full as error:
+            raise InvalidInput(
+                f"State {state!r:.60} has no room in this memory ({error}); "
+                "start another one."
+            ) from None
+        if root == END:
+            return terminal_estimate(self.problem, state, "certified", self.seed)
+        self._at = Position(root, self.num_calls, limits.epsilon, limits.target)
+        with self._faults():
+            self._enter_waiting()
+            self._region.start(root)
+            self._steering.start()
+        return self._answer(limits, begin, compile_seconds)
+
+    @stoppable()
+    def go_on(
+        self,
+        *,
+        budget: float | None = None,
+        seconds: float | None = None,
+        callback: Callable[[Progress], object] | None = None,
+    ) -> Estimate:
+        """Return the Estimate of the query that was under way when this was saved.
+
+        Its bits are those of a query that was never stopped. ``budget`` counts
+        all calls of the query; with a larger one it goes on from what it had.
+        """
+        begin, at = time.perf_counter(), self._at
+        if at is None:
+            raise InvalidInput("No query of this memory is under way; ask one.")
+        limits = make_limits(at.epsilon, budget, seconds, callback, at.target, begin)
+        compile_seconds = self._prepare(self.memory.states[at.root])
+        left = limits.budget - (self.num_calls - at.first_call)
+        if at.waiting(self._intake.batch) > left:  # a smaller budget than before
+            self._enter_waiting()
+            at.end_round()
+        return self._answer(limits, begin, compile_seconds)
+
+    def _answer(self, limits: Ends, begin: float, compile_seconds: float) -> Estimate:
+        """Search from the position on, and describe what was found."""
         if not self.exact:
             limits = estimated(limits, self.bound, self.problem.facts, self.delta)
+        at = self._at
+        assert at is not None
+        state = self.memory.states[at.root]
+        with self._faults(), overdue(limits.seconds):
+            reason = self.reason = self._search(at, limits, begin)
+            self.memory.check_untouched()
+            self.num_calls += self._inspected.again(self._sampler, state)
+        return answer(
+            self,
+            at.root,
+            state,
+            epsilon=limits.epsilon,
+            reached=self.memory.half_width(at.root, limits.target),
+            reason=reason,
+            num_calls=self.num_calls - at.first_call,
+            seconds=time.perf_counter() - begin - compile_seconds,
+            compile_seconds=compile_seconds,
+        )
+
+    def _check_whole(self) -> None:
         if self._fault is not None:
             raise InvalidInput(
                 f"This memory was left unfinished by an error ({self._fault}); "
                 "start a new one."
             )
-        state = self.problem.start(state)
-        kept = copied(state)  # the caller may write into its own copy
-        state = state if kept is None else kept
-        compile_seconds = self._prepare(state)
-        root = self.memory.node_of(state, self.problem.horizon or 0)
-        if root == END:
-            return terminal_estimate(self.problem, state, "certified", self.seed)
-        before = self.num_calls
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Remember that an error has left the memory in the middle of something."""
         try:
-            with overdue(seconds):
-                reason = self._search(root, limits, begin)
-                self._look_again(state)
+            yield
         except BaseException as error:
             self._fault = f"{type(error).__name__}: {error}"
             raise
-        return answer(
-            self,
-            root,
-            state,
-            epsilon=limits.epsilon,
-            reached=self.memory.half_width(root, target),
-            reason=reason,
-            num_calls=self.num_calls - before,
-            seconds=time.perf_counter() - begin - compile_seconds,
-            compile_seconds=compile_seconds,
-        )
 
     def _prepare(self, state: Any) -> float:
         """Compile what the first query needs, and return the seconds spent."""
+        self._check_whole()
         if self._prepared:
             return 0.0
         begin = time.perf_counter()
-        self._region = Region(self.problem, self.memory, self.bound, self._radius_scale)
+        self._region = Region(self.problem, self.memory, self.bound, self.radius_scale)
+        self._sweeps = Sweeps(self.problem, self._region, self._crossed)
         self._steering = self.steering(self.problem, self._region, exact=self.exact)
         self._sampler = make_sampler(
             self.problem, self.memory, state, self.seed, self._compute
+        )
+        salt = np.random.SeedSequence(
+            self.seed, spawn_key=(Key.CERTIFIED, SALT)
+        ).generate_state(1, np.uint64)[0]
+        self._intake = Intake(
+            self.problem, self.memory, self._sampler, self._region.loops, salt
         )
         self._region.warm()
         self._prepared = True
         return time.perf_counter() - begin
 
-    def _search(self, root: int, limits: Ends, begin: float) -> str:
+    def _search(self, at: Position, limits: Ends, begin: float) -> str:
         """Run rounds until the query may end, and return why it did."""
-        self._region.start(root)
-        self._steering.start()
-        first_call = self.num_calls
         while True:
-            self._settle(root, limits)
-            if self._narrow(root, limits):
-                return self._reached(root, limits)
-            left = limits.budget - (self.num_calls - first_call)
-            if limits.callback is not None:
-                node = self.memory.graph.nodes[root]
-                report = Progress(
-                    calls=self.num_calls - first_call,
-                    seconds=time.perf_counter() - begin,
-                    interval=(float(node["lower"]), float(node["upper"])),
-                    half_width=self.memory.half_width(root, limits.target),
-                    states=self.memory.num_nodes - 1,
-                )
-                if limits.callback(report) is False:
-                    return "callback"
-            if time.perf_counter() > limits.deadline:
-                return "seconds"
-            if self._looked is None and left > 0:  # nothing was sampled so far
-                left -= self._look(self.memory.states[root], left)
-            nothing = "budget" if left <= 0 else self._round(root, limits, left)
+            left = limits.budget - (self.num_calls - at.first_call)
+            nothing = at.ended
+            if nothing == "budget" and left > 0:
+                nothing = None
+            if nothing in FULL and not self.memory.is_crowded(1):
+                nothing = None  # it was given more room
+            if nothing is None and not at.sampling:
+                self._sweeps.settle(at, limits, self._save_if_due)
+                stopped = self._stopped(at, limits, begin)
+                if stopped is not None:
+                    return stopped
+                # nothing was sampled so far
+                if self._inspected.looked is None and left > 0:
+                    state = self.memory.states[at.root]
+                    calls = self._inspected.begin(self._sampler, state, left)
+                    self.num_calls, left = self.num_calls + calls, left - calls
+                    self._save(at)
+                nothing = "budget" if left <= 0 else self._begin_round(at, limits, left)
+            if nothing is None:
+                nothing = self._sample(at, limits)
+            if nothing == "seconds":  # it was saved: the rest is for the answer alone
+                self._sweeps.settle(at, limits)
+                if self._sweeps.narrow(at, limits):
+                    self._save(at)
+                    return self._sweeps.reached(at, limits)
+                return nothing
             if nothing is not None:
-                self._finish(root, limits)
-                if self._narrow(root, limits):
-                    return self._reached(root, limits)
+                self._save(at, nothing)
+                self._sweeps.finish(at, limits, limits.deadline)
+                if self._sweeps.narrow(at, limits):
+                    return self._sweeps.reached(at, limits)
                 return "seconds" if time.perf_counter() > limits.deadline else nothing
 
-    def _look(self, state: Any, left: int) -> int:
-        """Inspect the step before its first sample, and return the calls.
+    def _stopped(self, at: Position, limits: Ends, begin: float) -> str | None:
+        """Return why a query ends between two rounds, if it does.
 
-        They include those of the inspection after the query.
+        It is saved as it is: it can be taken up at this point.
         """
-        calls, self._looked = self._sampler.look(state, None, left // INSPECTED_SHARE)
-        self.num_calls += calls + len(self._looked)
-        return calls + len(self._looked)
+        reason = None
+        if self._sweeps.narrow(at, limits):
+            reason = self._sweeps.reached(at, limits)
+        elif limits.callback is not None:
+            report = Progress(
+                calls=self.num_calls - at.first_call,
+                seconds=time.perf_counter() - begin,
+                interval=self.memory.interval(at.root),
+                half_width=self.memory.half_width(at.root, limits.target),
+                states=self.memory.num_nodes - 1,
+            )
+            reason = "callback" if limits.callback(report) is False else None
+        if reason is None and time.perf_counter() > limits.deadline:
+            reason = "seconds"
+        if reason is not None:
+            self._save(at)
+        return reason
 
-    def _look_again(self, state: Any) -> None:
-        """Repeat the inspection after a query, and check that no state has changed."""
-        self.memory.check_untouched()
-        if self._looked:
-            calls, _ = self._sampler.look(state, self._looked, 0)
-            self.num_calls += calls - (0 if self._asked else len(self._looked))
-            self._asked = calls
+    def _save(self, at: Position, ended: str | None = None) -> None:
+        """Save the search, if there is a keeper, at a point where it is whole."""
+        at.ended = ended
+        if self.keeper is not None:
+            self.keeper.save(lambda: to_bytes(self), self.num_calls)
+
+    def _save_if_due(self, at: Position) -> None:
+        if self.keeper is not None and self.keeper.due:
+            self._save(at)
 
     @property
     def assumed(self) -> tuple[str, ...]:
         """The assumptions of this memory's certificates."""
-        looked = (
-            ""
-            if self._looked is None
-            else seen(
-                len(self._looked),
-                self._asked,
-                self._sampler.looks,
-                self._sampler.guard.doubts,
-            )
-        )
+        looked = self._inspected.words(self._sampler)
         law = one_outcome(self._twice) if self.problem.deterministic else SAME_LAW
         return assumptions(self.problem, law, looked=looked)
 
-    def _narrow(self, root: int, limits: Ends) -> bool:
-        return (
-            limits.goal is not None
-            and self.memory.half_width(root, limits.target) <= limits.goal
-        )
-
-    def _reached(self, root: int, limits: Ends) -> str:
-        assert limits.epsilon is not None
-        return (
-            "epsilon"
-            if self.memory.half_width(root, limits.target) <= limits.epsilon
-            else "rounding"
-        )
+    def _crossed(self, node: int) -> Exception:
+        """What to raise where the bounds of a node exclude each other."""
+        return contradiction(self.memory.states[node], self.delta, self.assumed)
 
     # --- one round ------------------------------------------------------------
 
-    def _sweep(self, tune: int) -> float:
-        """Run ``Region.sweep``; bounds that exclude each other are an error."""
-        closed = self._region.sweep(tune)
-        if closed < 0.0:
-            raise contradiction(
-                self.memory.states[int(-closed)], self.delta, self.assumed
-            )
-        return closed
-
-    def _settle(self, root: int, limits: Ends) -> None:
-        """Sweep until little moves, or the answer is narrow enough."""
-        for i in range(MOST_SWEEPS):
-            closed = self._sweep(WALK if i == 0 else KEEP)
-            little = SETTLED * 2.0 * self.memory.half_width(root, limits.target)
-            if (
-                self._narrow(root, limits)
-                or closed <= little
-                or time.perf_counter() > limits.deadline
-            ):
-                return
-
-    def _finish(self, root: int, limits: Ends) -> None:
-        """Sweep all nodes in reach until a scan moves none of them.
-
-        Sweeps are cheap and make full use of the samples. The widest node then
-        satisfies width <= gamma width + radii + what the last sweep moved, so
-        stopping here adds at most ``SWEPT`` of the goal.
-        """
-        self._region.list_reach()
-        steps = self.problem.facts.steps(self.problem.horizon)
-        tune = SCAN
-        while not self._narrow(root, limits) and time.perf_counter() <= limits.deadline:
-            before = self._region.widths
-            self._sweep(tune)
-            goal = (
-                self.memory.half_width(root, limits.target)
-                if limits.goal is None
-                else limits.goal
-            )
-            still = float((before - self._region.widths).max()) <= (
-                0.0 if self.exact else 2.0 * SWEPT * goal / steps
-            )
-            if still and tune == SCAN:
-                return
-            tune = SCAN if still else KEEP
-
-    def _round(self, root: int, limits: Ends, left: int) -> str | None:
-        """Choose pairs, sample and record; None, or why there was nothing to sample."""
+    def _begin_round(self, at: Position, limits: Ends, left: int) -> str | None:
+        """Choose what to sample; return None, or why there is nothing."""
         pairs, counts = (
             self._steering.uniform(left)
             if self.uniform
-            else self._jobs(root, limits, left)
+            else self._jobs(at, limits, left)
         )
         if len(pairs) == 0:
             return "exhausted"
         self._give_shares(pairs)
-        done = 0
-        while done < len(pairs):
-            chunk = _chunk(counts, done)
-            if chunk == 0:  # one job larger than the buffers: sample a part
-                self._draw(pairs[done : done + 1], np.array([CHUNK]))
-                counts[done] -= CHUNK
-                continue
-            self._draw(pairs[done : done + chunk], counts[done : done + chunk])
-            done += chunk
-            if time.perf_counter() > limits.deadline:
-                break
+        at.begin_round(pairs, counts)
         return None
 
-    def _jobs(self, root: int, limits: Ends, left: int) -> Jobs:
+    def _sample(self, at: Position, limits: Ends) -> str | None:
+        """Sample the jobs of the round; return None, or why it was left.
+
+        Where time is up, the search is saved before what was sampled is entered.
+        """
+        intake = self._intake
+        try:
+            while intake.batch is not None or len(at.pairs):
+                if intake.batch is None:
+                    at.pairs, at.counts = intake.begin(at.pairs, at.counts)
+                in_time = self._fill(at, limits)
+                if in_time:
+                    intake.enter()
+                    self._save_if_due(at)
+                if not in_time or time.perf_counter() > limits.deadline:
+                    self._save(at)
+                    intake.enter()
+                    at.end_round()
+                    return "seconds"
+        except Full as error:
+            self.num_calls += error.calls
+            self._enter_waiting()
+            return error.reason
+        at.end_round()
+        return None
+
+    def _fill(self, at: Position, limits: Ends) -> bool:
+        """Sample the batch, in slices if someone waits; False if time was up before."""
+        batch = self._intake.batch
+        assert batch is not None
+        sliced = self.keeper is not None or limits.deadline < math.inf
+        while batch.drawn < batch.size:
+            begin, before = time.perf_counter(), batch.drawn
+            try:
+                self._sampler.draw(batch, self._pace.most if sliced else batch.size)
+            finally:
+                self.num_calls += batch.drawn - before
+            self._pace.took(batch.drawn - before, time.perf_counter() - begin)
+            if batch.drawn < batch.size:
+                if time.perf_counter() > limits.deadline:
+                    return False
+                self._save_if_due(at)
+        return True
+
+    def _enter_waiting(self) -> None:
+        """Enter the samples of a round that was left, as far as there is room."""
+        with suppress(Full):
+            self._intake.enter()
+
+    def _jobs(self, at: Position, limits: Ends, left: int) -> Jobs:
         """Return which pairs to sample, and how often each."""
-        choose = self._steering
+        choose, root = self._steering, at.root
         calls = min(left, choose.calls(root, limits, self._drawn_pairs))
         steered = choose.allowed(limits, calls)
         if steered <= 0:
@@ -364,17 +473,19 @@ class Certified:
             if len(pairs):
                 return pairs, counts
             # certainly narrow enough, unless rounding prevents it
-            self._finish(root, limits)
-            if self._narrow(root, limits):
+            # whatever the time: a search that is taken up must get here too
+            self._sweeps.finish(at, limits, math.inf)
+            if self._sweeps.narrow(at, limits):
                 return pairs, counts
             steered = calls
         pairs, counts = choose.steered(root, limits, steered)
         if len(pairs) == 0:
             pairs, counts = choose.equal(None, steered)
         choose.num_steered += int(counts.sum())
-        return (
-            (pairs, self._with_checks(counts, left)) if self.exact else (pairs, counts)
-        )
+        if self.exact:
+            counts, twice = with_checks(counts, self._drawn_pairs, left)
+            self._twice += twice
+        return pairs, counts
 
     def _give_shares(self, pairs: Ints) -> None:
         """Assign the next k to every new pair, before its first sample."""
@@ -385,59 +496,3 @@ class Certified:
                 self._drawn_pairs + 1 + np.arange(len(new)), self.delta
             )
         self._drawn_pairs += len(new)
-
-    def _draw(self, pairs: Ints, counts: Ints) -> None:
-        memory = self.memory
-        raws, rewards = self._sampler.draw(pairs, counts)
-        low, high = self.problem.facts.reward_range
-        resolved, done = self._sampler.resolved, 0
-        while True:
-            done = int(
-                self._region.loops.record(
-                    memory.graph,
-                    pairs,
-                    counts,
-                    raws,
-                    rewards,
-                    done,
-                    resolved,
-                    low,
-                    high,
-                    self._salt,
-                )
-            )
-            if done == len(raws):
-                break
-            memory.make_room(rehash_with=self._region.loops.rehash)
-        if not resolved:
-            memory.resolve()
-        self.num_calls += len(raws)
-        if self.problem.deterministic:
-            self._compare(pairs)
-
-    # --- deterministic problems -----------------------------------------------
-
-    def _with_checks(self, counts: Ints, left: int) -> Ints:
-        k = self._drawn_pairs + 1 + np.arange(len(counts))
-        twice = (k <= CHECKED_FIRST) | (k % CHECKED_EVERY == 0)
-        more: Ints = counts + twice
-        if more.sum() > left:
-            return counts
-        self._twice += int(twice.sum())
-        return more
-
-    def _compare(self, pairs: Ints) -> None:
-        g = self.memory.graph
-        bad = pairs[g.pairs["length"][pairs] > 1]
-        if len(bad):
-            pair = g.pairs[bad[0]]
-            raise OracleError(
-                f"deterministic=True, but action {pair['action']} in state "
-                f"{self.memory.states[pair['node']]!r} gave two outcomes; "
-                "drop deterministic=, or mend the simulator."
-            )
-
-
-def _chunk(counts: Ints, done: int) -> int:
-    """Return how many of the jobs from ``done`` on fit in the buffers."""
-    return int(np.searchsorted(np.cumsum(counts[done:]), CHUNK, side="right"))

@@ -38,6 +38,8 @@ LEAST_CALLS = 256  # of a round, so that the first levels are not met one by one
 LEAST_NEW = 32  # pairs that a round tries where one sample is exact
 # per round; masses are kept from round to round, so they converge over a few of them
 SPREAD_PASSES = 6
+# with deterministic=True the first 8 pairs and every 16th are sampled twice
+CHECKED_FIRST, CHECKED_EVERY = 8, 16
 SPREAD_SHARE = 0.02  # of the width: flow that matters less in all is not passed on
 
 
@@ -171,3 +173,15 @@ class Steering:
         wide = (widths > goal).astype(np.float64)
         share: Floats = wide / max(1.0, wide.sum())
         return share
+
+
+def with_checks(counts: Ints, drawn_pairs: int, left: int) -> tuple[Ints, int]:
+    """Return the samples of new pairs where one is exact, some of them checked.
+
+    The second number says how many pairs are sampled twice: none where ``left``
+    calls do not suffice for it.
+    """
+    k = drawn_pairs + 1 + np.arange(len(counts))
+    twice = (k <= CHECKED_FIRST) | (k % CHECKED_EVERY == 0)
+    more: Ints = counts + twice
+    return (counts, 0) if more.sum() > left else (more, int(twice.sum()))

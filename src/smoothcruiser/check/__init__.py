@@ -37,6 +37,7 @@ from smoothcruiser.check import claims, contract
 from smoothcruiser.check.probe import Finding, Probe, Verdict
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.jit.interrupts import stoppable
+from smoothcruiser.problem.arguments import check_call_seconds, check_seed
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import check_problem
 from smoothcruiser.schedule.numbers import duration, short
@@ -119,6 +120,8 @@ def check(
         True
     """
     check_problem(problem)
+    check_call_seconds(call_seconds)
+    check_seed(seed)
     probe = Probe(problem, seed, float(problem.call_seconds or call_seconds))
     findings: list[Finding] = []
     start = problem.start(state)

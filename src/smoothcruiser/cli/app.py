@@ -10,7 +10,8 @@ Answers go to standard output (``--json``: exactly one object), everything else 
 standard error. Exit codes: 0 an answer, 1 an error that is ours
 (``SMOOTHCRUISER_TRACEBACK=1`` shows where), 2 a request that cannot be met as it stands
 (one sentence says why and what to change), 130 stopped by Ctrl-C with what is known, 143
-the same for SIGTERM. A second signal ends the process at once.
+the same for SIGTERM, 141 the reader of the output has left (``| head``). A second signal
+ends the process at once.
 
 Nothing heavy is imported before a command needs it: ``--help`` and ``explain`` never
 load Numba.
@@ -18,7 +19,6 @@ load Numba.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import pkgutil
@@ -29,7 +29,17 @@ from typing import Any, NoReturn
 import click
 
 from smoothcruiser import cli
-from smoothcruiser.cli.exit import OK, REFUSED, STOPPED, UNEXPECTED, complain
+from smoothcruiser.cli.exit import (
+    OK,
+    REFUSED,
+    STOPPED,
+    UNEXPECTED,
+    Answers,
+    LostOutput,
+    complain,
+    prepare_streams,
+    tell_lost_output,
+)
 from smoothcruiser.errors import SmoothcruiserError, said
 
 # modules of this folder that are known to be no commands
@@ -107,37 +117,67 @@ def app() -> None:
 
 def main() -> NoReturn:
     """The entry point: runs a command and turns errors into one sentence and a code."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, ValueError):
-            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    prepare_streams()
+    taker = sys.stdout
+    if taker is None:
+        sys.exit(tell_lost_output(None))
+    sys.stdout = Answers(taker)
+    try:
+        code = _code()
+        sys.stdout.flush()
+    except LostOutput as lost:
+        code = tell_lost_output(lost.__cause__)
+    finally:
+        sys.stdout = taker
+    sys.exit(code)
+
+
+def _code() -> int:
+    """The exit code of the command that was asked for."""
     try:
         app(prog_name="smoothcruiser", standalone_mode=False)
+    except SystemExit as done:
+        if isinstance(done.code, str):
+            complain(done.code)
+            return REFUSED
+        return done.code or OK
     except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
+        return done.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f" See {context.command_path} --help." if context is not None else ""
         complain(f"{error.format_message()}{hint}")
-        sys.exit(REFUSED)
+        return REFUSED
     except SmoothcruiserError as error:
         complain(str(error))
-        sys.exit(REFUSED)
+        return REFUSED
     except (KeyboardInterrupt, click.Abort):
         complain("Stopped by Ctrl-C.")
-        sys.exit(STOPPED)
-    except BrokenPipeError:  # the reader of a pipe has left: not our error
-        sys.stdout = None
-    except Exception as error:
-        if os.environ.get("SMOOTHCRUISER_TRACEBACK") == "1":
-            traceback.print_exc()
-        told = " ".join(str(error).split())
+        return STOPPED
+    except LostOutput:
+        raise
+    except MemoryError as error:
         complain(
-            f"unexpected {type(error).__name__}{': ' if told else ''}{told}; please "
-            "report it, with the command and what it prints with "
-            "SMOOTHCRUISER_TRACEBACK=1 set."
+            f"There is not enough memory for this ({said(error)}); ask for less, or "
+            "take a smaller problem."
         )
-        sys.exit(UNEXPECTED)
-    sys.exit(OK)
+        return REFUSED
+    except Exception as error:
+        return _unexpected(error)
+    return OK
+
+
+def _unexpected(error: Exception) -> int:
+    """Tell of an error that is ours."""
+    if os.environ.get("SMOOTHCRUISER_TRACEBACK") == "1":
+        traceback.print_exception(error)
+    told = " ".join(str(error).split())
+    complain(
+        f"unexpected {type(error).__name__}{': ' if told else ''}{told}; please "
+        "report it, with the command and what it prints with "
+        "SMOOTHCRUISER_TRACEBACK=1 set."
+    )
+    return UNEXPECTED
 
 
 if __name__ == "__main__":

@@ -4,24 +4,29 @@ problem; a table, a plot or JSON.
 
 from __future__ import annotations
 
-import json
 import math
+import sys
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from smoothcruiser.cli.exit import STOPPED
 from smoothcruiser.cli.options import (
     Calls,
+    print_json,
     problem_options,
     state_of,
     state_option,
 )
-from smoothcruiser.errors import InvalidInput, MissingExtra
+from smoothcruiser.cli.plan import _ctrl_c
+from smoothcruiser.errors import InvalidInput, MissingExtra, printable
 from smoothcruiser.estimate import plain
 
 if TYPE_CHECKING:
-    from smoothcruiser.compare import PlannerRun
+    from smoothcruiser.compare import PlannedRun, PlannerRun
 
 COLUMNS = (
     ("value", "value"),
@@ -76,10 +81,13 @@ def compare(
     """Run every planner with the same budget of oracle calls, and measure the
     answers against the exact ones.
 
+    Ctrl-C ends it with the runs that are done, and names the others.
+
     PROBLEM is built in (chain:n=5) or your own (module:attribute). Errors and
     regrets need a known model.
     """
     from smoothcruiser import compare as comparing
+    from smoothcruiser.report.console import console
 
     start = state_of(problem, state)
     if plot is not None:
@@ -87,17 +95,17 @@ def compare(
     chosen = _chosen(methods, comparing.planners())
     budgets = comparing.ladder(budget, points or (6 if plot else 1))
     truth = None if problem.is_terminal(start) else comparing.truth_of(problem, start)
-    with _progress() as report:
-        rows = comparing.compare(
-            problem,
-            start,
-            budgets=budgets,
-            methods=chosen,
-            seeds=range(repeats),
-            truth=truth,
-            progress=report,
-        )
-    if plot is not None:
+    jobs = comparing.jobs_of(chosen, budgets, range(repeats))
+    rows: list[PlannerRun] = []
+    with _progress() as report, _ctrl_c() as stopped, suppress(KeyboardInterrupt):
+        for row in comparing.each_run(
+            problem, start, jobs, truth=truth, progress=report
+        ):
+            if stopped:  # the planner answered with what it had: not its budget's worth
+                break
+            rows.append(row)
+    cut = jobs[len(rows) :]
+    if plot is not None and rows:
         draw(rows, problem.name, plot, exact=truth is not None)
     if as_json:
         exact = None if truth is None else truth.value
@@ -108,14 +116,18 @@ def compare(
             "exact": exact,
             "exact_bound": None if truth is None else truth.bound,
         }
-        click.echo(
-            json.dumps({**data, "means": means, "rows": [r.to_dict() for r in rows]})
-        )
-        return
-    shown = [
-        s for s in comparing.summaries(rows) if points or s["budget"] == budgets[-1]
-    ]
-    _show(problem, start, truth, shown, repeats, plot)
+        data |= {"means": means, "rows": [r.to_dict() for r in rows]}
+        not_run = [{"method": j.name, "budget": j.budget, "seed": j.seed} for j in cut]
+        print_json({**data, "stopped": bool(cut), "not_run": not_run})
+    else:
+        shown = [
+            s for s in comparing.summaries(rows) if points or s["budget"] == budgets[-1]
+        ]
+        _show(problem, start, truth, shown, repeats, cut)
+        if plot is not None and rows:
+            console().print(f"Curves are in {plot}.", soft_wrap=True)
+    if cut:
+        sys.exit(STOPPED)
 
 
 def _chosen(methods: str | None, usual: tuple[str, ...]) -> list[str]:
@@ -139,17 +151,19 @@ def _progress() -> Any:
     """
     from contextlib import contextmanager
 
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    out = Console(stderr=True)
+    from smoothcruiser.report.console import console
+
+    out = console(stderr=True)
 
     @contextmanager
     def context() -> Any:
         columns = (
             BarColumn(24),
             TextColumn(
-                "{task.completed:.0f} of {task.total:.0f} runs, {task.description}"
+                "{task.completed:.0f} of {task.total:.0f} runs, {task.description}",
+                markup=False,
             ),
         )
         with Progress(
@@ -188,12 +202,13 @@ def _show(
     truth: Any,
     means: list[dict[str, Any]],
     repeats: int,
-    plot: str | None,
+    cut: list[PlannedRun],
 ) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    out = Console(highlight=False)
+    from smoothcruiser.report.console import console, put
+
+    out = console()
     known = (
         f"exact value {truth.value:.6g} ± {_up(truth.bound)}"
         if truth is not None
@@ -201,7 +216,8 @@ def _show(
     )
     bound = 0.0 if truth is None else truth.bound
     least = {"error": bound, "action_regret": 2.0 * bound, "policy_regret": 2.0 * bound}
-    out.print(f"{problem.name}, state {state!r}", soft_wrap=True)
+    name = printable(problem.name, keep="")
+    out.print(f"{name}, state {state!r}", soft_wrap=True)
     out.print(f"{known}; means of {repeats} run{'s' if repeats > 1 else ''}\n")
     table = Table(box=None, pad_edge=False)
     table.add_column("planner")
@@ -213,11 +229,7 @@ def _show(
     others: dict[str, list[str]] = {}
     for row in means:
         if row["note"]:
-            some = (
-                ""
-                if row["runs"] == 0
-                else f" in {repeats - row['runs']} of {repeats} runs"
-            )
+            some = "" if row["runs"] == 0 else f" in {row['failed']} of {repeats} runs"
             notes.append(f"{row['method']}{some}: {row['note'].rstrip('.')}.")
         if row["runs"] == 0:
             continue
@@ -228,7 +240,7 @@ def _show(
         table.add_row(
             row["method"], *cells, f"{row['num_calls']:,.0f}", f"{row['seconds']:.3f}"
         )
-    out.print(table)
+    put(out, table)
     if others:
         whose = "; ".join(
             f"{', '.join(names)} that of {label}" for label, names in others.items()
@@ -243,9 +255,17 @@ def _show(
     if notes:
         out.print()
     for note in notes:
-        out.print(note)
-    if plot is not None:
-        out.print(f"Curves are in {plot}.")
+        put(out, note)
+    if cut:
+        out.print()
+        put(out, _stopped(cut))
+
+
+def _stopped(cut: list[PlannedRun]) -> str:
+    """What Ctrl-C left out of the table, by planner."""
+    counts = Counter(job.name for job in cut)
+    listed = ", ".join(f"{name} ({count})" for name, count in counts.items())
+    return f"Stopped by Ctrl-C; runs that were cut, by planner: {listed}."
 
 
 # --- the plot -----------------------------------------------------------------

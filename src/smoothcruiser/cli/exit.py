@@ -1,20 +1,124 @@
-"""How a command ends: exit codes, and an error as a sentence on standard error."""
+"""How a command ends: exit codes, an error as a sentence on standard error, and
+streams that cannot be written to.
+
+A shell may start us with a stream closed, or connect one to a full disk or to a reader
+that leaves. Whatever happens to standard output, the exit code tells it, and Python
+has nothing to say about it at the end.
+"""
 
 from __future__ import annotations
 
-# Ended by a signal: 128 + its number, the shell's convention, so Ctrl-C is 130.
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+# Ended by a signal: 128 + its number, the shell's convention: SIGINT is 2, SIGPIPE 13.
 OK, UNEXPECTED, REFUSED, SIGNALLED = 0, 1, 2, 128
-STOPPED = SIGNALLED + 2
+STOPPED, READER_LEFT = SIGNALLED + 2, SIGNALLED + 13
+LONGEST_LINE = 2_000  # characters of an error
 
 
 def complain(sentence: str) -> None:
     """Print an error on standard error; its first line is the sentence."""
-    from rich.console import Console
     from rich.text import Text
 
-    out = Console(stderr=True, highlight=False)
-    first, *rest = sentence.split("\n")
+    from smoothcruiser.report.console import SafeConsole
+
+    first, *rest = map(_short, sentence.split("\n"))
     head = Text("Error: ", style="bold red").append(first, style="default")
-    out.print(head, soft_wrap=True)
-    for line in rest:
-        out.print(Text(line), soft_wrap=True)
+    try:
+        out = SafeConsole(stderr=True)
+        for line in (head, *map(Text, rest)):
+            out.print(line, soft_wrap=True)
+    except OSError:  # nobody can be told; the exit code remains
+        discard(sys.stderr)
+
+
+def _short(line: str) -> str:
+    """A line without the middle of a very long value; its end says what to change."""
+    half = LONGEST_LINE // 2
+    return line if len(line) <= LONGEST_LINE else f"{line[:half]} … {line[-half:]}"
+
+
+def prepare_streams() -> None:
+    """Make the standard streams and the terminal's size usable.
+
+    A character that the terminal's encoding lacks is replaced. A closed standard
+    error leads nowhere, lest a file that is opened later takes its number and gets the
+    messages of native code. COLUMNS and LINES that are no sizes are forgotten.
+    """
+    if sys.stderr is None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        if nowhere != 2:
+            os.dup2(nowhere, 2)
+            os.close(nowhere)
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    for name in ("COLUMNS", "LINES"):
+        size = os.environ.get(name, "1")
+        if not (size.isascii() and size.isdigit() and 1 <= int(size[:9]) < 10**8):
+            del os.environ[name]
+
+
+class LostOutput(Exception):
+    """Standard output did not take what was printed; the cause is an OSError."""
+
+
+class Answers:
+    """Standard output, whose failures are told apart from those of other files."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text."""
+        with _told_apart():
+            return self.stream.write(text)
+
+    def flush(self) -> None:
+        """Hand everything on that was written."""
+        with _told_apart():
+            self.stream.flush()
+
+
+@contextlib.contextmanager
+def _told_apart() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LostOutput from error
+
+
+def tell_lost_output(error: BaseException | None) -> int:
+    """The exit code of a command whose output was not taken, and why, where it matters.
+
+    ``| head`` has what it wants, and hears nothing.
+    """
+    discard(sys.stdout)
+    if isinstance(error, BrokenPipeError):
+        return READER_LEFT
+    why = getattr(error, "strerror", None) or "it is closed"
+    complain(
+        f"The answer could not be written to standard output ({why}); send it to a "
+        "file or a disk that takes it."
+    )
+    return REFUSED
+
+
+def discard(stream: object) -> None:
+    """Let a stream that cannot be written to lead nowhere.
+
+    What it still holds would otherwise fail once more when Python ends.
+    """
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        number = stream.fileno()  # type: ignore[attr-defined]
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, number)
+        os.close(nowhere)

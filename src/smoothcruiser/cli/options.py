@@ -18,11 +18,14 @@ from typing import Any
 
 import click
 
-from smoothcruiser.errors import SmoothcruiserError
+from smoothcruiser.errors import SmoothcruiserError, said
 from smoothcruiser.operators import OPERATORS
 from smoothcruiser.problem.states import shaped
 
 Function = Callable[..., Any]
+
+# characters of a value that an error repeats; the rest of it is left out
+LONGEST = 100
 
 
 class Calls(click.ParamType):  # type: ignore[type-arg]
@@ -66,17 +69,41 @@ class State(click.ParamType):  # type: ignore[type-arg]
     ) -> Any:
         """The state."""
         try:
-            return _tuples(json.loads(value))
-        except json.JSONDecodeError:
+            return _tuples(_read_json(value))
+        except ValueError:
             self.fail(
-                f"""{value!r} is not JSON; write 3, 0.5, [1, 2] or '"text"'.""",
+                f"""{_start(value)!r} is not JSON; write 3, 0.5, [1, 2] or '"text"'.""",
                 param,
                 ctx,
             )
+        except RecursionError:
+            self.fail(
+                f"{_start(value)!r} is nested too deeply for a state.", param, ctx
+            )
+
+
+def _read_json(text: str) -> Any:
+    """The value that JSON text stands for; ValueError for NaN and names given twice."""
+
+    def whole(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise ValueError("a name is given twice")
+        return found
+
+    def no_number(name: str) -> Any:
+        raise ValueError(f"{name} is not JSON")
+
+    return json.loads(text, object_pairs_hook=whole, parse_constant=no_number)
 
 
 def _tuples(value: Any) -> Any:
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def _start(text: str) -> str:
+    """The text, or the beginning of a long one."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def print_json(data: dict[str, Any]) -> None:
@@ -129,24 +156,22 @@ def optional_problem_options(function: Function) -> Function:
 
 
 def made_from(asked: dict[str, Any]) -> Any:
-    """The Problem that PROBLEM and its options describe, which are taken out; or None.
-
-    Modules are found in the current folder.
-    """
+    """The Problem that PROBLEM and its options describe, which are taken out; or None."""
     text = asked.pop("problem")
     words = {name: asked.pop(name) for name in ("discount", "temperature", "operator")}
     if text is None:
         return None
-    from smoothcruiser.problem.make import make
+    from smoothcruiser.problem.make import is_built_in, make
 
-    find_modules_here()
+    if not is_built_in(text):
+        find_modules_here()
     try:
         return make(text, **words)
     except SmoothcruiserError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SmoothcruiserError(
-            f"The problem {text!r} could not be made: {type(error).__name__}: {error}."
+            f"The problem {text!r} could not be made: {said(error)}."
         ) from error
 
 
@@ -214,8 +239,8 @@ def _named_values(
         # Python's spelling is JSON's
         plain = {"None": "null", "True": "true", "False": "false"}.get(value, value)
         try:
-            found[name.strip().replace("-", "_")] = json.loads(plain)
-        except json.JSONDecodeError:
+            found[name.strip().replace("-", "_")] = _read_json(plain)
+        except (ValueError, RecursionError):
             # a word, such as prior=parent
             found[name.strip().replace("-", "_")] = value
     return found or None
@@ -263,6 +288,15 @@ def run_options(function: Function) -> Function:
             help="Keep finished parts of the run here, for --resume.",
         ),
         click.option(
+            "--max-states",
+            type=int,
+            metavar="N",
+            help=(
+                "Certified search: keep at most this many states.  [default: what fits "
+                "in half of the free memory]"
+            ),
+        ),
+        click.option(
             "--seconds",
             type=float,
             metavar="T",
@@ -270,6 +304,12 @@ def run_options(function: Function) -> Function:
         ),
         click.option(
             "--scheduler", metavar="ADDRESS", help="Of a Dask cluster (executor dask)."
+        ),
+        click.option(
+            "--tls",
+            nargs=3,
+            metavar="CA CERT KEY",
+            help="PEM files for a scheduler that asks for certificates (tls://).",
         ),
         click.option(
             "--shards",
@@ -304,10 +344,17 @@ def run_options(function: Function) -> Function:
 
 
 def find_modules_here() -> None:
-    """Let ``module:attribute`` name a module of the current folder."""
-    here = os.getcwd()
+    """Let ``module:attribute`` name a module of the current folder.
+
+    The folder comes last: a file that is called like an installed module, such as
+    numpy.py, is not taken for it.
+    """
+    try:
+        here = os.getcwd()
+    except OSError:  # a folder that was removed holds no module
+        return
     if here not in sys.path:
-        sys.path.insert(0, here)
+        sys.path.append(here)
 
 
 def state_of(problem: Any, given: Any) -> Any:

@@ -23,7 +23,12 @@ from smoothcruiser.cli.options import (
     state_option,
     tree_options,
 )
-from smoothcruiser.errors import Interrupted, InvalidInput, SmoothcruiserError
+from smoothcruiser.errors import (
+    Interrupted,
+    InvalidInput,
+    SmoothcruiserError,
+    printable,
+)
 from smoothcruiser.jit.interrupts import SIGNALS, stoppable
 from smoothcruiser.methods import METHODS, resolve
 from smoothcruiser.query import DEFAULTS, KEYWORDS
@@ -103,26 +108,20 @@ def plan(
                 raise
             # a signal inside a compiler comes out as an error of another kind
             _stopped_early(KeyboardInterrupt(str(error)), bar, asked, stopped)
-    if as_json:
-        beside = {} if truth is None else {"exact": truth.to_dict()}
-        print_json(estimate.to_dict() | beside)
-    else:
-        head.show()
-        show_estimate(
-            console(), estimate, truth, before=head.before, store=asked["store"]
-        )
-    if page is not None:
-        from smoothcruiser.report.page import write_page
+    about = {"before": head.before, "store": asked["store"]}
+    try:
+        if as_json:
+            beside = {} if truth is None else {"exact": truth.to_dict()}
+            print_json(estimate.to_dict() | beside)
+        else:
+            head.show()
+            show_estimate(console(), estimate, truth, **about)
+    finally:  # the page, even where standard output takes no more
+        if page is not None:
+            from smoothcruiser.report.page import write_page
 
-        write_page(
-            page,
-            estimate,
-            problem=head.problem,
-            schedule=head.schedule,
-            exact=truth,
-            before=head.before,
-            store=asked["store"],
-        )
+            parts = {"problem": head.problem, "schedule": head.schedule}
+            write_page(page, estimate, exact=truth, **parts, **about)
     if stopped:
         sys.exit(SIGNALLED + stopped[0])
 
@@ -250,9 +249,10 @@ def _allowed(stored: Any, bar: Any) -> bool:
     imports = None if stored.spec is None else imports_of(stored.spec)
     if imports is None or not sys.stdin.isatty():
         return False  # nothing is imported, or ``pick_up`` says what would be
+    shown = printable(imports, keep="")
     with bar.hidden():
         return click.confirm(
-            f"Run {stored.id} would import and run {imports}. Go on?", err=True
+            f"Run {stored.id} would import and run {shown}. Go on?", err=True
         )
 
 

@@ -17,7 +17,7 @@ from smoothcruiser.cli.options import (
     problem_options,
     tree_options,
 )
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, said
 
 
 @click.command()
@@ -108,7 +108,9 @@ def play(
     if as_json:
         print_json(summary.to_dict())
     else:
-        click.echo(str(summary))
+        from smoothcruiser.report.console import console
+
+        console().print(str(summary), soft_wrap=True)
 
 
 def _check_promise(problem: Any, method: str, asked: dict[str, Any]) -> None:
@@ -167,8 +169,8 @@ def _opponent(text: str, problem: Any, how: dict[str, Any]) -> Any:
     find_modules_here()
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (Exception, SystemExit) as error:
         raise InvalidInput(
-            f"The opponent {text!r} could not be found ({error}); name a function "
-            "(state, problem, rng) -> action."
+            f"The opponent {text!r} could not be found ({said(error)}); name a "
+            "function (state, problem, rng) -> action."
         ) from error

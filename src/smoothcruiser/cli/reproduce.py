@@ -15,6 +15,8 @@ from typing import Any
 
 import click
 
+from smoothcruiser.errors import InvalidInput
+
 PARTS = ("figure1", "figure2", "table1", "all")
 
 
@@ -69,15 +71,16 @@ def reproduce(what: str, out: Path, quick: bool, seed: int) -> None:
     """The paper's figures and table, redone; with "all", the experiments beyond
     it too.
     """
+    from smoothcruiser.report.console import console
+
     for path in reproduce_into(out, what, QUICK if quick else Effort(), seed):
-        click.echo(str(path))
+        console().print(str(path), soft_wrap=True)
 
 
 def reproduce_into(
     out: Path, what: str = "all", effort: Effort | None = None, seed: int = 0
 ) -> list[Path]:
     """Run ``what`` and write its files into ``out``; returns their paths."""
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -86,17 +89,23 @@ def reproduce_into(
         TimeElapsedColumn,
     )
 
+    from smoothcruiser.report.console import console
     from smoothcruiser.reproduce.report import write_report
 
     chosen = Effort() if effort is None else effort
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"The folder {out} cannot be made ({error.strerror}); give another to --out."
+        ) from error
     columns = (
         TextColumn("{task.description:<34}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=console(stderr=True)) as progress:
         results = _run(what, chosen, seed, progress)
     return [*results.save(out), *write_report(results, out)]
 

@@ -78,10 +78,13 @@ def _in_processes(job: Job, compute: Compute) -> Workers:
 
 
 def _on_dask(job: Job, compute: Compute) -> Workers:
+    from smoothcruiser.engines.first_shard import FirstShard
+    from smoothcruiser.engines.pools.dask import Dask
     from smoothcruiser.engines.workers import ShardWorkers, engine_build
 
-    build = engine_build(default_executor(job.problem), job)
-    return ShardWorkers(DASK.name, _dask_pool(build, compute))
+    name = default_executor(job.problem)
+    first = FirstShard.of(job.problem, name, job.schedule.levels)
+    return ShardWorkers(DASK.name, Dask(compute, engine_build(name, job), first))
 
 
 def _process_pool(build: Build, compute: Compute) -> Pool:
@@ -91,9 +94,11 @@ def _process_pool(build: Build, compute: Compute) -> Pool:
 
 
 def _dask_pool(build: Build, compute: Compute) -> Pool:
+    from smoothcruiser.engines.first_shard import FirstShard
     from smoothcruiser.engines.pools.dask import Dask
 
-    return Dask(check_workers(compute.workers), compute.scheduler, build)
+    name = default_executor(build.problem)
+    return Dask(compute, build, FirstShard.of(build.problem, name))
 
 
 AHEAD = 4  # tasks per process that wait in line: they are short and all are needed
@@ -232,6 +237,11 @@ def choose(problem: Problem, compute: Compute) -> Executor:
     fastest that can run the problem.
     """
     if compute.scheduler is None:
+        if compute.tls is not None:
+            raise InvalidInput(
+                "tls (--tls) is for the cluster at a scheduler's address: give scheduler "
+                "(--scheduler), or drop tls."
+            )
         return named(compute.executor or default_executor(problem))
     clusters = [row for row in EXECUTORS.values() if row.scheduler]
     chosen = clusters[0] if compute.executor is None else named(compute.executor)
@@ -271,6 +281,11 @@ def _check(chosen: Executor, job: Job) -> None:
             f"The executor {chosen.name!r} cannot run levels of kind {words}; "
             f"executors that can: {', '.join(able) or 'none'}."
         )
+
+
+def accepts(name: str, job: Job) -> bool:
+    """Whether executor ``name`` can run a job."""
+    return _runs(named(name), job)
 
 
 def _runs(row: Executor, job: Job) -> bool:

@@ -74,6 +74,7 @@ FIRST_SWEEPS = 16
 # policy that is about to change.
 FORCING = 0.1
 UNLIMITED = 2**62
+MOST_STAGE_VALUES = 250_000_000  # 2 GB of float64
 # covers the handful of roundings in the evaluation of a bound itself
 SLACK = 1.0 + 2.0**-20
 
@@ -119,6 +120,11 @@ def solve(
         found = _backward_induction(search, problem.horizon, tolerance, known)
     else:
         found = _fixed_point(search, tolerance, method)
+    if not math.isfinite(found.bound):
+        raise InvalidInput(
+            "The values are too large to bound the error of float64; take a smaller "
+            "temperature, discount or horizon, or measure rewards in a larger unit."
+        )
     policy = np.empty(model.live.shape)
     kernels.policy(model, policy)
     unknown = np.isnan(found.values)
@@ -435,6 +441,13 @@ def _backward_induction(
     There is no iteration error: the bound is the rounding of each stage, passed
     on with factor gamma.
     """
+    size = (horizon + 1) * len(search.model.sign)
+    if size > MOST_STAGE_VALUES:
+        raise InvalidInput(
+            f"The exact solution keeps a value for each of the {len(search.model.sign):,} "
+            f"states and each step of the horizon, at most {MOST_STAGE_VALUES:,} of them; "
+            "take a smaller horizon, or none with a discount below 1."
+        )
     stages = np.zeros((horizon + 1, len(search.model.sign)))
     bound = 0.0
     for h in range(1, horizon + 1):

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.certified.bounds import DEFAULT, bound_of
 from smoothcruiser.certified.explain import CertifiedForecast
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import (
+    Interrupted,
+    InvalidInput,
+    SmoothcruiserError,
+    StoreError,
+    WorkersLost,
+)
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, Session
 from smoothcruiser.problem.problem import Problem
@@ -15,6 +22,12 @@ from smoothcruiser.query import Query
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
+    from smoothcruiser.store import Record, Store, StoredRun
+
+# the promise and the limits that a store keeps
+PLAN = ("epsilon", "delta", "target", "budget", "max_states")
+# ends after which no limit brings anything more
+OVER = ("epsilon", "rounding", "exhausted")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +46,12 @@ class CertifiedSearch(Method):
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
-        promise = {"epsilon", "delta", "target", "budget", "seconds", "seed"}
-        return frozenset(promise | {"executor", "workers", "scheduler", "progress"})
+        return self.resumes | {"epsilon", "delta", "target", "seed", "store"}
+
+    @property
+    def resumes(self) -> frozenset[str]:  # noqa: D102
+        where = {"executor", "workers", "scheduler", "tls", "progress"}
+        return frozenset(where | {"budget", "seconds", "max_states"})
 
     def prepare(self, query: Query) -> Searching:  # noqa: D102
         epsilon, delta = query.promise.epsilon, query.promise.failure()
@@ -58,27 +75,122 @@ class CertifiedSearch(Method):
         )
         return Searching(method=self, query=query, explanation=forecast)
 
+    def pick_up(self, stored: StoredRun, query: Query) -> Searching:
+        """The rest of a stored search, with its own promise and perhaps new limits."""
+        plan = stored.plan
+        if plan.get("saved"):
+            raise InvalidInput(
+                f"Run {stored.id} is a memory that Certified.save kept, without a "
+                "query to go on with; load it with Certified.load."
+            )
+        try:
+            asked = {name: plan[name] for name in PLAN}
+            promise = Query.of(query.problem, query.state, **asked)
+            method = replace(self, bound=plan["bound"])
+        except (SmoothcruiserError, KeyError, TypeError) as error:
+            raise InvalidInput(
+                f"The promise of run {stored.id} is none ({error}); the store was left "
+                "untouched: start the run anew."
+            ) from error
+        limits = replace(
+            query.limits,
+            calls=query.limits.calls or promise.limits.calls,
+            max_states=query.limits.max_states or promise.limits.max_states,
+        )
+        query = replace(query, promise=promise.promise, limits=limits)
+        return replace(method.prepare(query), stored=stored)
+
     def spending(self, problem: Problem, budget: int, delta: float) -> dict[str, Any]:
         """It runs to the end of the budget."""
         return {"budget": budget, "delta": delta}
 
     def session(self, query: Query) -> Session:
         """One memory, and one delta, for all decisions."""
+        if query.compute.store is not None:
+            raise InvalidInput(
+                "An agent's memory is not kept in a store; drop store, or save a "
+                "Certified."
+            )
         return Remembering(self, query)
 
 
 class Searching(Prepared):
-    """A certified search about to begin."""
+    """A certified search about to begin, or to go on."""
 
     method: CertifiedSearch
 
     def run(self) -> Estimate:
-        """The Estimate of one query on a memory of its own."""
-        memory = _memory(self.query, self.method.bound)
+        """The Estimate of one query on a memory of its own; a store keeps both."""
+        query = replace(self.query, state=self.query.place)
+        memory = _memory(query, self.method.bound)
         try:
-            return self.annotated(_ask(memory, self.query, DEFAULT_BUDGET))
+            if query.compute.store is None:
+                return self.annotated(_ask(memory, query, DEFAULT_BUDGET))
+            from smoothcruiser.store import Store
+
+            with Store(query.compute.store) as opened:
+                return self.annotated(_kept(memory, query, opened, self.stored))
         finally:
             memory.close()
+
+
+def _kept(
+    memory: Certified, query: Query, opened: Store, stored: StoredRun | None
+) -> Estimate:
+    """The answer of a search that a store keeps while it runs."""
+    from smoothcruiser.certified.saving import take_up
+
+    number = opened.begin(_record(query, memory)) if stored is None else stored.id
+    hint = (
+        f"What was sampled is kept: go on with --resume {number} --store {opened.path}."
+    )
+    memory.keep(partial(opened.keep_memory, number))
+    data = None if stored is None else opened.memory(number)
+    try:
+        if data is None:
+            estimate = _ask(memory, query, DEFAULT_BUDGET)
+        else:
+            take_up(memory, data, query.place, query.promise)
+            limits = query.limits
+            estimate = memory.go_on(
+                budget=limits.calls or DEFAULT_BUDGET,
+                seconds=limits.seconds,
+                callback=query.progress,
+            )
+    except KeyboardInterrupt as error:
+        raise Interrupted(
+            f"The search was stopped. {hint}", calls=memory.num_calls
+        ) from error
+    except (StoreError, WorkersLost) as error:
+        raise type(error)(f"{error} {hint}") from error
+    estimate = replace(estimate, run=number)
+    if memory.reason in OVER:
+        opened.finish(number, estimate)
+        return estimate
+    hint = f"{hint[:-1]} and a larger limit (--budget, --seconds, --max-states)."
+    return replace(estimate, notes=(*estimate.notes, hint))
+
+
+def _record(query: Query, memory: Certified) -> Record:
+    from smoothcruiser.engines.registry import choose
+    from smoothcruiser.store import Record
+
+    promise, limits = query.promise, query.limits
+    return Record(
+        problem=query.problem,
+        method="certified",
+        plan={
+            "epsilon": promise.epsilon,
+            "delta": promise.delta,
+            "target": promise.target,
+            "budget": limits.calls,
+            "max_states": limits.max_states,
+            "bound": memory.bound.word,
+        },
+        state=query.place,
+        seed=query.seed,
+        executor=choose(query.problem, query.compute).name,
+    )
 
 
 class Remembering(Session):
@@ -107,9 +219,11 @@ def _memory(query: Query, bound: str) -> Certified:
         delta=query.promise.failure(),
         seed=query.seed,
         bound=bound,
+        max_states=query.limits.max_states,
         executor=compute.executor,
         workers=compute.workers,
         scheduler=compute.scheduler,
+        tls=compute.tls,
     )
 
 

@@ -12,14 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods import METHODS
 from smoothcruiser.methods.base import Prepared
 from smoothcruiser.methods.scheduled import SmoothCruiser
 from smoothcruiser.problem.arguments import check_keywords, is_whole
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.spec import from_spec, imports_of
 from smoothcruiser.query import Query
 
 if TYPE_CHECKING:
@@ -46,8 +45,9 @@ def resume(
         state: the same state again, where the store cannot hold it.
         trust: whether the store may name a module that is imported to rebuild the
             problem. Built-in problems need no trust.
-        **asked: ``executor``, ``workers``, ``scheduler``, ``seconds`` and
-            ``progress``, as in ``plan``.
+        **asked: ``executor``, ``workers``, ``scheduler``, ``tls``, ``seconds``
+            and ``progress``, as in ``plan``; for certified search also ``budget``
+            and ``max_states``.
     """
     known = frozenset().union(*(method.resumes for method in METHODS.values()))
     check_keywords("resume", asked, sorted(known))
@@ -75,12 +75,13 @@ def pick_up(
     **asked: Any,
 ) -> Prepared:
     """A stored run that is about to go on; the arguments are those of ``resume``."""
+    from smoothcruiser.store.sameness import same_problem
     from smoothcruiser.store.versions import check_versions
 
     method = METHODS.get(stored.method, SmoothCruiser())  # any schedule can be run
     check_keywords(f"resume of a {stored.method} run", asked, sorted(method.resumes))
     check_versions(stored.id, stored.versions)
-    problem, notes = _same_problem(stored, problem, trust)
+    problem, notes = same_problem(stored, problem, trust)
     where = stored.state_at(problem, state)
     if asked.get("executor") is None and asked.get("scheduler") is None:
         asked["executor"] = stored.executor
@@ -89,59 +90,3 @@ def pick_up(
         query, seed=stored.seed, compute=replace(query.compute, shards=stored.shards)
     )
     return method.pick_up(stored, query).with_notes(*notes)
-
-
-def _same_problem(
-    stored: StoredRun, given: Problem | None, trust: bool
-) -> tuple[Problem, tuple[str, ...]]:
-    """The problem of a stored run, built from its spec or given again; and notes.
-
-    Its fingerprint must be the stored one. The notes name what no fingerprint sees.
-    """
-    from smoothcruiser.problem.fingerprint import fingerprint
-
-    if given is None:
-        if stored.spec is None:
-            raise InvalidInput(
-                f"Run {stored.id} is of a problem made in Python ({stored.problem}); "
-                "pass the same problem to resume()."
-            )
-        imports = imports_of(stored.spec)
-        if imports is not None and not trust:
-            raise InvalidInput(
-                f"To rebuild its problem, run {stored.id} would import and run "
-                f"{imports}; if you trust the store, say so with --trust "
-                "(trust=True), or pass the problem."
-            )
-        given = _rebuilt(stored.spec)
-    found = fingerprint(given)
-    changes = found.changes(stored.fingerprint)
-    if changes:
-        raise InvalidInput(
-            f"Run {stored.id} was made for another problem than this one: "
-            f"{_listed(changes)} changed; pass the problem it was started with, or "
-            "start a new run."
-        )
-    if not found.unseen:
-        return given, ()
-    return given, (
-        f"Resumed without being able to compare {_listed(found.unseen)} with the first "
-        "session: if that changed, the answer is of two problems.",
-    )
-
-
-def _rebuilt(spec: dict[str, Any]) -> Problem:
-    try:
-        return from_spec(spec)
-    except SmoothcruiserError:
-        raise
-    except Exception as error:  # of the user's module, or of a name that is none
-        raise InvalidInput(
-            f"The problem {spec['problem']!r} could not be made again: {said(error)}."
-        ) from error
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    """Names in a sentence, the first few of many."""
-    shown = ", ".join(names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

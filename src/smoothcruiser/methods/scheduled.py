@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 COARSEST = 0.5  # of the value span: a wider promise says nothing
 # what running a schedule takes of the keywords of ``plan``, whatever its promise
-RESUMES = frozenset({"executor", "workers", "scheduler", "seconds", "progress"})
+RESUMES = frozenset({"executor", "workers", "scheduler", "tls", "seconds", "progress"})
 HOW = RESUMES | {"seed", "shards", "store"}
 
 
@@ -217,8 +217,8 @@ def run(
         problem: the problem that the schedule was made for.
         schedule: what to run; any price is paid.
         state: where; by default the problem's initial state.
-        **asked: ``seed``, ``executor``, ``workers``, ``scheduler``, ``shards``,
-            ``seconds``, ``progress`` and ``store``, as in ``plan``. With ``store``
+        **asked: ``seed``, ``executor``, ``workers``, ``scheduler``, ``tls``,
+            ``shards``, ``seconds``, ``progress`` and ``store``, as in ``plan``. With ``store``
             every finished shard is kept in that file, and ``resume`` takes the run up
             after a kill.
     """
@@ -309,11 +309,9 @@ def _run(
         hint = f"Finished shards are kept: go on with --resume {number} --store {store.path}."
     tell_at_the_end(hint)
     segments = cut(schedule, shards=compute.shards)
+    pool = None
     try:
         pool = open_workers(Job(problem, schedule, state, rule.center), compute)
-    except KeyboardInterrupt as error:
-        raise Interrupted(f"The run was stopped before it began. {hint}") from error
-    try:
         pool.inspect(query.seed)
         outcome = run_shards(
             pool,
@@ -325,12 +323,13 @@ def _run(
         )
         looked_calls, repeated = pool.inspect(query.seed)
     except (Interrupted, KeyboardInterrupt) as error:
-        what = str(error) or "The run was stopped while the step was looked at."
+        what = str(error) or "The run was stopped before its first shard was finished."
         raise Interrupted(f"{what} {hint}", calls=getattr(error, "calls", 0)) from error
     except (StoreError, WorkersLost) as error:
         raise type(error)(f"{error} {hint}") from error
     finally:
-        pool.close()
+        if pool is not None:
+            pool.close()
     estimate = assemble(
         problem, state, rule, outcome, pool, seed=query.seed, looked=pool.seen(repeated)
     )

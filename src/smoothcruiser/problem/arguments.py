@@ -6,11 +6,17 @@ Python's and NumPy's numbers are alike; True and False are none.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput
+
+# Threads can wait for 292 years (2**63 ns) and no longer.
+MOST_SECONDS = 1e9
+# A watching thread wakes four times in this; more often and it takes the time it guards.
+LEAST_CALL_SECONDS = 1e-3
 
 
 def is_whole(value: object) -> bool:
@@ -23,17 +29,42 @@ def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
+def shortened(value: Any) -> str:
+    """A value in a sentence; a number or a text that is too long for one, in short."""
+    if is_whole(value) and abs(value) >= 10**30:
+        sign = "-" if value < 0 else ""
+        return f"about {sign}10^{math.log10(abs(int(value))):.0f}"
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}…"
+
+
 def check_seed(seed: Any) -> int:
     """The seed of a run as a Python number; anything else is refused."""
     if not is_whole(seed) or seed < 0:
-        raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.")
+        raise InvalidInput(
+            f"seed must be a whole number of at least 0, got {shortened(seed)}."
+        )
     return int(seed)
 
 
 def check_seconds(seconds: Any) -> None:
     """Refuse what is not a time; None means no limit."""
-    if seconds is not None and not (is_number(seconds) and seconds > 0):
-        raise InvalidInput(f"seconds must be a number above 0, got {seconds!r}.")
+    if seconds is not None and not (is_number(seconds) and 0 < seconds <= MOST_SECONDS):
+        raise InvalidInput(
+            f"seconds must be a number above 0 and at most {MOST_SECONDS:g} (30 years), "
+            f"or left out for no limit, got {shortened(seconds)}."
+        )
+
+
+def check_call_seconds(limit: Any) -> None:
+    """Refuse what cannot limit one call; None means no limit."""
+    if limit is not None and not (
+        is_number(limit) and LEAST_CALL_SECONDS <= limit <= MOST_SECONDS
+    ):
+        raise InvalidInput(
+            f"call_seconds must be a number of seconds from {LEAST_CALL_SECONDS:g} to "
+            f"{MOST_SECONDS:g}, or None for no limit, got {shortened(limit)}."
+        )
 
 
 def check_keywords(verb: str, given: Iterable[str], known: Iterable[str]) -> None:

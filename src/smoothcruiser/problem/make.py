@@ -16,6 +16,7 @@ import dataclasses
 import importlib
 import inspect
 import json
+import sys
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput, MissingExtra, SmoothcruiserError, said
@@ -58,7 +59,7 @@ def make(
         )
     name, _, rest = text.partition(":")
     spec = spec_of(text, discount=discount, temperature=temperature, operator=operator)
-    if name in ZOO:
+    if is_built_in(text):
         if discount is None:
             raise InvalidInput(
                 f"{name} needs a discount in [0, 1); give --discount (discount=)."
@@ -78,6 +79,11 @@ def make(
     )
 
 
+def is_built_in(text: str) -> bool:
+    """Whether ``text`` names a problem of the zoo: no module is imported for it."""
+    return text.partition(":")[0] in ZOO
+
+
 def _operator(operator: str | Operator | None, temperature: float | None) -> Operator:
     if isinstance(operator, Operator):
         return operator
@@ -93,12 +99,16 @@ def _parameters(text: str) -> dict[str, Any]:
             raise InvalidInput(
                 f"Parameters are written name=value,name=value; got {part!r}."
             )
+        if key.strip() in found:
+            raise InvalidInput(
+                f"The parameter {key.strip()!r} is given twice; drop one."
+            )
         value = value.strip()
         if value.lower() in ("true", "false"):
             value = value.lower()
         try:
             found[key.strip()] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # a word, or a number of 5,000 digits
             found[key.strip()] = value
     return found
 
@@ -177,7 +187,7 @@ def _imported(
 def _attribute(module_name: str, attribute: str) -> Any:
     """``attribute`` of the module, which is imported."""
     try:
-        return getattr(importlib.import_module(module_name), attribute)
+        module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         adapters = ", ".join(f"{prefix}:" for prefix in prefixes())
         broken = f"; cannot be imported: {', '.join(FAULTS)}" if FAULTS else ""
@@ -185,11 +195,20 @@ def _attribute(module_name: str, attribute: str) -> Any:
             f"No problem and no module is called {module_name!r} ({error}); "
             f"built-in problems: {', '.join(ZOO)}; adapters: {adapters}{broken}."
         ) from error
+    try:
+        return getattr(module, attribute)
     except AttributeError as error:
         raise InvalidInput(
-            f"Module {module_name!r} has no attribute {attribute!r}; name a "
-            "Problem or a function that returns one."
+            f"Module {module_name!r} ({_place(module_name)}) has no attribute "
+            f"{attribute!r}; name a Problem or a function that returns one. A file of "
+            "the current folder needs a name that no installed module has."
         ) from error
+
+
+def _place(module_name: str) -> str:
+    """Where a module that was imported comes from."""
+    found = getattr(sys.modules.get(module_name), "__file__", None)
+    return found or "built into Python"
 
 
 def _changed(

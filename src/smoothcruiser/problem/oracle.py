@@ -6,9 +6,13 @@ that has its methods offers it:
 
   ``ParsingOracle``     reads a state from plain data (JSON) or from a running
                         simulator
+  ``WritingOracle``     writes its states as plain data, which ``parse`` reads
   ``ResettingOracle``   samples initial states
   ``LiveOracle``        reads the state of a running simulator, and knows what
                         the problem's actions are called there
+
+Any object may also have a method ``__fingerprint__``, which returns plain data that
+stands for it where its fields cannot (``fingerprint``).
 
 What a step may answer, and what is said otherwise, is in ``answers``.
 """
@@ -30,6 +34,14 @@ class ParsingOracle(Protocol):
 
     def parse(self, state: Any) -> Any:
         """The state that ``state`` stands for; states as they are."""
+
+
+@runtime_checkable
+class WritingOracle(Protocol):
+    """An oracle that can say in plain data what its states are."""
+
+    def plain(self, state: Any) -> Any:
+        """What ``parse`` makes ``state`` of: numbers, words, lists."""
 
 
 @runtime_checkable

@@ -27,6 +27,7 @@ from smoothcruiser.errors import (
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.answers import bad_player, too_few_legal, two_in_one
+from smoothcruiser.problem.arguments import check_call_seconds, shortened
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.oracle import Outcomes, ParsingOracle, Step
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 # most pairs that ``engines.inspection`` inspects: at the requested state, on a walk
 LOOKED_ACTIONS, LOOKED_STEPS = 16, 8
 CALLS_PER_LOOK = 3  # two before a run, one after it
+# of a horizon: planners keep bounds for each number of steps left
+MOST_STEPS = 1_000_000
+# of rewards and temperature: values are squared and summed, and must stay finite
+LARGEST_UNIT = 1e100
 MOST_STAGES = 10_000  # of a horizon at which declared bounds are checked
 LOOKED_BATCHES, LOOKED_ROWS = 4, 8  # of a step over arrays: are rows independent?
 
@@ -404,11 +409,22 @@ def _check(p: Problem) -> None:
         ),
     )
     _require(
-        p.horizon is None or _is_count(p.horizon),
-        f"horizon must be a whole number of at least 1 or None, got {p.horizon!r}.",
+        p.horizon is None or (_is_count(p.horizon) and p.horizon <= MOST_STEPS),
+        (
+            f"horizon must be a whole number from 1 to {MOST_STEPS:,}, or None, got "
+            f"{shortened(p.horizon)}."
+        ),
     )
     _check_discount(p)
     check_range("reward_range", p.reward_range)
+    unit = max(p.operator.strength, *(abs(x) for x in p.reward_range))
+    _require(
+        unit <= LARGEST_UNIT,
+        (
+            f"Rewards and temperature must be at most {LARGEST_UNIT:g}, got {unit:g}; "
+            "measure them in a larger unit."
+        ),
+    )
     if p.value_bounds is not None:
         check_range("value_bounds", p.value_bounds)
     _require(
@@ -435,14 +451,7 @@ def _check(p: Problem) -> None:
         p.key is None or callable(p.key),
         f"key must be a function key(state) or None, got {p.key!r}.",
     )
-    limit = p.call_seconds
-    _require(
-        limit is None or (_is_number(limit) and limit > 0),
-        (
-            "call_seconds must be a number of seconds above 0, or None for no limit, "
-            f"got {limit!r}."
-        ),
-    )
+    check_call_seconds(p.call_seconds)
     p.operator.weights(p.num_actions)  # refuses a prior of another length
     if p.value_bounds is not None:
         _check_bounds(p)

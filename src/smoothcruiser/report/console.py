@@ -5,32 +5,78 @@ standard output; progress and errors to standard error, so that a pipe carries
 the answer alone. Nothing in ``report`` computes an answer: numbers come from
 the Schedule, the Estimate and ``report.price``. Bars and stems are single
 characters, never control codes, unless the stream is a terminal.
+
+Names, notes, paths and errors may hold anything, a terminal's control codes too. Every
+page and every error goes out through a ``SafeConsole``, which shows such characters
+escaped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from smoothcruiser.errors import printable
 
 LABEL = 9  # width of the names on the left: the longest is 'recommend'
 # lines longer than this are hard to read; a wide terminal does not change that
 WIDEST = 110
+# tables cannot be laid out in less; a narrower terminal wraps their lines
+NARROWEST = 40
 
 Fields: TypeAlias = list[tuple[str, str | Text]]
 
 
+class SafeConsole(Console):
+    """A console that takes text literally and shows control characters escaped.
+
+    It prints no colours into a pipe.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(
+            stderr=stderr, highlight=False, soft_wrap=False, markup=False, emoji=False
+        )
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        """The text of a cell or a line."""
+        return super().render_str(printable(text), **how)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """The pieces of a block; a Text that was built elsewhere is escaped first."""
+        if isinstance(renderable, Text):
+            renderable = _escaped(renderable)
+        return super().render(renderable, options)
+
+
+def _escaped(text: Text) -> Text:
+    """The text with its styles, and with control characters escaped."""
+    if printable(text.plain) == text.plain:
+        return text
+    # each character that is not shown as it is becomes a part of its own
+    cuts = [i for i, c in enumerate(text.plain) if printable(c) != c]
+    parts = text.divide(sorted({*cuts, *(i + 1 for i in cuts)}))
+    clean = text.blank_copy()
+    for part in parts:
+        shown = printable(part.plain)
+        clean.append_text(part if shown == part.plain else Text(shown, part.style))
+    return clean
+
+
 def console(*, stderr: bool = False) -> Console:
-    """A console that prints no colours into a pipe and takes text literally."""
-    out = Console(
-        stderr=stderr, highlight=False, soft_wrap=False, markup=False, emoji=False
-    )
-    if out.width > WIDEST:
-        out.width = WIDEST
+    """The console of a page or of errors, neither too wide nor too narrow to read."""
+    out = SafeConsole(stderr=stderr)
+    width = min(max(out.width, NARROWEST), WIDEST)
+    if width != out.width:
+        out.width = width
     return out
 
 
@@ -59,7 +105,7 @@ def title(out: Console, *parts: str) -> None:
     """A heading: the command, then what it is about."""
     head = Text(parts[0], style="bold")
     for part in parts[1:]:
-        head.append(" · ", style="dim").append(part)
+        head.append(" · ", style="dim").append(printable(part, keep=""))
     out.print(head, soft_wrap=True)
     out.print()
 

@@ -1,6 +1,8 @@
 """``--report FILE.html``: an answer as one self-contained page.
 
-The page has text, tables and inline SVG, no script, and no request to anywhere.
+The page has text, tables and inline SVG, no script, and no request to anywhere. Its
+Content-Security-Policy forbids both: a browser applies the one style sheet of the
+layout, which it knows by its digest, and nothing else.
 It shows what the terminal shows (``report.answers``), and beside it every
 action value as a bar on one axis:
 
@@ -21,12 +23,14 @@ the run, so that no answer is paid for and then lost.
 from __future__ import annotations
 
 import math
+from base64 import b64encode
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput, MissingExtra
+from smoothcruiser.errors import InvalidInput, MissingExtra, printable
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.report.answers import (
@@ -117,8 +121,10 @@ def render_page(
         files("smoothcruiser.report").joinpath("page.html.jinja").read_text("utf-8")
     )
     bounded = estimate.certificate is not None and estimate.certificate.q_intervals
+    style = layout.partition("<style>")[2].partition("</style>")[0]
     page: str = environment.from_string(layout).render(
-        name=estimate.problem,
+        style_digest=b64encode(sha256(style.encode()).digest()).decode(),
+        name=printable(estimate.problem),
         state=repr(estimate.state),
         request=request,
         value=_texts(value_fields(estimate, exact, digits)),
@@ -148,7 +154,7 @@ def _jinja() -> Any:
 
 
 def _texts(pairs: Fields) -> list[tuple[str, str]]:
-    return [(name, str(text)) for name, text in pairs]
+    return [(name, printable(str(text))) for name, text in pairs]
 
 
 # --- action values ------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from smoothcruiser.errors import printable
 from smoothcruiser.report.console import indented, put, title
 from smoothcruiser.schedule.numbers import compact
 
@@ -40,7 +41,7 @@ def show_runs(out: Console, store: str, runs: list[Any]) -> None:
     for row in whole:
         table.add_row(
             str(row["run"]),
-            row["problem"],
+            printable(row["problem"], keep=""),
             row["method"],
             _number(row["epsilon"], ".3g"),
             _number(row["delta"], "g"),
@@ -52,7 +53,7 @@ def show_runs(out: Console, store: str, runs: list[Any]) -> None:
     for row in rows:
         if row["status"] == "damaged":
             out.print(f"  {row['why']}", soft_wrap=True, markup=False)
-    unfinished = [row["run"] for row in whole if row["status"] != "finished"]
+    unfinished = [row["run"] for row in whole if row["status"] == "unfinished"]
     if unfinished:
         out.print(
             "\nResume an unfinished run: smoothcruiser plan --resume "

@@ -79,6 +79,13 @@ class StoredRun:
         """The state, for a reader."""
         return next(iter(self.state.values()))
 
+    @property
+    def status(self) -> str:
+        """Whether there is more to do: "saved" is a memory that only answers."""
+        if self.plan.get("saved"):
+            return "saved"
+        return "finished" if self.estimate is not None else "unfinished"
+
     def to_dict(self) -> dict[str, Any]:
         """The run as plain data, without the table of levels."""
         plan = self.plan
@@ -96,7 +103,7 @@ class StoredRun:
             "log10_calls": plan.get("log10_calls"),
             "calls_done": self.calls_done,
             "shards_done": self.shards_done,
-            "status": "finished" if self.estimate is not None else "unfinished",
+            "status": self.status,
             "estimate": self.estimate,
             "versions": self.versions,
         }

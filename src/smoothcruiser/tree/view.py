@@ -257,7 +257,10 @@ def html(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
     )
     notes = "".join(f"<p>{escape(note)}</p>" for note in estimate.notes)
     return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Search tree: {escape(tree.problem.name)}</title>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none';
+ style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
+<title>Search tree: {escape(tree.problem.name)}</title>
 <style>body {{ font-family: sans-serif; margin: 2em; color: #222 }}
 table {{ border-collapse: collapse }}
 td, th {{ padding: 0.2em 0.9em; text-align: right; border-bottom: 1px solid #ddd }}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified import search, steering
+from smoothcruiser.certified import steering, sweeps
 from smoothcruiser.certified.bounds.base import SCAN
 from smoothcruiser.certified.bounds.betting import rounding_floor
 from smoothcruiser.certified.limits import make_limits
@@ -59,9 +59,10 @@ def test_the_walk_over_poles_ends_at_the_best():
     """
     memory = Certified(coin(), delta=0.1, seed=1)
     memory.query(budget=3_000, callback=lambda told: told.calls < 2_000)
-    memory._settle(1, make_limits(None, 1, None, None, "value", 0.0))
+    memory._at.swept = 0
+    memory._sweeps.settle(memory._at, make_limits(None, 1, None, None, "value", 0.0))
     before = memory.memory.graph.pairs[: memory.memory.num_pairs].copy()
-    memory._sweep(SCAN)
+    memory._region.sweep(SCAN)
     after = memory.memory.graph.pairs[: memory.memory.num_pairs]
     assert np.array_equal(before["pole_up"], after["pole_up"])
     assert np.array_equal(before["pole_down"], after["pole_down"])
@@ -134,7 +135,7 @@ def test_sweeps_that_were_cut_off_are_made_up_for(monkeypatch):
     """With one sweep a round, the sweeps at the end alone carry the far reward
     to the asked state.
     """
-    monkeypatch.setattr(search, "MOST_SWEEPS", 1)
+    monkeypatch.setattr(sweeps, "MOST_SWEEPS", 1)
     problem = dataclasses.replace(
         chain(n=9, discount=0.9, operator=Entropy(0.3)), deterministic=True
     )

@@ -171,32 +171,6 @@ def test_what_cannot_travel_is_refused_by_name() -> None:
         Processes(1, Build(problem(), built, {"state": lambda: 0}))
 
 
-def test_threads_of_a_cluster_s_worker_share_nothing() -> None:
-    """An engine in plain Python keeps the stream of its shard: two threads on one
-    engine would mix their numbers.
-    """
-    dask = pytest.importorskip("smoothcruiser.engines.pools.dask")
-    made: list[int] = []
-
-    def make(problem: sc.Problem) -> object:
-        made.append(threading.get_ident())
-        return object()
-
-    def ask() -> None:
-        things.extend(
-            dask.run_remote("run", Build(problem(), make), lambda thing, i: thing, i)
-            for i in range(3)
-        )
-
-    things: list[object] = []
-    workers = [threading.Thread(target=ask) for _ in range(2)]
-    for worker in workers:
-        worker.start()
-        worker.join()
-    assert len(made) == 2
-    assert len(set(map(id, things))) == 2
-
-
 @pytest.mark.parametrize("workers", [0, -1, True, 1.5, "two"])
 def test_a_number_of_workers_is_checked(workers: Any) -> None:
     with pytest.raises(InvalidInput, match="workers must be a whole number"):

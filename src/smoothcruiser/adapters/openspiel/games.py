@@ -30,8 +30,10 @@ information, more players.
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from smoothcruiser.adapters.openspiel.keys import Merge, chosen
@@ -130,6 +132,10 @@ class SpielOracle:
                 f"After {list(state)} it is chance's turn; add its outcome to the list."
             )
         return SpielState(position, moves)
+
+    def plain(self, state: SpielState) -> list[int]:
+        """The list of all moves, which ``parse`` reads."""
+        return [int(move) for move in state.history]
 
     def __call__(
         self, state: SpielState, action: int, rng: Any
@@ -297,16 +303,30 @@ def named(
 
 def _loaded(text: str, parameters: dict[str, Any]) -> Any:
     try:
-        return (
-            pyspiel.load_game(text, parameters)
-            if parameters
-            else pyspiel.load_game(text)
-        )
+        with _quiet():
+            return (
+                pyspiel.load_game(text, parameters)
+                if parameters
+                else pyspiel.load_game(text)
+            )
     except pyspiel.SpielError as error:
         first = str(error).strip().splitlines()[0]
         raise InvalidInput(
             f"OpenSpiel cannot load {text!r} with {parameters}: {first[:200]}"
         ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without OpenSpiel's own lines on standard error: its exception says the same."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _check(game: Any) -> None:

@@ -53,6 +53,9 @@ class Bound(NamedTuple):
     price: Callable[[Facts, float, float, int], int]
     # facts -> a half-width that the search can reach in spite of rounding
     floor: Callable[[Facts], float]
+    # pairs -> whether ``side`` can read ``fields`` of all of them: pairs may come from
+    # a file
+    readable: Callable[[Any], bool] = lambda pairs: True
 
 
 class Outcomes(NamedTuple):

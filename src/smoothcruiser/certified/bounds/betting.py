@@ -274,6 +274,12 @@ def rounding_floor(facts: Facts) -> float:
     return facts.steps(facts.horizon) * (backup + pair)
 
 
+def readable(pairs: Any) -> bool:
+    """Return whether every pair remembers a pole that there is."""
+    poles = (pairs["pole_up"], pairs["pole_down"])
+    return all(bool(np.all((at >= 0) & (at < NUM_POLES))) for at in poles)
+
+
 BETTING = Bound(
     word="betting",
     fields=(("pole_up", "i4"), ("pole_down", "i4")),
@@ -281,6 +287,7 @@ BETTING = Bound(
     cost=pair_cost,
     price=price,
     floor=rounding_floor,
+    readable=readable,
 )
 
 

@@ -1,22 +1,34 @@
 """A pool on a Dask cluster, the user's own (``scheduler=``) or a local one.
 
-A local cluster is started here, on loopback. What a worker needs is sent to it
-once, and it builds from it once per thread. An item is a few numbers there and
-back, so the driver's memory stays flat. Dask moves the items of a dead worker
-to living ones (an oracle's own error is not retried). A task is a pure function
-of its item, so running one twice gives the same bits, and it is counted once.
-Only this module imports Dask.
+What workers need is sent once, and each thread builds from it once. An item is
+a few numbers there and back, so the driver's memory stays flat. Dask moves the
+items of a dead worker to living ones (an oracle's own error is not retried). A
+task is a pure function of its item, so running one twice gives the same bits,
+and it is counted once.
+
+Workers prove that they run what this process runs (``dask_worker``). One that
+does not is refused with a warning and gets no items; the others go on. If none
+is left the run ends, and what was finished is kept.
+
+What this file decides: which workers get items, and how long to wait for them.
+It leaves out the connection (``dask_cluster``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import logging
 import math
+import os
 import threading
 import time
+import warnings
 from collections.abc import Iterable
+from concurrent.futures import CancelledError
 from typing import Any
 
+from smoothcruiser.engines.first_shard import FirstShard
 from smoothcruiser.engines.pools.base import (
     POLL_SECONDS,
     Build,
@@ -25,115 +37,353 @@ from smoothcruiser.engines.pools.base import (
     Result,
     Task,
 )
-from smoothcruiser.errors import MissingExtra, SmoothcruiserError
+from smoothcruiser.engines.pools.dask_cluster import Connection, KilledWorker
+from smoothcruiser.engines.pools.dask_worker import (
+    Evidence,
+    Reply,
+    missing_module,
+    other_library,
+    packed,
+    prove,
+    run_item,
+)
+from smoothcruiser.errors import Interrupted, InvalidInput, WorkersLost, said
+from smoothcruiser.query import Compute
 
-try:
-    import distributed
-except (
-    ImportError
-) as error:  # pragma: no cover - the extra is installed where this is tested
-    raise MissingExtra(
-        "The dask executor needs Dask distributed: pip install 'smoothcruiser[dask]'."
-    ) from error
-
-COUNT_SECONDS = 1.0  # between two counts of the cluster's threads
-MOST_IDLE = 4  # items to offer while no worker is known
-START_SECONDS = 30  # to reach a scheduler
-# On a worker: the pool that its thread last worked for, and what it built for
-# it.
-_here = threading.local()
-
-
-def run_remote(key: str, build: Build, task: Task[Item, Result], item: Item) -> Result:
-    """The result of one item, computed on a worker.
-
-    A worker keeps what it built for one pool at a time, since that may be
-    large.
-    """
-    if getattr(_here, "key", None) != key:
-        _here.built, _here.key = None, None
-        _here.built = build.make(build.problem, **build.arguments)
-        _here.key = key
-    return task(_here.built, item)
+COUNT_SECONDS = 1.0  # between two counts of the cluster's workers
+WAIT_SECONDS = 60.0  # for a first worker, and for another where all have gone
+WAIT_VARIABLE = "SMOOTHCRUISER_WORKER_SECONDS"  # sets another limit
+READY_SECONDS = 5.0  # of silence while workers find their evidence
+LOG = logging.getLogger(__name__)
 
 
-def connect(workers: int, scheduler: str | None) -> tuple[Any, Any]:
-    """(client, cluster) of the user's cluster, or of one that is started here.
+class Errand:
+    """An item under way: the future that will hold its reply."""
 
-    The user's cluster is not ours to end, so the second is None then. A local
-    one has ``workers`` processes on loopback.
-    """
-    cluster: Any = None
-    try:
-        if scheduler is None:
-            cluster = distributed.LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address=None,
-            )
-        return distributed.Client(
-            cluster or scheduler, timeout=START_SECONDS, set_as_default=False
-        ), cluster
-    except (OSError, TimeoutError, ValueError) as error:
-        raise SmoothcruiserError(
-            f"No Dask scheduler answers at {scheduler!r} ({error}); check the "
-            "address given to --scheduler."
-        ) from error
+    def __init__(self, task: Any, item: Any) -> None:
+        self.task, self.item = task, item
+        self.future: Any = None
+        self.among: frozenset[str] | None = None  # the only workers that may run it
+        self.reply: Reply | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether a worker has sent something back."""
+        return self.future is not None and bool(self.future.done())
 
 
 class Dask(Futures):
-    """A connection to a cluster, and the futures of the items under way."""
+    """A connection to a cluster, its workers, and the items under way."""
 
-    def __init__(self, workers: int, scheduler: str | None, build: Build) -> None:
-        self.counted, self.room = -math.inf, 0
-        self.client, self.cluster = connect(workers, scheduler)
-        self.key = f"smoothcruiser-{time.time_ns()}"
-        self.numbers = itertools.count()
-        self.build = self.client.scatter(build, broadcast=True, hash=False)
+    def __init__(self, compute: Compute, build: Build, first: FirstShard) -> None:
+        self.limit = _wait_seconds()
+        payload = packed(build, first)
+        self.link = Connection(compute)
+        try:
+            self.key = f"smoothcruiser-{time.time_ns()}-{os.getpid()}"
+            self.numbers = itertools.count()
+            self.woken = threading.Event()
+            self.threads: dict[str, int] = {}  # of the workers that are there
+            self.proofs: dict[str, Any] = {}  # the futures of evidence
+            self.proven: set[str] = set()
+            self.manned = False  # whether a worker has proved itself so far
+            self.refused: dict[str, str] = {}
+            self.untold: list[str] = []  # refusals that were not reported yet
+            self.errands: set[Errand] = set()
+            self.counted = self.lonely_since = -math.inf
+            # A task and not scattered data, which would be lost with its workers.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of its size: it is sent once
+                self.payload = self._submit(bytes, payload)
+            self.own: Evidence | None = None
+            self._count()
+            self.own = Evidence.here(payload)  # while the workers find theirs
+            self._check_own()
+            self._await_worker()
+        except BaseException:
+            self.link.close()
+            raise
+
+    @property
+    def reachable(self) -> bool:  # type: ignore[override]
+        """False once the run was stopped: it does not wait for workers again."""
+        return not self.stopped
+
+    # --- workers --------------------------------------------------------------
+
+    def _count(self) -> None:
+        """Take notice of workers that came, went, or have given their evidence."""
+        now = time.monotonic()
+        if now - self.counted < (COUNT_SECONDS if self.proven else POLL_SECONDS):
+            return
+        self.counted = now
+        self.threads = self._called(self.link.client.nthreads)
+        there = self.threads.keys()
+        self.proven &= there
+        self.proofs = {name: x for name, x in self.proofs.items() if name in there}
+        self.refused = {name: x for name, x in self.refused.items() if name in there}
+        for address in there - self.proofs.keys():
+            self.proofs[address] = self._submit(
+                prove, self.key, self.payload, workers=[address]
+            )
+        if self.own is not None:
+            for address in there - self.proven - self.refused.keys():
+                if self.proofs[address].done():
+                    self._judge(address, self._reply(self.proofs[address]))
+        if self.proven or self.manned:
+            for sentence in self.untold:
+                LOG.warning("%s It gets no work.", sentence)
+            self.untold.clear()
+        self._move_errands()
+        self._check_company(now)
+
+    def _judge(self, address: str, reply: Reply | str) -> None:
+        """Accept a worker, or refuse it with a warning that says why."""
+        assert self.own is not None
+        why: str | None
+        if isinstance(reply, str):
+            why = reply
+        elif reply.digest == self.own.digest:
+            why = None
+        else:
+            assert reply.evidence is not None
+            why = reply.evidence.against(self.own) or "gives other evidence"
+        if why is None:
+            self.proven.add(address)
+            return
+        self.proven.discard(address)
+        self.refused[address] = f"The Dask worker at {address} {why}."
+        self.untold.append(self.refused[address])
+
+    def _check_company(self, now: float) -> None:
+        """Say what is awaited where no worker can be used, and raise in the end."""
+        if self.threads.keys() - self.refused.keys():
+            self.lonely_since = -math.inf
+            return
+        if self.refused and not self.manned:
+            raise self._all_refused()
+        if self.lonely_since == -math.inf:
+            self.lonely_since = now
+            LOG.warning(
+                "Waiting for workers at %s (%d so far%s; for %g s at most).",
+                self.link.address,
+                len(self.threads),
+                ", all refused" if self.threads else "",
+                self.limit,
+            )
+        if now - self.lonely_since > self.limit:
+            if self.refused:
+                raise self._all_refused()
+            raise WorkersLost(
+                "No worker that can be used was at the Dask scheduler "
+                f"{self.link.address} for {self.limit:g} s; start workers there (dask "
+                f"worker {self.link.address}), or set {WAIT_VARIABLE} to wait longer."
+            )
+
+    def _all_refused(self) -> WorkersLost:
+        first, *others = self.refused.values()
+        if not others:
+            return WorkersLost(first)
+        are = "is" if len(others) == 1 else "are"
+        return WorkersLost(f"{first} {len(others)} more {are} refused too.")
+
+    def _await_worker(self) -> None:
+        """Return when one worker has proved itself."""
+        begin, told = time.monotonic(), False
+        while not self.proven:
+            self._count()
+            if not told and time.monotonic() - begin > READY_SECONDS and self.threads:
+                told = True
+                LOG.warning(
+                    "Waiting for a worker at %s to be ready (%d there); it may be "
+                    "compiling, or busy with other work.",
+                    self.link.address,
+                    len(self.threads),
+                )
+            self._pause()
+        self.manned = True
+
+    def _check_own(self) -> None:
+        """Refuse to vouch for others where this process is not sound itself."""
+        assert self.own is not None
+        if self.own.edited:
+            raise WorkersLost(
+                "The files of smoothcruiser were changed after this process had "
+                "imported them, so workers cannot be compared with it; start again."
+            )
+        if self.own.failure is not None:
+            raise InvalidInput(
+                f"The problem cannot be sent to a cluster: this process "
+                f"{self.own.failure}."
+            )
+
+    # --- items ----------------------------------------------------------------
 
     def window(self) -> int:
         """Two items per thread of the cluster, so that none waits for the driver.
 
         Workers that join are noticed within a second.
         """
-        now = time.monotonic()
-        if now - self.counted > COUNT_SECONDS:
-            self.counted, self.room = (
-                now,
-                max(MOST_IDLE, 2 * sum(self.client.nthreads().values())),
-            )
-        return self.room
+        self._count()
+        threads = sum(n for name, n in self.threads.items() if name in self.proven)
+        return max(1, 2 * threads)
 
-    def ask(self, task: Task[Item, Result], item: Item) -> Result:  # noqa: D102
-        found: Result = self.submit(task, item).result()
+    def ask(self, task: Task[Item, Result], item: Item) -> Result:
+        """As in ``Pool``."""
+        errand = self.submit(task, item)
+        try:
+            while not self.finished([errand]):
+                if self.stopped:
+                    raise Interrupted(
+                        "The run was stopped before its first shard was finished."
+                    )
+        except BaseException:
+            self.abandon([errand])
+            raise
+        found: Result = self.result(errand)
         return found
 
-    def submit(self, task: Task[Item, Result], item: Item) -> Any:  # noqa: D102
-        key = f"{self.key}-{next(self.numbers)}"
-        return self.client.submit(
-            run_remote, self.key, self.build, task, item, key=key, pure=False
+    def submit(self, task: Task[Item, Result], item: Item) -> Errand:  # noqa: D102
+        errand = Errand(task, item)
+        self.errands.add(errand)
+        self._send(errand)
+        return errand
+
+    def _send(self, errand: Errand, *, picky: bool = False) -> None:
+        """Submit an errand: to any worker, or only to proven ones where some are not.
+
+        A worker that has not proved itself runs nothing (``run_item``), so this
+        only saves the way there and back.
+        """
+        assert self.own is not None
+        picky = picky or bool(self.refused)
+        errand.among = frozenset(self.proven) if picky else None
+        errand.future = None
+        if picky and not self.proven:
+            return  # until there is one (``_move_errands``)
+        errand.future = self._submit(
+            run_item,
+            self.key,
+            self.payload,
+            self.own.digest,
+            errand.task,
+            errand.item,
+            workers=None if errand.among is None else sorted(errand.among),
         )
 
-    def finished(self, futures: list[Any]) -> Iterable[Any]:  # noqa: D102
-        try:
-            with self.client.as_current():
-                done: Iterable[Any] = distributed.wait(
-                    futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED"
-                ).done
-                return done
-        except (TimeoutError, distributed.TimeoutError):
-            return ()
+    def _move_errands(self) -> None:
+        """Send errands again whose only workers have all gone."""
+        if self.proven:
+            for errand in self.errands:
+                if errand.among is not None and not errand.among & self.threads.keys():
+                    self._send(errand)
 
-    def result(self, future: Any) -> Any:  # noqa: D102
-        return future.result()
+    def finished(self, futures: list[Errand]) -> Iterable[Errand]:  # noqa: D102
+        self._count()
+        if not any(errand.done for errand in futures):
+            self._pause()
+        return [errand for errand in futures if self._settled(errand)]
 
-    def abandon(self, futures: list[Any]) -> None:  # noqa: D102
-        self.client.cancel(futures)
+    def _settled(self, errand: Errand) -> bool:
+        """Whether the errand has a reply that can be used; if not, it goes elsewhere."""
+        if errand.reply is None and errand.done:
+            reply = self._reply(errand.future)
+            assert self.own is not None
+            if isinstance(reply, str):
+                # It joined a moment ago; its own proof will say who it is.
+                if errand.among is not None:
+                    raise WorkersLost(f"A Dask worker at {self.link.address} {reply}.")
+                self._send(errand, picky=True)
+            elif reply.digest != self.own.digest:
+                # It joined a moment ago, or another process has its address now.
+                self._judge(reply.address, reply)
+                self._send(errand, picky=True)
+            else:
+                errand.reply = reply
+        return errand.reply is not None
+
+    def result(self, future: Errand) -> Any:  # noqa: D102
+        self.errands.discard(future)
+        future.future.release()
+        assert future.reply is not None
+        if future.reply.error is not None:
+            raise future.reply.error
+        return future.reply.result
+
+    def abandon(self, futures: list[Errand]) -> None:
+        """Forget items; those that run on a cluster of the user's own end by themselves."""
+        self.errands.difference_update(futures)
+        if self.link.alive:
+            sent = [errand.future for errand in futures if errand.future is not None]
+            with contextlib.suppress(WorkersLost):  # what ended them is reported
+                self._called(self.link.client.cancel, sent)
 
     def close(self) -> None:
         """Leave the cluster; end it if it was started here."""
-        self.client.close()
-        if self.cluster is not None:
-            self.cluster.close()
+        self.link.close()
+
+    # --- Dask -----------------------------------------------------------------
+
+    def _submit(self, *call: Any, **options: Any) -> Any:
+        """The future of a call on a worker."""
+        key = f"{self.key}-{next(self.numbers)}"
+        future = self._called(
+            self.link.client.submit, *call, key=key, pure=False, **options
+        )
+        future.add_done_callback(lambda _: self.woken.set())
+        return future
+
+    def _reply(self, future: Any) -> Reply | str:
+        """What a finished future holds, or what ails the worker that ran it.
+
+        Workers report errors in their replies, so those of a future are Dask's.
+        """
+        try:
+            reply: Reply = self._called(future.result)
+            return reply
+        except WorkersLost:
+            raise
+        except KilledWorker as error:
+            raise WorkersLost(
+                "One worker after the other died while it ran the same item (killed, "
+                "out of memory, or a crash in native code); check the simulator with "
+                "executor='reference', or give the workers more memory."
+            ) from error
+        except ModuleNotFoundError as error:
+            return missing_module(error.name)
+        except Exception as error:
+            return other_library(f"a task cannot begin there ({said(error)})")
+
+    def _called(self, function: Any, *arguments: Any, **options: Any) -> Any:
+        """What a function of Dask returns; a scheduler that is gone is one sentence."""
+        try:
+            if self.link.alive:
+                return function(*arguments, **options)
+        except (OSError, CancelledError) as error:  # a TimeoutError is an OSError
+            raise self._lost() from error
+        raise self._lost()
+
+    def _lost(self) -> WorkersLost:
+        return WorkersLost(
+            f"The Dask scheduler at {self.link.address} is gone, or has forgotten this "
+            "run."
+        )
+
+    def _pause(self) -> None:
+        """Wait for a reply, for at most ``POLL_SECONDS``."""
+        self.woken.wait(POLL_SECONDS)
+        self.woken.clear()
+
+
+def _wait_seconds() -> float:
+    """How long to wait for workers."""
+    text = os.environ.get(WAIT_VARIABLE, "")
+    try:
+        seconds = float(text) if text else WAIT_SECONDS
+        if not 0.0 <= seconds < math.inf:
+            raise ValueError
+    except ValueError:
+        raise InvalidInput(
+            f"{WAIT_VARIABLE} must be a number of seconds of at least 0, got {text!r}."
+        ) from None
+    return seconds

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.fingerprint.changes import Changes
 from smoothcruiser.problem.fingerprint.encoding import hexadecimal, joined, text
-from smoothcruiser.problem.fingerprint.walk import INITIAL, Walk
+from smoothcruiser.problem.fingerprint.walk import INITIAL, Walker
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
@@ -69,19 +69,22 @@ class Fingerprint:
 
 def fingerprint(problem: Problem) -> Fingerprint:
     """The fingerprint of a problem; it runs none of the problem's functions."""
-    changes, live = Changes(), set[str]()
+    changes = Changes()
     arrays: dict[int, Any] = {}
+    walks: list[Walker] = []  # kept, since slots hold the ids of what they have met
     for _ in range(MOST_WALKS):
-        walk = Walk(changes, live, arrays)
+        walk = Walker(changes, arrays)
+        walks.append(walk)
         _read(walk, problem)
-        if walk.found == changes:
+        found = walk.finish()
+        if found == changes:
             break
-        changes, live = walk.found, walk.names
+        changes = found
     parts = {name: hexadecimal(encoded) for name, encoded in walk.parts.items()}
     return Fingerprint(parts, tuple(walk.unseen))
 
 
-def _read(walk: Walk, problem: Problem) -> None:
+def _read(walk: Walker, problem: Problem) -> None:
     if problem.tables is not None:
         walk.start("tables", problem.tables)
         walk.known[id(problem.tables)] = "tables"

@@ -26,10 +26,11 @@ _FLAGS = 0x3EF
 _ABOUT_SOURCE = {"__doc__", "__firstlineno__", "__static_attributes__"}
 ELEMENT = "[]"  # a step of a path: an element of a container
 # methods that change a built-in container
-_CHANGING = frozenset(
-    "add append appendleft clear discard extend extendleft fill insert pop popitem "
-    "popleft put remove reverse rotate setdefault sort update".split()
-)
+_CHANGING = {
+    *("add", "append", "appendleft", "clear", "discard", "extend", "extendleft"),
+    *("fill", "insert", "pop", "popitem", "popleft", "put", "remove", "reverse"),
+    *("rotate", "setdefault", "sort", "update"),
+}
 _ATTRIBUTE_SHIFT = 1 if sys.version_info >= (3, 12) else 0
 
 
@@ -71,7 +72,9 @@ def _instructions(code: CodeType) -> Iterator[tuple[int, int, int]]:
 def read(code: CodeType) -> Reading:
     """The decoded form of one code object; those inside it are constants."""
     steps = list(_instructions(code))
-    form, constants, places = bytearray(), [], {}
+    form = bytearray()
+    constants: list[Any] = []
+    places: dict[int, int] = {}
     for (_, operation, argument), after in zip(steps, [*steps[1:], None], strict=True):
         if operation in dis.hasconst and not _describes_source(code, after):
             if argument not in places:
@@ -99,6 +102,15 @@ def read(code: CodeType) -> Reading:
     return reading
 
 
+def readings(code: CodeType) -> Iterator[Reading]:
+    """The decoded code and all code inside it."""
+    reading = read(code)
+    yield reading
+    for constant in reading.constants:
+        if isinstance(constant, CodeType):
+            yield from readings(constant)
+
+
 def _describes_source(code: CodeType, after: tuple[int, int, int] | None) -> bool:
     return (
         after is not None
@@ -124,7 +136,7 @@ class _Run:
 
     def all(self, steps: list[tuple[int, int, int]]) -> None:
         """Run every instruction once; where paths join, nothing is known."""
-        targets = set(dis.findlabels(self.code.co_code))
+        targets = set(dis.findlabels(self.code.co_code))  # type: ignore[arg-type]
         for offset, operation, argument in steps:
             if offset in targets:
                 self.stack.clear()

@@ -5,8 +5,12 @@ after a run from before it, though nobody edited anything. It cannot be part of 
 fingerprint and is named instead. A first walk collects what the code writes to;
 if there is anything, a second walk leaves it out.
 
-A slot is a variable or a field: ("global", id of the namespace, name), ("cell", id),
-("field", id of the object, name).
+Only code that runs when the problem is sampled counts (``Flow``): a method that
+fills an object when it is built changes nothing later.
+
+A slot is a place that has a value: ("global", id of the namespace, name),
+("cell", id), ("field", id of the object, name), ("default", id of the function,
+name), ("function", id), ("class", id).
 """
 
 from __future__ import annotations
@@ -20,15 +24,15 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.problem.fingerprint.bytecode import ELEMENT
-from smoothcruiser.problem.fingerprint.objects import fields, is_a
+from smoothcruiser.problem.fingerprint.objects import dictionary, fields, is_a, layout
 
 Slot = tuple[Any, ...]
 Path = tuple[str, ...]
 # methods that fill an object before a problem exists
-_BUILDING = frozenset(
-    "__init__ __new__ __post_init__ __setstate__ __init_subclass__ "
-    "__set_name__ __class_getitem__".split()
-)
+_BUILDING = {
+    *("__init__", "__new__", "__post_init__", "__setstate__"),
+    *("__init_subclass__", "__set_name__", "__class_getitem__"),
+}
 _CONTAINERS = (
     dict,
     list,
@@ -38,6 +42,10 @@ _CONTAINERS = (
     array.array,
     np.ndarray,
 )
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return fields(value, layout(type(value)).slots)
 
 
 @dataclass
@@ -61,9 +69,10 @@ class Changes:
             if name == ELEMENT:
                 break
             if is_a(value, types.ModuleType):
-                found, slot = vars(value), ("global", id(vars(value)), name)
+                found = dictionary(value)
+                slot = ("global", id(found), name)
             else:
-                found = vars(value) if is_a(value, type) else fields(value)
+                found = vars(value) if is_a(value, type) else _fields(value)
                 slot = ("field", id(value), name)
             if attribute and index == last:
                 break
@@ -80,29 +89,65 @@ class Changes:
         self, function: types.FunctionType, name: str, path: Path, attribute: bool
     ) -> None:
         """A function writes to ``path`` from its argument ``name``."""
+        if not path:
+            self.slots.add(("default", id(function), name))
+            return
         around = function.__qualname__.rpartition(".")[0]
         method = bool(around) and not around.endswith("<locals>")
         if method and name == function.__code__.co_varnames[0]:
-            if function.__name__ not in _BUILDING:
-                self.methods.setdefault(id(function), set()).add((path, attribute))
+            self.methods.setdefault(id(function), set()).add((path, attribute))
         elif attribute:
             self.of_arguments.add(path[-1])
 
-    def by_methods(self, value: Any, earlier: Changes, live: set[str]) -> None:
-        """Note the fields that an object's own methods change.
+    def by_methods(self, value: Any, earlier: Changes) -> None:
+        """Note the fields of an object that its own methods change.
 
-        ``earlier`` is what the walk before this one found, ``live`` the names that
-        the code mentions: a method that nobody mentions does not run.
+        ``earlier`` is what the walk before this one found.
         """
         if not earlier.methods:
             return
         for cls in type(value).__mro__:
-            for name, member in vars(cls).items():
+            for member in vars(cls).values():
                 if is_a(member, (staticmethod, classmethod)):
                     member = member.__func__
                 elif is_a(member, property):
                     member = member.fget
-                special = name.startswith("__") and name.endswith("__")
-                if special or name in live:
-                    for path, attribute in earlier.methods.get(id(member), ()):
-                        self.wrote(None, value, path, attribute)
+                for path, attribute in earlier.methods.get(id(member), ()):
+                    self.wrote(None, value, path, attribute)
+
+
+@dataclass
+class Flow:
+    """Which functions run when a problem is sampled."""
+
+    roots: set[Slot] = field(default_factory=set)
+    # which parts refer to which
+    references: dict[Slot, set[Slot]] = field(default_factory=dict)
+    # the name of each function, and the names that it mentions
+    functions: dict[Slot, tuple[str, set[str]]] = field(default_factory=dict)
+
+    def live(self) -> set[Slot]:
+        """All that the roots reach.
+
+        A class reaches those of its methods that live code mentions, and its
+        special ones, but none that build objects.
+        """
+        found, names, before = set(self.roots), set[str](), -1
+        while len(found) > before:
+            before = len(found)
+            waiting = list(found)
+            while waiting:
+                slot = waiting.pop()
+                names |= self.functions.get(slot, ("", set()))[1]
+                for after in self.references.get(slot, ()):
+                    if after not in found and self._runs(slot, after, names):
+                        found.add(after)
+                        waiting.append(after)
+        return found
+
+    def _runs(self, slot: Slot, after: Slot, names: set[str]) -> bool:
+        if slot[0] != "class" or after not in self.functions:
+            return True
+        name = self.functions[after][0]
+        special = name.startswith("__") and name.endswith("__")
+        return name not in _BUILDING and (special or name in names or "<" in name)

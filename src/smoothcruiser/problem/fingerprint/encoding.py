@@ -26,7 +26,7 @@ def joined(tag: bytes, parts: Iterable[bytes]) -> bytes:
     for part in parts:
         digest.update(struct.pack("<q", len(part)))
         digest.update(part)
-    return tag + digest.digest()
+    return b"(" + tag + digest.digest()  # no other encoding begins so
 
 
 def hexadecimal(encoded: bytes) -> str:
@@ -90,7 +90,7 @@ def numbers(values: NDArray[Any]) -> bytes:
         )
         return joined(b"record", [text(str(values.shape)), *fields])
     contents = np.ascontiguousarray(values)
-    raw = contents.reshape(-1).view(np.uint8) if contents.size else b""
+    raw: Any = contents.reshape(-1).view(np.uint8) if contents.size else b""
     head = f"{kind.str} {values.shape}"
     digest = hashlib.blake2b(raw, digest_size=DIGEST_BYTES).digest()
     return joined(b"array", [text(head), digest])

@@ -8,28 +8,23 @@ decorator's inner function) are read, but their globals are not followed.
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import sys
 import types
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.problem.fingerprint import objects
-from smoothcruiser.problem.fingerprint.bytecode import Place, Reading, read
+from smoothcruiser.problem.fingerprint import objects, sources
+from smoothcruiser.problem.fingerprint.bytecode import Place, Reading, read, readings
 from smoothcruiser.problem.fingerprint.encoding import ATOMS, joined, text
 from smoothcruiser.problem.fingerprint.owners import (
     USER,
     importable,
-    owner_of_file,
     owner_of_module,
     owner_of_names,
 )
 
 if TYPE_CHECKING:
-    from smoothcruiser.problem.fingerprint.walk import Walk
+    from smoothcruiser.problem.fingerprint.walk import Walker
 
 
 class _Moved:
@@ -56,16 +51,7 @@ HIDDEN = {
 # --- code ---------------------------------------------------------------------
 
 
-def readings(code: types.CodeType) -> Iterator[Reading]:
-    """The decoded code and all code inside it."""
-    reading = read(code)
-    yield reading
-    for constant in reading.constants:
-        if isinstance(constant, types.CodeType):
-            yield from readings(constant)
-
-
-def code(walk: Walk, value: types.CodeType) -> bytes:
+def code(walk: Walker, value: types.CodeType) -> bytes:
     """The form of code and its constants."""
     reading = read(value)
     walk.library("python", "code")
@@ -87,7 +73,7 @@ def cell_value(cell: types.CellType) -> Any:
         return MISSING
 
 
-def reference(walk: Walk, function: types.FunctionType) -> bytes:
+def reference(walk: Walker, function: types.FunctionType) -> bytes:
     """A function: a part of its own, or inside its holder if a library made it."""
     place = importable(function)
     if place is not None:
@@ -98,17 +84,17 @@ def reference(walk: Walk, function: types.FunctionType) -> bytes:
     return walk.part(("function", id(function)), noun, partial(content, walk, function))
 
 
-def content(walk: Walk, function: types.FunctionType) -> bytes:
+def content(walk: Walker, function: types.FunctionType) -> bytes:
     """The code of a function and all that it reaches."""
-    own = function.__kwdefaults__ or {}
     held = [
         walk.encode(function.__code__),
-        walk.encode(function.__defaults__),
-        walk.encode(sorted(own.items())),
+        *_defaults(walk, function),
         *_closure(walk, function),
     ]
     for name, value in sorted(function.__dict__.items()):
         moved = ("field", id(function), name) in walk.changes.slots
+        if moved:
+            walk.cannot(f"{function.__name__}.{name}, which {walk.root} changes")
         held += [text(name), walk.encode(MOVED if moved else value)]
     if owner_of_names(function.__globals__) == USER:
         held += _reached(walk, function)
@@ -116,7 +102,21 @@ def content(walk: Walk, function: types.FunctionType) -> bytes:
     return joined(b"function", held)
 
 
-def _closure(walk: Walk, function: types.FunctionType) -> list[bytes]:
+def _defaults(walk: Walker, function: types.FunctionType) -> list[bytes]:
+    code, given = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[code.co_argcount - len(given) : code.co_argcount]
+    values = dict(zip(names, given, strict=True)) | (function.__kwdefaults__ or {})
+    held = []
+    for name, value in sorted(values.items()):
+        moved = ("default", id(function), name) in walk.changes.slots
+        if moved:
+            what = f"the default of {name} in {function.__name__}"
+            walk.cannot(f"{what}, which {walk.root} changes")
+        held += [text(name), walk.encode(MOVED if moved else value)]
+    return [walk.encode(len(held)), *held]
+
+
+def _closure(walk: Walker, function: types.FunctionType) -> list[bytes]:
     names, cells = function.__code__.co_freevars, function.__closure__ or ()
     own = owner_of_names(function.__globals__) == USER
     held = []
@@ -132,7 +132,7 @@ def _closure(walk: Walk, function: types.FunctionType) -> list[bytes]:
     return held
 
 
-def _variable(walk: Walk, slot: tuple[Any, ...], noun: str, value: Any) -> bytes:
+def _variable(walk: Walker, slot: tuple[Any, ...], noun: str, value: Any) -> bytes:
     """The value of a variable: code by reference, data as a part of its own."""
     if slot in walk.changes.slots:
         walk.cannot(f"{noun}, which {walk.root} changes")
@@ -152,7 +152,7 @@ def importable_name(value: Any) -> str | None:
     return None if place is None else ".".join(place)
 
 
-def variable(walk: Walk, names: dict[str, Any], name: str) -> bytes:
+def variable(walk: Walker, names: dict[str, Any], name: str) -> bytes:
     """The global ``name`` of a namespace."""
     value = names[name]
     return _variable(walk, ("global", id(names), name), f"the global {name}", value)
@@ -161,12 +161,15 @@ def variable(walk: Walk, names: dict[str, Any], name: str) -> bytes:
 # --- what code reaches --------------------------------------------------------
 
 
-def _reached(walk: Walk, function: types.FunctionType) -> list[bytes]:
+def _reached(walk: Walker, function: types.FunctionType) -> list[bytes]:
     """References to all that a user's function names."""
     names: dict[str, Any] = function.__globals__
-    built_in: dict[str, Any] = function.__builtins__  # type: ignore[attr-defined]
+    built_in: dict[str, Any] = function.__builtins__  # type: ignore[attr-defined,unused-ignore]
     held: list[bytes] = []
+    mentioned: set[str] = set()
+    walk.flow.functions[walk.slot] = (function.__name__, mentioned)
     for reading in readings(function.__code__):
+        mentioned.update(reading.signature[5])
         walk.names.update(reading.signature[5])
         if "getattr" in reading.globals:
             walk.names.update(c for c in reading.constants if isinstance(c, str))
@@ -177,15 +180,16 @@ def _reached(walk: Walk, function: types.FunctionType) -> list[bytes]:
             elif name in built_in:
                 held.append(_builtin(walk, name, built_in[name]))
             else:
-                held.append(b"missing")
+                held.append(b"!missing")
         for place in reading.chains:
             held += _chain(walk, function, place)
-        held += imports(walk, reading, names)
-        _note_writes(walk, function, reading)
+        held += sources.imports(walk, reading, names)
+        note = partial(_note_writes, walk, function, reading)
+        walk.writes.append((walk.slot, note))
     return held
 
 
-def _builtin(walk: Walk, name: str, value: Any) -> bytes:
+def _builtin(walk: Walker, name: str, value: Any) -> bytes:
     if name in HIDDEN and type(value) in (types.BuiltinFunctionType, type):
         walk.cannot(f"{HIDDEN[name]} ({walk.root})")
         return text(name)
@@ -204,23 +208,24 @@ def _value_at(function: types.FunctionType, place: Place) -> tuple[Any, Any]:
     return None, MISSING
 
 
-def _chain(walk: Walk, function: types.FunctionType, place: Place) -> list[bytes]:
+def _chain(walk: Walker, function: types.FunctionType, place: Place) -> list[bytes]:
     """What attributes of a library's module are: math.pi, numpy.random.rand."""
     _, value = _value_at(function, place)
     for index, name in enumerate(place.path):
         if not objects.is_a(value, types.ModuleType):
             return []
-        owner = owner_of_names(vars(value))
+        names = objects.dictionary(value)
+        owner = owner_of_names(names)
         if owner == USER:
             return []
-        full = f"{value.__name__}.{name}"
-        value = vars(value).get(name, MISSING)
+        full = f"{names.get('__name__')}.{name}"
+        value = names.get(name, MISSING)
         if index == len(place.path) - 1:
             return [text(full), _of_library(walk, owner, full, value)]
     return []
 
 
-def _of_library(walk: Walk, owner: str, name: str, value: Any) -> bytes:
+def _of_library(walk: Walker, owner: str, name: str, value: Any) -> bytes:
     """An attribute of a library's module: read if it is code or cannot change."""
     walk.version(owner, name)
     if objects.is_a(value, (*ATOMS, tuple, types.ModuleType)) or callable(value):
@@ -230,7 +235,7 @@ def _of_library(walk: Walk, owner: str, name: str, value: Any) -> bytes:
     return text(name)
 
 
-def _note_writes(walk: Walk, function: types.FunctionType, reading: Reading) -> None:
+def _note_writes(walk: Walker, function: types.FunctionType, reading: Reading) -> None:
     found, names = walk.found, function.__code__.co_varnames
     arguments = names[: function.__code__.co_argcount]
     for place in reading.stored:
@@ -249,121 +254,20 @@ def _note_writes(walk: Walk, function: types.FunctionType, reading: Reading) -> 
 # --- modules ------------------------------------------------------------------
 
 
-def module_reference(walk: Walk, module: types.ModuleType) -> bytes:
+def module_reference(walk: Walker, module: types.ModuleType) -> bytes:
     """A module as a value: its names are read when the code mentions them."""
-    owner = owner_of_names(vars(module))
+    names = objects.dictionary(module)
+    owner = owner_of_names(names)
     if owner == USER:
-        walk.modules[id(module)] = module
-        return b"module"
-    return walk.library(owner, module.__name__)
-
-
-def imports(walk: Walk, reading: Reading, names: dict[str, Any]) -> list[bytes]:
-    """The modules that code imports when it runs, with all that these import.
-
-    They may not have been loaded yet, and are not loaded for this: the source of a
-    user's module is compiled and read as a whole.
-    """
-    held = []
-    for each in reading.imports:
-        steps = _absolute(each, names).split(".")
-        for end in range(1, len(steps) + 1):  # packages first
-            held.append(_imported(walk, ".".join(steps[:end])))
-    for place in reading.chains:
-        if place.kind == "import":
-            module = _absolute(place.name, names)
-            full = ".".join((module, *place.path))
-            owner, _ = _located(module)
-            if owner != USER:
-                held.append(walk.library(owner, full))
-            elif len(place.path) == 1 and _located(full)[1] is not None:
-                held.append(_imported(walk, full))
-    return held
-
-
-def _absolute(name: str, names: dict[str, Any]) -> str:
-    bare = name.lstrip(".")
-    level = len(name) - len(bare)
-    if level == 0:
-        return name
-    package = names.get("__package__") or str(names.get("__name__"))
-    above = package.split(".")
-    above = above[: len(above) - level + 1]
-    return ".".join([*above, bare] if bare else above)
-
-
-def _imported(walk: Walk, name: str) -> bytes:
-    return walk.part(
-        ("source", name), f"the module {name}", lambda: _source(walk, name)
-    )
-
-
-def _source(walk: Walk, name: str) -> bytes:
-    owner, file = _located(name)
-    if owner != USER:
-        return walk.library(owner, name)
-    if file is None:
-        module = sys.modules.get(name)
-        if module is None:
-            walk.cannot(f"the module {name}, which {walk.root} imports")
-            return b"missing"
-        return walk.encode(module)
-    if not file.endswith(".py"):
-        if file != _NAMESPACE:
-            walk.cannot(f"the compiled module {name}")
-        return text(Path(file).suffix)
-    body = compile(Path(file).read_bytes(), name, "exec", dont_inherit=True)
-    package = name if Path(file).name == "__init__.py" else name.rpartition(".")[0]
-    around = {"__package__": package, "__name__": name}
-    held = [walk.encode(body)]
-    for reading in readings(body):
-        held += imports(walk, reading, around)
-    return joined(b"source", held)
-
-
-_NAMESPACE = "a folder"
-
-
-def _located(name: str) -> tuple[str, str | None]:
-    """(owner, file) of a module, found without importing it or its packages.
-
-    The answer is the same before and after the module is loaded.
-    """
-    spec, path = None, None
-    steps = name.split(".")
-    for end in range(1, len(steps) + 1):
-        full = ".".join(steps[:end])
-        known = sys.modules.get(full)
-        spec = None if known is None else vars(known).get("__spec__")
-        try:
-            if spec is None and end == 1:
-                spec = importlib.util.find_spec(full)
-            elif spec is None:
-                spec = importlib.machinery.PathFinder.find_spec(full, path)
-        except (ValueError, ImportError):
-            spec = None
-        if spec is None:
-            return owner_of_file(name, None), None
-        path = list(spec.submodule_search_locations or ())
-    assert spec is not None
-    if spec.has_location and spec.origin is not None:
-        return owner_of_file(name, spec.origin), spec.origin
-    owner = owner_of_file(name, path[0] if path else None)
-    return owner, _NAMESPACE if path else None
+        walk.modules[id(names)] = names
+        return b"!module"
+    return walk.library(owner, str(names.get("__name__")))
 
 
 # --- classes ------------------------------------------------------------------
 
 
-def described(cls: type) -> bool:
-    """Whether a class says itself what stands for its objects."""
-    return any(
-        isinstance(vars(base).get("__fingerprint__"), types.FunctionType)
-        for base in cls.__mro__
-    )
-
-
-def class_reference(walk: Walk, cls: type) -> bytes:
+def class_reference(walk: Walker, cls: type) -> bytes:
     """A reference to a class, a part of its own if it is not a library's."""
     place = importable(cls)
     if place is None:
@@ -388,9 +292,9 @@ def _patched(cls: type) -> list[tuple[str, Any]]:
     )
 
 
-def _class(walk: Walk, cls: type) -> bytes:
+def _class(walk: Walker, cls: type) -> bytes:
     held = [walk.encode(type(cls)), *map(walk.encode, cls.__bases__)]
-    for name, value in sorted(vars(cls).items()):
+    for name, value in sorted(_namespace(cls).items()):
         if name in objects.SKIPPED:
             continue
         if name == "__dataclass_fields__":
@@ -400,6 +304,22 @@ def _class(walk: Walk, cls: type) -> bytes:
             value = MOVED
         held += [text(name), walk.encode(value)]
     return joined(b"class", held)
+
+
+def _namespace(cls: type) -> dict[str, Any]:
+    """What a class holds; of one that Numba compiled, what it was compiled from."""
+    names = dict(vars(cls))
+    compiled = names.get("class_type")
+    if compiled is None:  # the class of its objects
+        compiled = getattr(names.get("_numba_type_"), "class_type", None)
+    if compiled is None or owner_of_module(type(compiled).__module__) == USER:
+        return names
+    return {
+        "struct": {name: str(kind) for name, kind in compiled.struct.items()},
+        "properties": compiled.jit_props,
+        **compiled.methods,
+        **compiled.static_methods,
+    }
 
 
 # --- others -------------------------------------------------------------------
@@ -414,7 +334,9 @@ def sorting_key(value: Any) -> bytes:
         inner = map(sorting_key, value)
         return joined(b"t", inner if type(value) is tuple else sorted(inner))
     if type(value) is types.FunctionType:
-        return joined(b"o", [text(value.__qualname__), read(value.__code__).form])
+        reading = read(value.__code__)
+        constants = (sorting_key(each) for each in reading.constants)
+        return joined(b"o", [text(value.__qualname__), reading.form, *constants])
     named = value if objects.is_a(value, type) else type(value)
     return joined(b"o", [text(named.__qualname__)])
 

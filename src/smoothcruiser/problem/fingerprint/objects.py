@@ -14,25 +14,28 @@ import datetime
 import decimal
 import functools
 import io
+import logging
 import operator
 import random
 import re
+import threading
 import types
 import weakref
 import zoneinfo
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 # what a class body holds about its source, or what follows from the rest of it
-SKIPPED = frozenset(
-    "__module__ __qualname__ __doc__ __dict__ __weakref__ __annotations__ "
-    "__annotate__ __annotate_func__ __annotations_cache__ __firstlineno__ "
-    "__static_attributes__ __abstractmethods__ _abc_impl __orig_bases__ "
-    "__parameters__ __type_params__ __dataclass_params__".split()
-)
+SKIPPED = {
+    *("__module__", "__qualname__", "__doc__", "__firstlineno__"),
+    *("__static_attributes__", "__annotations__", "__annotate__", "__annotate_func__"),
+    *("__annotations_cache__", "__type_params__", "__orig_bases__", "__parameters__"),
+    *("__dict__", "__weakref__", "__abstractmethods__", "_abc_impl"),
+    "__dataclass_params__",
+}
 _WORD = 8  # bytes of a pointer
 
 
@@ -41,18 +44,54 @@ def is_a(value: Any, kinds: type | tuple[type, ...]) -> bool:
     return issubclass(type(value), kinds)
 
 
-def fields(value: Any) -> dict[str, Any]:
+class Layout(NamedTuple):
+    """Where the objects of a class keep what they hold."""
+
+    slots: tuple[tuple[str, Any], ...]  # names and their descriptors
+    cached: frozenset[str]  # fields that are computed from others when needed
+    base: type | None  # the built-in type that the class extends
+    moving: str | None  # what an object is that changes while programs run
+    opaque: bool  # whether objects hold more memory than their base, slots and a dict
+    described: bool  # whether the class says itself what stands for its objects
+
+
+def layout(cls: type) -> Layout:
+    """The layout of a class, read from its bases."""
+    slots: dict[str, Any] = {}
+    cached, described, inside = set(), False, 0
+    for base in cls.__mro__:
+        for name, member in vars(base).items():
+            if type(member) is types.MemberDescriptorType:
+                inside += 1
+                if not (name.startswith("__") and name.endswith("__")):  # of C types
+                    slots.setdefault(name, member)
+            elif type(member) is functools.cached_property:
+                cached.add(name)
+            elif name == "__fingerprint__":
+                described = described or type(member) is types.FunctionType
+    base_type = next((base for base in cls.__mro__ if base in BASES), None)
+    # a dict between the header and the slots, not the one before it (-48, -1)
+    inside += cls.__dictoffset__ > 0 or cls.__dictoffset__ == -_WORD
+    inside += cls.__weakrefoffset__ > 0
+    more = cls.__basicsize__ - (base_type or object).__basicsize__
+    return Layout(
+        tuple(slots.items()),
+        frozenset(cached),
+        base_type,
+        _moving(cls),
+        more > _WORD * inside,
+        described,
+    )
+
+
+def fields(value: Any, slots: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     """The fields of an object by name, in alphabetical order."""
-    found: dict[str, Any] = {}
-    for cls in type(value).__mro__:
-        for name, member in vars(cls).items():
-            inside = name.startswith("__") and name.endswith("__")  # of C types
-            if type(member) is types.MemberDescriptorType and not inside:
-                try:
-                    found.setdefault(name, member.__get__(value))
-                except AttributeError:
-                    continue  # a slot that was never set
-    found.update(dictionary(value))
+    found = dict(dictionary(value))
+    for name, member in slots:
+        try:
+            found.setdefault(name, member.__get__(value))
+        except AttributeError:
+            continue  # a slot that was never set
     return dict(sorted(found.items(), key=lambda item: str(item[0])))
 
 
@@ -65,16 +104,6 @@ def dictionary(value: Any) -> dict[str, Any]:
     return found if type(found) is dict else {}
 
 
-def cached_names(cls: type) -> set[str]:
-    """The fields of a class's objects that are computed from others when needed."""
-    return {
-        name
-        for base in cls.__mro__
-        for name, value in vars(base).items()
-        if type(value) is functools.cached_property
-    }
-
-
 def wrapped(value: Any) -> Any:
     """The function inside a wrapper that a library made; None if there is none.
 
@@ -85,20 +114,10 @@ def wrapped(value: Any) -> Any:
         if name in held:
             return held[name]
         for cls in type(value).__mro__:
-            member = vars(cls).get(name)
-            if type(member) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+            member: Any = vars(cls).get(name)
+            if is_a(member, (types.GetSetDescriptorType, types.MemberDescriptorType)):
                 return member.__get__(value)
     return None
-
-
-def is_opaque(cls: type, base: type = object) -> bool:
-    """Whether objects of a class hold more memory than ``base``, slots and a dict."""
-    slots = sum(
-        type(member) is types.MemberDescriptorType
-        for each in cls.__mro__
-        for member in vars(each).values()
-    )
-    return cls.__basicsize__ - base.__basicsize__ > _WORD * (slots + 2)
 
 
 # --- built-in types and their subclasses --------------------------------------
@@ -120,11 +139,6 @@ BASES: dict[type, Callable[[Any], Any]] = {
 }
 
 
-def base_of(cls: type) -> type | None:
-    """The built-in type that a class extends, if any."""
-    return next((base for base in cls.__mro__ if base in BASES), None)
-
-
 def _reduced(cls: Any) -> Callable[[Any], Any]:
     return lambda value: cls.__reduce__(value)[:2]
 
@@ -137,10 +151,18 @@ STATES: dict[type, Callable[[Any], Any]] = {
     datetime.datetime: _reduced(datetime.datetime),
     datetime.time: _reduced(datetime.time),
     datetime.timedelta: _reduced(datetime.timedelta),
-    datetime.timezone: lambda value: datetime.timezone.__getinitargs__(value),
+    datetime.timezone: lambda value: value.__getinitargs__(),
     decimal.Decimal: lambda value: decimal.Decimal.as_tuple(value),
     functools.cached_property: lambda value: value.func,
+    logging.Logger: lambda value: value.name,  # what is logged is no answer
+    logging.RootLogger: lambda value: value.name,
+    type(threading.Lock()): lambda value: None,
+    type(threading.RLock()): lambda value: None,
     memoryview: lambda value: (value.format, value.shape, value.tobytes()),
+    # the field of a named tuple: its place, without its docstring
+    type(collections.namedtuple("_", "field").field): lambda value: (  # type: ignore[attr-defined]
+        value.__reduce__()[1][0]
+    ),
     np.dtype: repr,
     operator.attrgetter: _reduced(operator.attrgetter),
     operator.itemgetter: _reduced(operator.itemgetter),
@@ -182,7 +204,7 @@ _WEAK = (
 )
 
 
-def moving(cls: type) -> str | None:
+def _moving(cls: type) -> str | None:
     """What an object of ``cls`` is, if it changes while programs run; else None."""
     if issubclass(cls, _RANDOM):
         return f"the random numbers of a {cls.__name__}"

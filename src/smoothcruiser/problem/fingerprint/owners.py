@@ -1,7 +1,8 @@
 """Whose code is it: the user's, Python's, this package's or a library's?
 
 The user's code is read function by function. A library is known by its version:
-what is installed with a package manager does not change without it. This
+what is installed from an index does not change without it. What was installed from a
+folder (``pip install .``) is the user's code. This
 package's own version is kept by the store, not by the fingerprint of a problem.
 """
 
@@ -16,10 +17,22 @@ from importlib import metadata
 from pathlib import PurePath
 from typing import Any
 
+from smoothcruiser.problem.fingerprint.objects import dictionary
+
 USER = ""  # the owner of what is read
 PYTHON = "python"
 OURS = __name__.partition(".")[0]
 _INSTALLED = {"site-packages", "dist-packages"}
+
+
+@cache
+def _from_folder(library: str) -> bool:
+    """Whether a package was installed from a folder (PEP 610)."""
+    try:
+        said = metadata.distribution(library).read_text("direct_url.json")
+    except (metadata.PackageNotFoundError, ValueError):
+        return False
+    return said is not None and '"dir_info"' in said
 
 
 @cache
@@ -34,7 +47,7 @@ def _owner(name: str, file: str | None) -> str:
         return PYTHON if known else USER
     path = PurePath(file)
     if _INSTALLED.intersection(path.parts):
-        return top
+        return USER if _from_folder(top) else top
     return PYTHON if path.is_relative_to(sysconfig.get_path("stdlib")) else USER
 
 
@@ -50,12 +63,19 @@ def owner_of_names(names: Mapping[str, Any]) -> str:
 def owner_of_module(name: object) -> str:
     """Who owns the module called ``name``; a module that is not there is a user's."""
     module = sys.modules.get(name) if isinstance(name, str) else None
-    return USER if module is None else owner_of_names(vars(module))
+    return USER if module is None else owner_of_names(dictionary(module))
 
 
 def owner_of_file(name: str, file: str | None) -> str:
     """Who owns a module that may not have been imported yet."""
     return _owner(name, file)
+
+
+@cache
+def _packages() -> Mapping[str, list[str]]:
+    """The packages that a module is installed by."""
+    # slow: it reads the lists of files of everything that is installed
+    return metadata.packages_distributions()
 
 
 @cache
@@ -67,13 +87,10 @@ def version_of(library: str) -> str | None:
         return metadata.version(library)
     except metadata.PackageNotFoundError:
         pass
-    said = (
-        vars(sys.modules[library]).get("__version__") if library in sys.modules else 0
-    )
+    said = dictionary(sys.modules.get(library)).get("__version__")
     if isinstance(said, str):
         return said
-    # slow: it reads the lists of files of everything that is installed
-    packages = metadata.packages_distributions().get(library, [])
+    packages = _packages().get(library, [])
     return ", ".join(f"{name} {metadata.version(name)}" for name in packages) or None
 
 
@@ -87,12 +104,11 @@ def importable(value: Any) -> tuple[str, str] | None:
     if not isinstance(module, str) or not isinstance(name, str):
         return None
     found: Any = sys.modules.get(module)
-    if found is None or owner_of_names(vars(found)) == USER:
+    if found is None or owner_of_names(dictionary(found)) == USER:
         return None
     for step in name.split("."):
-        try:
-            found = vars(found)[step]
-        except (KeyError, TypeError):
-            return None
-        found = getattr(found, "__func__", found) if found is not value else found
+        held = vars(found) if issubclass(type(found), type) else dictionary(found)
+        found = held.get(step)
+        if type(found) in (staticmethod, classmethod):
+            found = found.__func__
     return (module, name) if found is value else None

@@ -13,6 +13,7 @@ the same.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 from collections import deque
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.problem.fingerprint import functions, objects
-from smoothcruiser.problem.fingerprint.changes import Changes, Slot
+from smoothcruiser.problem.fingerprint.changes import Changes, Flow, Slot
 from smoothcruiser.problem.fingerprint.encoding import (
     ATOMS,
     flat,
@@ -40,18 +41,19 @@ from smoothcruiser.problem.fingerprint.owners import (
 
 # nested data below this depth becomes a part of its own: Python's stack is finite
 DEEPEST = 40
-INITIAL = "initial_state"
-CHANGED = b"changed by the code itself"
+INITIAL = "initial_state"  # a state, which no step changes
+CHANGED = b"!changed by the code itself"
 # modules of the standard library that read the world outside the program
-WORLD = frozenset(
-    "_io _pickle _socket _sqlite3 _thread ctypes io nt os pathlib pickle posix "
-    "secrets shelve socket sqlite3 subprocess tempfile threading time "
-    "urllib urllib.request uuid".split()
-)
-READERS = frozenset(
-    "numpy.load numpy.loadtxt numpy.genfromtxt numpy.fromfile numpy.memmap".split()
-)
+WORLD = {
+    *("_io", "_pickle", "_socket", "_sqlite3", "_thread", "ctypes", "io", "nt", "os"),
+    *("pathlib", "pickle", "posix", "secrets", "shelve", "socket", "sqlite3"),
+    *("subprocess", "tempfile", "threading", "time", "urllib.request", "uuid"),
+}
+READERS = {
+    f"numpy.{name}" for name in ("load", "loadtxt", "genfromtxt", "fromfile", "memmap")
+}
 
+_CODE = (type, types.ModuleType, types.FunctionType)
 _FUNCTIONS = (
     types.BuiltinFunctionType,
     types.MethodWrapperType,
@@ -65,23 +67,27 @@ _DESCRIPTORS = (
 )
 
 
-class Walk:
+class Walker:
     """Collects the parts and what cannot be seen."""
 
-    def __init__(
-        self, changes: Changes, live: set[str], arrays: dict[int, Any]
-    ) -> None:
-        self.changes, self.live = changes, live  # what an earlier walk found
+    def __init__(self, changes: Changes, arrays: dict[int, Any]) -> None:
+        self.changes = changes  # what an earlier walk found
         self.found = Changes()  # what this one finds
+        self.flow = Flow()
+        # what each function writes to, noted in the end if it is live
+        self.writes: list[tuple[Slot, Callable[[], None]]] = []
         self.parts: dict[str, bytes] = {}
         self.unseen: dict[str, None] = {}
         self.names: set[str] = set()  # that the user's code mentions
-        self.modules: dict[int, types.ModuleType] = {}  # the user's, as values
-        self.root, self.label = "", ""  # what is being read
+        self.modules: dict[int, dict[str, Any]] = {}  # the user's, met as values
+        self.root, self.label, self.slot = "", "", Slot()  # what is being read
         self.known: dict[int, str] = {}  # objects that are parts by their identity
         self._labels: dict[Slot, str] = {}
-        self._waiting: deque[tuple[str, str, Callable[[], bytes]]] = deque()
+        self._taken: set[str] = set()
+        self._uses: dict[str, int] = {}  # how many slots wanted a label
+        self._waiting: deque[tuple[str, str, Slot, Callable[[], bytes]]] = deque()
         self._resolved: set[Slot] = set()
+        self._layouts: dict[type, objects.Layout] = {}
         self._done: dict[int, bytes] = {}
         self._open: list[int] = []
         self._alive: list[Any] = []  # an id means nothing once its object is gone
@@ -92,34 +98,48 @@ class Walk:
     def start(self, root: str, value: Any) -> None:
         """Read a field of the problem, and all that it depends on."""
         self.root = root
+        self.slot = ("root", root)
+        self.flow.roots.add(self.slot)
         if type(value) is types.FunctionType and importable(value) is None:
             produce = functools.partial(functions.content, self, value)
             self._part(("function", id(value)), root, produce)
         else:
-            self._part(("root", root), root, lambda: self.spread("", value))
+            self._part(self.slot, root, lambda: self.spread("", value))
         self._work()
+
+    def finish(self) -> Changes:
+        """What the code that this walk has read changes when it runs."""
+        live = self.flow.live()
+        for slot, note in self.writes:
+            if slot in live:
+                with contextlib.suppress(Exception):  # an object that lies
+                    note()
+        return self.found
 
     def part(self, slot: Slot, noun: str, produce: Callable[[], bytes]) -> bytes:
         """A reference to the part of ``slot``, which is read later."""
+        self.flow.references.setdefault(self.slot, set()).add(slot)
         if slot not in self._labels:
             self._part(slot, f"{self.root}: {noun}", produce)
         return b"R" + text(self._labels[slot])
 
     def _part(self, slot: Slot, label: str, produce: Callable[[], bytes]) -> None:
+        self.flow.references.setdefault(self.slot, set()).add(slot)
         if slot in self._labels:  # two fields of the problem are one function
             self.parts[label] = b"R" + text(self._labels[slot])
             return
-        taken, number = set(self._labels.values()), 2
-        name = label
-        while name in taken:
-            name, number = f"{label} ({number})", number + 1
+        number = self._uses[label] = self._uses.get(label, 0) + 1
+        name = label if number == 1 else f"{label} ({number})"
+        while name in self._taken:  # by a function that calls itself so
+            name += "'"
+        self._taken.add(name)
         self._labels[slot] = name
-        self._waiting.append((self.root, name, produce))
+        self._waiting.append((self.root, name, slot, produce))
 
     def _work(self) -> None:
         while self._waiting or self._resolve():
             while self._waiting:
-                self.root, self.label, produce = self._waiting.popleft()
+                self.root, self.label, self.slot, produce = self._waiting.popleft()
                 self._open.clear()
                 try:
                     self.parts[self.label] = produce()
@@ -131,19 +151,17 @@ class Walk:
         """Read what the code may take from the user's modules by name."""
         pairs = [
             (module, name)
-            for module in list(self.modules.values())
-            for name in sorted((self.names | {"__getattr__"}) & vars(module).keys())
+            for module in self.modules.values()
+            for name in sorted((self.names | {"__getattr__"}).intersection(module))
             if ("module", id(module), name) not in self._resolved
         ]
+        self.slot = ("root", self.root)
         for module, name in pairs:
             self._resolved.add(("module", id(module), name))
             slot = ("attribute", id(module), name)
-            noun = f"the name {name} of the module {module.__name__}"
-            self.part(
-                slot,
-                noun,
-                functools.partial(functions.variable, self, vars(module), name),
-            )
+            noun = f"the name {name} of the module {module.get('__name__')}"
+            produce = functools.partial(functions.variable, self, module, name)
+            self.part(slot, noun, produce)
         return bool(self._waiting)
 
     def cannot(self, what: str) -> None:
@@ -192,23 +210,26 @@ class Walk:
         ]
         head = [functions.class_reference(self, type(bound))]
         if bound is not value:
-            self.names.add(value.__func__.__name__)
             head.append(self.encode(value.__func__))
         return joined(b"fields", [*head, *held])
 
     def _has_fields(self, value: Any) -> bool:
         cls = type(value)
+        if cls in ATOMS or id(value) in self.known or issubclass(cls, _CODE):
+            return False
+        layout = self.layout(cls)
+        plain = not (layout.base or layout.moving or layout.opaque or layout.described)
         return (
-            cls not in ATOMS
-            and id(value) not in self.known
+            plain
             and owner_of_module(cls.__module__) in (USER, OURS)
-            and not objects.is_a(value, (type, types.ModuleType, types.FunctionType))
-            and objects.base_of(cls) is None
             and objects.state_of(value) is None
-            and objects.moving(cls) is None
-            and not functions.described(cls)
-            and not objects.is_opaque(cls)
         )
+
+    def layout(self, cls: type) -> objects.Layout:
+        """Where objects of a class keep what they hold; read once in a walk."""
+        if cls not in self._layouts:
+            self._layouts[cls] = objects.layout(cls)
+        return self._layouts[cls]
 
     def encode(self, value: Any) -> bytes:
         """A value as bytes."""
@@ -270,7 +291,6 @@ class Walk:
         if issubclass(cls, types.ModuleType):
             return functions.module_reference(self, value)
         if cls is types.MethodType:
-            self.names.add(value.__func__.__name__)
             return joined(b"method", map(self.encode, (value.__func__, value.__self__)))
         if cls is types.CodeType:
             return functions.code(self, value)
@@ -291,7 +311,7 @@ class Walk:
         return joined(tag, sorted(map(self.encode, ordered)))
 
     def _array(self, value: Any) -> bytes:
-        if value.dtype.hasobject:
+        if value.dtype.hasobject or value.dtype.kind == "T":  # strings elsewhere
             held = value.reshape(-1).tolist()
             head = f"{value.dtype} {value.shape}"
             return joined(b"objects", [text(head), *map(self.encode, held)])
@@ -323,20 +343,20 @@ class Walk:
         name = functions.importable_name(value)
         if name is not None:
             return self.library(owner_of_module(value.__module__), name)
-        what = objects.moving(cls)
-        if what is not None:
-            self.cannot(f"{what} ({self.label})")
+        layout = self.layout(cls)
+        if layout.moving is not None:
+            self.cannot(f"{layout.moving} ({self.label})")
             return joined(b"moving", [head])
-        if functions.described(cls):
+        if layout.described:
             return joined(b"described", [head, self.encode(value.__fingerprint__())])
         foreign = callable(value) and owner_of_module(cls.__module__) != USER
         inside = objects.wrapped(value) if foreign else None
         if inside is not None:
             options = objects.dictionary(value).get("targetoptions")  # of Numba
             return joined(b"wrapper", [head, *map(self.encode, (inside, options))])
-        base = objects.base_of(cls)
+        base = layout.base
         held = [] if base is None else [self.encode(objects.BASES[base](value))]
-        if objects.is_opaque(cls, base or object):
+        if layout.opaque:
             self.cannot(f"a {cls.__module__}.{cls.__qualname__} ({self.label})")
             return joined(b"opaque", [head, *held])
         for name, inner in self._fields(value):
@@ -348,16 +368,17 @@ class Walk:
         """The fields of an object; what runs change is ``MOVED``."""
         cls = type(value)
         own = owner_of_module(cls.__module__) == USER
-        cached = objects.cached_names(cls)
-        self.found.by_methods(value, self.changes, self.live)
+        layout = self.layout(cls)
+        self.found.by_methods(value, self.changes)
         found = []
-        for name, inner in objects.fields(value).items():
-            if name in cached:
+        for name, inner in objects.fields(value, layout.slots).items():
+            if name in layout.cached:
                 if own:
                     self.cannot(f"the cached value of {cls.__name__}.{name}")
                 continue
-            moved = ("field", id(value), name) in self.changes.slots or (
-                own and self.root != INITIAL and name in self.changes.of_arguments
+            moved = self.root != INITIAL and (
+                ("field", id(value), name) in self.changes.slots
+                or (own and name in self.changes.of_arguments)
             )
             if moved:
                 self.cannot(f"the field {name} of {cls.__name__}, which steps change")

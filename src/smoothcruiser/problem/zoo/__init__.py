@@ -16,6 +16,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Operator
+from smoothcruiser.problem.arguments import shortened
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo.literature import (
@@ -24,19 +25,13 @@ from smoothcruiser.problem.zoo.literature import (
     sailing,
     synthetic_tree,
 )
-
-
-def _whole(name: str, value: Any, low: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise InvalidInput(
-            f"{name} must be a whole number of at least {low}, got {value!r}."
-        )
-    return value
+from smoothcruiser.problem.zoo.sizes import NUMBER, check_room, whole
 
 
 def chain(*, n: int = 5, **rest: Any) -> Problem:
     """Chain(n): left or right; reward 1 on the step n-2 -> n-1; the end loops."""
-    n = _whole("n", n, 2)
+    n = whole("n", n, 2)
+    check_room(f"n={shortened(n)}", 2 * n * (n + 1) * NUMBER)
     P, R = np.zeros((n, 2, n)), np.zeros((n, 2))
     for s in range(n - 1):
         P[s, 0, max(s - 1, 0)] = 1.0
@@ -51,7 +46,8 @@ def gridworld(*, n: int = 5, **rest: Any) -> Problem:
 
     A wall fills column n//2, with a gap at row n//2.
     """
-    n = _whole("n", n, 3)
+    n = whole("n", n, 3)
+    check_room(f"n={shortened(n)}", 2 * 4 * n**4 * NUMBER)
 
     def valid(row: int, column: int) -> bool:
         return 0 <= row < n and 0 <= column < n and (column != n // 2 or row == n // 2)
@@ -89,6 +85,12 @@ def _random_rows(
     return row
 
 
+def _check_rows(states: int, actions: int) -> None:
+    """Refuse tables that are too large: a row is made (128 bytes more), then copied."""
+    sizes = f"states={shortened(states)}, actions={shortened(actions)}"
+    check_room(sizes, states * actions * (2 * states * NUMBER + 128))
+
+
 def garnet(
     *,
     states: int = 20,
@@ -98,9 +100,10 @@ def garnet(
     **rest: Any,
 ) -> Problem:
     """A random MDP with ``branching`` successors per pair."""
-    states, actions = _whole("states", states, 1), _whole("actions", actions, 1)
-    branching = min(_whole("branching", branching, 1), states)
-    rng = np.random.default_rng(_whole("seed", seed, 0))
+    states, actions = whole("states", states, 1), whole("actions", actions, 1)
+    branching = min(whole("branching", branching, 1), states)
+    rng = np.random.default_rng(whole("seed", seed, 0))
+    _check_rows(states, actions)
     everywhere = np.arange(states)
     P = np.array(
         [
@@ -126,11 +129,16 @@ def random_game(
     ones min.
     """
     states, actions, branching = (
-        _whole("states", states, 2),
-        _whole("actions", actions, 1),
-        _whole("branching", branching, 1),
+        whole("states", states, 2),
+        whole("actions", actions, 1),
+        whole("branching", branching, 1),
     )
-    rng = np.random.default_rng(_whole("seed", seed, 0))
+    if not isinstance(alternating, bool):
+        raise InvalidInput(
+            f"alternating must be true or false, got {shortened(alternating)}."
+        )
+    rng = np.random.default_rng(whole("seed", seed, 0))
+    _check_rows(states, actions)
     players = (
         np.arange(states) % 2 + 1 if alternating else rng.integers(1, 3, size=states)
     )
@@ -221,8 +229,8 @@ def build(
     if unknown:
         allowed = ", ".join(f"{k}={v}" for k, v in entry.defaults.items())
         raise InvalidInput(
-            f"{name} has no parameter {unknown[0]!r}; its parameters and defaults "
-            f"are {allowed}."
+            f"{name} has no parameter {unknown[0]!r}; "
+            + (f"its parameters and defaults are {allowed}." if allowed else "drop it.")
         )
     shown = ",".join(f"{k}={v}" for k, v in {**entry.defaults, **parameters}.items())
     return entry.build(

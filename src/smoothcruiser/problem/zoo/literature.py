@@ -30,9 +30,16 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.arguments import is_whole
+from smoothcruiser.problem.arguments import shortened
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import CompressedRows, tabular
+from smoothcruiser.problem.zoo.sizes import (
+    LIST_ITEM,
+    LIST_ROW,
+    check_room,
+    real,
+    whole,
+)
 
 # The lake of the published experiments (Painter et al. 2023, appendix): S start, F
 # frozen, H hole, G goal.
@@ -69,16 +76,8 @@ LARGEST_TREE = 4_000_000
 NOISE = 0.05
 
 
-def _whole(name: str, value: Any, low: int) -> int:
-    if not is_whole(value) or value < low:
-        raise InvalidInput(
-            f"{name} must be a whole number of at least {low}, got {value!r}."
-        )
-    return int(value)
-
-
 def _steps(horizon: Any, published: int) -> int:
-    return published if horizon is None else _whole("horizon", horizon, 1)
+    return published if horizon is None else whole("horizon", horizon, 1)
 
 
 def _listed(
@@ -103,17 +102,16 @@ def d_chain(
     *, d: int = 10, final: float = 1.0, horizon: int | None = None, **rest: Any
 ) -> Problem:
     """D-chain: states 0..d-1 and the end; actions right, down."""
-    d = _whole("d", d, 1)
+    d, final = whole("d", d, 1), real("final", final)
+    check_room(f"d={shortened(d)}", 2 * d * (LIST_ROW + LIST_ITEM))
     end = d
     rows: list[list[tuple[float, float, int]]] = []
     for i in range(d):
-        rows.append(
-            [(1.0, float(final) if i == d - 1 else 0.0, i + 1 if i < d - 1 else end)]
-        )
+        rows.append([(1.0, final if i == d - 1 else 0.0, i + 1 if i < d - 1 else end)])
         rows.append([(1.0, (d - 1 - i) / d, end)])
     rows += [[], []]
     terminal = np.arange(d + 1) == end
-    low, high = min(0.0, float(final)), max(1.0, float(final))
+    low, high = min(0.0, final), max(1.0, final)
     return _listed(
         rows,
         d + 1,
@@ -132,6 +130,9 @@ def frozen_lake(*, horizon: int | None = None, **rest: Any) -> Problem:
     horizon = _steps(horizon, 100)
     size = len(LAKE)
     cells = size * size
+    check_room(
+        f"horizon={shortened(horizon)}", 4 * horizon * cells * (LIST_ROW + LIST_ITEM)
+    )
     cell = "".join(LAKE)
     rows: list[list[tuple[float, float, int]]] = []
     terminal = []
@@ -171,12 +172,15 @@ def sailing(
 
     State (x * n + y) * 8 + wind; the eight directions are the actions.
     """
-    n = _whole("n", n, 2)
-    if _whole("wind", wind, 0) > 7:
+    n = whole("n", n, 2)
+    if whole("wind", wind, 0) > 7:
         raise InvalidInput(
-            f"wind must be a direction from 0 (north) to 7 (north-west), got {wind}."
+            "wind must be a direction from 0 (north) to 7 (north-west), got "
+            f"{shortened(wind)}."
         )
     num_states = n * n * 8
+    # at most four winds follow each of the eight moves
+    check_room(f"n={shortened(n)}", 8 * num_states * (LIST_ROW + 4 * LIST_ITEM))
     rows: list[list[tuple[float, float, int]]] = []
     legal = np.zeros((num_states, 8), dtype=bool)
     terminal = np.zeros(num_states, dtype=bool)
@@ -218,13 +222,14 @@ def synthetic_tree(
     Inner nodes are numbered level by level, then come two ends (noise up, noise
     down).
     """
-    k, d = _whole("k", k, 2), _whole("d", d, 1)
-    if k**d > LARGEST_TREE:
+    k, d = whole("k", k, 2), whole("d", d, 1)
+    leaves = min(k, LARGEST_TREE + 1) ** min(d, LARGEST_TREE.bit_length())
+    if leaves > LARGEST_TREE:
         raise InvalidInput(
-            f"A {k}-ary tree of depth {d} has {k**d:,} leaves, more than "
-            f"{LARGEST_TREE:,}; take smaller k or d."
+            f"A tree with k={shortened(k)}, d={shortened(d)} has more than "
+            f"{LARGEST_TREE:,} leaves, k to the power of d; take smaller k or d."
         )
-    rng = np.random.default_rng(_whole("seed", seed, 0))
+    rng = np.random.default_rng(whole("seed", seed, 0))
     sums = np.zeros(1)
     for _ in range(d):
         sums = np.repeat(sums, k) + rng.random(len(sums) * k)

@@ -1,0 +1,158 @@
+"""From jobs to samples in the memory: batches that can wait.
+
+A round is a list of jobs, (pair, number of samples). Its samples are taken in
+batches of at most ``CHUNK``, and a batch is entered in the memory as a whole:
+next states get their nodes when they are entered, so where a batch is cut is
+part of the result. A batch itself may be sampled in slices of any size, because
+every pair has a stream of its own. So the clock may decide where a slice ends,
+and a snapshot between two slices loses nothing.
+
+A memory that is full (``room.Full``) leaves samples in their batch. They are
+never dropped for what they show: what is entered of a pair is always the
+beginning of its stream, and a bound that holds for all n holds there
+(docs/certified.md, section 9).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smoothcruiser.certified.loops import Loops
+from smoothcruiser.certified.memory import Memory
+from smoothcruiser.errors import OracleError
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.tabular import Floats, Ints
+
+if TYPE_CHECKING:
+    from smoothcruiser.certified.sampling import Sampler
+
+CHUNK = 1 << 20  # samples held in buffers at a time: 16 MB
+
+
+@dataclass
+class Batch:
+    """Samples on their way into the memory, job after job."""
+
+    pairs: Ints  # (J,)
+    counts: Ints  # (J,): samples of each
+    raws: Ints = field(init=False)  # (size,): next states as whole numbers
+    rewards: Floats = field(init=False)  # (size,)
+    drawn: int = 0  # samples that are there
+    entered: int = 0  # samples that are in the memory
+    watched: bool = False  # whether the job that was begun is compared at its end
+
+    def __post_init__(self) -> None:
+        self.ends: Ints = np.cumsum(self.counts)
+        self.raws = np.empty(self.size, dtype=np.int64)
+        self.rewards = np.empty(self.size)
+
+    @property
+    def size(self) -> int:
+        """The number of samples when it is whole."""
+        return int(self.ends[-1])
+
+    def ahead(self, most: int) -> tuple[int, Ints]:
+        """Return the first job that is not done, and the samples to take next.
+
+        There are at most ``most`` of them, as counts of that job and of those
+        that follow.
+        """
+        stop = min(self.size, self.drawn + most)
+        first = int(np.searchsorted(self.ends, self.drawn, side="right"))
+        last = int(np.searchsorted(self.ends, stop, side="left"))
+        counts = self.counts[first : last + 1].copy()
+        counts[-1] -= self.ends[last] - stop
+        counts[0] -= self.drawn - (self.ends[first] - self.counts[first])
+        return first, counts
+
+    def truncate(self) -> None:
+        """Drop the samples that were not taken."""
+        last = int(np.searchsorted(self.ends, self.drawn, side="left"))
+        size = last + 1 if self.drawn else 0
+        self.pairs, self.counts = self.pairs[:size], self.counts[:size].copy()
+        if size:
+            self.counts[-1] -= self.ends[last] - self.drawn
+        self.ends = np.cumsum(self.counts)
+        self.raws, self.rewards = self.raws[: self.drawn], self.rewards[: self.drawn]
+
+
+class Intake:
+    """Enters batches in one memory."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        memory: Memory,
+        sampler: Sampler,
+        loops: Loops,
+        salt: Any,
+    ) -> None:
+        self.problem, self.memory, self.sampler = problem, memory, sampler
+        self.loops, self.salt = loops, salt
+        self.batch: Batch | None = None  # samples that are not all in the memory
+
+    def begin(self, pairs: Ints, counts: Ints) -> tuple[Ints, Ints]:
+        """Make a batch of the first jobs, and return those that are left."""
+        chunk = int(np.searchsorted(np.cumsum(counts), CHUNK, side="right"))
+        if chunk == 0:  # one job larger than the buffers: sample a part
+            self.batch = Batch(pairs[:1], np.array([CHUNK]))
+            rest = counts.copy()
+            rest[0] -= CHUNK
+            return pairs, rest
+        self.batch = Batch(pairs[:chunk], counts[:chunk])
+        return pairs[chunk:], counts[chunk:]
+
+    def enter(self) -> None:
+        """Enter the samples that the batch has; the others are not taken any more.
+
+        Raises ``Full`` where the memory has no room; the rest then waits.
+        """
+        batch, memory = self.batch, self.memory
+        if batch is None or batch.drawn == 0:
+            self.batch = None
+            return
+        batch.truncate()
+        low, high = self.problem.facts.reward_range
+        resolved, before = self.sampler.resolved, batch.entered
+        if before == 0:
+            if resolved:
+                memory.check_turns(np.repeat(batch.pairs, batch.counts), batch.raws)
+            elif memory.is_crowded(batch.drawn):
+                memory.admit(np.repeat(batch.pairs, batch.counts), batch.raws)
+        while True:
+            batch.entered = int(
+                self.loops.record(
+                    memory.graph,
+                    batch.pairs,
+                    batch.counts,
+                    batch.raws,
+                    batch.rewards,
+                    batch.entered,
+                    resolved,
+                    low,
+                    high,
+                    self.salt,
+                )
+            )
+            if batch.entered == batch.drawn:
+                break
+            memory.make_room(rehash_with=self.loops.rehash)
+        if not resolved:
+            memory.resolve()
+        if self.problem.deterministic:
+            self._compare(batch.pairs)
+        self.batch = None
+
+    def _compare(self, pairs: Ints) -> None:
+        g = self.memory.graph
+        bad = pairs[g.pairs["length"][pairs] > 1]
+        if len(bad):
+            pair = g.pairs[bad[0]]
+            raise OracleError(
+                f"deterministic=True, but action {pair['action']} in state "
+                f"{self.memory.states[pair['node']]!r} gave two outcomes; "
+                "drop deterministic=, or mend the simulator."
+            )

@@ -1,0 +1,56 @@
+"""When a search is saved, and how large the slices are in which it samples.
+
+The clock decides both, and neither changes a bit of the result: a snapshot is
+taken between two slices (``intake``), and a slice ends where one likes.
+
+A snapshot holds the whole search, so that a large one takes its time. Between
+two of them lies at least ``LEAST_SECONDS``, and ``RARELY`` times what the last
+one took. So saving takes at most 3% of the time, and a kill costs at most that
+interval and one slice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+LEAST_SECONDS = 10.0
+RARELY = 32
+SLICE_SECONDS = 1.0
+FIRST_SLICE = 16  # samples, where it is not known how long one takes
+MOST_GROWTH = 16  # of a slice against the one before
+
+
+class Keeper:
+    """Writes snapshots of one search where it is told to, neither too often nor rarely."""
+
+    def __init__(self, write: Callable[[bytes, int], None]) -> None:
+        """``write`` takes a snapshot and the calls that it stands for."""
+        self.write = write
+        self._next = 0.0  # when the next one is due: the first at once
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for another snapshot."""
+        return time.perf_counter() >= self._next
+
+    def save(self, snapshot: Callable[[], bytes], calls: int) -> None:
+        """Take a snapshot and write it."""
+        begin = time.perf_counter()
+        self.write(snapshot(), calls)
+        now = time.perf_counter()
+        self._next = now + max(LEAST_SECONDS, RARELY * (now - begin))
+
+
+class Pace:
+    """How many samples take about ``SLICE_SECONDS``."""
+
+    def __init__(self) -> None:
+        self.most = FIRST_SLICE
+
+    def took(self, samples: int, seconds: float) -> None:
+        """Learn from a slice."""
+        fit = MOST_GROWTH * self.most
+        if seconds > 0.0:
+            fit = min(fit, int(SLICE_SECONDS * samples / seconds))
+        self.most = max(1, fit)

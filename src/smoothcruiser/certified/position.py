@@ -1,0 +1,56 @@
+"""Where a query of certified search is, so that it can be left and taken up.
+
+The points at which it can be left are those where the memory is whole: between
+two sweeps, between two slices of a round, and at the end. From each of them the
+search goes on as if it had never stopped. So a stop that the clock decides
+saves the search first, and then does what only its answer needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from smoothcruiser.certified.intake import Batch
+from smoothcruiser.certified.limits import Target
+from smoothcruiser.problem.tabular import Ints
+
+SETTLED = -1  # in the place of a number of sweeps: no further one is due
+
+
+def no_jobs() -> Ints:
+    """An empty list of pairs or counts."""
+    return np.zeros(0, dtype=np.int64)
+
+
+@dataclass
+class Position:
+    """A query that is under way."""
+
+    root: int  # the node of the requested state
+    first_call: int  # calls of the memory before the query
+    epsilon: float | None
+    target: Target
+    swept: int = 0  # sweeps since the last round
+    ended: str | None = None  # why there is nothing more to sample
+    sampling: bool = False  # whether a round is under way
+    # the jobs of the round that are in no batch yet
+    pairs: Ints = field(default_factory=no_jobs)
+    counts: Ints = field(default_factory=no_jobs)
+
+    def begin_round(self, pairs: Ints, counts: Ints) -> None:
+        """Keep the jobs of a round."""
+        self.sampling, self.pairs, self.counts = True, pairs, counts
+
+    def waiting(self, batch: Batch | None) -> int:
+        """The samples of the round that are still to be taken."""
+        if not self.sampling:
+            return 0
+        rest = 0 if batch is None else batch.size - batch.drawn
+        return int(self.counts.sum()) + rest
+
+    def end_round(self) -> None:
+        """Forget the jobs, done or not."""
+        self.sampling, self.swept = False, 0
+        self.pairs, self.counts = no_jobs(), no_jobs()

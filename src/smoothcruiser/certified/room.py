@@ -1,0 +1,186 @@
+"""How many states a search may keep: what was asked for, and the memory at hand.
+
+A search that meets more states than fit ends with the interval it has. The
+limit changes no bit of a search that does not reach it.
+
+  max_states   the states kept, ends included; by default no number is set
+  max_bytes    what the memory may take: ``SHARE`` of what is available when the
+               search begins, ``LARGE_SHARE`` where ``max_states`` was given. It
+               counts the arrays with their free room, the array that replaces
+               one that grows, and the states as Python objects
+
+Available is the least of what the system, the control group and the process
+limit leave. What this file leaves out: what happens to samples that do not fit
+(``intake``).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.arguments import is_whole
+
+SHARE = 0.5  # the rest is for other programs, and for a snapshot of the search
+LARGE_SHARE = 0.9
+# of a search that is stored: SQLite keeps 1e9 bytes in one place, and numbers may take
+# more as text
+STORE_BYTES = 7 * 10**8
+UNKNOWN = 2**30  # bytes taken for available where no system says
+# a place in a list and in a dict that is two thirds full at the most, and the boxes of
+# two whole numbers
+PYTHON_BYTES = 200
+# why a search keeps no more, and what to change
+FULL = {
+    "max_states": (
+        "it keeps all the states that max_states allows (allow more, or merge states "
+        "with key=)"
+    ),
+    "memory": (
+        "no more fits in the memory at hand (free some, take a larger machine, or "
+        "merge states with key=)"
+    ),
+    "store": (
+        "no more fits in a store, which keeps 1 GB of one search (plan without a "
+        "store, or merge states with key=)"
+    ),
+}
+MEMINFO = Path("/proc/meminfo")
+OWN_GROUP = Path("/proc/self/cgroup")
+GROUPS = Path("/sys/fs/cgroup")
+
+
+class Full(Exception):
+    """The memory has no room for what was sampled; ``reason`` is the limit it met.
+
+    ``calls`` are those whose samples were not taken.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(FULL[reason])
+        self.reason, self.calls = reason, 0
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a memory may hold."""
+
+    max_states: int | None = None
+    max_bytes: int = 2**63
+    why: str = "memory"  # what sets ``max_bytes``
+
+    @classmethod
+    def at_hand(cls, max_states: int | None) -> Room:
+        """The room of a search that begins now."""
+        share = SHARE if max_states is None else LARGE_SHARE
+        return cls(max_states, int(share * available_bytes()))
+
+    def in_store(self) -> Room:
+        """The same for a search of which a store keeps snapshots."""
+        if self.max_bytes <= STORE_BYTES:
+            return self
+        return Room(self.max_states, STORE_BYTES, "store")
+
+
+def check_max_states(max_states: Any) -> int | None:
+    """Return a number of states, or None for as many as fit."""
+    if max_states is None:
+        return None
+    if not is_whole(max_states) or max_states < 1:
+        raise InvalidInput(
+            f"max_states must be a whole number of at least 1, got {max_states!r}."
+        )
+    return int(max_states)
+
+
+def available_bytes() -> int:
+    """The bytes that this process can still take without harm."""
+    known = [*_system(), *_groups(), *_process()]
+    return min(known) if known else UNKNOWN
+
+
+def _system() -> list[int]:
+    try:
+        for line in MEMINFO.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return [1024 * int(line.split()[1])]
+    except (OSError, ValueError, IndexError):
+        pass  # no Linux
+    try:  # half of the machine: what others use is not known
+        return [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2]
+    except (AttributeError, OSError, ValueError):
+        return []
+
+
+def _groups() -> list[int]:
+    """What the control groups of this process leave, from its own to the root."""
+    try:
+        own = OWN_GROUP.read_text().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in own:  # hierarchy:controllers:path
+        _, names, path = [*line.split(":", 2), "", ""][:3]
+        first = names == ""  # version 2 has one hierarchy for all
+        if not first and "memory" not in names.split(","):
+            continue
+        top = GROUPS if first else GROUPS / "memory"
+        place = Path(path.lstrip("/"))
+        for group in (place, *place.parents):
+            left = _left(top / group, *(V2 if first else V1))
+            found += [] if left is None else [left]
+    return found
+
+
+# names of the limit, of what is used, and of what of that can be dropped
+V2 = ("memory.max", "memory.current", "inactive_file")
+V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+def _left(group: Path, limit: str, used: str, cached: str) -> int | None:
+    """The bytes that one control group leaves; None where it sets no limit."""
+    try:
+        most, taken = int((group / limit).read_text()), int((group / used).read_text())
+    except (OSError, ValueError):  # no such file, or "max"
+        return None
+    try:
+        rows = [row.split() for row in (group / "memory.stat").read_text().splitlines()]
+        taken -= sum(int(row[1]) for row in rows if row[0] == cached)
+    except (OSError, ValueError, IndexError):
+        pass
+    return max(0, most - taken)
+
+
+def _process() -> list[int]:
+    try:
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if most in (resource.RLIM_INFINITY, -1):
+            return []
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        return [max(0, most - pages * os.sysconf("SC_PAGE_SIZE"))]
+    except (ImportError, OSError, ValueError, IndexError):
+        return []
+
+
+def size_of(value: Any) -> int:
+    """The bytes of a state as a Python object, its parts included."""
+    size, waiting, met = 0, [value], set[int]()
+    while waiting:
+        part = waiting.pop()
+        if id(part) in met:
+            continue
+        met.add(id(part))
+        size += sys.getsizeof(part)
+        if isinstance(part, tuple | list | set | frozenset):
+            waiting += part
+        elif isinstance(part, dict):
+            waiting += [*part.keys(), *part.values()]
+        elif isinstance(getattr(part, "__dict__", None), dict) and not callable(part):
+            waiting.append(part.__dict__)
+    return size

@@ -1,0 +1,86 @@
+"""Memories of certified search in a run store.
+
+A store keeps one memory for each run, sealed with it. ``plan`` with a store
+writes it while it searches (``methods.certified``); ``Certified.save`` writes one
+between two queries. Either can be loaded to answer further queries.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from smoothcruiser.certified.snapshot import check_size, restore, to_bytes
+from smoothcruiser.certified.soundness import require
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.query import Promise
+
+if TYPE_CHECKING:
+    from smoothcruiser.certified.search import Certified
+    from smoothcruiser.store import StoredRun
+
+
+def save(search: Certified, path: str | Path) -> int:
+    """Keep a memory as a run of its own, and return its number."""
+    from smoothcruiser.store import Record, Store
+
+    if search.memory.num_nodes == 1:
+        raise InvalidInput("This memory is empty; ask it something before it is saved.")
+    root = search.memory.states[1]
+    search.spelling.check(root)
+    data = check_size(to_bytes(search))
+    record = Record(
+        problem=search.problem,
+        method="certified",
+        plan={"saved": True, "delta": search.delta, "bound": search.bound.word},
+        state=root,
+        seed=int(search.seed),
+        executor=search._compute.executor or "python",
+    )
+    with Store(path) as opened:
+        number = opened.begin(record)
+        opened.keep_memory(number, data, search.num_calls)
+    return number
+
+
+def found(
+    path: str | Path, problem: Problem | None, run: int | None, trust: bool
+) -> tuple[StoredRun, bytes, Problem]:
+    """A run that has a memory, the memory, and the problem, which is the same."""
+    from smoothcruiser.store import Store, StoredRun
+    from smoothcruiser.store.sameness import same_problem
+    from smoothcruiser.store.versions import check_versions
+
+    with Store(path, write=False) as opened:
+        if run is None:
+            runs = [row for row in opened.runs() if isinstance(row, StoredRun)]
+            kept = [row.id for row in runs if row.method == "certified"]
+            kept = [number for number in kept if opened.memory(number) is not None]
+            if not kept:
+                raise InvalidInput(
+                    f"The store {path} has no memory of certified search; give a file "
+                    "that Certified.save wrote, or a plan with method certified."
+                )
+            run = kept[-1]
+        stored, data = opened.get(run), opened.memory(run)
+    if stored.method != "certified" or data is None:
+        raise InvalidInput(
+            f"Run {run} of {path} is of method {stored.method!r} and has no memory; "
+            "give the number of a certified search."
+        )
+    check_versions(stored.id, stored.versions)
+    problem, _ = same_problem(stored, problem, trust)
+    return stored, data, problem
+
+
+def take_up(search: Certified, data: bytes, state: Any, promise: Promise) -> None:
+    """Put a stored memory into a new search, in the middle of its query."""
+    restore(search, data)
+    at, key_of = search._at, search.problem.key_of
+    require(at is not None, "no query is under way")
+    assert at is not None
+    asked = (promise.epsilon, promise.target)
+    require((at.epsilon, at.target) == asked, "it is of another promise")
+    known = key_of(search.memory.states[at.root])
+    require(known == key_of(state), "it is of another state")

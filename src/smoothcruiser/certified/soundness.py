@@ -1,0 +1,293 @@
+"""What a snapshot of a search can be: checks that hold whoever wrote it.
+
+A seal tells damage from a whole snapshot (``store.seal``), and can be computed by
+anyone. So every number that compiled code relies on is checked: indices lie
+within their arrays, counts are whole and add up, bounds lie within the boxes that
+the problem gives and do not cross, every pair with samples has its own share of
+delta. One sentence says what was wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smoothcruiser.certified.graph import END, END_RAW, HASHED
+from smoothcruiser.certified.intake import CHUNK, Batch
+from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.memory_kernel import SHORT_SCAN
+from smoothcruiser.certified.position import SETTLED, Position
+from smoothcruiser.certified.room import FULL
+from smoothcruiser.certified.sweeps import MOST_SWEEPS
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.arguments import is_number
+from smoothcruiser.problem.tabular import Floats, Ints
+
+if TYPE_CHECKING:
+    from smoothcruiser.certified.search import Certified
+
+MOST = 2**53  # whole numbers below it are exact as floats
+# fields of nodes and pairs that follow from the problem and the order of its states
+NODE_FACTS = ("q_low", "q_high", "sign", "first", "size")
+PAIR_FACTS = ("prior", "node", "action")
+ENDS = (None, "budget", "exhausted", *FULL)
+
+
+def damaged(why: str) -> InvalidInput:
+    """The refusal of a snapshot."""
+    return InvalidInput(
+        f"The memory of the stored search cannot be used ({why.rstrip('.')}); it was "
+        "left untouched: start the run anew."
+    )
+
+
+def require(condition: bool, why: str) -> None:
+    """Refuse a snapshot for which a condition fails."""
+    if not condition:
+        raise damaged(why)
+
+
+def whole(value: Any) -> bool:
+    """Whether a value is a count."""
+    return type(value) is int and 0 <= value < 2**64
+
+
+def check_graph(search: Certified, nodes: Any, pairs: Any, entries: Any) -> None:
+    """Refuse nodes, pairs and outcomes that no search of this problem has."""
+    memory = search.memory
+    known, own = memory.graph.nodes, memory.graph.pairs
+    require(len(nodes) == memory.num_nodes, "it has another number of states")
+    require(len(pairs) == memory.num_pairs, "its states have other legal actions")
+    for name in NODE_FACTS:
+        same = np.array_equal(nodes[name], known[name][: len(nodes)])
+        require(same, "its states are not those of the problem")
+    for name in PAIR_FACTS:
+        same = np.array_equal(pairs[name], own[name][: len(pairs)])
+        require(same, "its actions are not those of the problem")
+    _check_bounds(memory, nodes, pairs)
+    _check_shares(search, pairs)
+    _check_outcomes(search, nodes, pairs, entries)
+
+
+def _check_bounds(memory: Memory, nodes: Any, pairs: Any) -> None:
+    known = memory.graph.nodes[: len(nodes)]
+    require(
+        bool(
+            np.all(known["lower"] <= nodes["lower"])
+            and np.all(nodes["lower"] <= nodes["upper"])
+            and np.all(nodes["upper"] <= known["upper"])
+        ),
+        "the bounds of a state cannot be",
+    )
+    of = nodes[pairs["node"]]
+    require(
+        bool(
+            np.all(of["q_low"] <= pairs["q_lower"])
+            and np.all(pairs["q_lower"] <= pairs["q_upper"])
+            and np.all(pairs["q_upper"] <= of["q_high"])
+        ),
+        "the bounds of an action cannot be",
+    )
+    for array, names in (
+        (nodes, ("mass", "residual")),
+        (pairs, ("slope_up", "slope_down", "policy", "gain", "cost")),
+    ):
+        for name in names:
+            require(bool(np.isfinite(array[name]).all()), f"a {name} is not finite")
+    require(bool(np.isin(nodes["listed"], (0, 1)).all()), "a mark is none")
+
+
+def _check_shares(search: Certified, pairs: Any) -> None:
+    """Refuse pairs that have not all their own share of delta."""
+    k, total = search._drawn_pairs, pairs["total"]
+    require(k <= len(pairs), "more pairs have samples than there are")
+    require(bool(np.all(total >= 0.0) and np.all(total < MOST)), "a count is none")
+    require(bool(np.all(total == np.floor(total))), "a count is no whole number")
+    if search.exact:
+        require(not pairs["cost"].any(), "a share of delta was not given")
+        return
+    given = np.sort(pairs["cost"][pairs["cost"] != 0.0])
+    due = np.sort(search.bound.cost(1 + np.arange(k), search.delta))
+    require(
+        len(given) == k and np.allclose(given, due, rtol=1e-9, atol=0.0),
+        "the shares of delta are not those it gave",
+    )
+    require(bool(np.all(pairs["cost"][total > 0.0] > 0.0)), "samples have no share")
+    require(search.bound.readable(pairs), "its bound has remembered something else")
+
+
+def _check_outcomes(search: Certified, nodes: Any, pairs: Any, entries: Any) -> None:
+    length = pairs["length"].astype(np.int64)
+    require(
+        bool((length >= 0).all()) and int(length.sum()) == len(entries), "outcomes miss"
+    )
+    low, high = search.problem.facts.reward_range
+    weight, reward, target = entries["weight"], entries["reward"], entries["target"]
+    require(
+        bool(np.all(weight >= 1.0) and np.all(weight == np.floor(weight))),
+        "an outcome has no count",
+    )
+    require(
+        bool(np.all((low <= reward) & (reward <= high))), "a reward is out of range"
+    )
+    require(
+        bool(np.all((target >= 0) & (target < len(nodes)))), "an outcome leads nowhere"
+    )
+    owner = np.repeat(np.arange(len(pairs)), length)
+    sums = np.bincount(owner, weights=weight, minlength=len(pairs))
+    require(np.array_equal(sums, pairs["total"]), "counts do not add up")
+    require(
+        not search.problem.deterministic or bool((length <= 1).all()), "outcomes differ"
+    )
+    memory = search.memory
+    if memory.problem.horizon is not None:
+        left = np.asarray(memory.remaining)
+        inside = target != END
+        steps = left[nodes_of(pairs, owner[inside])] - 1
+        require(np.array_equal(left[target[inside]], steps), "steps left do not fit")
+
+
+def nodes_of(pairs: Any, which: Ints) -> Ints:
+    """The nodes of some pairs."""
+    found: Ints = pairs["node"][which]
+    return found
+
+
+def check_raws(search: Certified, pairs: Any, entries: Any) -> None:
+    """Refuse outcomes whose number is not that of the state they lead to."""
+    raw, target = entries["raw"], entries["target"]
+    if search._sampler.resolved:
+        require(np.array_equal(raw, target), "an outcome leads to two states")
+    elif search.problem.key is None:
+        inside = target != END
+        states = np.array([0, *search.memory.states[1:]], np.int64)
+        same = np.array_equal(raw[inside], states[target[inside]])
+        require(same, "an outcome leads to two states")
+
+
+def check_pool(pairs: Any, used: Any, size: Any, slots: Any) -> None:
+    """Refuse places in the pool that overlap, or room that no search makes.
+
+    Room doubles: a pair of room r has had 2 + 4 + ... + r places, more than half
+    of the last of them in use.
+    """
+    start, length = pairs["start"], pairs["length"].astype(np.int64)
+    room = pairs["room"].astype(np.int64)
+    require(
+        bool(np.all((length <= room) & (room <= 2 * length))),
+        "outcomes have other room",
+    )
+    require(all(map(whole, (used, size, slots))), "its room is none")
+    require(used <= 2 * int(room.sum()) and used <= size, "its pool is too small")
+    longest = int(length.max(initial=1))
+    require(size <= max(1024, 2 * (used + 4 * longest + 64)), "its pool is too large")
+    own = length > 0
+    require(
+        bool(np.all(start[own] >= 0)) and bool(np.all(start[own] < MOST)), "a place"
+    )
+    order = np.argsort(start[own], kind="stable")
+    first, last = start[own][order], (start[own] + room[own])[order]
+    require(
+        bool(np.all(first[1:] >= last[:-1])) and bool(np.all(last <= used)),
+        "outcomes overlap",
+    )
+    hashed = int(length[length > SHORT_SCAN].sum())
+    require(
+        slots & (slots - 1) == 0
+        and max(1024, 2 * hashed) <= slots <= max(1024, 8 * (hashed + 64)),
+        "its hash table has another size",
+    )
+
+
+def check_room(memory: Memory) -> None:
+    """Refuse a hash table without room, after it was filled."""
+    graph = memory.graph
+    require(2 * int(graph.sizes[HASHED]) <= len(graph.slots), "its hash table is full")
+
+
+def check_order(memory: Memory, order: Ints) -> None:
+    """Refuse a list of nodes that is not that of the nodes with a mark."""
+    marked = np.flatnonzero(memory.graph.nodes["listed"][: memory.num_nodes])
+    require(
+        np.array_equal(np.sort(order), marked) and END not in order,
+        "its list of states is another one",
+    )
+
+
+def check_position(search: Certified, at: Position) -> None:
+    """Refuse a query that cannot be under way."""
+    known = whole(at.root) and 0 < at.root < search.memory.num_nodes
+    require(known, "the requested state is none")
+    region = search._region
+    require(
+        region.count > 0 and region.order[0] == at.root, "it lists another state first"
+    )
+    require(
+        whole(at.first_call) and at.first_call <= search.num_calls, "its calls are none"
+    )
+    epsilon = at.epsilon
+    require(
+        epsilon is None or (is_number(epsilon) and 0.0 < epsilon < np.inf),
+        "its epsilon is none",
+    )
+    require(at.target in ("q_values", "value"), "its target is none")
+    require(at.ended in ENDS and isinstance(at.sampling, bool), "its end is none")
+    require(
+        at.swept == SETTLED or (whole(at.swept) and at.swept <= MOST_SWEEPS),
+        "its sweeps are none",
+    )
+    require(len(at.pairs) == 0 or at.sampling, "its jobs are none")
+    check_jobs(search, at.pairs, at.counts)
+
+
+def check_jobs(search: Certified, pairs: Ints, counts: Ints) -> None:
+    """Refuse jobs of pairs that are not there, or that have no share of delta."""
+    require(len(pairs) == len(counts), "its jobs are none")
+    inside = (pairs >= 0) & (pairs < search.memory.num_pairs)
+    require(bool(inside.all()), "a job is of no pair")
+    require(bool(np.all((counts >= 1) & (counts < MOST))), "a job has no samples")
+    if not search.exact:
+        cost = search.memory.graph.pairs["cost"][pairs]
+        require(bool((cost > 0.0).all()), "a job has no share of delta")
+
+
+def batch_of(
+    pairs: Ints, counts: Ints, *, drawn: Any, entered: Any, watched: Any
+) -> Batch:
+    """A batch that is not larger than any can be."""
+    require(len(pairs) > 0 and int(counts.sum()) <= CHUNK, "a batch is too large")
+    batch = Batch(pairs, counts)
+    require(
+        whole(drawn)
+        and whole(entered)
+        and entered <= drawn <= batch.size
+        and isinstance(watched, bool)
+        and not (watched and drawn == batch.size),
+        "a batch is none",
+    )
+    batch.drawn, batch.entered, batch.watched = drawn, entered, watched
+    return batch
+
+
+def check_samples(search: Certified, raws: Ints, rewards: Floats) -> None:
+    """Refuse samples that no step can have returned."""
+    low, high = search.problem.facts.reward_range
+    require(
+        bool(np.all((low <= rewards) & (rewards <= high))), "a reward is out of range"
+    )
+    if search._sampler.resolved:
+        inside = (raws >= 0) & (raws < search.memory.num_nodes)
+        require(bool(inside.all()), "a sample leads nowhere")
+    elif search.problem.tables is not None:
+        tables = len(search.problem.tables.terminal)
+        inside = (raws == END_RAW) | ((raws >= 0) & (raws < tables))
+        require(bool(inside.all()), "a sample leads nowhere")
+
+
+def check_calls(search: Certified) -> None:
+    """Refuse a number of calls below that of the samples."""
+    memory, batch = search.memory, search._intake.batch
+    samples = float(memory.graph.pairs["total"][: memory.num_pairs].sum())
+    samples += 0 if batch is None else batch.drawn - batch.entered
+    require(samples <= search.num_calls, "it has more samples than calls")

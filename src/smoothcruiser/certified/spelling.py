@@ -1,0 +1,236 @@
+"""States as plain JSON, exact to the bit and without pickle.
+
+Nothing that a file says is imported or called. Numbers, words and containers
+are spelled out with their types. Named tuples, dataclasses and enumerations are
+spelled by their fields, and read as the classes that the problem's own state is
+made of. States of adapters are spelled by what their oracle says of them
+(``WritingOracle``) and read by its ``parse``. Everything else is refused before
+anything is sampled.
+
+  as they are   None, bool, int of 64 bits, float, str, list
+  tagged        {"t": [...]}: tuple       {"b": text}: bytes      {"i": text}: int
+                {"s": [...]}: frozenset   {"S": [...]}: set       {"d": [[k, v]]}: dict
+                {"x": text}: NaN          {"c": [x, y]}: complex
+                {"g": [type, text]}: NumPy scalar
+                {"a": [type, shape, order, fixed, text]}: NumPy array
+                {"n": [name, ...]}: named tuple, dataclass        {"e": [name, member]}
+                {"p": ...}: what ``parse`` of the oracle reads
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import math
+import struct
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.oracle import ParsingOracle, WritingOracle
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import is_opaque
+
+PLAIN_KINDS = "biufcSUmM"  # of NumPy's types: those whose bytes are their value
+
+
+class Spelling:
+    """Writes and reads the states of one problem."""
+
+    def __init__(self, problem: Problem, *examples: Any) -> None:
+        """``examples`` are states whose classes may be used beside the problem's own."""
+        self.problem = problem
+        self.kinds: dict[str, Any] = {}
+        for example in (problem.initial_state, *examples):
+            self._learn(example)
+
+    def _learn(self, example: Any) -> None:
+        kind = type(example)
+        if _fields(kind) is not None or isinstance(example, Enum):
+            known = self.kinds.setdefault(kind.__qualname__, kind)
+            if known is not kind:
+                raise InvalidInput(
+                    f"The store cannot keep states made of two classes called "
+                    f"{kind.__qualname__}; give one of them another name."
+                )
+        names = None if isinstance(example, Enum) else _fields(kind)
+        if names is not None:
+            for name in names:
+                self._learn(getattr(example, name, None))
+        elif isinstance(example, tuple | list | set | frozenset):
+            for part in example:
+                self._learn(part)
+        elif isinstance(example, dict):
+            for key, value in example.items():
+                self._learn(key)
+                self._learn(value)
+
+    # --- writing --------------------------------------------------------------
+
+    def write(self, state: Any) -> Any:
+        """Plain data for a state."""
+        oracle = self.problem.oracle
+        if is_opaque(state) and isinstance(oracle, WritingOracle):
+            return {"p": self._write(oracle.plain(state))}
+        try:
+            return self._write(state)
+        except RecursionError:
+            raise self._refusal(state) from None
+
+    def _write(self, x: Any) -> Any:
+        kind = type(x)
+        if x is None or kind is bool or kind is str:
+            return x
+        if kind is int:
+            return x if -(2**63) <= x < 2**63 else {"i": hex(x)}
+        if kind is float:
+            return {"x": struct.pack("<d", x).hex()} if math.isnan(x) else x
+        writer = _WRITERS.get(kind)
+        if writer is not None:
+            return writer(self._write, x)
+        if isinstance(x, np.generic) and x.dtype.kind in PLAIN_KINDS:
+            return {"g": [x.dtype.str, _text(x.tobytes())]}
+        name = kind.__qualname__
+        if self.kinds.get(name) is not kind:
+            raise self._refusal(x)
+        if isinstance(x, Enum):
+            return {"e": [name, x.name]}
+        names = _fields(kind)
+        if names is None or set(getattr(x, "__dict__", names)) - set(names):
+            raise self._refusal(x)
+        return {"n": [name, *(self._write(getattr(x, part)) for part in names)]}
+
+    def _refusal(self, x: Any) -> InvalidInput:
+        return InvalidInput(
+            f"The store cannot keep states of type {type(x).__name__}; let states be "
+            "numbers, words, arrays or tuples of them, or dataclasses like "
+            "initial_state, or plan without a store."
+        )
+
+    def check(self, state: Any) -> None:
+        """Refuse a state that would not come back from a store as the same one."""
+        written = self.write(state)
+        text = json.dumps(written)
+        again = self.read(json.loads(text))
+        if json.dumps(self.write(again)) != text or self.problem.key_of(
+            again
+        ) != self.problem.key_of(state):
+            raise self._refusal(state)
+
+    # --- reading --------------------------------------------------------------
+
+    def read(self, data: Any) -> Any:
+        """The state that ``write`` made plain data of; what it cannot be raises."""
+        if isinstance(data, dict) and data.keys() == {"p"}:
+            oracle = self.problem.oracle
+            if not isinstance(oracle, ParsingOracle):
+                raise ValueError("no oracle reads its states")
+            return oracle.parse(self._read(data["p"]))
+        return self._read(data)
+
+    def _read(self, data: Any) -> Any:
+        if isinstance(data, list):
+            return [self._read(part) for part in data]
+        if not isinstance(data, dict):
+            return data
+        ((tag, content),) = data.items()
+        if tag in _READERS:
+            return _READERS[tag](self._read, content)
+        kind = self.kinds[content[0]]
+        if tag == "e" and issubclass(kind, Enum):
+            return kind[content[1]]
+        names = _fields(kind)
+        if tag != "n" or names is None or len(names) != len(content) - 1:
+            raise ValueError("its states have other fields")
+        parts = [self._read(part) for part in content[1:]]
+        if issubclass(kind, tuple):
+            return tuple.__new__(kind, parts)
+        made = object.__new__(kind)
+        for name, part in zip(names, parts, strict=True):
+            object.__setattr__(made, name, part)
+        return made
+
+
+def _fields(kind: type) -> tuple[str, ...] | None:
+    """The names of the fields of a named tuple or a dataclass."""
+    if issubclass(kind, tuple):
+        return getattr(kind, "_fields", None)
+    if dataclasses.is_dataclass(kind):
+        return tuple(entry.name for entry in dataclasses.fields(kind))
+    return None
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+Part = Callable[[Any], Any]
+
+
+def _write_array(part: Part, x: Any) -> Any:
+    if x.dtype.kind not in PLAIN_KINDS:
+        raise InvalidInput(
+            f"The store cannot keep arrays of type {x.dtype}; let states be arrays of "
+            "numbers, or plan without a store."
+        )
+    order = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
+    content = [x.dtype.str, list(x.shape), order, not x.flags.writeable]
+    return {"a": [*content, _text(x.tobytes(order))]}
+
+
+def _plain_type(text: Any) -> Any:
+    found = np.dtype(text)
+    if not isinstance(text, str) or found.kind not in PLAIN_KINDS:
+        raise ValueError("its arrays hold no plain values")
+    return found
+
+
+def _read_array(part: Part, content: Any) -> Any:
+    kind, shape, order, fixed, text = content
+    flat = np.frombuffer(_bytes(text), _plain_type(kind))
+    found = flat.reshape(shape, order=order).copy(order=order)
+    found.flags.writeable = not fixed
+    return found
+
+
+def _read_scalar(part: Part, content: Any) -> Any:
+    kind, text = content
+    (found,) = np.frombuffer(_bytes(text), _plain_type(kind))
+    return found
+
+
+def _sorted(part: Part, x: Any) -> list[Any]:
+    """The members of a set, in an order of their own."""
+    return sorted((part(member) for member in x), key=json.dumps)
+
+
+_WRITERS: dict[type, Callable[[Part, Any], Any]] = {
+    tuple: lambda part, x: {"t": [part(y) for y in x]},
+    list: lambda part, x: [part(y) for y in x],
+    bytes: lambda part, x: {"b": _text(x)},
+    frozenset: lambda part, x: {"s": _sorted(part, x)},
+    set: lambda part, x: {"S": _sorted(part, x)},
+    dict: lambda part, x: {"d": [[part(k), part(v)] for k, v in x.items()]},
+    complex: lambda part, x: {"c": [part(x.real), part(x.imag)]},
+    np.ndarray: _write_array,
+}
+_READERS: dict[str, Callable[[Part, Any], Any]] = {
+    "t": lambda part, x: tuple(part(y) for y in x),
+    "b": lambda part, x: _bytes(x),
+    "i": lambda part, x: int(x, 16),
+    "s": lambda part, x: frozenset(part(y) for y in x),
+    "S": lambda part, x: {part(y) for y in x},
+    "d": lambda part, x: {part(k): part(v) for k, v in x},
+    "x": lambda part, x: struct.unpack("<d", bytes.fromhex(x))[0],
+    "c": lambda part, x: complex(part(x[0]), part(x[1])),
+    "a": _read_array,
+    "g": _read_scalar,
+}

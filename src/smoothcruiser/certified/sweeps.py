@@ -1,0 +1,97 @@
+"""How long a query sweeps: between two rounds, and before it ends.
+
+What a sweep is, and why any number of them is right: ``sweeps_kernel``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from smoothcruiser.certified.bounds.base import KEEP, SCAN, SWEPT, WALK
+from smoothcruiser.certified.limits import Ends
+from smoothcruiser.certified.position import SETTLED, Position
+from smoothcruiser.certified.region import Region
+from smoothcruiser.problem.problem import Problem
+
+# sweeps end when one closes less than this share of the width (weighted by visits)
+LITTLE = 0.01
+MOST_SWEEPS = 400  # of a round; the rest follows in the next one, or at the end
+
+
+class Sweeps:
+    """Sweeps over the region of a query."""
+
+    def __init__(
+        self, problem: Problem, region: Region, crossed: Callable[[int], Exception]
+    ) -> None:
+        """``crossed`` says what to raise where the bounds of a node cross."""
+        self.region, self.memory, self.crossed = region, region.memory, crossed
+        self.exact = problem.deterministic
+        self.steps = problem.facts.steps(problem.horizon)
+
+    def narrow(self, at: Position, limits: Ends) -> bool:
+        """Whether the query is answered."""
+        return (
+            limits.goal is not None
+            and self.memory.half_width(at.root, limits.target) <= limits.goal
+        )
+
+    def reached(self, at: Position, limits: Ends) -> str:
+        """What a narrow answer has reached: epsilon, or what rounding leaves."""
+        assert limits.epsilon is not None
+        reached = self.memory.half_width(at.root, limits.target) <= limits.epsilon
+        return "epsilon" if reached else "rounding"
+
+    def settle(
+        self,
+        at: Position,
+        limits: Ends,
+        pause: Callable[[Position], None] | None = None,
+    ) -> None:
+        """Sweep until little moves, or the answer is narrow enough.
+
+        Where time is up before, the position says which sweep is next.
+        ``pause`` is called between two sweeps.
+        """
+        while 0 <= at.swept < MOST_SWEEPS:
+            closed = self._sweep(WALK if at.swept == 0 else KEEP)
+            at.swept += 1
+            little = LITTLE * 2.0 * self.memory.half_width(at.root, limits.target)
+            if self.narrow(at, limits) or closed <= little:
+                at.swept = SETTLED
+            elif time.perf_counter() > limits.deadline:
+                return
+            if pause is not None:
+                pause(at)
+
+    def finish(self, at: Position, limits: Ends, deadline: float) -> None:
+        """Sweep all nodes in reach until a scan moves none of them.
+
+        Sweeps are cheap and make full use of the samples. The widest node then
+        satisfies width <= gamma width + radii + what the last sweep moved, so
+        stopping here adds at most ``SWEPT`` of the goal.
+        """
+        self.region.list_reach()
+        tune = SCAN
+        while not self.narrow(at, limits) and time.perf_counter() <= deadline:
+            before = self.region.widths
+            self._sweep(tune)
+            goal = (
+                self.memory.half_width(at.root, limits.target)
+                if limits.goal is None
+                else limits.goal
+            )
+            still = float((before - self.region.widths).max()) <= (
+                0.0 if self.exact else 2.0 * SWEPT * goal / self.steps
+            )
+            if still and tune == SCAN:
+                return
+            tune = SCAN if still else KEEP
+
+    def _sweep(self, tune: int) -> float:
+        """Run ``Region.sweep``; bounds that exclude each other are an error."""
+        closed = self.region.sweep(tune)
+        if closed < 0.0:
+            raise self.crossed(int(-closed))
+        return closed

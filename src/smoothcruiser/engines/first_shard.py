@@ -1,0 +1,95 @@
+"""A small piece of a run whose bits every worker must be able to reproduce.
+
+The levels of the run's own schedule are sampled by the run's own engine, in a
+small built-in world with the run's operator and number of actions. So it costs
+milliseconds and not one call of the user's simulator, and it goes through the
+code, the machine code and the mathematical functions that the shards will use.
+
+What this file decides: the world, and how much of the schedule is run
+(``MOST_CALLS``). It leaves out who compares the bits (``pools.dask``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from smoothcruiser.engines.base import Job
+from smoothcruiser.engines.shards import Shard
+from smoothcruiser.operators import Operator
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.tabular import tabular
+from smoothcruiser.schedule.kinds import Kind
+from smoothcruiser.schedule.schedule import Level, Root, Schedule, level_calls
+
+STATES, DISCOUNT, SEED = 3, 0.7, 15
+MOST_CALLS = 5_000  # about 50 ms in plain Python
+MOST_SAMPLES = 64
+# One level of each kind, for runs that follow no schedule (certified search).
+EVERY_KIND = (
+    Level(Kind.CONSTANT, constant=0.5),
+    Level(Kind.PLUGIN, samples=2, query=0),
+    Level(Kind.ROLLOUT, samples=2, query=0, continuation=1),
+    Level(Kind.BLIND, continuation=2),
+)
+
+
+@dataclass(frozen=True)
+class FirstShard:
+    """The piece, as data that can be sent to a worker."""
+
+    executor: str  # whose engine runs it
+    operator: Operator
+    num_actions: int
+    game: bool
+    levels: tuple[Level, ...]
+
+    @classmethod
+    def of(
+        cls, problem: Problem, executor: str, levels: tuple[Level, ...] = EVERY_KIND
+    ) -> FirstShard:
+        """The piece for a problem whose shards are run by ``executor``."""
+        from smoothcruiser.engines.registry import PYTHON, accepts
+
+        facts = problem.facts
+        found = cls(executor, facts.operator, facts.num_actions, facts.game, levels)
+        if accepts(executor, found.job()):
+            return found
+        # an executor from another package, which runs nothing but its own worlds
+        return cls(PYTHON.name, facts.operator, facts.num_actions, facts.game, levels)
+
+    def job(self) -> Job:
+        """The levels on the built-in world, from the dearest one that is cheap."""
+        world = self._world()
+        calls = level_calls(self.levels, self.num_actions)
+        child = max(i for i in range(len(calls)) if calls[i] <= MOST_CALLS or i == 0)
+        samples = max(1, min(MOST_SAMPLES, MOST_CALLS // (1 + calls[child])))
+        root = Root("q_values", samples, child, "")
+        # an infinite epsilon: a table that promises nothing
+        plan = Schedule("proof", world.facts, self.levels, root, math.inf, 0.5)
+        return Job(world, plan, 0)
+
+    def bits(self) -> str:
+        """The sums of the piece, to the last bit."""
+        from smoothcruiser.engines.registry import make_engine
+
+        job = self.job()
+        shard = Shard(0, 0, 0, job.schedule.root.samples)
+        part = make_engine(self.executor, job).run_shard(shard, SEED)
+        return f"{part.total.hex()} {part.square.hex()} {part.calls}"
+
+    def _world(self) -> Problem:
+        """Three states, each reached from each, with rewards that all differ."""
+        pairs = STATES * self.num_actions
+        weights = 1.0 + np.arange(pairs * STATES) % 7
+        chances = weights.reshape(STATES, self.num_actions, STATES)
+        rewards = np.sqrt(np.arange(1, pairs + 1) / pairs)
+        return tabular(
+            chances / chances.sum(axis=2, keepdims=True),
+            rewards.reshape(STATES, self.num_actions),
+            discount=DISCOUNT,
+            operator=self.operator,
+            players=np.arange(STATES) % 2 + 1 if self.game else None,
+        )

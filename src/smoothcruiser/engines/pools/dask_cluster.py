@@ -1,0 +1,203 @@
+"""A connection to a Dask cluster: the user's own, or one that is started here.
+
+A local cluster is for this process alone. Everything listens on loopback and
+asks for a certificate that exists only in the memory of this run's processes
+(Dask's ``Security.temporary``), so no other user of the machine can connect to
+it; whoever can, can run code. No HTTP server is started: Dask's own classes
+start one even without a dashboard. At the end the worker processes are killed,
+since nobody waits for what they still do.
+
+A cluster of the user's own is secured by its owner; ``tls`` are the three files
+that it asks for. What this file leaves out: what is sent (``pools.dask``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+from smoothcruiser.engines.pools.base import check_workers
+from smoothcruiser.errors import InvalidInput, MissingExtra, WorkersLost, said
+from smoothcruiser.query import Compute
+
+EXTRA = "The dask executor needs {}: pip install 'smoothcruiser[dask]'."
+
+try:
+    import distributed
+    from distributed.scheduler import KilledWorker
+except (
+    ImportError
+) as error:  # pragma: no cover - the extra is installed where this is tested
+    raise MissingExtra(EXTRA.format("Dask distributed")) from error
+
+__all__ = ["SILENT", "Connection", "KilledWorker"]
+
+LOOPBACK = "127.0.0.1"
+START_SECONDS = 10  # to reach a scheduler
+LEAVE_SECONDS = 1  # to say goodbye to a scheduler, which may be gone
+# Dask prints the log of these, each by a handler of its own.
+LOGGERS = ("distributed", "distributed.client", "tornado", "tornado.application")
+SILENT = logging.CRITICAL + 1
+
+
+class Unserved:
+    """A Dask server without its HTTP server."""
+
+    def start_http_server(self, *_: Any, **__: Any) -> None:
+        """Start nothing."""
+
+
+class LocalScheduler(Unserved, distributed.Scheduler):  # type: ignore[misc]
+    """The scheduler of a local cluster, in this process."""
+
+
+class LocalWorker(Unserved, distributed.Worker):  # type: ignore[misc]
+    """A worker of a local cluster, in a process of its own."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        for handler in _handlers():
+            handler.setLevel(SILENT)  # what matters is reported by the driver
+        # Ctrl-C reaches the whole group of processes; this one's driver ends it.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        super().__init__(*arguments, **options)
+
+
+class LocalNanny(distributed.Nanny):  # type: ignore[misc]
+    """What starts a worker's process, starts it again if it dies, and ends it."""
+
+    async def kill(self, *arguments: Any, **options: Any) -> None:
+        """End the process at once, whatever it is doing."""
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+        await super().kill(*arguments, **options)
+
+
+def local_cluster(workers: int) -> Any:
+    """A running cluster of ``workers`` processes on this machine, for us alone."""
+    try:
+        security = distributed.Security.temporary()
+    except ImportError as error:
+        raise MissingExtra(EXTRA.format("cryptography")) from error
+    common = {"host": LOOPBACK, "protocol": "tls://", "security": security}
+    options = common | {"nthreads": 1, "worker_class": LocalWorker}
+    worker = {"cls": LocalNanny, "options": options | {"silence_logs": SILENT}}
+    scheduler = common | {"port": 0, "dashboard": False, "dashboard_address": None}
+    return distributed.SpecCluster(
+        workers=dict.fromkeys(range(workers), worker),
+        scheduler={"cls": LocalScheduler, "options": scheduler},
+        security=security,
+        silence_logs=SILENT,
+    )
+
+
+def _security(compute: Compute) -> Any:
+    """What secures the connection to the user's scheduler.
+
+    Without files it is what Dask's own configuration says.
+    """
+    files: dict[str, Any] = {}
+    if compute.tls is not None:
+        names = ("tls_ca_file", "tls_client_cert", "tls_client_key")
+        files = dict(zip(names, compute.tls, strict=True))
+    security = distributed.Security(**files)
+    try:
+        context = security.get_connection_args("client")["ssl_context"]
+    except OSError as error:  # an SSLError is one
+        raise InvalidInput(
+            "The certificates for the scheduler cannot be read "
+            f"({said(error)}); give the PEM files of the CA, of a certificate and of "
+            "its key (--tls CA CERT KEY)."
+        ) from error
+    if context is None and (compute.scheduler or "").startswith("tls://"):
+        raise InvalidInput(
+            f"The scheduler at {compute.scheduler} asks for certificates; give their "
+            "files: tls=(ca, cert, key), --tls CA CERT KEY."
+        )
+    return security
+
+
+def _address(compute: Compute) -> Any:
+    """The address of the user's scheduler, with its protocol."""
+    address = compute.scheduler
+    if compute.tls is None or address is None:
+        return address
+    protocol, separator, _ = address.rpartition("://")
+    if separator and protocol != "tls":
+        raise InvalidInput(
+            f"The address {address!r} is not of a secured scheduler; write tls:// "
+            "before it, or drop tls (--tls)."
+        )
+    return address if separator else f"tls://{address}"
+
+
+class Connection:
+    """A client, and the cluster behind it where that was started here."""
+
+    def __init__(self, compute: Compute) -> None:
+        self.quiet = contextlib.ExitStack()
+        self.quiet.enter_context(_silenced())
+        self.client: Any = None
+        self.cluster: Any = None
+        self.address = ""  # of the scheduler
+        try:
+            self._open(compute)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, compute: Compute) -> None:
+        security, address = None, _address(compute)
+        if address is None:
+            self.cluster = local_cluster(check_workers(compute.workers))
+        else:
+            security = _security(compute)
+        try:
+            self.client = distributed.Client(
+                self.cluster or address,
+                timeout=START_SECONDS,
+                set_as_default=False,
+                security=security,
+            )
+        except (OSError, TimeoutError, ValueError, TypeError) as error:
+            raise WorkersLost(
+                f"No Dask scheduler answers at {address!r} ({said(error)}); check the "
+                "address given to --scheduler, and --tls if it asks for certificates."
+            ) from error
+        self.address = str(self.client.scheduler.address)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the scheduler is still there."""
+        return bool(self.client.status == "running")
+
+    def close(self) -> None:
+        """Leave the cluster; end it if it was started here."""
+        with self.quiet:
+            for end in (self.client, self.cluster):
+                if end is not None:
+                    # A scheduler that is gone, or a loop that has ended.
+                    with contextlib.suppress(OSError, TimeoutError, RuntimeError):
+                        end.close(timeout=LEAVE_SECONDS)
+
+
+def _handlers() -> Iterator[logging.Handler]:
+    for name in LOGGERS:
+        yield from logging.getLogger(name).handlers
+
+
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    """Dask's log off the screen: what it has to say is reported as one sentence."""
+    before = [(x, x.level) for x in _handlers() if x.level != SILENT]
+    for handler, _ in before:
+        handler.setLevel(SILENT)
+    try:
+        yield
+    finally:
+        for handler, level in before:
+            handler.setLevel(level)

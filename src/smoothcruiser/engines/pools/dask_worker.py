@@ -1,0 +1,276 @@
+"""What runs on a Dask worker: its evidence, and the items that it is sent.
+
+A worker proves itself before it runs an item. Its evidence is a hash of every
+source file of this package as the worker has it, the versions that bits depend
+on, the fingerprint of the problem as the worker rebuilt it, and the bits of a
+small first shard (``engines.first_shard``). Every reply carries the digest of
+that evidence, and the driver compares it with its own before it uses anything.
+So a worker that joins late, or is restarted under its old address, cannot slip
+in. A worker whose digest is not the expected one runs nothing: it sends its
+evidence, and the driver says what differs.
+
+Nothing here raises: an error travels as a part of the reply, so that Dask logs
+no traceback of it on the worker.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import pickle
+import platform
+import threading
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cloudpickle  # type: ignore[import-untyped]
+import distributed
+import numba
+import numpy as np
+
+from smoothcruiser.engines.first_shard import FirstShard
+from smoothcruiser.engines.pools.base import Build, Task
+from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError, said
+from smoothcruiser.problem.fingerprint import Fingerprint, fingerprint
+from smoothcruiser.problem.spec import from_spec
+
+PACKAGE = Path(__file__).parents[2]  # the folder of smoothcruiser
+
+
+def source_hashes() -> dict[str, str]:
+    """The hash of each source file of this package, by its path in the package."""
+    return {
+        path.relative_to(PACKAGE).as_posix(): hashlib.sha256(
+            path.read_bytes()
+        ).hexdigest()
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
+# This process may have imported what is no longer on its disk.
+IMPORTED = source_hashes()
+
+
+def versions() -> dict[str, str]:
+    """What bits depend on besides this package and the problem.
+
+    The C library is part of it, because it computes exp and log.
+    """
+    return {
+        "Python": ".".join(platform.python_version_tuple()[:2]),
+        "NumPy": np.__version__,
+        "Numba": numba.__version__,
+        "llvmlite": version("llvmlite"),
+        "platform": " ".join(
+            (platform.system(), platform.machine(), *platform.libc_ver())
+        ).strip(),
+    }
+
+
+UNKNOWN = Fingerprint({}, ())  # of a problem that could not be rebuilt
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a process runs, as far as bits depend on it."""
+
+    sources: dict[str, str]  # the hash of each of the package's files
+    edited: bool  # whether a file was changed after this process had imported it
+    versions: dict[str, str]
+    problem: Fingerprint  # of the problem as it was rebuilt in this process
+    first_shard: str  # its bits
+    failure: str | None = None  # why the last two are empty
+
+    @classmethod
+    def here(cls, payload: bytes) -> Evidence:
+        """The evidence of this process."""
+        now = source_hashes()
+        library = (now, now != IMPORTED, versions())
+        try:
+            build, first = unpacked(payload)
+            return cls(*library, fingerprint(build.problem), first.bits())
+        except ModuleNotFoundError as error:
+            return cls(*library, UNKNOWN, "", missing_module(error.name))
+        except (Exception, SystemExit) as error:
+            failure = (
+                f"cannot rebuild the problem ({said(error)}). Put the same modules on "
+                "the worker, and restart it"
+            )
+            return cls(*library, UNKNOWN, "", failure)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """A hash over all of it."""
+        parts = [sorted(x.items()) for x in (self.sources, self.versions)]
+        rest = (self.edited, self.problem.digest, self.first_shard, self.failure)
+        return hashlib.sha256(repr((parts, rest)).encode()).hexdigest()
+
+    def against(self, own: Evidence) -> str | None:
+        """How this evidence differs from the driver's ``own``; None if it does not.
+
+        It is the end of a sentence that begins with the worker.
+        """
+        files = [
+            name
+            for name in sorted(self.sources.keys() | own.sources.keys())
+            if self.sources.get(name) != own.sources.get(name)
+        ]
+        if files:
+            more = f" (and {len(files) - 1} more)" if len(files) > 1 else ""
+            return other_library(f"the source file {files[0]}{more} differs")
+        if self.edited:
+            return (
+                "imported smoothcruiser before its files were changed; restart the "
+                "worker"
+            )
+        for name, ours in own.versions.items():
+            found = self.versions.get(name)
+            if found != ours:
+                return (
+                    f"has {name} {found} where this process has {ours}, and the "
+                    "last bits of a result depend on it; use the same on both"
+                )
+        if self.failure is not None:
+            return self.failure
+        changes = self.problem.changes(own.problem.parts)
+        if changes:
+            more = f" (and {len(changes) - 1} more)" if changes[1:] else ""
+            return (
+                f"has another version of the problem: {changes[0]}{more} differs; put "
+                "the same modules on the worker, and restart it"
+            )
+        if self.first_shard != own.first_shard:
+            return (
+                "computes other bits than this process from the same sources and "
+                "versions; use machines of one kind, or clear Numba's cache there if "
+                "its compiled code may be out of date"
+            )
+        return None
+
+
+def other_library(how: str) -> str:
+    """Why a worker with another smoothcruiser is refused."""
+    return (
+        f"runs another smoothcruiser than this process: {how}; install the same "
+        "version on both, and restart the worker"
+    )
+
+
+def missing_module(name: str | None) -> str:
+    """Why a worker that lacks a module is refused."""
+    if name is not None and name.startswith("smoothcruiser."):
+        return other_library(f"it has no module {name}")
+    return (
+        f"has no module named {name!r}; install it there, or start the worker with the "
+        "module's folder in PYTHONPATH"
+    )
+
+
+class Reply(NamedTuple):
+    """What a worker sends back."""
+
+    address: str  # the worker's
+    digest: str  # of its evidence
+    result: Any = None
+    evidence: Evidence | None = None  # where it was requested, or is not as expected
+    error: SmoothcruiserError | None = None  # what the item raised
+
+
+class _Process:
+    """What this worker process has proved, for one pool at a time."""
+
+    key: str | None = None
+    evidence: Evidence
+
+
+_process, _lock = _Process(), threading.Lock()
+# What each thread built. Two threads on one engine would mix their streams.
+_thread = threading.local()
+
+
+def packed(build: Build, first: FirstShard) -> bytes:
+    """What a worker builds from, as bytes; what cannot be sent is refused.
+
+    Dask would unpack it before a line of this file runs, and a module that is
+    missing there would be a traceback. A problem that cannot be pickled, such as
+    one with a live simulator, travels as its spec; its fingerprint is compared
+    in any case.
+    """
+    problem, spec = build.problem, build.problem.spec
+    sent: bytes | None = None
+    try:
+        sent = cloudpickle.dumps(problem)
+    except Exception as error:
+        if spec is None:
+            raise InvalidInput(
+                f"The problem cannot be sent to a cluster ({said(error)}); define "
+                "step, legal, terminal and player at the top of a module, or name the "
+                "problem as module:attribute (make)."
+            ) from error
+    try:
+        return bytes(
+            cloudpickle.dumps((sent, spec, build.make, build.arguments, first))
+        )
+    except Exception as error:
+        raise InvalidInput(
+            f"The state cannot be sent to a cluster ({said(error)}); use a state of "
+            "plain data, or another executor."
+        ) from error
+
+
+def unpacked(payload: bytes) -> tuple[Build, FirstShard]:
+    """What was packed, with the problem rebuilt."""
+    sent, spec, make, arguments, first = pickle.loads(payload)
+    problem = from_spec(spec) if sent is None else pickle.loads(sent)
+    return Build(problem, make, arguments), first
+
+
+def prove(key: str, payload: bytes) -> Reply:
+    """The evidence of this worker for the pool ``key``."""
+    evidence = _evidence(key, payload)
+    return Reply(_address(), evidence.digest, evidence=evidence)
+
+
+def run_item(
+    key: str, payload: bytes, expected: str, task: Task[Any, Any], item: Any
+) -> Reply:
+    """The result of one item, or evidence that is not the expected one."""
+    evidence, address = _evidence(key, payload), _address()
+    if evidence.digest != expected:
+        return Reply(address, evidence.digest, evidence=evidence)
+    try:
+        return Reply(address, expected, task(_built(key, payload), item))
+    except SmoothcruiserError as error:
+        # without its cause, which may not be possible to send
+        return Reply(address, expected, error=type(error)(str(error)))
+    except (Exception, SystemExit) as error:
+        failure = OracleError(
+            f"A task failed on a worker of the cluster: {said(error)}."
+        )
+        return Reply(address, expected, error=failure)
+
+
+def _address() -> str:
+    """The address of the worker that runs this."""
+    return str(distributed.get_worker().address)
+
+
+def _evidence(key: str, payload: bytes) -> Evidence:
+    """The evidence of this process, found once per pool."""
+    with _lock:
+        if _process.key != key:
+            _process.evidence = Evidence.here(payload)
+            _process.key = key
+        return _process.evidence
+
+
+def _built(key: str, payload: bytes) -> Any:
+    """What this thread has built for the pool; only one is kept, it may be large."""
+    if getattr(_thread, "key", None) != key:
+        _thread.built, _thread.key = None, None
+        build, _ = unpacked(payload)
+        _thread.built = build.make(build.problem, **build.arguments)
+        _thread.key = key
+    return _thread.built

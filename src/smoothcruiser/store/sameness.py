@@ -1,0 +1,69 @@
+"""The problem of a stored run, built anew or given again: it must be the same.
+
+A store may come from elsewhere, so nothing that it names is imported without
+trust (docs/security.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
+from smoothcruiser.problem.fingerprint import fingerprint
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.spec import from_spec, imports_of
+from smoothcruiser.store.record import StoredRun
+
+
+def same_problem(
+    stored: StoredRun, given: Problem | None, trust: bool
+) -> tuple[Problem, tuple[str, ...]]:
+    """The problem of a stored run, built from its spec or given again; and notes.
+
+    Its fingerprint must be the stored one. The notes name what no fingerprint sees.
+    """
+    if given is None:
+        if stored.spec is None:
+            raise InvalidInput(
+                f"Run {stored.id} is of a problem made in Python ({stored.problem}); "
+                "pass the same problem to resume()."
+            )
+        imports = imports_of(stored.spec)
+        if imports is not None and not trust:
+            raise InvalidInput(
+                f"To rebuild its problem, run {stored.id} would import and run "
+                f"{imports}; if you trust the store, say so with --trust "
+                "(trust=True), or pass the problem."
+            )
+        given = _rebuilt(stored.spec)
+    found = fingerprint(given)
+    changes = found.changes(stored.fingerprint)
+    if changes:
+        raise InvalidInput(
+            f"Run {stored.id} was made for another problem than this one: "
+            f"{_listed(changes)} changed; pass the problem it was started with, or "
+            "start a new run."
+        )
+    if not found.unseen:
+        return given, ()
+    return given, (
+        f"Resumed without being able to compare {_listed(found.unseen)} with the first "
+        "session: if that changed, the answer is of two problems.",
+    )
+
+
+def _rebuilt(spec: dict[str, Any]) -> Problem:
+    try:
+        return from_spec(spec)
+    except SmoothcruiserError:
+        raise
+    except Exception as error:  # of the user's module, or of a name that is none
+        raise InvalidInput(
+            f"The problem {spec['problem']!r} could not be made again: {said(error)}."
+        ) from error
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    """Names in a sentence, the first few of many."""
+    shown = ", ".join(names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

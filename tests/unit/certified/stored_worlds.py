@@ -1,0 +1,89 @@
+"""Worlds of every kind that a certified search can be saved in the middle of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+
+import smoothcruiser as sc
+from smoothcruiser.estimate import Estimate
+
+ENTROPY = sc.Entropy(0.2)
+
+
+def tuples(state, action, rng):
+    """Continuous rewards: outcomes are rounded once there are many."""
+    u = rng.random()
+    x, y = state
+    after = ((x + action + int(3 * u)) % 5, (y + int(2 * rng.random())) % 4)
+    return u * u if action else 0.3 * u, after
+
+
+def lists(state, action, rng):
+    """States that can be written into, told apart by a key."""
+    u = rng.random()
+    return float(u < 0.5), [(state[0] + action + int(3 * u)) % 7, state[1]]
+
+
+def ending(state, action, rng):
+    """Some states are terminal, and the step itself may end an episode."""
+    after = state + 1 + int(2 * rng.random()) + action
+    return 0.5 if after % 2 else 1.0, after, after > 12
+
+
+def certain(state, action, rng):
+    return ((state * 7 + action) % 5) / 5, (state * 3 + action + 1) % 50
+
+
+@numba.njit
+def jump(state, action, rng):
+    """Some hundred next states of each pair: the hash table is in use."""
+    u = rng.random()
+    return u, (state * 5 + action + int(200 * u)) % 1000
+
+
+def worlds() -> dict[str, tuple[sc.MDP, dict[str, Any]]]:
+    """Problems, and a query of each that takes a fraction of a second."""
+    plain: dict[str, Any] = {"num_actions": 2, "operator": ENTROPY, "discount": 0.7}
+    garnet = "garnet:states=60,actions=3,branching=20"
+    return {
+        "tabular": (
+            sc.make(garnet, discount=0.8, temperature=0.1),
+            {"epsilon": 1.0},
+        ),
+        "compiled": (
+            sc.MDP(jump, initial_state=0, **plain),
+            {"epsilon": 0.1, "budget": 6_000},
+        ),
+        "horizon": (
+            sc.MDP(jump, initial_state=0, horizon=4, **plain | {"discount": 1.0}),
+            {"epsilon": 0.5, "budget": 6_000},
+        ),
+        "tuples": (sc.MDP(tuples, initial_state=(0, 0), **plain), {"epsilon": 0.4}),
+        "lists": (
+            sc.MDP(lists, initial_state=[0, 1], key=tuple, **plain),
+            {"epsilon": 0.4},
+        ),
+        "ending": (
+            sc.MDP(ending, initial_state=0, terminal=lambda s: s >= 10, **plain),
+            {"epsilon": 0.3, "target": "value"},
+        ),
+        "certain": (
+            sc.MDP(certain, initial_state=0, deterministic=True, **plain),
+            {"epsilon": 1e-3},
+        ),
+    }
+
+
+def bits(estimate: Estimate) -> tuple[Any, ...]:
+    """All of an estimate but the time it took."""
+    return (
+        estimate.value,
+        estimate.q_values,
+        estimate.policy,
+        estimate.num_calls,
+        estimate.epsilon,
+        estimate.certificate,
+        tuple(note for note in estimate.notes if "--resume" not in note),
+    )

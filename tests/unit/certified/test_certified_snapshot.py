@@ -1,0 +1,288 @@
+"""A search that is saved and taken up: the same bits, or one sentence."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+from stored_worlds import bits, tuples, worlds
+
+import smoothcruiser as sc
+from smoothcruiser.certified import keeping, search
+from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.snapshot import MAGIC, read_header, restore, to_bytes
+from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
+
+pytestmark = pytest.mark.compiles
+WORLDS = worlds()
+
+
+@pytest.fixture
+def slices(monkeypatch):
+    """Every slice is saved; the number of samples in one is given."""
+    monkeypatch.setattr(keeping, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "RARELY", 0)
+
+    def of(size: int) -> None:
+        class Steady(keeping.Pace):
+            def __init__(self) -> None:
+                self.most = size
+
+            def took(self, samples: int, seconds: float) -> None:
+                """Ignore the clock."""
+
+        monkeypatch.setattr(search, "Pace", Steady)
+
+    return of
+
+
+def saved(name: str) -> tuple[list[bytes], sc.Estimate]:
+    problem, asked = WORLDS[name]
+    found: list[bytes] = []
+    memory = Certified(problem, delta=0.1, seed=5)
+    memory.keep(lambda data, calls: found.append(data))
+    return found, memory.query(**asked)
+
+
+def taken_up(name: str, data: bytes) -> Certified:
+    memory = Certified(WORLDS[name][0], delta=0.1, seed=5)
+    restore(memory, data)
+    return memory
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_search_taken_up_at_any_slice_ends_with_the_same_bits(name, slices):
+    """Slices of 61 samples cut jobs, batches and rounds: the answer does not see
+    them, a snapshot read and written again is the same, and what follows it too.
+    """
+    problem, asked = WORLDS[name]
+    whole = Certified(problem, delta=0.1, seed=5).query(**asked)
+    slices(61)
+    snapshots, sliced = saved(name)
+    assert bits(sliced) == bits(whole)
+    assert len(snapshots) > 10
+    number = 2 if name in ("compiled", "horizon") else 6  # each compiles the step anew
+    for i in np.linspace(0, len(snapshots) - 1, 2 + number).astype(int)[1:-1]:
+        memory = taken_up(name, snapshots[i])
+        assert to_bytes(memory) == snapshots[i]
+        found = memory.go_on(budget=asked.get("budget"))
+        assert bits(found) == bits(whole)
+
+
+def test_some_snapshots_fall_inside_a_job(slices):
+    """The test above is worth something: samples wait in batches, jobs are cut."""
+    slices(61)
+    headers = [read_header(data) for data in saved("tuples")[0]]
+    assert any(h["batch"] and h["batch"]["drawn"] > 0 for h in headers)
+
+
+@pytest.mark.parametrize("name", ["tabular", "tuples"])
+def test_two_memories_answer_alike_if_one_was_saved_between_queries(name, tmp_path):
+    """Save and load between two queries: estimates and certificates are equal."""
+    problem, asked = WORLDS[name]
+    memory = Certified(problem, delta=0.1, seed=5)
+    first = memory.query(**asked)
+    path = tmp_path / "store.db"
+    number = memory.save(path)
+    again = Certified.load(path, problem)
+    assert number == 1
+    assert again.num_calls == memory.num_calls
+    assert bits(again.query(**asked | {"epsilon": first.epsilon / 2})) == bits(
+        memory.query(**asked | {"epsilon": first.epsilon / 2})
+    )
+
+
+def test_a_query_on_a_memory_that_was_killed_enters_what_was_sampled(slices):
+    """A new query on a search saved inside a batch uses the batch's samples."""
+    slices(61)
+    snapshots, _ = saved("tuples")
+    inside = [data for data in snapshots if (read_header(data)["batch"] or {})]
+    memory = taken_up("tuples", inside[0])
+    waiting = read_header(inside[0])["batch"]["drawn"]
+    before = memory.memory.graph.pairs["total"].sum()
+    memory.query(budget=1)
+    assert memory.memory.graph.pairs["total"].sum() >= before + waiting
+
+
+# --- what is refused ----------------------------------------------------------
+
+
+class Opaque:
+    """A state of which nothing can be written down."""
+
+    def __init__(self, x: int) -> None:
+        self.x = x
+
+
+def test_states_that_cannot_be_kept_are_refused_before_the_first_call(tmp_path):
+    """One sentence, no call of the step."""
+    calls = []
+
+    def step(state, action, rng):
+        calls.append(state)
+        return 0.0, state
+
+    problem = sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Max(),
+        initial_state=Opaque(1),
+        key=lambda state: state.x,
+    )
+    with pytest.raises(InvalidInput, match="cannot keep states of type Opaque"):
+        sc.plan(
+            problem,
+            method="certified",
+            epsilon=0.5,
+            delta=0.1,
+            store=tmp_path / "store.db",
+        )
+    assert calls == []
+
+
+def test_a_step_that_writes_into_its_state_is_not_saved(slices):
+    """A job that is cut is looked at before it is saved: what was written into is
+    refused, as it would have been at the job's end.
+    """
+    slices(3)
+
+    def step(state, action, rng):
+        state[1] += len(written) > 60
+        written.append(0)
+        return rng.random(), [int(3 * rng.random()), 0]
+
+    written: list[int] = []
+    problem = sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Max(),
+        initial_state=[0, 0],
+        key=lambda state: state[0],
+    )
+    memory = Certified(problem, delta=0.1)
+    memory.keep(lambda data, calls: None)
+    with pytest.raises(OracleError, match="changed the state"):
+        memory.query(epsilon=0.01, budget=5_000)
+
+
+def changed(data: bytes, **fields) -> bytes:
+    header = read_header(data)
+    start = header.pop("start")
+    top = json.dumps(header | fields).encode()
+    return MAGIC + len(top).to_bytes(8, "little") + top + data[start:]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"delta": 0.2}, "another delta"),
+        ({"seed": 6}, "another seed"),
+        ({"num_calls": 3}, "more samples than calls"),
+        ({"_drawn_pairs": 1}, "shares of delta"),
+        ({"used": 0}, "pool"),
+        ({"room": [2**40, 1024]}, "pool is too large"),
+        ({"room": [1024, 2**40]}, ""),
+        ({"guard": {}}, "KeyError"),
+        ({"sections": [["nodes", 8]]}, "ends elsewhere"),
+        ({"at": None, "batch": {"drawn": 1}}, ""),
+    ],
+)
+def test_an_edited_header_is_refused(fields, why):
+    """Numbers that no search has, under whatever seal."""
+    problem, asked = WORLDS["tabular"]
+    memory = Certified(problem, delta=0.1, seed=5)
+    memory.query(**asked)
+    with pytest.raises(InvalidInput, match=f"cannot be used .*{why}"):
+        taken_up("tabular", changed(to_bytes(memory), **fields))
+
+
+def put(array: str, field: str, place: int, value: float):
+    """Write one number into an array of the graph."""
+
+    def edit(memory: Certified) -> None:
+        graph = memory.memory.graph
+        first = graph.pairs["start"][0] if array == "entries" else 0
+        getattr(graph, array)[field][first + place] = value
+
+    return edit
+
+
+EDITS = {
+    "a target that is no state": put("entries", "target", 0, 10**6),
+    "a negative target": put("entries", "target", 0, -1),
+    "half a sample": put("entries", "weight", 0, 0.5),
+    "a reward out of range": put("entries", "reward", 0, 7.0),
+    "more samples than outcomes": put("pairs", "total", 0, 10**9),
+    "no share of delta": put("pairs", "cost", 0, 0.0),
+    "a cheap share of delta": put("pairs", "cost", 0, 1e-3),
+    "a pole that is none": put("pairs", "pole_up", 0, 99),
+    "a negative pole": put("pairs", "pole_down", 0, -1),
+    "a bound that is open": put("pairs", "q_upper", 0, np.nan),
+    "outcomes of another pair": put("pairs", "start", 0, 2),
+    "another action": put("pairs", "action", 0, 1),
+    "bounds that cross": put("nodes", "lower", 1, 1e9),
+    "bounds wider than the problem's": put("nodes", "upper", 1, 1e9),
+    "a value of the end": put("nodes", "upper", 0, 1.0),
+    "a mass without limit": put("nodes", "mass", 1, np.inf),
+    "pairs of another state": put("nodes", "first", 1, 5),
+    "a list with another state": lambda m: m._region.order.__setitem__(0, 2),
+    "a stream of zeros": lambda m: m._sampler.words.__setitem__(0, 0),
+    "a state that is none": lambda m: m.memory.states.__setitem__(2, -1),
+    "a state out of the tables": lambda m: m.memory.states.__setitem__(2, 10**12),
+    "one state twice": lambda m: m.memory.states.__setitem__(2, m.memory.states[1]),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edited_memory_is_refused(name):
+    """Compiled loops trust what they read, so it is checked before: one sentence."""
+    problem, asked = WORLDS["tabular"]
+    memory = Certified(problem, delta=0.1, seed=5)
+    memory.query(**asked)
+    EDITS[name](memory)
+    with pytest.raises(InvalidInput):
+        taken_up("tabular", to_bytes(memory))
+
+
+@pytest.mark.parametrize("name", ["tabular", "tuples", "ending"])
+def test_random_damage_is_refused_or_leaves_a_search_that_runs(name, slices):
+    """60 snapshots with flipped bits or missing bytes, under a seal that fits: no
+    exception but ours, and what is accepted can be searched.
+    """
+    slices(200)
+    rng = random.Random(name)
+    snapshots, _ = saved(name)
+    refused = 0
+    for _ in range(20):
+        data = bytearray(rng.choice(snapshots))
+        for _ in range(rng.choice((1, 2, 8))):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        if rng.random() < 0.2:
+            del data[rng.randrange(len(data)) :]
+        try:
+            memory = taken_up(name, bytes(data))
+            memory.go_on(budget=memory.num_calls + 500)
+        except SmoothcruiserError:
+            refused += 1
+    assert refused >= 10
+
+
+def test_a_changed_problem_does_not_fit_a_snapshot():
+    """Facts that follow from the problem are compared, not believed."""
+    problem, asked = WORLDS["tuples"]
+    memory = Certified(problem, delta=0.1, seed=5)
+    memory.query(**asked)
+    other = sc.MDP(
+        tuples,
+        num_actions=2,
+        operator=sc.Entropy(0.2),
+        discount=0.6,
+        initial_state=(0, 0),
+    )
+    again = Certified(other, delta=0.1, seed=5)
+    with pytest.raises(InvalidInput, match="not those of the problem"):
+        restore(again, to_bytes(memory))

@@ -1,0 +1,74 @@
+"""Standard streams that are closed, full or left by their reader; modules of the
+current folder that are named like a dependency.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LINE = [sys.executable, "-m", "smoothcruiser"]
+
+
+def shell(script: str, folder: Path, **environment: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", script, "bash", *LINE],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize(
+    ("script", "code", "told"),
+    [
+        ('"$@" problems | head -1 > /dev/null', 141, ""),
+        ('"$@" problems > /dev/full', 2, "No space left"),
+        ('"$@" problems --json > /dev/full', 2, "No space left"),
+        ('"$@" problems >&-', 2, "closed"),
+        ('"$@" plam 2> /dev/full', 2, ""),
+        ('"$@" plam 2>&-', 2, ""),
+    ],
+)
+def test_a_stream_that_takes_nothing_is_a_sentence_and_a_code(
+    script: str, code: int, told: str, tmp_path: Path
+) -> None:
+    found, _, err = shell(script, tmp_path)
+    assert (found, told in err) == (code, True)
+    assert "Traceback" not in err
+    assert "Exception ignored" not in err
+    assert err.count("\n") == (1 if told else 0)
+
+
+@pytest.mark.compiles
+def test_a_file_named_like_a_dependency_is_not_executed(tmp_path: Path) -> None:
+    for name in (
+        "numpy",
+        "numba",
+        "click",
+        "rich",
+        "json",
+        "random",
+        "scipy",
+        "jinja2",
+    ):
+        (tmp_path / f"{name}.py").write_text("open('executed', 'w').close()\n1 / 0\n")
+    own = "import numpy\nimport smoothcruiser as sc\n"
+    own += "problem = sc.make('chain:n=3', discount=0.5, temperature=1.0)\n"
+    (tmp_path / "mine.py").write_text(own)
+    problem = "chain:n=3 --discount 0.5 --temperature 1"
+    script = f'"$@" problems && "$@" exact {problem} --json && "$@" exact mine:problem'
+    code, _, err = shell(script, tmp_path)
+    assert (code, err) == (0, "")
+    assert not (tmp_path / "executed").exists()
+    code, _, err = shell('"$@" exact numpy:problem', tmp_path)
+    assert (code, "has no attribute 'problem'" in err) == (2, True)
+    assert not (tmp_path / "executed").exists()

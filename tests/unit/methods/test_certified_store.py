@@ -1,0 +1,201 @@
+"""Certified search in a store: plan keeps it, resume and load go on with it."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from click.testing import CliRunner
+
+import smoothcruiser as sc
+from smoothcruiser.certified import keeping
+from smoothcruiser.certified.search import Certified
+from smoothcruiser.cli.app import app
+from smoothcruiser.errors import Interrupted, InvalidInput
+from smoothcruiser.store import Store
+
+pytestmark = pytest.mark.compiles
+GARNET = "garnet:states=40,actions=2,branching=5"
+ASKED = {"method": "certified", "epsilon": 0.5, "delta": 0.1, "seed": 3}
+
+
+def problem() -> sc.Problem:
+    return sc.make(GARNET, discount=0.8, temperature=0.1)
+
+
+def step(state, action, rng):
+    u = rng.random()
+    return u if action else 0.5 * u, ((state[0] + int(4 * u)) % 9,)
+
+
+def plain() -> sc.MDP:
+    return sc.MDP(
+        step, num_actions=2, discount=0.7, operator=sc.Max(), initial_state=(0,)
+    )
+
+
+def bits(estimate: sc.Estimate):
+    return (
+        estimate.value,
+        estimate.certificate,
+        estimate.q_values,
+        estimate.num_calls,
+    )
+
+
+def test_a_finished_run_is_kept_and_answers_again(tmp_path):
+    """With and without a store, and resumed: one answer. It is listed as finished."""
+    store = tmp_path / "store.db"
+    free = sc.plan(problem(), **ASKED)
+    kept = sc.plan(problem(), **ASKED, store=store)
+    assert bits(kept) == bits(free)
+    assert bits(sc.resume(kept.run, store)) == bits(free)
+    with Store(store, write=False) as opened:
+        row = opened.get(1).to_dict()
+    assert (row["status"], row["method"]) == ("finished", "certified")
+    assert (row["epsilon"], row["delta"]) == (0.5, 0.1)
+    assert row["calls_done"] >= free.num_calls
+
+
+def test_a_stop_by_the_clock_costs_no_bit(tmp_path):
+    """seconds= ends a search anywhere, many times; the last session ends with the
+    bits of one that had the time.
+    """
+    store = tmp_path / "store.db"
+    asked = ASKED | {"epsilon": 0.15}
+    whole = sc.plan(plain(), **asked)
+    part = sc.plan(plain(), **asked, seconds=1e-3, store=store)
+    stops = 0
+    while part.epsilon > 0.15 and stops < 8:
+        assert "go on with --resume 1" in part.notes[-1]
+        part = sc.resume(1, store, plain(), seconds=0.02)
+        stops += 1
+    assert stops > 1
+    assert bits(sc.resume(1, store, plain())) == bits(whole)
+
+
+def test_a_listener_that_says_stop_costs_no_bit(tmp_path):
+    """A progress function that returns False is a stop like any other."""
+    store = tmp_path / "store.db"
+    reports = []
+
+    def enough(report):
+        reports.append(report)
+        return len(reports) < 4
+
+    part = sc.plan(plain(), **ASKED, store=store, progress=enough)
+    assert part.epsilon > 0.5
+    assert bits(sc.resume(1, store, plain())) == bits(sc.plan(plain(), **ASKED))
+
+
+def test_a_larger_budget_goes_on_from_all_samples(tmp_path):
+    """The same budget gives the same answer again; a larger one goes on."""
+    store = tmp_path / "store.db"
+    small = sc.plan(problem(), **ASKED, budget=800, store=store)
+    assert small.num_calls <= 800
+    assert bits(sc.resume(1, store)) == bits(small)
+    large = sc.resume(1, store, budget=10**6)
+    assert large.epsilon == 0.5
+    assert large.num_calls > small.num_calls
+    truth = sc.plan(problem(), method="exact").value
+    assert large.interval[0] <= truth <= large.interval[1]
+
+
+def test_a_smaller_budget_than_before_is_kept(tmp_path, monkeypatch):
+    """A round that was under way is not finished beyond the new budget."""
+    monkeypatch.setattr(keeping, "FIRST_SLICE", 1)
+    monkeypatch.setattr(keeping, "MOST_GROWTH", 1)
+    store = tmp_path / "store.db"
+    part = sc.plan(plain(), **ASKED | {"epsilon": 0.01}, seconds=0.05, store=store)
+    found = sc.resume(1, store, plain(), budget=part.num_calls + 2)
+    assert found.num_calls <= part.num_calls + 2 + 24  # the step is looked at again
+
+
+def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path, monkeypatch):
+    """The hint names the run, and what was saved ends with the same bits."""
+    monkeypatch.setattr(keeping, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "RARELY", 0)
+    store = tmp_path / "store.db"
+
+    def pressed(report):
+        if report.calls > 500:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="--resume 1 --store"):
+        sc.plan(plain(), **ASKED, store=store, progress=pressed)
+    with Store(store, write=False) as opened:
+        assert opened.get(1).calls_done > 100
+    assert bits(sc.resume(1, store, plain())) == bits(sc.plan(plain(), **ASKED))
+
+
+def test_a_store_loads_as_a_memory(tmp_path):
+    """A run that was stopped answers further queries, under its own delta."""
+    store = tmp_path / "store.db"
+    part = sc.plan(plain(), **ASKED | {"epsilon": 0.01}, budget=3_000, store=store)
+    memory = Certified.load(store, plain())
+    assert memory.delta == 0.1
+    assert memory.num_calls >= 3_000
+    found = memory.query((3,), epsilon=0.9)
+    assert found.delta == 0.1
+    again = memory.query((0,), budget=1)  # the last sweeps of the answer are not kept
+    assert again.epsilon <= 1.01 * part.epsilon
+
+
+def test_what_cannot_be_loaded_is_said(tmp_path):
+    """A store without a memory, another problem, a memory without a query."""
+    store = tmp_path / "store.db"
+    easy = sc.make("chain:n=3", discount=0.2, temperature=1.0)
+    sc.plan(easy, method="smoothcruiser", epsilon="20%", delta=0.1, store=store)
+    with pytest.raises(InvalidInput, match="no memory of certified search"):
+        Certified.load(store)
+    with pytest.raises(InvalidInput, match="has no memory"):
+        Certified.load(store, run=1)
+    memory = Certified(problem(), delta=0.1)
+    with pytest.raises(InvalidInput, match="empty"):
+        memory.save(store)
+    memory.query(epsilon=1.0)
+    number = memory.save(store)
+    with pytest.raises(InvalidInput, match=r"load it with Certified.load"):
+        sc.resume(number, store)
+    with pytest.raises(InvalidInput, match="another problem"):
+        Certified.load(store, plain())
+    with pytest.raises(InvalidInput, match="not kept in a store"):
+        sc.Agent(plain(), method="certified", epsilon=1, delta=0.1, store=store)
+
+
+def test_the_command_line_keeps_and_resumes(tmp_path):
+    """--store, --max-states, then --resume with more of them."""
+    store = str(tmp_path / "store.db")
+
+    def told(*words):
+        done = CliRunner().invoke(app, ["plan", *words, "--json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    asked = ["--discount", "0.8", "--temperature", "0.1", "--method", "certified"]
+    promise = ["--epsilon", "0.5", "--delta", "0.1", "--store", store]
+    first = told(GARNET, *asked, *promise, "--max-states", "10")
+    assert first["epsilon"] > 0.5
+    assert any("max_states" in note for note in first["notes"])
+    second = told("--resume", "1", "--store", store, "--max-states", "1000")
+    assert second["epsilon"] == 0.5
+    assert second["num_calls"] > first["num_calls"]
+
+
+def test_slices_end_near_a_deadline():
+    """With seconds= a slow step is not asked for a whole round: a few calls more."""
+    calls = []
+
+    def slow(state, action, rng):
+        calls.append(0)
+        time.sleep(2e-3)
+        return rng.random(), (int(3 * rng.random()),)
+
+    problem = sc.MDP(
+        slow, num_actions=2, discount=0.9, operator=sc.Max(), initial_state=(0,)
+    )
+    memory = Certified(problem, delta=0.1)
+    memory.query(seconds=0.3)
+    assert memory.reason == "seconds"
+    assert len(calls) < 1_000

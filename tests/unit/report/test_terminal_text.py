@@ -1,0 +1,126 @@
+"""Text that is not ours cannot command a terminal or a browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import replace
+from html.parser import HTMLParser
+from io import StringIO
+
+import pytest
+from rich.table import Table
+from rich.text import Text
+
+import smoothcruiser as sc
+from smoothcruiser.cli.exit import complain
+from smoothcruiser.errors import printable
+from smoothcruiser.report.answers import show_estimate
+from smoothcruiser.report.console import SafeConsole, console, put, title
+from smoothcruiser.report.page import render_page
+from smoothcruiser.report.problems import show_problem
+from smoothcruiser.report.runs import show_runs
+
+# colours, a link, a window title, overwriting, right-to-left, hidden, a broken byte
+HOSTILE = "\x1b[31mred\x1b]8;;x\x07a\rb\bc\u202ed\u200be\u2028f\udcff\x9b0m"
+
+
+def clean(text: str) -> bool:
+    return all(c.isprintable() or c == "\n" for c in text)
+
+
+def test_what_a_terminal_would_obey_is_written_out():
+    assert printable("plain Ω ± █") == "plain Ω ± █"
+    assert printable("a\x1bb\u202ec\r\n\t") == "a\\x1bb\\u202ec\\r\n\t"
+    assert printable("a\nb", keep="") == "a\\nb"
+
+
+@pytest.mark.parametrize("coloured", [False, True])
+def test_a_console_escapes_strings_cells_and_styled_text(coloured: bool):
+    out = SafeConsole()
+    out.file = StringIO()
+    table = Table()
+    table.add_column(HOSTILE)
+    table.add_row(HOSTILE)
+    styled = Text("an error: ").append(HOSTILE, style="bold red" if coloured else "")
+    for block in (HOSTILE, table, styled):
+        put(out, block)
+    title(out, "smoothcruiser plan", HOSTILE + "\nvalue 3")
+    shown = out.file.getvalue()
+    assert clean(shown)
+    assert shown.count("\\x1b[31mred") >= 3
+    assert "\\nvalue 3" in shown  # a name cannot fake a line
+
+
+def test_styles_survive_where_characters_are_escaped():
+    out = SafeConsole()
+    segments = out.render(Text("a\x1bb", style="bold"))
+    kept = [
+        (s.text, bool(s.style and s.style.bold)) for s in segments if s.text.strip()
+    ]
+    assert ("".join(text for text, _ in kept), all(bold for _, bold in kept)) == (
+        "a\\x1bb",
+        True,
+    )
+
+
+class StoredRun:
+    def to_dict(self) -> dict[str, object]:
+        numbers = {"run": 1, "epsilon": 0.1, "delta": 0.1, "calls_done": 3}
+        texts = {"problem": HOSTILE, "method": HOSTILE, "status": "open"}
+        return numbers | texts | {"num_calls": 5, "log10_calls": 0.7}
+
+
+@pytest.mark.compiles
+def test_names_notes_states_paths_and_errors_are_escaped(
+    capsys: pytest.CaptureFixture[str],
+):
+    problem = sc.make("chain:n=3", discount=0.5, temperature=1.0)
+    hostile = replace(problem, name=HOSTILE)
+    answer = sc.plan(problem, method="exact")
+    noted = replace(answer, notes=(HOSTILE,), run=1)
+    show_problem(console(), "plan", hostile, HOSTILE)
+    show_estimate(console(), noted, store=HOSTILE)
+    show_runs(console(), HOSTILE, [StoredRun()])
+    complain(f"no file {HOSTILE}\nbut another")
+    caught = capsys.readouterr()
+    assert clean(caught.out)
+    assert clean(caught.err)
+    assert "\\x1b[31mred" in caught.out
+    assert caught.err.startswith("Error: no file \\x1b[31mred")
+
+
+class Page(HTMLParser):
+    """The elements of a page, and its policy."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[str] = []
+        self.policy = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [name for name, _ in attrs]
+        given = dict(attrs)
+        if given.get("http-equiv") == "Content-Security-Policy":
+            self.policy = given["content"]
+
+
+@pytest.mark.compiles
+def test_a_page_forbids_scripts_and_requests_and_holds_none():
+    script = "<script>alert(1)</script><img src=//x onerror=y>\x1b[31m"
+    problem = sc.make("chain:n=3", discount=0.5, temperature=1.0)
+    answer = sc.plan(problem, method="exact")
+    loud = replace(answer, problem=script, state=script, notes=(script,), run=1)
+    page = Page(text := render_page(loud, problem=problem, store=script))
+    rules = {r.split()[0]: r.split()[1:] for r in page.policy.split(";")}
+    assert rules["default-src"] == ["'none'"]
+    whole = text.partition("<style>")[2].partition("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(whole.encode()).digest()).decode()
+    assert rules["style-src"] == [f"'sha256-{digest}'"]
+    assert not {"script", "img", "link", "iframe", "object"} & set(page.tags)
+    assert not [name for name in page.attributes if name.startswith(("on", "style"))]
+    assert "&lt;script&gt;" in text
+    assert "\x1b" not in text
