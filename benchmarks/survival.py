@@ -24,6 +24,7 @@ import contextlib
 import os
 import platform
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -350,8 +351,9 @@ def main() -> None:
     lines = [
         "# Survival",
         "",
-        f"`python benchmarks/survival.py --kills {options.kills} --signals "
-        f"{options.signals}`, {time.strftime('%Y-%m-%d')}, commit {commit}, "
+        f"`{shlex.join(['python', 'benchmarks/survival.py', *sys.argv[1:]])}` "
+        f"({options.kills} kills, {options.signals} signals of each kind), "
+        f"{time.strftime('%Y-%m-%d')}, commit {commit}, "
         f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
         "",
         HEAD,
