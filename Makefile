@@ -60,6 +60,11 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python tests/statistical/test_lying_worlds.py --runs 20 --out docs/evidence/lying-worlds.md
 	@$(BIN)/python benchmarks/scan_openspiel.py --out docs/evidence/scan-openspiel.md
 	@$(BIN)/python benchmarks/survival.py --out docs/evidence/survival.md
+	@$(BIN)/python benchmarks/certified_survival.py --out docs/evidence/certified-survival.md
+	@$(BIN)/python benchmarks/scale.py --out docs/evidence/scale.md
+	@$(BIN)/python benchmarks/cluster.py --out docs/evidence/cluster.md
+	@$(BIN)/python benchmarks/damaged_stores.py --out docs/evidence/damaged-stores.md
+	@$(BIN)/python benchmarks/command_lines.py --lines 3000 --out docs/evidence/command-lines.md
 	@$(BIN)/python benchmarks/certified.py --coverage > docs/evidence/certified.txt
 	@$(BIN)/smoothcruiser reproduce all --out docs/evidence/reproduce
 	@$(BIN)/python benchmarks/literature.py

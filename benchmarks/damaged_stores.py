@@ -82,6 +82,12 @@ def bases(folder: Path) -> list[Base]:
                 here = folder / f"{name}-{half}-{log}"
                 here.mkdir()
                 found.append(_stored(here, problem, half, log, **PROMISE, **more))
+    for half in (False, True):
+        here = folder / f"certified-{half}"
+        here.mkdir()
+        problem = sc.make("garnet:states=5,actions=2", discount=0.3, temperature=1.0)
+        asked = {"epsilon": "20%", "delta": 0.1, "method": "certified"}
+        found.append(_stored(here, problem, half, True, **asked))
     return found
 
 

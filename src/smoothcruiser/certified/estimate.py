@@ -67,6 +67,7 @@ def answer(
         f"{memory.num_entries:,} outcomes"
     )
     notes = (
+        *search.notes,
         *_notes(epsilon, reached, reason, spent["num_calls"]),
         f"{seen} seen; {search.num_calls:,} calls in this memory so far.",
     )

@@ -128,6 +128,7 @@ class Certified:
         self._inspected = Inspected()
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
         self.reason: str | None = None  # why the last query ended
+        self.notes: tuple[str, ...] = ()  # about all answers, such as where it is from
         self.spelled: list[bytes] = []  # states in the form of snapshots
 
     def close(self) -> None:
@@ -171,7 +172,7 @@ class Certified:
         """
         from smoothcruiser.certified.saving import found
 
-        stored, data, problem = found(path, problem, run, trust)
+        stored, data, problem, notes = found(path, problem, run, trust)
         header = read_header(data)
         memory = cls(
             problem,
@@ -182,6 +183,7 @@ class Certified:
             **where,
         )
         restore(memory, data)
+        memory.notes = notes
         return memory
 
     def keep(self, write: Callable[[bytes, int], None]) -> None:

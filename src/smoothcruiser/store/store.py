@@ -42,7 +42,7 @@ from smoothcruiser.store.record import (
     state_entry,
 )
 from smoothcruiser.store.seal import seal
-from smoothcruiser.store.versions import versions
+from smoothcruiser.store.versions import all_versions
 
 
 class Store:
@@ -85,7 +85,7 @@ class Store:
             str(record.seed),
             record.shards,
             record.executor,
-            json.dumps(versions()),
+            json.dumps(all_versions()),
         )
         with self._changing() as run:
             number = 1 + run("SELECT coalesce(max(id), 0) FROM runs").fetchone()[0]

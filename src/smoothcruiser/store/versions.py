@@ -1,44 +1,31 @@
-"""What the bits of a run depend on besides its problem and its plan.
+"""The versions that a run was started with: it is continued by the same, or not at all.
 
-Numba and NumPy decide how machine code rounds, Python what a step's bytecode is,
-and this library everything else. A run is continued by the same ones, or not at
-all: its second half would have other bits than it had.
+With others its second half would have other bits than it had.
 """
 
 from __future__ import annotations
 
-import platform
-import sys
 from collections.abc import Mapping
+from importlib.metadata import version
 
-import numpy as np
-
+from smoothcruiser.engines.versions import sources_hash, versions
 from smoothcruiser.errors import InvalidInput
 
+SOURCES = "smoothcruiser's sources"
 
-def versions() -> dict[str, str]:
-    """The versions of this process."""
-    from importlib.metadata import version
 
-    import numba
-
-    return {
-        "smoothcruiser": version("smoothcruiser"),
-        "numba": numba.__version__,
-        "numpy": np.__version__,
-        "python": ".".join(str(part) for part in sys.version_info[:2]),
-        "system": platform.system(),
-        "machine": platform.machine(),
-    }
+def all_versions() -> dict[str, str]:
+    """The versions of this process, this package's and its sources included."""
+    own = {"smoothcruiser": version("smoothcruiser"), SOURCES: sources_hash()}
+    return own | versions()
 
 
 def check_versions(run: int, stored: Mapping[str, str]) -> None:
     """Refuse to continue a run of other versions."""
-    here = versions()
     other = [
-        f"{name} {stored.get(name, 'unknown')} (here: {version})"
-        for name, version in here.items()
-        if stored.get(name) != version
+        f"{name} {stored.get(name, 'unknown')} (here: {found})"
+        for name, found in all_versions().items()
+        if stored.get(name) != found
     ]
     if other:
         raise InvalidInput(

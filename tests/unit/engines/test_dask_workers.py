@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.engines import versions
 from smoothcruiser.engines.first_shard import MOST_CALLS, FirstShard
 from smoothcruiser.engines.pools.base import Build
 from smoothcruiser.errors import InvalidInput, MissingExtra, OracleError, WorkersLost
@@ -107,13 +108,13 @@ def test_every_part_of_the_evidence_counts_and_is_named(field: str) -> None:
 def test_one_edited_byte_of_any_source_file_changes_the_hashes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(dask_worker.PACKAGE / "engines", tmp_path / "engines")
-    monkeypatch.setattr(dask_worker, "PACKAGE", tmp_path)
-    before = dask_worker.source_hashes()
+    shutil.copytree(versions.PACKAGE / "engines", tmp_path / "engines")
+    monkeypatch.setattr(versions, "PACKAGE", tmp_path)
+    before = versions.source_hashes()
     assert "engines/pools/dask_worker.py" in before
     file = tmp_path / "engines" / "shards.py"
     file.write_text(file.read_text().replace("1_000_000", "1_000_001"))
-    after = dask_worker.source_hashes()
+    after = versions.source_hashes()
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"engines/shards.py"}
 

@@ -142,6 +142,24 @@ def test_a_store_loads_as_a_memory(tmp_path):
     assert again.epsilon <= 1.01 * part.epsilon
 
 
+COUNTS = {"calls": 0}
+
+
+def counting(state, action, rng):
+    COUNTS["calls"] += 1
+    return rng.random(), (state[0],)
+
+
+def test_what_a_loaded_memory_cannot_compare_is_in_every_answer(tmp_path):
+    world = sc.MDP(
+        counting, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=(0,)
+    )
+    sc.plan(world, **ASKED, store=tmp_path / "store.db")
+    found = Certified.load(tmp_path / "store.db", world).query((0,), epsilon=0.9)
+    assert "without being able to compare" in found.notes[0]
+    assert "COUNTS" in found.notes[0]
+
+
 def test_what_cannot_be_loaded_is_said(tmp_path):
     """A store without a memory, another problem, a memory without a query."""
     store = tmp_path / "store.db"

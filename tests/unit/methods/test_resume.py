@@ -75,11 +75,20 @@ def test_another_state_is_refused(tmp_path):
 
 
 def test_other_versions_are_refused(tmp_path, monkeypatch):
-    """Machine code of another Numba may round in another way."""
+    """Another NumPy may round in another way."""
     path = tmp_path / "runs.db"
     number = stopped(path, "compiled")
-    monkeypatch.setattr("numba.__version__", "0.1")
-    with pytest.raises(sc.InvalidInput, match=r"started with numba .*here: 0\.1"):
+    monkeypatch.setattr("numpy.__version__", "0.1")
+    with pytest.raises(sc.InvalidInput, match=r"started with NumPy .*here: 0\.1"):
+        sc.resume(number, path)
+
+
+def test_an_edited_library_is_refused(tmp_path, monkeypatch):
+    """One line of ours that changed between two sessions may change bits."""
+    path = tmp_path / "runs.db"
+    number = stopped(path, "compiled")
+    monkeypatch.setattr("smoothcruiser.store.versions.sources_hash", lambda: "edited")
+    with pytest.raises(sc.InvalidInput, match="smoothcruiser's sources"):
         sc.resume(number, path)
 
 

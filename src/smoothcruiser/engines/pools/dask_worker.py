@@ -18,55 +18,22 @@ from __future__ import annotations
 import functools
 import hashlib
 import pickle
-import platform
 import threading
 from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import cloudpickle  # type: ignore[import-untyped]
 import distributed
-import numba
-import numpy as np
 
 from smoothcruiser.engines.first_shard import FirstShard
 from smoothcruiser.engines.pools.base import Build, Task
+from smoothcruiser.engines.versions import source_hashes, versions
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError, said
 from smoothcruiser.problem.fingerprint import Fingerprint, fingerprint
 from smoothcruiser.problem.spec import from_spec
 
-PACKAGE = Path(__file__).parents[2]  # the folder of smoothcruiser
-
-
-def source_hashes() -> dict[str, str]:
-    """The hash of each source file of this package, by its path in the package."""
-    return {
-        path.relative_to(PACKAGE).as_posix(): hashlib.sha256(
-            path.read_bytes()
-        ).hexdigest()
-        for path in sorted(PACKAGE.rglob("*.py"))
-    }
-
-
 # This process may have imported what is no longer on its disk.
 IMPORTED = source_hashes()
-
-
-def versions() -> dict[str, str]:
-    """What bits depend on besides this package and the problem.
-
-    The C library is part of it, because it computes exp and log.
-    """
-    return {
-        "Python": ".".join(platform.python_version_tuple()[:2]),
-        "NumPy": np.__version__,
-        "Numba": numba.__version__,
-        "llvmlite": version("llvmlite"),
-        "platform": " ".join(
-            (platform.system(), platform.machine(), *platform.libc_ver())
-        ).strip(),
-    }
 
 
 UNKNOWN = Fingerprint({}, ())  # of a problem that could not be rebuilt
