@@ -24,6 +24,7 @@ import contextlib
 import os
 import platform
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -175,12 +176,12 @@ class Row:
     alone: int = 0
     told: int = 0  # exit code and resume hint as they should be
     finished: list[int] = field(default_factory=list)  # shards after each
-    same: bool = False
+    same: bool | None = False  # None: the run has no end to compare
 
     @property
     def holds(self) -> bool:
         counts = (self.inside, self.kept, self.alone, self.told)
-        return self.same and all(count == self.ended for count in counts)
+        return self.same is not False and all(count == self.ended for count in counts)
 
     def __str__(self) -> str:
         each = " | ".join(
@@ -189,7 +190,7 @@ class Row:
         )
         return (
             f"| {self.executor} | {self.how} | {self.ended} | {each} | "
-            f"{self.finished[-1] if self.finished else 0} | {self.same} |"
+            f"{self.finished[-1]} | {'–' if self.same is None else self.same} |"
         )
 
 
@@ -294,7 +295,8 @@ def endless(folder: Path, *, at_once: bool, times: int) -> Row:
     It loops in threads, after some shards, or at the first call, in the main
     thread and with the interpreter's lock in its hand.
     """
-    row = Row("compiled, endless step", "Ctrl-C twice", same=True)
+    where = "at its first call" if at_once else "in threads"
+    row = Row(f"compiled, endless {where}", "Ctrl-C twice", same=None)
     for number in range(times):
         name = f"endless_{at_once}_{number}"
         rarely, start = (1e-3, 2 if at_once else 0)
@@ -307,14 +309,17 @@ def endless(folder: Path, *, at_once: bool, times: int) -> Row:
         ]
         child = Child(["-c", _in_folder(folder, arguments)])
         time.sleep(COMPILED_SECONDS)
+        seen, alive = shards(store), child.alive
         child.process.send_signal(signal.SIGINT)
         time.sleep(1.0)
         if child.alive:
             child.process.send_signal(signal.SIGINT)
         code, written, alone = child.ended()
         row.ended += 1
-        row.inside += "Stopping; press Ctrl-C again" in written
-        row.kept += 1
+        after = shards(store)
+        row.inside += alive and "Ended at once." in written
+        row.kept += all(after.get(place) == part for place, part in seen.items())
+        row.finished.append(len(after))
         row.alone += alone
         row.told += code == 130 and f"--resume 1 --store {store}" in written
     return row
@@ -346,8 +351,9 @@ def main() -> None:
     lines = [
         "# Survival",
         "",
-        f"`python benchmarks/survival.py --kills {options.kills} --signals "
-        f"{options.signals}`, {time.strftime('%Y-%m-%d')}, commit {commit}, "
+        f"`{shlex.join(['python', 'benchmarks/survival.py', *sys.argv[1:]])}` "
+        f"({options.kills} kills, {options.signals} signals of each kind), "
+        f"{time.strftime('%Y-%m-%d')}, commit {commit}, "
         f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
         "",
         HEAD,

@@ -26,8 +26,11 @@ def spin(x):  # never returns, and holds the interpreter's lock
 
 with stoppable():
     tell_at_the_end("It is kept in a file.")
-    print("looping", flush=True)
-    spin(1)
+    try:
+        print("looping", flush=True)
+        spin(1)
+    except KeyboardInterrupt:  # it came just before the loop
+        spin(1)
 """
 
 SLEEPS = """
