@@ -20,7 +20,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
-from smoothcruiser.engines.pools.base import check_workers
+from smoothcruiser.engines.pools.base import check_workers, safe_path
 from smoothcruiser.errors import InvalidInput, MissingExtra, WorkersLost, said
 from smoothcruiser.query import Compute
 
@@ -68,6 +68,11 @@ class LocalWorker(Unserved, distributed.Worker):  # type: ignore[misc]
 
 class LocalNanny(distributed.Nanny):  # type: ignore[misc]
     """What starts a worker's process, starts it again if it dies, and ends it."""
+
+    async def instantiate(self) -> Any:
+        """Start the process."""
+        with safe_path:
+            return await super().instantiate()
 
     async def kill(self, *arguments: Any, **options: Any) -> None:
         """End the process at once, whatever it is doing."""

@@ -4,7 +4,7 @@ It is for simulators that are slow or hold the interpreter's lock.
 
 Every process rebuilds the problem once, from its spec (the text that ``make``
 was given: zoo, adapter or module:attribute) where it has one and that gives the
-same facts, and from its pickle otherwise.
+same fingerprint, and from its pickle otherwise.
 
 Spawned, not forked: a fork copies the locks of threads that do not exist in the
 child (NumPy, JAX and simulators start threads). A script that plans with
@@ -21,6 +21,7 @@ What this file leaves out: other machines (``dask``).
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
 import signal
 from collections.abc import Callable, Iterable
@@ -30,11 +31,13 @@ from typing import Any
 
 from smoothcruiser.engines.pools.base import (
     POLL_SECONDS,
+    SAFE_PATH,
     Build,
     Futures,
     Item,
     Result,
     Task,
+    safe_path,
 )
 from smoothcruiser.engines.pools.parent import end_with_parent
 from smoothcruiser.errors import (
@@ -43,13 +46,13 @@ from smoothcruiser.errors import (
     OracleError,
     SmoothcruiserError,
 )
-from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.spec import from_spec
 
-# A problem as it travels: its spec, its pickle, and the facts it must have when
-# rebuilt.
-Recipe = tuple[dict[str, Any] | None, bytes | None, Facts]
+# A problem as it travels: its spec, its pickle, and the fingerprint it must have
+# when rebuilt.
+Recipe = tuple[dict[str, Any] | None, bytes | None, dict[str, str]]
 
 
 END_SECONDS = 5.0  # for a process that has been told to end
@@ -147,14 +150,21 @@ class SpawnedPool(ProcessPoolExecutor):
         arguments: dict[str, bytes],
     ) -> None:
         context = multiprocessing.get_context("spawn")
-        # Set by the first process that has imported the main script.
-        self.began = context.Event()
+        with safe_path:
+            own = safe_path.before
+            # Set by the first process that has imported the main script.
+            self.began = context.Event()
         super().__init__(
             size,
             mp_context=context,
             initializer=_begin,
-            initargs=(self.began, make, recipe, arguments),
+            initargs=(self.began, own, make, recipe, arguments),
         )
+
+    def submit(self, *task: Any, **options: Any) -> Future[Any]:
+        """As in the base class; the first one starts the processes."""
+        with safe_path:
+            return super().submit(*task, **options)
 
     def death(self) -> SmoothcruiserError:
         """The error to raise where a process has died.
@@ -200,7 +210,11 @@ _failure: SmoothcruiserError | None = None  # what making it raised
 
 
 def _begin(
-    began: Any, make: Callable[..., Any], recipe: Recipe, arguments: dict[str, bytes]
+    began: Any,
+    own_path: str | None,
+    make: Callable[..., Any],
+    recipe: Recipe,
+    arguments: dict[str, bytes],
 ) -> None:
     """Build this process's own thing.
 
@@ -208,6 +222,8 @@ def _begin(
     """
     global _built, _failure
     end_with_parent()
+    if own_path is None:  # what a simulator starts is the user's own again
+        os.environ.pop(SAFE_PATH, None)
     # Ctrl-C in a terminal reaches every process; the driver decides what ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     began.set()
@@ -239,7 +255,7 @@ def _run(task: Task[Item, Result], item: Item) -> Result | SmoothcruiserError:
 def recipe_of(problem: Problem) -> Recipe:
     """What a process rebuilds the problem from.
 
-    It is the spec, the pickle, and the facts that the rebuilt problem must
+    It is the spec, the pickle, and the fingerprint that the rebuilt problem must
     have.
     """
     try:
@@ -253,7 +269,7 @@ def recipe_of(problem: Problem) -> Recipe:
                 "module:attribute (make)."
             ) from error
         pickled = None
-    return problem.spec, pickled, problem.facts
+    return problem.spec, pickled, fingerprint(problem).parts
 
 
 def _pickled(name: str, thing: Any) -> bytes:
@@ -267,18 +283,16 @@ def _pickled(name: str, thing: Any) -> bytes:
 
 
 def rebuilt(recipe: Recipe) -> Problem:
-    """The problem of a recipe; one whose facts came out different is refused."""
-    spec, pickled, facts = recipe
+    """The problem of a recipe; one that came out different is refused."""
+    spec, pickled, parts = recipe
     why = "it has no spec"
     if spec is not None:
         try:
             problem = from_spec(spec)
-            if problem.facts == facts:
+            changed = fingerprint(problem).changes(parts)
+            if not changed:
                 return problem
-            why = (
-                f"its spec {spec} gives other facts (an operator's prior or a "
-                "changed field is not part of the spec)"
-            )
+            why = f"its spec {spec} gives another one ({changed[0]} differs)"
         except SmoothcruiserError as error:
             why = f"its spec {spec} failed: {error}"
     if pickled is None:
@@ -288,4 +302,11 @@ def rebuilt(recipe: Recipe) -> Problem:
         )
     problem = pickle.loads(pickled)
     assert isinstance(problem, Problem)
+    changed = fingerprint(problem).changes(parts)
+    if changed:
+        raise InvalidInput(
+            "A worker process rebuilt another problem than this process has "
+            f"({changed[0]} differs); start again if a module was edited, and let "
+            "what is pickled keep what the step reads, or use executor='python'."
+        )
     return problem
