@@ -175,7 +175,10 @@ def _imported(
             f"{name} takes no {unused[0]!r}; drop the option or "
             "add the parameter to the function."
         )
-    problem = found(**options)
+    try:
+        problem = found(**options)
+    except SystemExit as error:
+        raise _exits(name) from error
     if not isinstance(problem, Problem):
         raise InvalidInput(
             f"{name} must return a Problem (MDP, Game or "
@@ -195,6 +198,8 @@ def _attribute(module_name: str, attribute: str) -> Any:
             f"No problem and no module is called {module_name!r} ({error}); "
             f"built-in problems: {', '.join(ZOO)}; adapters: {adapters}{broken}."
         ) from error
+    except SystemExit as error:
+        raise _exits(module_name) from error
     try:
         return getattr(module, attribute)
     except AttributeError as error:
@@ -203,6 +208,14 @@ def _attribute(module_name: str, attribute: str) -> Any:
             f"{attribute!r}; name a Problem or a function that returns one. A file of "
             "the current folder needs a name that no installed module has."
         ) from error
+
+
+def _exits(name: str) -> InvalidInput:
+    """The error of a module or function that ends the process instead of answering."""
+    return InvalidInput(
+        f"{name} calls sys.exit while it makes the problem; a script's own calls "
+        'belong under if __name__ == "__main__":.'
+    )
 
 
 def _place(module_name: str) -> str:

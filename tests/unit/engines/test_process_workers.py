@@ -12,6 +12,8 @@ import pytest
 from worlds import COMMON, PROMISE, walk
 
 import smoothcruiser as sc
+from smoothcruiser.engines.pools.processes import rebuilt, recipe_of
+from smoothcruiser.problem.fingerprint import fingerprint
 
 pytestmark = pytest.mark.compiles
 
@@ -173,3 +175,44 @@ def soon(holds):
             return False
         time.sleep(0.05)
     return True
+
+
+def test_a_worker_that_would_run_another_problem_is_refused():
+    """A module that was edited while this process ran must not give half of the
+    samples; a spec that no longer fits is passed over for the pickle.
+    """
+    made = sc.make("chain:n=3", discount=0.3, temperature=1.0)
+    spec, pickled, parts = recipe_of(made)
+    other = {**spec, "problem": "chain:n=4"}
+    assert fingerprint(rebuilt((other, pickled, parts))).parts == parts
+    edited = {**parts, "tables": "0"}
+    with pytest.raises(sc.InvalidInput, match=r"rebuilt another problem .*tables"):
+        rebuilt((spec, pickled, edited))
+    with pytest.raises(sc.InvalidInput, match=r"gives another one \(tables differs"):
+        rebuilt((spec, None, edited))
+
+
+def test_workers_run_no_module_of_the_current_folder(tmp_path):
+    """Python would import pickle.py from here while it starts a process."""
+    for name in ("pickle", "signal", "numpy"):
+        (tmp_path / f"{name}.py").write_text("open('ran', 'w'); raise SystemExit(1)\n")
+    asked = "--epsilon 25% --delta 0.1 --method smoothcruiser --executor processes"
+    made = [
+        "plan",
+        "chain:n=3",
+        "--discount",
+        "0.2",
+        "--temperature",
+        "1",
+        "--workers",
+        "1",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "smoothcruiser", *made, *asked.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "ran").exists()

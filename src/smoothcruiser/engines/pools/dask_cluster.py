@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from smoothcruiser.engines.pools.base import check_workers, safe_path
+from smoothcruiser.engines.pools.parent import end_with_parent
 from smoothcruiser.errors import InvalidInput, MissingExtra, WorkersLost, said
 from smoothcruiser.query import Compute
 
@@ -61,6 +62,7 @@ class LocalWorker(Unserved, distributed.Worker):  # type: ignore[misc]
     def __init__(self, *arguments: Any, **options: Any) -> None:
         for handler in _handlers():
             handler.setLevel(SILENT)  # what matters is reported by the driver
+        end_with_parent()
         # Ctrl-C reaches the whole group of processes; this one's driver ends it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         super().__init__(*arguments, **options)
