@@ -29,7 +29,9 @@ ROOT = Path(sc.__file__).parent
 SHARED = {"problem", "operators", "jit"}
 MOST_CHANGES = 12  # between the other folders
 # All folders counted, what was reached: a change that needs more has to say why.
-MOST_WITH_SHARED = {"certified": 18, "uct": 14}
+# (18 and 14 before runs could be stopped inside machine code: ``jit.interrupts`` stands
+# between the method and its search, and ``engines.watchdog`` behind it.)
+MOST_WITH_SHARED = {"certified": 19, "uct": 16}
 ASKED: dict[str, dict[str, Any]] = {
     "certified": {"epsilon": 0.5, "delta": 0.1},
     "uct": {"budget": 200},
