@@ -37,11 +37,14 @@ from smoothcruiser.engines.pools.base import (
     Task,
 )
 from smoothcruiser.engines.pools.parent import end_with_parent
+from smoothcruiser.engines.pools.spawning import asked_for, elsewhere, forget
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
     OracleError,
     SmoothcruiserError,
+    WorkersLost,
+    said,
 )
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
@@ -104,9 +107,15 @@ class Processes(Futures):
         if self.gone:
             self.pool, self.gone = SpawnedPool(self.size, *self.parts), False
         try:
-            return self.pool.submit(_run, task, item)
+            with elsewhere():  # it may start a process
+                return self.pool.submit(_run, task, item)
         except BrokenProcessPool as error:
             raise self.pool.death() from error
+        except OSError as error:  # too many of them, or a current folder that is gone
+            raise WorkersLost(
+                f"A worker process cannot be started ({said(error)}); use fewer "
+                "workers, or executor='python', and start in a folder that exists."
+            ) from error
 
     def finished(self, futures: list[Future[Any]]) -> Iterable[Future[Any]]:  # noqa: D102
         return wait(futures, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED).done
@@ -148,12 +157,14 @@ class SpawnedPool(ProcessPoolExecutor):
     ) -> None:
         context = multiprocessing.get_context("spawn")
         # Set by the first process that has imported the main script.
-        self.began = context.Event()
+        asked = asked_for()
+        with elsewhere():  # it starts a process that looks after semaphores
+            self.began = context.Event()
         super().__init__(
             size,
             mp_context=context,
             initializer=_begin,
-            initargs=(self.began, make, recipe, arguments),
+            initargs=(self.began, asked, make, recipe, arguments),
         )
 
     def death(self) -> SmoothcruiserError:
@@ -200,7 +211,11 @@ _failure: SmoothcruiserError | None = None  # what making it raised
 
 
 def _begin(
-    began: Any, make: Callable[..., Any], recipe: Recipe, arguments: dict[str, bytes]
+    began: Any,
+    asked: bool,
+    make: Callable[..., Any],
+    recipe: Recipe,
+    arguments: dict[str, bytes],
 ) -> None:
     """Build this process's own thing.
 
@@ -208,6 +223,7 @@ def _begin(
     """
     global _built, _failure
     end_with_parent()
+    forget(asked)
     # Ctrl-C in a terminal reaches every process; the driver decides what ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     began.set()
