@@ -92,7 +92,9 @@ class Answers:
 def _told_apart() -> Iterator[None]:
     try:
         yield
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a simulator has closed it
+        if isinstance(error, UnicodeError):
+            raise
         raise LostOutput from error
 
 
