@@ -57,7 +57,11 @@ class Interrupted(SmoothcruiserError):
 
 def said(error: BaseException) -> str:
     """The type and the text of an error, on one line without a full stop."""
-    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".: ")
+    try:
+        text = str(error)
+    except Exception:  # an error of a user's own class, which cannot say what it is
+        text = ""
+    return " ".join(f"{type(error).__name__}: {text}".split()).rstrip(".: ")
 
 
 def printable(text: str, keep: str = "\n\t") -> str:

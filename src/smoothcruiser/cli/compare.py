@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smoothcruiser.cli.exit import STOPPED
+from smoothcruiser.cli.exit import STOPPED, ctrl_c
 from smoothcruiser.cli.options import (
     Calls,
     print_json,
@@ -21,7 +21,6 @@ from smoothcruiser.cli.options import (
     state_of,
     state_option,
 )
-from smoothcruiser.cli.plan import _ctrl_c
 from smoothcruiser.errors import InvalidInput, MissingExtra, printable
 from smoothcruiser.estimate import plain
 
@@ -97,7 +96,7 @@ def compare(
     truth = None if problem.is_terminal(start) else comparing.truth_of(problem, start)
     jobs = comparing.jobs_of(chosen, budgets, range(repeats))
     rows: list[PlannerRun] = []
-    with _progress() as report, _ctrl_c() as stopped, suppress(KeyboardInterrupt):
+    with _progress() as report, ctrl_c() as stopped, suppress(KeyboardInterrupt):
         for row in comparing.each_run(
             problem, start, jobs, truth=truth, progress=report
         ):

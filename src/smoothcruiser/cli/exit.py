@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
@@ -92,7 +93,9 @@ class Answers:
 def _told_apart() -> Iterator[None]:
     try:
         yield
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a simulator has closed it
+        if isinstance(error, UnicodeError):
+            raise
         raise LostOutput from error
 
 
@@ -122,3 +125,30 @@ def discard(stream: object) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, number)
         os.close(nowhere)
+
+
+@contextlib.contextmanager
+def ctrl_c() -> Iterator[list[int]]:
+    """A list that is not empty once Ctrl-C was pressed or SIGTERM came.
+
+    Also where the run could still answer from what it had. A batch system that ends
+    a job sends SIGTERM, and its user expects the same as from Ctrl-C. A second
+    signal ends the process at once (``jit.interrupts``).
+    """
+    from smoothcruiser.jit.interrupts import SIGNALS, stoppable
+
+    came: list[int] = []
+
+    def handler(number: int, frame: Any) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    # A shell that starts a job in the background may let it ignore Ctrl-C.
+    heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in heard}
+    try:
+        with stoppable(handler):
+            yield came
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

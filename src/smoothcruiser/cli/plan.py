@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NoReturn
 
 import click
 
-from smoothcruiser.cli.exit import SIGNALLED, complain
+from smoothcruiser.cli.exit import SIGNALLED, complain, ctrl_c
 from smoothcruiser.cli.options import (
     find_modules_here,
     made_from,
@@ -29,7 +26,6 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
     printable,
 )
-from smoothcruiser.jit.interrupts import SIGNALS, stoppable
 from smoothcruiser.methods import METHODS, resolve
 from smoothcruiser.query import DEFAULTS, KEYWORDS
 
@@ -94,7 +90,7 @@ def plan(
     bar = Bar(console(stderr=True))
     head = Head(None if as_json else console(), bar)
     truth = None
-    with _ctrl_c() as stopped:
+    with ctrl_c() as stopped:
         try:
             with bar:
                 if resume is not None:
@@ -254,29 +250,6 @@ def _allowed(stored: Any, bar: Any) -> bool:
         return click.confirm(
             f"Run {stored.id} would import and run {shown}. Go on?", err=True
         )
-
-
-@contextlib.contextmanager
-def _ctrl_c() -> Iterator[list[int]]:
-    """A list that is not empty once Ctrl-C was pressed or SIGTERM came.
-
-    Also where the run could still answer from what it had. A batch system that ends
-    a job sends SIGTERM, and its user expects the same as from Ctrl-C. A second
-    signal ends the process at once (``jit.interrupts``).
-    """
-    came: list[int] = []
-
-    def handler(number: int, frame: Any) -> None:
-        came.append(number)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, handler) for number in SIGNALS}
-    try:
-        with stoppable():
-            yield came
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
 
 
 def _stopped_early(

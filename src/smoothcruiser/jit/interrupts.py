@@ -12,9 +12,9 @@ lock in its hand it stops every other thread too. So while a run is under way
 
 A wrapper such as ``timeout`` sends a signal to the process and to its group, so
 that it comes twice at once. What follows within ``SAME_SECONDS`` is therefore the
-same signal. SIGINT is treated so, and SIGTERM where Python has a handler for it
-(the command line does). Runs outside the main thread, where Python takes no
-signals, and systems without POSIX signals are left as they are.
+same signal. SIGINT is treated so, and SIGTERM where the command line has a handler
+for it. Handlers of the user's own, notebooks, runs outside the main thread, where
+Python takes no signals, and systems without POSIX signals are left as they are.
 
 The handler may interrupt any code, so it only calls what POSIX calls
 async-signal-safe: clock_gettime, getpid, write, _exit.
@@ -25,6 +25,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -46,9 +47,11 @@ _hints: list[str] = []  # of the runs under way, the innermost last
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
+def stoppable(*handlers: Any) -> Iterator[None]:
     """For as long as it is open, or the function so decorated runs, a second Ctrl-C
     ends the process.
+
+    ``handlers`` raise KeyboardInterrupt, as Python's own does.
     """
     if not _takes_signals():
         yield
@@ -57,7 +60,7 @@ def stoppable() -> Iterator[None]:
     taken: list[signal.Signals] = []
     try:
         if len(_hints) == 1:
-            taken = _take()
+            taken = _take((signal.default_int_handler, *handlers))
         yield
     finally:
         _hints.pop()
@@ -74,17 +77,24 @@ def tell_at_the_end(hint: str) -> None:
 
 
 def _takes_signals() -> bool:
-    """Whether this thread is the one where Python takes signals."""
+    """Whether this thread is the one where Python takes signals.
+
+    A notebook's kernel is left alone: its stop button may be pressed often, and its
+    owner would lose more than this run.
+    """
     main = threading.current_thread() is threading.main_thread()
-    return main and os.name == "posix"
+    return main and os.name == "posix" and "ipykernel" not in sys.modules
 
 
-def _take() -> list[signal.Signals]:
-    """Handle the signals that Python handles; which ones they are."""
+def _take(known: tuple[Any, ...]) -> list[signal.Signals]:
+    """Handle the signals whose handler is a known one; which ones they are.
+
+    Whoever has a handler of his own decides himself what a signal means.
+    """
     _say(FIRST, STOPPING)
     _say(LAST, ENDED)
     _words[COUNT], _words[OWNER] = 0, os.getpid()
-    taken = [number for number in SIGNALS if callable(signal.getsignal(number))]
+    taken = [number for number in SIGNALS if signal.getsignal(number) in known]
     for number in taken:
         _words[PYTHON + SIGNALS.index(number)] = _handler_of(number)
         _handle(number, _address())

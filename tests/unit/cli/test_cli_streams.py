@@ -4,12 +4,15 @@ current folder that are named like a dependency.
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from smoothcruiser.cli.exit import Answers, LostOutput
 
 LINE = [sys.executable, "-m", "smoothcruiser"]
 
@@ -72,3 +75,10 @@ def test_a_file_named_like_a_dependency_is_not_executed(tmp_path: Path) -> None:
     code, _, err = shell('"$@" exact numpy:problem', tmp_path)
     assert (code, "has no attribute 'problem'" in err) == (2, True)
     assert not (tmp_path / "executed").exists()
+
+
+def test_output_that_a_simulator_closed_is_told_as_lost():
+    closed = io.StringIO()
+    closed.close()
+    with pytest.raises(LostOutput):
+        Answers(closed).write("x")

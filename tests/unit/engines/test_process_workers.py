@@ -190,29 +190,3 @@ def test_a_worker_that_would_run_another_problem_is_refused():
         rebuilt((spec, pickled, edited))
     with pytest.raises(sc.InvalidInput, match=r"gives another one \(tables differs"):
         rebuilt((spec, None, edited))
-
-
-def test_workers_run_no_module_of_the_current_folder(tmp_path):
-    """Python would import pickle.py from here while it starts a process."""
-    for name in ("pickle", "signal", "numpy"):
-        (tmp_path / f"{name}.py").write_text("open('ran', 'w'); raise SystemExit(1)\n")
-    asked = "--epsilon 25% --delta 0.1 --method smoothcruiser --executor processes"
-    made = [
-        "plan",
-        "chain:n=3",
-        "--discount",
-        "0.2",
-        "--temperature",
-        "1",
-        "--workers",
-        "1",
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "smoothcruiser", *made, *asked.split()],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert not (tmp_path / "ran").exists()

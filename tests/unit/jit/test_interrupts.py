@@ -4,10 +4,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
-from smoothcruiser.jit.interrupts import stoppable, tell_at_the_end
+from smoothcruiser.jit.interrupts import SAME_SECONDS, stoppable, tell_at_the_end
 
 pytestmark = [
     pytest.mark.compiles,
@@ -80,12 +81,31 @@ def test_the_first_ctrl_c_stops_python_as_it_always_did():
     assert (out, child.returncode) == ("stopping\n", 0)
 
 
-def test_handlers_are_given_back():
+def test_a_handler_of_the_users_own_hears_every_signal():
+    """Its owner decides what a signal means: a second one must not end the process."""
     before = signal.getsignal(signal.SIGINT)
     came = []
     signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
     try:
-        with stoppable(), stoppable():
+        with stoppable():
+            for _ in range(3):
+                signal.raise_signal(signal.SIGINT)
+                time.sleep(1.1 * SAME_SECONDS)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert came == [signal.SIGINT] * 3
+
+
+def test_handlers_are_given_back():
+    before = signal.getsignal(signal.SIGINT)
+    came = []
+
+    def handler(number, frame):
+        came.append(number)
+
+    signal.signal(signal.SIGINT, handler)
+    try:
+        with stoppable(handler), stoppable():
             tell_at_the_end("nothing")
             signal.raise_signal(signal.SIGINT)
         for _ in range(3):  # no longer counted

@@ -14,7 +14,6 @@ workers live (``threads``, ``processes``, ``dask``).
 from __future__ import annotations
 
 import os
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 from smoothcruiser.errors import Interrupted, InvalidInput
 from smoothcruiser.problem.problem import Problem
 
-SAFE_PATH = "PYTHONSAFEPATH"  # Python's own
+MOST_WORKERS = 4096
 POLL_SECONDS = 0.1  # a bounded wait, so that Ctrl-C reaches the main thread at once
 
 Item = TypeVar("Item")
@@ -83,37 +82,6 @@ class Pool(Protocol):
         """Release threads, processes and connections."""
 
 
-class SafePath:
-    """While it is open, Python processes that are started import nothing from here.
-
-    They are told later where to find modules. Until then, a file in the current
-    folder that is called like a module of Python would be run. Several may be open
-    at once.
-    """
-
-    def __init__(self) -> None:
-        self.lock, self.open = threading.Lock(), 0
-        self.before: str | None = None  # what the user had set
-
-    def __enter__(self) -> None:
-        with self.lock:
-            if self.open == 0:
-                self.before = os.environ.get(SAFE_PATH)
-                os.environ[SAFE_PATH] = "1"
-            self.open += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.open -= 1
-            if self.open == 0:
-                os.environ.pop(SAFE_PATH)
-                if self.before is not None:
-                    os.environ[SAFE_PATH] = self.before
-
-
-safe_path = SafePath()
-
-
 def check_workers(workers: int | None) -> int:
     """The number of workers: the requested one, or one per core."""
     if workers is None:
@@ -121,6 +89,11 @@ def check_workers(workers: int | None) -> int:
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise InvalidInput(
             f"workers must be a whole number of at least 1, got {workers!r}."
+        )
+    if workers > MOST_WORKERS:
+        raise InvalidInput(
+            f"workers must be at most {MOST_WORKERS:,}, the number of shards that a run "
+            f"can have, got {workers!r}."
         )
     return workers
 

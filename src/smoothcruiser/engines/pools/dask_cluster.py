@@ -17,11 +17,14 @@ import contextlib
 import logging
 import os
 import signal
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any
 
-from smoothcruiser.engines.pools.base import check_workers, safe_path
+from smoothcruiser.engines.pools.base import check_workers
 from smoothcruiser.engines.pools.parent import end_with_parent
+from smoothcruiser.engines.pools.spawning import asked_for, elsewhere, forget
 from smoothcruiser.errors import InvalidInput, MissingExtra, WorkersLost, said
 from smoothcruiser.query import Compute
 
@@ -59,22 +62,23 @@ class LocalScheduler(Unserved, distributed.Scheduler):  # type: ignore[misc]
 class LocalWorker(Unserved, distributed.Worker):  # type: ignore[misc]
     """A worker of a local cluster, in a process of its own."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, asked: bool, **options: Any) -> None:
         for handler in _handlers():
             handler.setLevel(SILENT)  # what matters is reported by the driver
         end_with_parent()
         # Ctrl-C reaches the whole group of processes; this one's driver ends it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        forget(asked)
         super().__init__(*arguments, **options)
 
 
 class LocalNanny(distributed.Nanny):  # type: ignore[misc]
     """What starts a worker's process, starts it again if it dies, and ends it."""
 
-    async def instantiate(self) -> Any:
-        """Start the process."""
-        with safe_path:
-            return await super().instantiate()
+    async def instantiate(self, *arguments: Any, **options: Any) -> Any:
+        """Start the process; Dask would leave its variables in this one."""
+        with elsewhere(*self.pre_spawn_env):
+            return await super().instantiate(*arguments, **options)
 
     async def kill(self, *arguments: Any, **options: Any) -> None:
         """End the process at once, whatever it is doing."""
@@ -92,6 +96,7 @@ def local_cluster(workers: int) -> Any:
         raise MissingExtra(EXTRA.format("cryptography")) from error
     common = {"host": LOOPBACK, "protocol": "tls://", "security": security}
     options = common | {"nthreads": 1, "worker_class": LocalWorker}
+    options |= {"asked": asked_for()}
     worker = {"cls": LocalNanny, "options": options | {"silence_logs": SILENT}}
     scheduler = common | {"port": 0, "dashboard": False, "dashboard_address": None}
     return distributed.SpecCluster(
@@ -99,6 +104,7 @@ def local_cluster(workers: int) -> Any:
         scheduler={"cls": LocalScheduler, "options": scheduler},
         security=security,
         silence_logs=SILENT,
+        shutdown_on_close=False,  # at the end of Python: ``Connection`` closes it
     )
 
 
@@ -131,7 +137,15 @@ def _security(compute: Compute) -> Any:
 def _address(compute: Compute) -> Any:
     """The address of the user's scheduler, with its protocol."""
     address = compute.scheduler
-    if compute.tls is None or address is None:
+    if address is None:
+        return None
+    # A client that fails for such an address is not closed before Python ends.
+    if not address.strip() or address.startswith("inproc:"):
+        raise InvalidInput(
+            f"A scheduler at {address!r} cannot be reached from here; write its "
+            "address as tcp://HOST:PORT or tls://HOST:PORT."
+        )
+    if compute.tls is None:
         return address
     protocol, separator, _ = address.rpartition("://")
     if separator and protocol != "tls":
@@ -160,7 +174,7 @@ class Connection:
     def _open(self, compute: Compute) -> None:
         security, address = None, _address(compute)
         if address is None:
-            self.cluster = local_cluster(check_workers(compute.workers))
+            self._start(check_workers(compute.workers))
         else:
             security = _security(compute)
         try:
@@ -177,6 +191,29 @@ class Connection:
             ) from error
         self.address = str(self.client.scheduler.address)
 
+    def _start(self, workers: int) -> None:
+        """Start a local cluster, in a thread of its own.
+
+        Dask cannot close one whose start was cut short. After a Ctrl-C the thread ends
+        the cluster when it has started, unless Python ends before, and its processes
+        with it.
+        """
+        started: Future[Any] = Future()
+
+        def start() -> None:
+            try:
+                started.set_result(local_cluster(workers))
+            except BaseException as error:
+                started.set_exception(error)
+
+        threading.Thread(target=start, daemon=True).start()
+        try:
+            self.cluster = started.result()
+        except KeyboardInterrupt:
+            quiet = self.quiet.pop_all()
+            started.add_done_callback(lambda _: _close(quiet, _result(started)))
+            raise
+
     @property
     def alive(self) -> bool:
         """Whether the scheduler is still there."""
@@ -184,12 +221,21 @@ class Connection:
 
     def close(self) -> None:
         """Leave the cluster; end it if it was started here."""
-        with self.quiet:
-            for end in (self.client, self.cluster):
-                if end is not None:
-                    # A scheduler that is gone, or a loop that has ended.
-                    with contextlib.suppress(OSError, TimeoutError, RuntimeError):
-                        end.close(timeout=LEAVE_SECONDS)
+        _close(self.quiet, self.client, self.cluster)
+
+
+def _close(quiet: contextlib.ExitStack, *ends: Any) -> None:
+    with quiet:
+        for end in ends:
+            if end is not None:
+                # A scheduler that is gone, or a loop that has ended.
+                with contextlib.suppress(OSError, TimeoutError, RuntimeError):
+                    end.close(timeout=LEAVE_SECONDS)
+
+
+def _result(future: Future[Any]) -> Any:
+    """What a future that is done holds; None if it failed."""
+    return None if future.exception() is not None else future.result()
 
 
 def _handlers() -> Iterator[logging.Handler]:

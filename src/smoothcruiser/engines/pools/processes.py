@@ -21,7 +21,6 @@ What this file leaves out: other machines (``dask``).
 from __future__ import annotations
 
 import multiprocessing
-import os
 import pickle
 import signal
 from collections.abc import Callable, Iterable
@@ -31,20 +30,21 @@ from typing import Any
 
 from smoothcruiser.engines.pools.base import (
     POLL_SECONDS,
-    SAFE_PATH,
     Build,
     Futures,
     Item,
     Result,
     Task,
-    safe_path,
 )
 from smoothcruiser.engines.pools.parent import end_with_parent
+from smoothcruiser.engines.pools.spawning import asked_for, elsewhere, forget
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
     OracleError,
     SmoothcruiserError,
+    WorkersLost,
+    said,
 )
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.problem.problem import Problem
@@ -107,9 +107,15 @@ class Processes(Futures):
         if self.gone:
             self.pool, self.gone = SpawnedPool(self.size, *self.parts), False
         try:
-            return self.pool.submit(_run, task, item)
+            with elsewhere():  # it may start a process
+                return self.pool.submit(_run, task, item)
         except BrokenProcessPool as error:
             raise self.pool.death() from error
+        except OSError as error:  # too many of them, or a current folder that is gone
+            raise WorkersLost(
+                f"A worker process cannot be started ({said(error)}); use fewer "
+                "workers, or executor='python', and start in a folder that exists."
+            ) from error
 
     def finished(self, futures: list[Future[Any]]) -> Iterable[Future[Any]]:  # noqa: D102
         return wait(futures, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED).done
@@ -150,21 +156,16 @@ class SpawnedPool(ProcessPoolExecutor):
         arguments: dict[str, bytes],
     ) -> None:
         context = multiprocessing.get_context("spawn")
-        with safe_path:
-            own = safe_path.before
-            # Set by the first process that has imported the main script.
+        # Set by the first process that has imported the main script.
+        asked = asked_for()
+        with elsewhere():  # it starts a process that looks after semaphores
             self.began = context.Event()
         super().__init__(
             size,
             mp_context=context,
             initializer=_begin,
-            initargs=(self.began, own, make, recipe, arguments),
+            initargs=(self.began, asked, make, recipe, arguments),
         )
-
-    def submit(self, *task: Any, **options: Any) -> Future[Any]:
-        """As in the base class; the first one starts the processes."""
-        with safe_path:
-            return super().submit(*task, **options)
 
     def death(self) -> SmoothcruiserError:
         """The error to raise where a process has died.
@@ -211,7 +212,7 @@ _failure: SmoothcruiserError | None = None  # what making it raised
 
 def _begin(
     began: Any,
-    own_path: str | None,
+    asked: bool,
     make: Callable[..., Any],
     recipe: Recipe,
     arguments: dict[str, bytes],
@@ -222,8 +223,7 @@ def _begin(
     """
     global _built, _failure
     end_with_parent()
-    if own_path is None:  # what a simulator starts is the user's own again
-        os.environ.pop(SAFE_PATH, None)
+    forget(asked)
     # Ctrl-C in a terminal reaches every process; the driver decides what ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     began.set()
