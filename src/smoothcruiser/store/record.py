@@ -233,7 +233,7 @@ def _check_shown(plan: dict[str, Any]) -> None:
     """Refuse numbers that no list of runs can show."""
     for name in ("epsilon", "delta", "log10_calls"):
         value = plan.get(name)
-        small = is_whole(value) and abs(value) < 2**63
+        small = isinstance(value, int) and is_whole(value) and abs(value) < 2**63
         require(value is None or isinstance(value, float) or small, name)
     calls = plan.get("num_calls")
     require(calls is None or is_whole(calls), "num_calls")
