@@ -69,6 +69,7 @@ def answer(
     notes = (
         *_notes(epsilon, reached, reason, spent["num_calls"]),
         f"{seen} seen; {search.num_calls:,} calls in this memory so far.",
+        *search.notes,
     )
     return describe(
         problem,

@@ -46,8 +46,8 @@ def save(search: Certified, path: str | Path) -> int:
 
 def found(
     path: str | Path, problem: Problem | None, run: int | None, trust: bool
-) -> tuple[StoredRun, bytes, Problem]:
-    """A run that has a memory, the memory, and the problem, which is the same."""
+) -> tuple[StoredRun, bytes, Problem, tuple[str, ...]]:
+    """A run that has a memory, the memory, the problem, which is the same; and notes."""
     from smoothcruiser.store import Store, StoredRun
     from smoothcruiser.store.sameness import same_problem
     from smoothcruiser.store.versions import check_versions
@@ -70,8 +70,8 @@ def found(
             "give the number of a certified search."
         )
     check_versions(stored.id, stored.versions)
-    problem, _ = same_problem(stored, problem, trust)
-    return stored, data, problem
+    problem, notes = same_problem(stored, problem, trust)
+    return stored, data, problem, notes
 
 
 def take_up(search: Certified, data: bytes, state: Any, promise: Promise) -> None:

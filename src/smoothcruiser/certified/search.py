@@ -84,6 +84,7 @@ class Certified:
     # whether every pair is sampled equally often: what benchmarks compare with
     uniform = False
     radius_scale = 1.0  # tests make radii wrong
+    notes: tuple[str, ...] = ()  # what a store could not keep or compare
     keeper: Keeper | None = None  # where the search is saved while it runs
 
     def __init__(
@@ -171,7 +172,7 @@ class Certified:
         """
         from smoothcruiser.certified.saving import found
 
-        stored, data, problem = found(path, problem, run, trust)
+        stored, data, problem, notes = found(path, problem, run, trust)
         header = read_header(data)
         memory = cls(
             problem,
@@ -181,6 +182,7 @@ class Certified:
             max_states=max_states,
             **where,
         )
+        memory.notes = notes
         restore(memory, data)
         return memory
 

@@ -50,6 +50,7 @@ class Spelling:
         """``examples`` are states whose classes may be used beside the problem's own."""
         self.problem = problem
         self.kinds: dict[str, Any] = {}
+        self.sets = False  # whether sets were read, whose order no file keeps
         for example in (problem.initial_state, *examples):
             self._learn(example)
 
@@ -143,6 +144,8 @@ class Spelling:
         if not isinstance(data, dict):
             return data
         ((tag, content),) = data.items()
+        if tag in ("s", "S") and len(content) > 1:
+            self.sets = True
         if tag in _READERS:
             return _READERS[tag](self._read, content)
         kind = self.kinds[content[0]]

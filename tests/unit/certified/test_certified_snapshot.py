@@ -318,3 +318,26 @@ def test_a_state_that_no_store_keeps_costs_no_answer(slices, tmp_path):
         assert (found.value, found.certificate) == (alone.value, alone.certificate)
         assert "Not all that was sampled is kept" in found.notes[-1]
         assert "go on with" not in " ".join(found.notes)
+
+
+def test_what_a_loaded_memory_cannot_compare_is_named(tmp_path):
+    """The order of sets in states, and what no fingerprint sees."""
+
+    def step(state, action, rng):
+        return 0.5 * (hash(1) == 1), state ^ {int(rng.integers(4))}
+
+    problem = sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        initial_state=frozenset([8, 0]),
+    )
+    memory = Certified(problem, delta=0.1, seed=5)
+    memory.query(budget=200)
+    memory.save(tmp_path / "runs.db")
+    notes = " ".join(
+        Certified.load(tmp_path / "runs.db", problem).query(budget=9).notes
+    )
+    assert "States of this memory hold sets" in notes
+    assert "Resumed without being able to compare hash()" in notes
