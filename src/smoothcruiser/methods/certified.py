@@ -87,7 +87,7 @@ class CertifiedSearch(Method):
             asked = {name: plan[name] for name in PLAN}
             promise = Query.of(query.problem, query.state, **asked)
             method = replace(self, bound=plan["bound"])
-        except (SmoothcruiserError, KeyError, TypeError) as error:
+        except (SmoothcruiserError, KeyError, TypeError, OverflowError) as error:
             raise InvalidInput(
                 f"The promise of run {stored.id} is none ({error}); the store was left "
                 "untouched: start the run anew."

@@ -125,7 +125,13 @@ class StoredRun:
                 f"The state of run {self.id} ({self.state['text']}) is not kept in the "
                 "store; pass the same state to resume()."
             )
-        return shaped(as_tuples(self.state["json"]), problem.initial_state)
+        try:
+            return shaped(as_tuples(self.state["json"]), problem.initial_state)
+        except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+            raise InvalidInput(
+                f"The state of run {self.id} is none of its problem ({error}); the "
+                "store was left untouched: start the run anew."
+            ) from error
 
 
 # --- writing ------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from typing import NamedTuple
 
@@ -341,3 +342,9 @@ def test_what_a_loaded_memory_cannot_compare_is_named(tmp_path):
     )
     assert "States of this memory hold sets" in notes
     assert "Resumed without being able to compare hash()" in notes
+
+
+@pytest.mark.parametrize("value", [10**400, math.inf, math.nan, -1])
+def test_a_budget_beyond_all_numbers_is_refused(value):
+    with pytest.raises(InvalidInput, match="budget must be"):
+        Certified(WORLDS[next(iter(WORLDS))][0], delta=0.1).query(budget=value)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -306,3 +307,14 @@ def test_a_plan_whose_numbers_are_none_is_damaged(
         assert listed.to_dict()["status"] == "damaged"
         with pytest.raises(sc.InvalidInput, match=f"its {name} cannot be"):
             store.get(run)
+
+
+def test_a_stored_state_that_is_too_deep_is_refused(tmp_path: Path) -> None:
+    """Also with a seal that fits."""
+    with Store(tmp_path / "runs.db") as store:
+        found = store.get(begun(store))
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(sc.InvalidInput, match="is none of its problem"):
+        replace(found, state={"json": deep}).state_at(problem())
