@@ -14,6 +14,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from smoothcruiser.certified.spelling import Unspelled
+
 LEAST_SECONDS = 10.0
 RARELY = 32
 SLICE_SECONDS = 1.0
@@ -27,6 +29,7 @@ class Keeper:
     def __init__(self, write: Callable[[bytes, int], None]) -> None:
         """``write`` takes a snapshot and the calls that it stands for."""
         self.write = write
+        self.unkept: str | None = None  # why nothing is saved any more
         self._next = 0.0  # when the next one is due: the first at once
 
     @property
@@ -36,8 +39,13 @@ class Keeper:
 
     def save(self, snapshot: Callable[[], bytes], calls: int) -> None:
         """Take a snapshot and write it."""
+        if self.unkept is not None:
+            return
         begin = time.perf_counter()
-        self.write(snapshot(), calls)
+        try:
+            self.write(snapshot(), calls)
+        except Unspelled as error:  # the answer is worth more than the store
+            self.unkept = str(error)
         now = time.perf_counter()
         self._next = now + max(LEAST_SECONDS, RARELY * (now - begin))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -14,6 +15,7 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.progress import Progress
 
 DEFAULT_BUDGET = 10**9
+LARGEST = sys.float_info.max
 
 Target = Literal["q_values", "value"]
 
@@ -44,9 +46,9 @@ def make_limits(
     """The limits of a query that begins at ``now``, where outcomes are exact."""
     for name, value in (("epsilon", epsilon), ("budget", budget), ("seconds", seconds)):
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and (not number or not 0.0 < float(value) < math.inf):
+        if value is not None and (not number or not 0.0 < value <= LARGEST):
             raise InvalidInput(
-                f"{name} must be a finite number above 0, got {value!r}."
+                f"{name} must be a finite number above 0, got {value!r:.60}."
             )
     if epsilon is None and budget is None and seconds is None and callback is None:
         raise InvalidInput(

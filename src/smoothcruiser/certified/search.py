@@ -84,6 +84,7 @@ class Certified:
     # whether every pair is sampled equally often: what benchmarks compare with
     uniform = False
     radius_scale = 1.0  # tests make radii wrong
+    notes: tuple[str, ...] = ()  # what a store could not keep or compare
     keeper: Keeper | None = None  # where the search is saved while it runs
 
     def __init__(
@@ -128,7 +129,6 @@ class Certified:
         self._inspected = Inspected()
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
         self.reason: str | None = None  # why the last query ended
-        self.notes: tuple[str, ...] = ()  # about all answers, such as where it is from
         self.spelled: list[bytes] = []  # states in the form of snapshots
 
     def close(self) -> None:
@@ -182,8 +182,8 @@ class Certified:
             max_states=max_states,
             **where,
         )
-        restore(memory, data)
         memory.notes = notes
+        restore(memory, data)
         return memory
 
     def keep(self, write: Callable[[bytes, int], None]) -> None:

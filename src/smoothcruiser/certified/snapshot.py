@@ -40,6 +40,10 @@ MOST_BYTES = 10**9  # what SQLite keeps in one place
 # what the header keeps of the search and of the guard of its states
 COUNTS = ("num_calls", "_drawn_pairs", "_twice")
 GUARD = ("looks", "filled", "blind", "tried", "left", "_word")
+SETS = (
+    "States of this memory hold sets, and a store does not keep the order of their "
+    "members: if a step depends on it, the answer is of two problems."
+)
 TEXT_ROWS = 65_536  # states that are spelled in one piece
 
 
@@ -185,6 +189,8 @@ def restore(search: Certified, data: bytes) -> None:
     """Put a snapshot into a new search of the same problem."""
     try:
         _restore(search, data)
+        if search.spelling.sets:
+            search.notes += (SETS,)
     except SmoothcruiserError:
         raise
     except (Exception, MemoryError) as error:

@@ -4,8 +4,9 @@ Nothing that a file says is imported or called. Numbers, words and containers
 are spelled out with their types. Named tuples, dataclasses and enumerations are
 spelled by their fields, and read as the classes that the problem's own state is
 made of. States of adapters are spelled by what their oracle says of them
-(``WritingOracle``) and read by its ``parse``. Everything else is refused before
-anything is sampled.
+(``WritingOracle``) and read by its ``parse``. Everything else is ``Unspelled``: a
+root before anything is sampled; a search that meets such a state later goes on
+and is not saved any more.
 
   as they are   None, bool, int of 64 bits, float, str, list
   tagged        {"t": [...]}: tuple       {"b": text}: bytes      {"i": text}: int
@@ -38,6 +39,10 @@ from smoothcruiser.problem.states import is_opaque
 PLAIN_KINDS = "biufcSUmM"  # of NumPy's types: those whose bytes are their value
 
 
+class Unspelled(InvalidInput):
+    """A state that a store cannot keep."""
+
+
 class Spelling:
     """Writes and reads the states of one problem."""
 
@@ -45,6 +50,7 @@ class Spelling:
         """``examples`` are states whose classes may be used beside the problem's own."""
         self.problem = problem
         self.kinds: dict[str, Any] = {}
+        self.sets = False  # whether sets were read, whose order no file keeps
         for example in (problem.initial_state, *examples):
             self._learn(example)
 
@@ -104,8 +110,8 @@ class Spelling:
             raise self._refusal(x)
         return {"n": [name, *(self._write(getattr(x, part)) for part in names)]}
 
-    def _refusal(self, x: Any) -> InvalidInput:
-        return InvalidInput(
+    def _refusal(self, x: Any) -> Unspelled:
+        return Unspelled(
             f"The store cannot keep states of type {type(x).__name__}; let states be "
             "numbers, words, arrays or tuples of them, or dataclasses like "
             "initial_state, or plan without a store."
@@ -138,6 +144,8 @@ class Spelling:
         if not isinstance(data, dict):
             return data
         ((tag, content),) = data.items()
+        if tag in ("s", "S") and len(content) > 1:
+            self.sets = True
         if tag in _READERS:
             return _READERS[tag](self._read, content)
         kind = self.kinds[content[0]]
@@ -177,7 +185,7 @@ Part = Callable[[Any], Any]
 
 def _write_array(part: Part, x: Any) -> Any:
     if x.dtype.kind not in PLAIN_KINDS:
-        raise InvalidInput(
+        raise Unspelled(
             f"The store cannot keep arrays of type {x.dtype}; let states be arrays of "
             "numbers, or plan without a store."
         )

@@ -87,7 +87,7 @@ class CertifiedSearch(Method):
             asked = {name: plan[name] for name in PLAN}
             promise = Query.of(query.problem, query.state, **asked)
             method = replace(self, bound=plan["bound"])
-        except (SmoothcruiserError, KeyError, TypeError) as error:
+        except (SmoothcruiserError, KeyError, TypeError, OverflowError) as error:
             raise InvalidInput(
                 f"The promise of run {stored.id} is none ({error}); the store was left "
                 "untouched: start the run anew."
@@ -159,7 +159,7 @@ def _kept(
             )
     except KeyboardInterrupt as error:
         raise Interrupted(
-            f"The search was stopped. {hint}", calls=memory.num_calls
+            f"The search was stopped. {_unkept(memory) or hint}", calls=memory.num_calls
         ) from error
     except (StoreError, WorkersLost) as error:
         raise type(error)(f"{error} {hint}") from error
@@ -168,7 +168,14 @@ def _kept(
         opened.finish(number, estimate)
         return estimate
     hint = f"{hint[:-1]} and a larger limit (--budget, --seconds, --max-states)."
+    hint = _unkept(memory) or hint
     return replace(estimate, notes=(*estimate.notes, hint))
+
+
+def _unkept(memory: Certified) -> str:
+    """Why a store does not have all that was sampled; empty if it has."""
+    why = None if memory.keeper is None else memory.keeper.unkept
+    return "" if why is None else f"Not all that was sampled is kept: {why}"
 
 
 def _record(query: Query, memory: Certified) -> Record:

@@ -87,13 +87,11 @@ def open_to_read(path: Path) -> tuple[sqlite3.Connection, contextlib.ExitStack]:
     beside it. Where the folder is read-only, a copy is read.
     """
     if not _exists(path):
-        raise InvalidInput(
-            f"The store {path} does not exist or is empty; give the file of a plan "
-            "that ran with --store."
-        )
+        raise _empty(path)
     stack = contextlib.ExitStack()
     try:
-        _check(path)
+        if not _check(path):
+            raise _empty(path)
         return _connect(path, "ro"), stack
     except StoreError:
         if os.access(path.parent, os.W_OK):
@@ -101,18 +99,26 @@ def open_to_read(path: Path) -> tuple[sqlite3.Connection, contextlib.ExitStack]:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         copy = _copied(path, Path(folder))
         try:
-            _check(copy, shown=path)
+            if not _check(copy, shown=path):
+                raise _empty(path)
             return _connect(copy, "ro"), stack
         except BaseException:
             stack.close()
             raise
 
 
+def _empty(path: Path) -> InvalidInput:
+    return InvalidInput(
+        f"The store {path} does not exist or is empty; give the file of a plan that "
+        "ran with --store, and if it was copied, its -wal file too."
+    )
+
+
 def _copied(path: Path, folder: Path) -> Path:
     copy = folder / "store"
     try:
         shutil.copyfile(path, copy)
-        log = path.with_name(f"{path.name}-wal")
+        log = _log(path)
         if log.exists():
             shutil.copyfile(log, f"{copy}-wal")
     except OSError as error:
@@ -145,8 +151,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
     A file without a log is read as it is, so that no log appears beside it.
     """
-    log = path.with_name(f"{path.name}-wal")
-    still = "&immutable=1" if mode == "ro" and not log.exists() else ""
+    still = "&immutable=1" if mode == "ro" and not _log(path).exists() else ""
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}{still}",
         uri=True,
@@ -157,6 +162,12 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
     return connection
+
+
+def _log(path: Path) -> Path:
+    """The write-ahead log of a store, which lies beside the file behind a link."""
+    real = Path(os.path.realpath(path))
+    return real.with_name(f"{real.name}-wal")
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -174,8 +185,11 @@ def _create(connection: sqlite3.Connection) -> None:
     run("COMMIT")
 
 
-def _check(path: Path, shown: Path | None = None) -> None:
-    """Refuse a file that is not a whole store of this version; only read it."""
+def _check(path: Path, shown: Path | None = None) -> bool:
+    """Refuse a file that is not a whole store of this version; only read it.
+
+    False if it has no tables yet: it is being made, or its maker was killed.
+    """
     name = shown or path
     with (
         _refusing(name, "read"),
@@ -189,7 +203,7 @@ def _check(path: Path, shown: Path | None = None) -> None:
         with path.open("rb") as file:
             formats = file.read(20)[18:]  # 1, or 2 with a write-ahead log
     if (application, version, schema) == (0, 0, []):
-        return  # being made at this moment by another run
+        return False
     if application != APPLICATION:
         raise InvalidInput(
             f"{name} is a database of another program; it was left untouched: give "
@@ -211,6 +225,7 @@ def _check(path: Path, shown: Path | None = None) -> None:
         raise damaged(name, "its tables are not those of a run store")
     if faults != "ok" or not {1, 2}.issuperset(formats):
         raise damaged(name, "its pages do not fit together")
+    return True
 
 
 @contextmanager

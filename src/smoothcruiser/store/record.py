@@ -16,6 +16,7 @@ from typing import Any
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import is_whole
+from smoothcruiser.problem.fingerprint import contents
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.spec import is_spec
 from smoothcruiser.problem.states import identical, shaped
@@ -124,24 +125,44 @@ class StoredRun:
                 f"The state of run {self.id} ({self.state['text']}) is not kept in the "
                 "store; pass the same state to resume()."
             )
-        return shaped(as_tuples(self.state["json"]), problem.initial_state)
+        try:
+            return shaped(as_tuples(self.state["json"]), problem.initial_state)
+        except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+            raise InvalidInput(
+                f"The state of run {self.id} is none of its problem ({error}); the "
+                "store was left untouched: start the run anew."
+            ) from error
 
 
 # --- writing ------------------------------------------------------------------
 
 
 def state_entry(problem: Problem, state: Any) -> dict[str, Any]:
-    """A state as plain data: by its value, or as the problem's own, or as text."""
+    """A state as plain data: by its value, or as the problem's own, or as text.
+
+    By its value only if ``state_at`` makes the same of it, types included.
+    """
     plain = state.tolist() if hasattr(state, "tolist") else state
     try:
         again = json.loads(json.dumps(plain))
-        if as_tuples(again) == as_tuples(plain):
+        if _same(shaped(as_tuples(again), problem.initial_state), state):
             return {"json": again}
-    except (TypeError, ValueError, RecursionError):
+    except (TypeError, ValueError, OverflowError, RecursionError):
         pass
     text = ADDRESS.sub("", repr(state))
     name = "initial" if identical(state, problem.initial_state) else "text"
-    return {name: text}
+    return {name: f"{text} {contents(state)}"}
+
+
+def _same(x: Any, y: Any) -> bool:
+    """Whether two values are the same to the bit, dicts and their order included."""
+    if type(x) is not type(y):
+        return False
+    if isinstance(x, tuple | list):
+        return len(x) == len(y) and all(map(_same, x, y))
+    if type(x) is dict:
+        return _same(list(x.items()), list(y.items()))
+    return identical(x, y)
 
 
 def as_tuples(value: Any) -> Any:
@@ -152,8 +173,10 @@ def as_tuples(value: Any) -> Any:
 
 
 def _comparable(entry: dict[str, Any]) -> str:
-    """What tells states apart: their value or text, whoever named them."""
-    return json.dumps(next(iter(entry.values())), sort_keys=True)
+    """What tells states apart: their value or contents, whoever named them."""
+    ((name, value),) = entry.items()
+    text = json.dumps(value, sort_keys=True)
+    return text if name == "json" else text.rpartition(" ")[2]
 
 
 # --- reading ------------------------------------------------------------------
@@ -194,6 +217,7 @@ def read_row(row: tuple[Any, ...], seal_found: Any) -> dict[str, Any]:
         "state",
     )
     require(isinstance(found["plan"], dict), "plan")
+    _check_shown(found["plan"])
     return found | {"seal": seal_found}
 
 
@@ -209,6 +233,16 @@ def plain_data(text: Any, name: str) -> Any:
 
 def _is_time(value: Any) -> bool:
     return isinstance(value, float) and math.isfinite(value)
+
+
+def _check_shown(plan: dict[str, Any]) -> None:
+    """Refuse numbers that no list of runs can show."""
+    for name in ("epsilon", "delta", "log10_calls"):
+        value = plan.get(name)
+        small = isinstance(value, int) and is_whole(value) and abs(value) < 2**63
+        require(value is None or isinstance(value, float) or small, name)
+    calls = plan.get("num_calls")
+    require(calls is None or is_whole(calls), "num_calls")
 
 
 def require(condition: bool, name: str) -> None:

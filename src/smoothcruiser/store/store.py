@@ -102,11 +102,16 @@ class Store:
             self._insert("shards", *values, sealed, otherwise="OR IGNORE")
 
     def keep_memory(self, run: int, data: bytes, calls: int) -> None:
-        """Keep what a certified search knows after ``calls``, in place of before."""
+        """Keep what a certified search knows after ``calls``, in place of before.
+
+        Where another process has gone farther with the same run, that is kept.
+        """
         values = (run, calls, data)
         sealed = self._sealed(run, *values)
-        with self._changing():
-            self._insert("memories", *values, sealed, otherwise="OR REPLACE")
+        with self._changing() as change:
+            farther = "SELECT 1 FROM memories WHERE run = ? AND calls > ?"
+            if change(farther, (run, calls)).fetchone() is None:
+                self._insert("memories", *values, sealed, otherwise="OR REPLACE")
 
     def finish(self, run: int, estimate: Estimate) -> None:
         """Keep the estimate of a run."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import random
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -286,3 +288,63 @@ def test_a_changed_problem_does_not_fit_a_snapshot():
     again = Certified(other, delta=0.1, seed=5)
     with pytest.raises(InvalidInput, match="not those of the problem"):
         restore(again, to_bytes(memory))
+
+
+class Late(NamedTuple):
+    """A state of a kind that the initial state does not show."""
+
+    number: int
+
+
+def test_a_state_that_no_store_keeps_costs_no_answer(slices, tmp_path):
+    """A search that meets one late goes on, and says that not all is kept."""
+
+    def step(state, action, rng):
+        number = int(rng.integers(40))
+        return number / 40.0, Late(number) if number > 35 else number
+
+    problem = sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        initial_state=0,
+    )
+    slices(61)
+    asked = {"method": "certified", "delta": 0.1, "budget": 2000, "seed": 5}
+    alone = sc.plan(problem, **asked)
+    kept = sc.plan(problem, store=tmp_path / "runs.db", **asked)
+    again = sc.resume(1, tmp_path / "runs.db", problem)
+    for found in (kept, again):
+        assert (found.value, found.certificate) == (alone.value, alone.certificate)
+        assert "Not all that was sampled is kept" in found.notes[-1]
+        assert "go on with" not in " ".join(found.notes)
+
+
+def test_what_a_loaded_memory_cannot_compare_is_named(tmp_path):
+    """The order of sets in states, and what no fingerprint sees."""
+
+    def step(state, action, rng):
+        return 0.5 * (hash(1) == 1), state ^ {int(rng.integers(4))}
+
+    problem = sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        initial_state=frozenset([8, 0]),
+    )
+    memory = Certified(problem, delta=0.1, seed=5)
+    memory.query(budget=200)
+    memory.save(tmp_path / "runs.db")
+    notes = " ".join(
+        Certified.load(tmp_path / "runs.db", problem).query(budget=9).notes
+    )
+    assert "States of this memory hold sets" in notes
+    assert "Resumed without being able to compare hash()" in notes
+
+
+@pytest.mark.parametrize("value", [10**400, math.inf, math.nan, -1])
+def test_a_budget_beyond_all_numbers_is_refused(value):
+    with pytest.raises(InvalidInput, match="budget must be"):
+        Certified(WORLDS[next(iter(WORLDS))][0], delta=0.1).query(budget=value)

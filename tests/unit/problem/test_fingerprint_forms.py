@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import importlib
 import operator
+import os
 import random
 import sys
 import threading
@@ -550,6 +551,9 @@ def hashing(state, action, rng):
         (sampling, ["the random numbers of a Random (step)"]),
         (hashing, ["hash(), which differs", "id(), which", "what numpy.load returns"]),
         (holding(threading.local()), ["a _thread._local (step: the closure variable value)"]),
+        (holding(importlib.import_module), ["what importlib.import_module returns"]),
+        (holding({"a", "b"}), ["the order of a set (step: the closure variable value)"]),
+        (holding(os.environ), ["the environment of the process"]),
         (holding(open), []),
     ],
 )  # fmt: skip
@@ -559,8 +563,13 @@ def test_what_cannot_be_seen_is_named(step, phrases):
         assert any(phrase in each for each in found.unseen), found.unseen
 
 
+NUMBERS = {1, 2, (3, 4.5)}
+
+
 def test_an_ordinary_problem_has_nothing_unseen():
     def step(state, action, rng):
+        if state in {"here", "there"} or state in NUMBERS:
+            return 0.0, state
         return np.clip(rng.normal() * PRICE, 0.0, 1.0), state
 
     found = seen(step)

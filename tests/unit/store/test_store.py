@@ -5,8 +5,12 @@ same run.
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
+from dataclasses import replace
+from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +22,7 @@ from smoothcruiser.query import Query
 from smoothcruiser.store import Store
 from smoothcruiser.store.checks import schedule_from
 from smoothcruiser.store.file import APPLICATION, VERSION
+from smoothcruiser.store.record import COLUMNS, _comparable, state_entry
 from smoothcruiser.store.seal import seal
 
 PROMISE = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
@@ -204,3 +209,112 @@ def test_nothing_is_unpickled() -> None:
         source = file.read_text()
         assert "import pickle" not in source
         assert "loads(" not in source.replace("json.loads(", "")
+
+
+class Token(IntEnum):
+    LOW, HIGH = 0, 1
+
+
+class Blind:
+    """A state whose text does not show what it holds."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Blind) and other.number == self.number
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+def typed(state: object, rng: Any) -> float:
+    return (0.1 + 0.2 * (type(state) in (list, Token))) * float(rng.random())
+
+
+@pytest.mark.parametrize(
+    ("initial", "asked", "kept"),
+    [([0], None, True), ([0], [1], False), (Token.LOW, None, True)],
+)
+def test_a_state_comes_back_with_its_type(
+    tmp_path: Path, initial: Any, asked: Any, kept: bool
+) -> None:
+    """A list is no tuple and an enumeration no number: a step may tell them apart."""
+
+    def step(state: Any, action: int, rng: Any) -> tuple[float, Any]:
+        return typed(state, rng), initial
+
+    world = sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.3,
+        operator=sc.Entropy(1.0),
+        initial_state=initial,
+        key=repr,
+    )
+    path, promise = tmp_path / "runs.db", {"epsilon": 0.3, "delta": 0.3}
+    whole = sc.plan(world, asked, method="smoothcruiser", store=path, **promise)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM shards")
+    if not kept:
+        with pytest.raises(sc.InvalidInput, match="pass the same state"):
+            sc.resume(1, path, world)
+    again = sc.resume(1, path, world, state=asked)
+    assert (again.value, again.num_calls) == (whole.value, whole.num_calls)
+
+
+def test_a_state_that_is_given_again_is_compared_by_what_it_holds() -> None:
+    world = sc.MDP(
+        lambda state, action, rng: (0.5, state),
+        num_actions=2,
+        discount=0.3,
+        operator=sc.Entropy(1.0),
+        initial_state=Blind(0),
+    )
+    one, same, other = (state_entry(world, Blind(number)) for number in (1, 1, 2))
+    assert one == same != other
+    words = [f"word {number}" for number in range(9)]
+    entries = [state_entry(world, set(part)) for part in (words, words[::-1])]
+    assert len({_comparable(entry) for entry in entries}) == 1
+
+
+def test_what_another_process_has_found_is_not_replaced_by_less(
+    tmp_path: Path,
+) -> None:
+    """Two processes may resume one search; the slower one loses nothing."""
+    with Store(tmp_path / "runs.db") as store:
+        run = begun(store)
+        for calls in (10, 30, 20):
+            store.keep_memory(run, str(calls).encode(), calls)
+        assert store.memory(run) == b"30"
+
+
+@pytest.mark.parametrize("name", ["epsilon", "delta", "num_calls", "log10_calls"])
+@pytest.mark.parametrize("value", ["x", [1], {}, True])
+def test_a_plan_whose_numbers_are_none_is_damaged(
+    tmp_path: Path, name: str, value: object
+) -> None:
+    """Also with a seal that fits: ``runs`` shows them."""
+    with Store(tmp_path / "runs.db") as store:
+        run = begun(store)
+        names = ", ".join(COLUMNS)
+        (row,) = store.connection.execute(f"SELECT {names} FROM runs").fetchall()
+        at = COLUMNS.index("plan")
+        plan = json.dumps(json.loads(row[at]) | {name: value})
+        sealed = seal(*row[:at], plan, *row[at + 1 :])
+        store.connection.execute("UPDATE runs SET plan = ?, seal = ?", (plan, sealed))
+        (listed,) = store.runs()
+        assert listed.to_dict()["status"] == "damaged"
+        with pytest.raises(sc.InvalidInput, match=f"its {name} cannot be"):
+            store.get(run)
+
+
+def test_a_stored_state_that_is_too_deep_is_refused(tmp_path: Path) -> None:
+    """Also with a seal that fits."""
+    with Store(tmp_path / "runs.db") as store:
+        found = store.get(begun(store))
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(sc.InvalidInput, match="is none of its problem"):
+        replace(found, state={"json": deep}).state_at(problem())

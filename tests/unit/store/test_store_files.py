@@ -160,3 +160,28 @@ def test_triggers_and_views_are_not_ours(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(sc.InvalidInput, match="tables are not those of a run store"):
         Store(path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs links")
+def test_a_link_to_a_store_leads_to_its_log_too(tmp_path: Path) -> None:
+    """What a run that is not closed has written lies in a log beside the file."""
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "real" / "runs.db")
+    with Store(link) as store:
+        begun(store)
+        with Store(link, write=False) as reader:
+            assert len(reader.runs()) == 1
+
+
+def test_a_store_without_tables_is_empty(tmp_path: Path) -> None:
+    """A kill while it was made, or a copy without its log."""
+    path = tmp_path / "runs.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    assert path.stat().st_size > 0
+    with pytest.raises(sc.InvalidInput, match=r"is empty; .*its -wal file"):
+        Store(path, write=False)
+    with Store(path) as store:
+        begun(store)

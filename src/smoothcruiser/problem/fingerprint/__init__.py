@@ -84,6 +84,14 @@ def fingerprint(problem: Problem) -> Fingerprint:
     return Fingerprint(parts, tuple(walk.unseen))
 
 
+def contents(state: Any) -> str:
+    """A digest of all that a state holds, 32 hex digits."""
+    walk = Walker(Changes(), {})
+    walk.start(INITIAL, state)
+    parts = {name: hexadecimal(encoded) for name, encoded in walk.parts.items()}
+    return Fingerprint(parts, ()).digest
+
+
 def _read(walk: Walker, problem: Problem) -> None:
     if problem.tables is not None:
         walk.start("tables", problem.tables)

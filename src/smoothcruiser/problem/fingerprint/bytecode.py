@@ -55,6 +55,8 @@ class Reading:
     # (place, whether an attribute is set there; otherwise a container is changed)
     writes: set[tuple[Place, bool]] = field(default_factory=set)
     imports: list[str] = field(default_factory=list)  # relative ones begin with dots
+    # places of constants that are used for more than ``x in {...}``
+    used: set[int] = field(default_factory=set)
 
 
 def _instructions(code: CodeType) -> Iterator[tuple[int, int, int]]:
@@ -75,12 +77,15 @@ def read(code: CodeType) -> Reading:
     form = bytearray()
     constants: list[Any] = []
     places: dict[int, int] = {}
+    used: set[int] = set()
     for (_, operation, argument), after in zip(steps, [*steps[1:], None], strict=True):
         if operation in dis.hasconst and not _describes_source(code, after):
             if argument not in places:
                 places[argument] = len(constants)
                 constants.append(code.co_consts[argument])
             argument = places[argument]
+            if after is None or dis.opname[after[1]] != "CONTAINS_OP":
+                used.add(argument)
         elif _describes_source(code, after):
             argument = 0
         form += operation.to_bytes(2, "little") + argument.to_bytes(4, "little")
@@ -97,7 +102,7 @@ def read(code: CodeType) -> Reading:
         code.co_freevars,
         code.co_exceptiontable,
     )
-    reading = Reading(bytes(form), constants, signature)
+    reading = Reading(bytes(form), constants, signature, used=used)
     _Run(code, reading, code.co_varnames[:arguments]).all(steps)
     return reading
 

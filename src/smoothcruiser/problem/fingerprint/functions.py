@@ -60,7 +60,12 @@ def code(walk: Walker, value: types.CodeType) -> bytes:
         [
             reading.form,
             walk.encode(reading.signature),
-            *map(walk.encode, reading.constants),
+            *(
+                walk.members(value)
+                if type(value) is frozenset and place not in reading.used
+                else walk.encode(value)
+                for place, value in enumerate(reading.constants)
+            ),
         ],
     )
 

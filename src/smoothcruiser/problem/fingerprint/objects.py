@@ -16,6 +16,7 @@ import functools
 import io
 import logging
 import operator
+import os
 import random
 import re
 import threading
@@ -42,6 +43,13 @@ _WORD = 8  # bytes of a pointer
 def is_a(value: Any, kinds: type | tuple[type, ...]) -> bool:
     """``isinstance`` that does not ask the object, which may answer with code."""
     return issubclass(type(value), kinds)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value has the same hash in every process."""
+    if type(value) is tuple:
+        return all(map(is_number, value))
+    return type(value) in (int, float, bool, complex) or is_a(value, np.number)
 
 
 class Layout(NamedTuple):
@@ -208,6 +216,8 @@ def _moving(cls: type) -> str | None:
     """What an object of ``cls`` is, if it changes while programs run; else None."""
     if issubclass(cls, _RANDOM):
         return f"the random numbers of a {cls.__name__}"
+    if cls is type(os.environ):
+        return "the environment of the process"
     if issubclass(cls, io.IOBase):
         return "an open file"
     if issubclass(cls, _WEAK):

@@ -17,7 +17,7 @@ import contextlib
 import functools
 import types
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,10 @@ WORLD = {
     *("subprocess", "tempfile", "threading", "time", "urllib.request", "uuid"),
 }
 READERS = {
-    f"numpy.{name}" for name in ("load", "loadtxt", "genfromtxt", "fromfile", "memmap")
+    *("importlib.import_module", "importlib.reload", "runpy.run_path"),
+    *("runpy.run_module", "pkgutil.get_data", "pkgutil.resolve_name"),
+    *("numpy.load", "numpy.loadtxt", "numpy.genfromtxt", "numpy.fromfile"),
+    "numpy.memmap",
 }
 
 _CODE = (type, types.ModuleType, types.FunctionType)
@@ -277,7 +280,9 @@ class Walker:
                 ],
             )
         if cls is set or cls is frozenset:
-            return self._set(cls.__name__.encode(), value)
+            if len(value) > 1 and not all(map(objects.is_number, value)):
+                self.cannot(f"the order of a {cls.__name__} ({self.label})")
+            return self.members(value)
         if cls is np.ndarray:
             return self._array(value)
         if issubclass(cls, np.generic):
@@ -306,8 +311,10 @@ class Walker:
             return joined(tag + b"*", [run])
         return joined(tag, map(self.encode, values))
 
-    def _set(self, tag: bytes, values: Iterable[Any]) -> bytes:
+    def members(self, values: set[Any] | frozenset[Any]) -> bytes:
+        """The members of a set; their order differs between processes."""
         ordered = sorted(values, key=functions.sorting_key)
+        tag = type(values).__name__.encode()
         return joined(tag, sorted(map(self.encode, ordered)))
 
     def _array(self, value: Any) -> bytes:
