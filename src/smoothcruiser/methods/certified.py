@@ -141,9 +141,7 @@ def _kept(
     from smoothcruiser.certified.saving import take_up
 
     number = opened.begin(_record(query, memory)) if stored is None else stored.id
-    hint = (
-        f"What was sampled is kept: go on with --resume {number} --store {opened.path}."
-    )
+    hint = f"What was sampled is kept: go on with {opened.way_back(number)}."
     memory.keep(partial(opened.keep_memory, number))
     data = None if stored is None else opened.memory(number)
     try:

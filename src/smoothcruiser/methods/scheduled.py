@@ -306,7 +306,7 @@ def _run(
         store, number = keeper
         keep, known = partial(store.keep, number), store.parts(number)
         check_parts(rule, compute.shards, actions, known)
-        hint = f"Finished shards are kept: go on with --resume {number} --store {store.path}."
+        hint = f"Finished shards are kept: go on with {store.way_back(number)}."
     tell_at_the_end(hint)
     segments = cut(schedule, shards=compute.shards)
     pool = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from rich.console import Console
@@ -57,7 +58,7 @@ def show_runs(out: Console, store: str, runs: list[Any]) -> None:
     if unfinished:
         out.print(
             "\nResume an unfinished run: smoothcruiser plan --resume "
-            f"{unfinished[-1]} --store {store}",
+            f"{unfinished[-1]} --store {shlex.quote(store)}",
             soft_wrap=True,
         )
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -63,6 +64,10 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def way_back(self, run: int) -> str:
+        """What to type to go on with a run."""
+        return f"--resume {run} --store {shlex.quote(str(self.path))}"
 
     def close(self) -> None:
         """Close the file."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import signal
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -192,9 +193,13 @@ class SpawnedPool(ProcessPoolExecutor):
 
     def ending(self) -> str:
         """How a process that died came to its end, in a few words."""
-        codes = []
+        # A broken pool ends them all, with SIGTERM, and waits for them in a thread of
+        # its own. Until that thread has entered a code, nobody else can read it.
+        codes, deadline = [], time.monotonic() + END_SECONDS
         for process in self.processes():
-            process.join(END_SECONDS)  # a broken pool ends them all, with SIGTERM
+            while process.exitcode is None and time.monotonic() < deadline:
+                process.join(POLL_SECONDS)
+                time.sleep(1e-3)
             codes.append(process.exitcode)
         own = [code for code in codes if code not in (None, -signal.SIGTERM)]
         if not own or own[0] == -signal.SIGKILL:
