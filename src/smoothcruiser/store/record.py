@@ -78,7 +78,8 @@ class StoredRun:
     @property
     def shown_state(self) -> Any:
         """The state, for a reader."""
-        return next(iter(self.state.values()))
+        ((name, value),) = self.state.items()
+        return value if name == "json" else str(value).rpartition(" ")[0]
 
     @property
     def status(self) -> str:
@@ -114,7 +115,7 @@ class StoredRun:
         if given is not None:
             if _comparable(state_entry(problem, given)) != _comparable(self.state):
                 raise InvalidInput(
-                    f"Run {self.id} was started at state {self.shown_state!r}, got "
+                    f"Run {self.id} was started at state {self.shown_state}, got "
                     f"{given!r}; drop the state, or start a new run."
                 )
             return given
@@ -122,7 +123,7 @@ class StoredRun:
             return problem.initial_state
         if "text" in self.state:
             raise InvalidInput(
-                f"The state of run {self.id} ({self.state['text']}) is not kept in the "
+                f"The state of run {self.id} ({self.shown_state}) is not kept in the "
                 "store; pass the same state to resume()."
             )
         try:
