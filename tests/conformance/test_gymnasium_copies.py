@@ -28,7 +28,7 @@ def test_a_certificate_covers_the_value_of_an_environment_that_copies_would_forg
 ):
     env = moved(EzWalk(), 3)
     problem = adapter.problem(env, **HERE)
-    found = sc.plan(problem, epsilon=0.3, delta=0.1, method="smoothcruiser", seed=seed)
+    found = sc.plan(problem, epsilon=0.4, delta=0.1, method="smoothcruiser", seed=seed)
     assert env.place >= 2
     assert found.interval[0] <= value_of_walk(env.place) <= found.interval[1]
     assert found.interval[0] > value_of_walk(0)  # what a forgetful copy is worth
