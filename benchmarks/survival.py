@@ -340,6 +340,7 @@ def main() -> None:
     parser.add_argument("--signals", type=int, default=2, help="of each kind")
     parser.add_argument("--only", nargs="*", default=list(STUDIES))
     options = parser.parse_args()
+    options.out = None if options.out is None else options.out.resolve()
     os.chdir(HERE)  # where the problems' module is
     sys.path.insert(0, str(HERE))
     commit = subprocess.run(
