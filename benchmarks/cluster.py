@@ -306,18 +306,19 @@ def ctrl_c(folder: Path) -> None:
             begin = time.monotonic()
             os.killpg(process.pid, signal.SIGINT)
             assert process.stderr is not None
-            err = process.stderr.readline()
+            first = process.stderr.readline()
             told = time.monotonic() - begin
             code, _, rest = ended(process)
             seconds = time.monotonic() - begin
             alive = left(everyone)
             record(
                 f"Ctrl-C: {name}",
-                "how to resume within a second, exit code 130, no process left",
+                "exit code 130 within a second, how to resume, no process left",
                 code == 130
-                and one_sentence(err + rest)
-                and told < 1.0
-                and "--resume 1" in err
+                and first.startswith("Stopping;")
+                and one_sentence(rest)
+                and seconds < 1.0
+                and "--resume 1" in rest
                 and alive == 0,
                 f"sentence after {told:.2f} s, exit after {seconds:.2f} s, "
                 f"{alive} processes left",
