@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
+from timing import commit
 
 import smoothcruiser as sc
 from smoothcruiser.certified import keeping
@@ -163,7 +164,8 @@ def main() -> None:
         "# Certified searches, killed and saved",
         "",
         f"`python benchmarks/certified_survival.py --kills {asked.kills}`, "
-        f"{time.strftime('%Y-%m-%d')}, Python {platform.python_version()}.",
+        f"{time.strftime('%Y-%m-%d')}, commit {commit()}, "
+        f"Python {platform.python_version()}.",
         "",
         "| executor | kill −9 while sampling | calls kept at each | calls | same bits |",
         "|---|---|---|---|---|",

@@ -43,6 +43,7 @@ from cluster_nodes import (
     words,
     world,
 )
+from timing import commit
 
 # a schedule of some thousand calls; shards of about 0.1 s
 PROMISE = words("--method smoothcruiser --epsilon 10% --delta 0.1 --shards 20 --seed 3")
@@ -515,7 +516,7 @@ def main() -> None:
     lines = [
         "# The cluster cannot lie",
         "",
-        f"`python benchmarks/cluster.py`, {time.strftime('%Y-%m-%d')}, "
+        f"`python benchmarks/cluster.py`, {time.strftime('%Y-%m-%d')}, commit {commit()}, "
         f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}, "
         f"{time.monotonic() - begin:.0f} s",
         "",

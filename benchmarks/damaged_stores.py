@@ -24,7 +24,6 @@ import random
 import shutil
 import sqlite3
 import struct
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,6 +32,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from timing import commit
 
 import smoothcruiser as sc
 from smoothcruiser.store import Store
@@ -438,14 +439,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         cases = all_cases(asked.stores, Path(folder))
     broken = [(name, case) for name, case in cases if case.broken]
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True
-    ).stdout.strip()
     lines = [
         "# Damaged and edited stores",
         "",
         f"`python benchmarks/damaged_stores.py --stores {asked.stores}`, "
-        f"{time.strftime('%Y-%m-%d')}, commit {commit}, {platform.machine()}, "
+        f"{time.strftime('%Y-%m-%d')}, commit {commit()}, {platform.machine()}, "
         f"{time.perf_counter() - begin:.0f} s",
         "",
         *table(cases),

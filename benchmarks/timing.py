@@ -61,9 +61,7 @@ def machine() -> dict[str, Any]:
         "numpy": numpy.__version__,
         "scipy": scipy.__version__,
         "cc": _first_line(["cc", "--version"]),
-        "commit": _first_line(
-            ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-        ),
+        "commit": commit(),
     }
 
 
@@ -77,6 +75,12 @@ def _cpu() -> str:
         )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
+
+
+def commit() -> str:
+    """The commit of this tree."""
+    folder = str(Path(__file__).parent)
+    return _first_line(["git", "-C", folder, "rev-parse", "--short", "HEAD"])
 
 
 def _first_line(command: list[str]) -> str:
