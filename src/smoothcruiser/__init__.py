@@ -11,10 +11,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
+if (
+    sys.argv[:1] == ["-m"]
+    and not sys.flags.safe_path
+    and ("-m", "smoothcruiser") in zip(sys.orig_argv, sys.orig_argv[1:], strict=False)
+):
     # `python -m smoothcruiser` puts the current folder before everything installed: a
     # file numpy.py there would run as NumPy. It stays, at the end, only if this
-    # package lies in it.
+    # package lies in it. A program of the user's own (`python -m my_package`) keeps it.
     sys.path[:1] = []
     if (home := Path(__file__).parent.parent) == Path.cwd():
         sys.path.append(str(home))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import smoothcruiser
 from smoothcruiser.cli.exit import Answers, LostOutput
 
 LINE = [sys.executable, "-m", "smoothcruiser"]
@@ -75,6 +76,24 @@ def test_a_file_named_like_a_dependency_is_not_executed(tmp_path: Path) -> None:
     code, _, err = shell('"$@" exact numpy:problem', tmp_path)
     assert (code, "has no attribute 'problem'" in err) == (2, True)
     assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.compiles
+def test_a_program_of_the_users_own_keeps_its_folder(tmp_path: Path) -> None:
+    """``python -m mine`` finds the modules beside it, though mine imports us early."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").write_text("import smoothcruiser\n")
+    (tmp_path / "mine" / "__main__.py").write_text("import beside\n")
+    (tmp_path / "beside.py").write_text("print('found')\n")
+    source = Path(smoothcruiser.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-m", "mine"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(source)},
+    )
+    assert (done.stdout, done.stderr) == ("found\n", "")
 
 
 def test_output_that_a_simulator_closed_is_told_as_lost():
