@@ -164,8 +164,8 @@ class _Choosing:
         price, why = self._price()
         if price is None:
             return self._without_schedule(why)
-        least = self._least_of_search()
-        if price <= CHEAP * least:
+        looked = self._walks(price) + self.problem.inspection_calls
+        if price <= CHEAP * self._least_of_search() + looked:
             return self._schedule(
                 "auto chose smoothcruiser: its schedule keeps the promise for "
                 f"{price:,} calls, and no search needs much less."
