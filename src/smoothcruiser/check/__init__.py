@@ -15,7 +15,8 @@ afterwards. Here they are tested on states met by random walks:
                                      an answer is the same after the next answer
   claims                             reward_range, legal, player, alternating,
                                      terminal, deterministic, outcomes, key,
-                                     value_bounds, a user's own operator
+                                     value_bounds, payoffs,
+                                     total_reward_range, a user's own operator
 
 Next states are compared by value, and by their futures under equal streams
 where their values differ or cannot be seen. Each test is exact but for
@@ -86,6 +87,7 @@ TESTS: tuple[tuple[str, Callable[[Probe], Finding]], ...] = (
     ("outcomes", claims.outcomes),
     ("memory", claims.keys),
     ("bounds", claims.value_bounds),
+    ("totals", claims.totals),
     ("ends", claims.ends),
 )
 

@@ -12,6 +12,7 @@ from smoothcruiser.jit.keys import CheckKey, Key
 from smoothcruiser.problem.answers import (
     Answer,
     at,
+    early_payoff,
     hung,
     outside,
     raised,
@@ -84,6 +85,8 @@ class Probe:
             raise outside(reward, at(state, action), low, high)
         if ended and not self.problem.facts.terminals:
             raise undeclared_end(at(state, action))
+        if self.problem.pays_early(reward, after, ended):
+            raise early_payoff(reward, at(state, action))
         ended = ended or self.problem.is_terminal(after)
         self.ends += ended
         if ended and len(self.over) < WALKS:

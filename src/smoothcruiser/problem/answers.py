@@ -62,6 +62,24 @@ def outside(reward: Any, where: str, low: float, high: float) -> OracleError:
     )
 
 
+def early_payoff(reward: Any, where: str) -> OracleError:
+    """A step paid although it does not end the episode."""
+    return OracleError(
+        f"The oracle paid {reward!r} {where} and the episode went on, but payoffs='end' "
+        "is declared; drop payoffs= (total_reward_range= may hold), or let only the "
+        "step that ends the episode pay."
+    )
+
+
+def beyond_total(found: float, low: float, high: float) -> OracleError:
+    """An episode added up to what the declared total excludes."""
+    return OracleError(
+        f"An episode was worth {found:.6g}, regularizer included, outside "
+        f"[{low:.6g}, {high:.6g}], which total_reward_range or payoffs= allow; widen "
+        "the declared range, or drop it."
+    )
+
+
 def undeclared_end(where: str) -> OracleError:
     """An episode ended although the problem declares no ends."""
     return OracleError(
@@ -198,4 +216,6 @@ def answered(
         raise outside(reward, at(state, action), low, high)
     if ended and not ends:
         raise undeclared_end(at(state, action))
+    if problem.pays_early(reward, after, ended):
+        raise early_payoff(reward, at(state, action))
     return reward, after, ended

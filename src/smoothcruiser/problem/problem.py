@@ -29,7 +29,7 @@ from smoothcruiser.operators import Operator
 from smoothcruiser.problem.answers import bad_player, too_few_legal, two_in_one
 from smoothcruiser.problem.arguments import check_call_seconds, shortened
 from smoothcruiser.problem.batched import Batched
-from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.facts import BOUNDS_ROUNDING, Facts
 from smoothcruiser.problem.oracle import Outcomes, ParsingOracle, Step
 from smoothcruiser.problem.states import identical, is_fixed, state_key
 
@@ -44,6 +44,8 @@ MOST_STEPS = 1_000_000
 # of rewards and temperature: values are squared and summed, and must stay finite
 LARGEST_UNIT = 1e100
 MOST_STAGES = 10_000  # of a horizon at which declared bounds are checked
+# when rewards other than 0 are paid
+EVERY_STEP, AT_THE_END = PAYOFFS = ("every step", "end")
 LOOKED_BATCHES, LOOKED_ROWS = 4, 8  # of a step over arrays: are rows independent?
 
 
@@ -62,6 +64,9 @@ class Problem:
     terminal: Callable[[Any], bool] | bool | None = None
     initial_state: Any = None
     value_bounds: tuple[float, float] | None = None
+    # of the discounted sum of rewards from any state that is not terminal
+    total_reward_range: tuple[float, float] | None = None
+    payoffs: str = EVERY_STEP  # one of ``PAYOFFS``
     horizon: int | None = None
     deterministic: bool = False
     outcomes: Outcomes | None = None
@@ -118,6 +123,28 @@ class Problem:
             given_bounds=None
             if self.value_bounds is None
             else (float(self.value_bounds[0]), float(self.value_bounds[1])),
+            total_range=self._total_range(),
+        )
+
+    def _total_range(self) -> tuple[float, float] | None:
+        """The range of the total reward that ``payoffs`` and the user declare."""
+        ranges = []
+        if self.total_reward_range is not None:
+            ranges.append(self.total_reward_range)
+        if self.payoffs == AT_THE_END:  # one reward, discounted; or none at all
+            low, high = self.reward_range
+            ranges.append((min(low, 0.0), max(high, 0.0)))
+        if not ranges:
+            return None
+        return float(max(r[0] for r in ranges)), float(min(r[1] for r in ranges))
+
+    def pays_early(self, reward: float, after: Any, ended: bool) -> bool:
+        """Whether a step that does not end the episode breaks ``payoffs="end"``."""
+        return (
+            self.payoffs == AT_THE_END
+            and reward != 0.0
+            and not ended
+            and not self.is_terminal(after)
         )
 
     @property
@@ -265,6 +292,15 @@ class MDP(Problem):
         initial_state: where plans start by default.
         value_bounds: (low, high), known to hold V in every state that is not
             terminal.
+        total_reward_range: (low, high), known to hold the sum of rewards, weighted
+            1, discount, discount**2, …, from any state that is not terminal to the
+            end of the episode, whatever is played and whatever happens. With a
+            horizon it has to hold for every number of steps left, from 1 on; the
+            end is then the horizon, and with discount 1 the sum is a plain one. An
+            episode that never ends counts with all of its rewards.
+        payoffs: "end" if only the step that ends an episode pays, so that the total
+            is one reward; "every step", the default, claims nothing. A horizon that
+            cuts an episode off does not end it: that step pays 0 too.
         horizon: steps until the end; None, the default, for no limit.
         deterministic: whether a pair (state, action) always has one outcome;
             searches then sample it once.
@@ -438,6 +474,9 @@ def _check(p: Problem) -> None:
             f"{p.terminal!r}."
         ),
     )
+    if p.total_reward_range is not None:
+        check_range("total_reward_range", p.total_reward_range)
+    _check_payoffs(p)
     if p.min_actions is not None:
         ok = _is_count(p.min_actions) and p.min_actions <= p.num_actions
         _require(
@@ -453,16 +492,58 @@ def _check(p: Problem) -> None:
     )
     check_call_seconds(p.call_seconds)
     p.operator.weights(p.num_actions)  # refuses a prior of another length
+    if p.facts.total_range is not None:
+        _check_total(p)
     if p.value_bounds is not None:
         _check_bounds(p)
 
 
+def _check_payoffs(p: Problem) -> None:
+    """Refuse words that are no payoffs, and an end that cannot come."""
+    _require(
+        isinstance(p.payoffs, str) and p.payoffs in PAYOFFS,
+        f"payoffs must be one of {', '.join(map(repr, PAYOFFS))}, got {p.payoffs!r}.",
+    )
+    _require(
+        p.payoffs != AT_THE_END or (p.terminal is not None and p.terminal is not False),
+        "payoffs='end' needs ends: pass terminal= (a function, or True if the step's "
+        "own flag ends an episode).",
+    )
+
+
+def _stages(p: Problem) -> list[int | None]:
+    """The numbers of steps left at which declared bounds are checked."""
+    if p.horizon is None:
+        return [None]
+    return list(range(1, min(p.horizon, MOST_STAGES) + 1))
+
+
+def _check_total(p: Problem) -> None:
+    """Refuse a range of the total that no rewards can add up to at some stage."""
+    facts = p.facts
+    assert facts.total_range is not None
+    low, high = facts.total_range
+    for left in _stages(p):
+        steps = facts.steps(left)
+        # an episode that may end pays once at the least
+        counts = (1.0, steps) if facts.terminals else (steps,)
+        least, most = (
+            side(r * n for n in counts)
+            for side, r in zip((min, max), facts.reward_range, strict=True)
+        )
+        slack = BOUNDS_ROUNDING * max(abs(least), abs(most))
+        where = "" if left is None else f" with {left} of {p.horizon} steps left"
+        _require(
+            low <= high and low <= most + slack and high >= least - slack,
+            f"total_reward_range {p.total_reward_range!r} excludes every total of "
+            f"rewards in {p.reward_range!r}{where}; it has to hold from every state "
+            "that is not terminal, for every number of steps left: widen it.",
+        )
+
+
 def _check_bounds(p: Problem) -> None:
     """Refuse bounds that leave no room for a value at some stage."""
-    stages: list[int | None] = (
-        [None] if p.horizon is None else list(range(1, min(p.horizon, MOST_STAGES) + 1))
-    )
-    for left in stages:
+    for left in _stages(p):
         low, high = p.facts._plain_range(left)
         where = "" if left is None else f" with {left} of {p.horizon} steps left"
         _require(
