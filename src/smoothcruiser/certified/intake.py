@@ -24,8 +24,9 @@ from smoothcruiser.certified.graph import END, END_RAW
 from smoothcruiser.certified.loops import Loops
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.errors import OracleError
-from smoothcruiser.problem.problem import AT_THE_END, Problem
+from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
+from smoothcruiser.problem.totals import AT_THE_END
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.sampling import Sampler

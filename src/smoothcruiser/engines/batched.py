@@ -56,8 +56,9 @@ from smoothcruiser.problem.batched import (
     NumpyBackend,
     WrongShape,
 )
-from smoothcruiser.problem.problem import AT_THE_END, Game, Problem
+from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.tabular import Tables
+from smoothcruiser.problem.totals import AT_THE_END
 from smoothcruiser.schedule.schedule import Kind
 
 Floats = NDArray[np.float64]

@@ -32,8 +32,8 @@ from smoothcruiser.problem.answers import (
     undeclared_end,
     unpacked,
 )
-from smoothcruiser.problem.problem import AT_THE_END
 from smoothcruiser.problem.states import Guard, copied
+from smoothcruiser.problem.totals import AT_THE_END
 from smoothcruiser.schedule.schedule import Kind, Level
 
 Draw = Callable[[Any], float]

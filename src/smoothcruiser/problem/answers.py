@@ -18,6 +18,7 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
     said,
 )
+from smoothcruiser.problem.totals import pays_early
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
@@ -50,6 +51,20 @@ def companion_hung(call_seconds: float | None) -> OracleError:
     return OracleError(
         f"legal, terminal or player did not return within {call_seconds:g} s; mend "
         "it, or raise call_seconds."
+    )
+
+
+def failure(name: str, error: BaseException, state: Any) -> BaseException:
+    """What to raise for an error in one of a problem's functions of the state.
+
+    Our own errors, an engine's signal (``Hung``) and Ctrl-C are raised as they are.
+    """
+    if isinstance(error, SmoothcruiserError | Hung | KeyboardInterrupt):
+        return error
+    first = str(error).split("\n")[0]  # Numba's messages fill pages
+    return OracleError(
+        f"{name} raised {type(error).__name__}: {first} at state {state!r}; mend it "
+        "there."
     )
 
 
@@ -216,6 +231,6 @@ def answered(
         raise outside(reward, at(state, action), low, high)
     if ended and not ends:
         raise undeclared_end(at(state, action))
-    if problem.pays_early(reward, after, ended):
+    if pays_early(problem, reward, after, ended):
         raise early_payoff(reward, at(state, action))
     return reward, after, ended

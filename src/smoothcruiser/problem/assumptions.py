@@ -5,7 +5,8 @@ Every declaration that an interval depends on is named.
 
 from __future__ import annotations
 
-from smoothcruiser.problem.problem import AT_THE_END, Problem
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.totals import AT_THE_END
 
 ONE_LAW = (
     "draws of the oracle are independent, and follow one law for each state and action"

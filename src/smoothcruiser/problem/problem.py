@@ -18,20 +18,24 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import (
-    Hung,
     InvalidInput,
-    OracleError,
     SmoothcruiserError,
     said,
 )
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.operators import Operator
-from smoothcruiser.problem.answers import bad_player, too_few_legal, two_in_one
+from smoothcruiser.problem.answers import (
+    bad_player,
+    failure,
+    too_few_legal,
+    two_in_one,
+)
 from smoothcruiser.problem.arguments import check_call_seconds, shortened
 from smoothcruiser.problem.batched import Batched
-from smoothcruiser.problem.facts import BOUNDS_ROUNDING, Facts
+from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.oracle import Outcomes, ParsingOracle, Step
 from smoothcruiser.problem.states import identical, is_fixed, state_key
+from smoothcruiser.problem.totals import EVERY_STEP, check_totals, total_range
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.tabular import Tables
@@ -44,8 +48,6 @@ MOST_STEPS = 1_000_000
 # of rewards and temperature: values are squared and summed, and must stay finite
 LARGEST_UNIT = 1e100
 MOST_STAGES = 10_000  # of a horizon at which declared bounds are checked
-# when rewards other than 0 are paid
-EVERY_STEP, AT_THE_END = PAYOFFS = ("every step", "end")
 LOOKED_BATCHES, LOOKED_ROWS = 4, 8  # of a step over arrays: are rows independent?
 
 
@@ -66,7 +68,7 @@ class Problem:
     value_bounds: tuple[float, float] | None = None
     # of the discounted sum of rewards from any state that is not terminal
     total_reward_range: tuple[float, float] | None = None
-    payoffs: str = EVERY_STEP  # one of ``PAYOFFS``
+    payoffs: str = EVERY_STEP  # one of ``totals.PAYOFFS``
     horizon: int | None = None
     deterministic: bool = False
     outcomes: Outcomes | None = None
@@ -123,28 +125,7 @@ class Problem:
             given_bounds=None
             if self.value_bounds is None
             else (float(self.value_bounds[0]), float(self.value_bounds[1])),
-            total_range=self._total_range(),
-        )
-
-    def _total_range(self) -> tuple[float, float] | None:
-        """The range of the total reward that ``payoffs`` and the user declare."""
-        ranges = []
-        if self.total_reward_range is not None:
-            ranges.append(self.total_reward_range)
-        if self.payoffs == AT_THE_END:  # one reward, discounted; or none at all
-            low, high = self.reward_range
-            ranges.append((min(low, 0.0), max(high, 0.0)))
-        if not ranges:
-            return None
-        return float(max(r[0] for r in ranges)), float(min(r[1] for r in ranges))
-
-    def pays_early(self, reward: float, after: Any, ended: bool) -> bool:
-        """Whether a step that does not end the episode breaks ``payoffs="end"``."""
-        return (
-            self.payoffs == AT_THE_END
-            and reward != 0.0
-            and not ended
-            and not self.is_terminal(after)
+            total_range=total_range(self),
         )
 
     @property
@@ -181,7 +162,7 @@ class Problem:
         try:
             actions = [a for a in range(self.num_actions) if self.legal(state, a)]
         except BaseException as error:
-            raise _failure("legal", error, state) from error
+            raise failure("legal", error, state) from error
         if len(actions) < self.facts.min_actions:
             raise too_few_legal(state, len(actions), self.facts.min_actions)
         return actions
@@ -193,7 +174,7 @@ class Problem:
         try:
             return bool(self.terminal(state))
         except BaseException as error:
-            raise _failure("terminal", error, state) from error
+            raise failure("terminal", error, state) from error
 
     def mover(self, state: Any) -> int:
         """1 where the max player moves, 2 where the min player does."""
@@ -213,7 +194,7 @@ class Problem:
             found = self.key(state)
             hash(found)
         except BaseException as error:
-            raise _failure("key", error, state) from error
+            raise failure("key", error, state) from error
         return found
 
     def profile(self, state: Any) -> tuple[int, ...] | None:
@@ -365,24 +346,10 @@ class Game(Problem):
         try:
             player = int(self.player(state))
         except BaseException as error:
-            raise _failure("player", error, state) from error
+            raise failure("player", error, state) from error
         if player not in (1, 2):
             raise bad_player(state, player)
         return player
-
-
-def _failure(name: str, error: BaseException, state: Any) -> BaseException:
-    """What to raise for an error in a user's function.
-
-    Our own errors, an engine's signal (``Hung``) and Ctrl-C are raised as they are.
-    """
-    if isinstance(error, SmoothcruiserError | Hung | KeyboardInterrupt):
-        return error
-    first = str(error).split("\n")[0]  # Numba's messages fill pages
-    return OracleError(
-        f"{name} raised {type(error).__name__}: {first} at state {state!r}; mend it "
-        "there."
-    )
 
 
 def _require(condition: bool, sentence: str) -> None:
@@ -474,9 +441,6 @@ def _check(p: Problem) -> None:
             f"{p.terminal!r}."
         ),
     )
-    if p.total_reward_range is not None:
-        check_range("total_reward_range", p.total_reward_range)
-    _check_payoffs(p)
     if p.min_actions is not None:
         ok = _is_count(p.min_actions) and p.min_actions <= p.num_actions
         _require(
@@ -492,58 +456,17 @@ def _check(p: Problem) -> None:
     )
     check_call_seconds(p.call_seconds)
     p.operator.weights(p.num_actions)  # refuses a prior of another length
-    if p.facts.total_range is not None:
-        _check_total(p)
+    check_totals(p)
     if p.value_bounds is not None:
         _check_bounds(p)
 
 
-def _check_payoffs(p: Problem) -> None:
-    """Refuse words that are no payoffs, and an end that cannot come."""
-    _require(
-        isinstance(p.payoffs, str) and p.payoffs in PAYOFFS,
-        f"payoffs must be one of {', '.join(map(repr, PAYOFFS))}, got {p.payoffs!r}.",
-    )
-    _require(
-        p.payoffs != AT_THE_END or (p.terminal is not None and p.terminal is not False),
-        "payoffs='end' needs ends: pass terminal= (a function, or True if the step's "
-        "own flag ends an episode).",
-    )
-
-
-def _stages(p: Problem) -> list[int | None]:
-    """The numbers of steps left at which declared bounds are checked."""
-    if p.horizon is None:
-        return [None]
-    return list(range(1, min(p.horizon, MOST_STAGES) + 1))
-
-
-def _check_total(p: Problem) -> None:
-    """Refuse a range of the total that no rewards can add up to at some stage."""
-    facts = p.facts
-    assert facts.total_range is not None
-    low, high = facts.total_range
-    for left in _stages(p):
-        steps = facts.steps(left)
-        # an episode that may end pays once at the least
-        counts = (1.0, steps) if facts.terminals else (steps,)
-        least, most = (
-            side(r * n for n in counts)
-            for side, r in zip((min, max), facts.reward_range, strict=True)
-        )
-        slack = BOUNDS_ROUNDING * max(abs(least), abs(most))
-        where = "" if left is None else f" with {left} of {p.horizon} steps left"
-        _require(
-            low <= high and low <= most + slack and high >= least - slack,
-            f"total_reward_range {p.total_reward_range!r} excludes every total of "
-            f"rewards in {p.reward_range!r}{where}; it has to hold from every state "
-            "that is not terminal, for every number of steps left: widen it.",
-        )
-
-
 def _check_bounds(p: Problem) -> None:
     """Refuse bounds that leave no room for a value at some stage."""
-    for left in _stages(p):
+    stages: list[int | None] = (
+        [None] if p.horizon is None else list(range(1, min(p.horizon, MOST_STAGES) + 1))
+    )
+    for left in stages:
         low, high = p.facts._plain_range(left)
         where = "" if left is None else f" with {left} of {p.horizon} steps left"
         _require(
