@@ -110,6 +110,11 @@ def evaluate(query: Query, policy: Any) -> Estimate:
         True
     """
     problem, state = query.problem, query.place
+    if query.promise.relative is not None:
+        raise InvalidInput(
+            f"evaluate cannot aim at epsilon={query.promise.words!r}; give it as a "
+            "number, or as a percentage of the value span such as 5%."
+        )
     compiled = machine_code(query.compute.executor, "evaluate")
     if problem.is_terminal(state):
         return terminal_estimate(problem, state, "evaluate", query.seed)
