@@ -18,7 +18,7 @@ from smoothcruiser.errors import (
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, Session
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.query import Query
+from smoothcruiser.query import Promise, Query
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
@@ -54,9 +54,9 @@ class CertifiedSearch(Method):
         return frozenset(where | {"budget", "seconds", "max_states"})
 
     def prepare(self, query: Query) -> Searching:  # noqa: D102
-        epsilon, delta = query.promise.epsilon, query.promise.failure()
-        limits = query.limits
-        if epsilon is None and limits.calls is None and limits.seconds is None:
+        epsilon, relative = _accuracy(query.promise)
+        delta, limits = query.promise.failure(), query.limits
+        if not query.promise.asked and limits.calls is None and limits.seconds is None:
             raise InvalidInput(
                 "certified search needs epsilon to stop at a promise, or budget or "
                 "seconds to stop at a price."
@@ -71,7 +71,7 @@ class CertifiedSearch(Method):
                     "or spread its samples with 'processes' or 'dask'."
                 )
         forecast = CertifiedForecast(
-            problem.facts, epsilon, delta, problem.inspection_calls
+            problem.facts, epsilon, delta, problem.inspection_calls, relative=relative
         )
         return Searching(method=self, query=query, explanation=forecast)
 
@@ -185,7 +185,7 @@ def _record(query: Query, memory: Certified) -> Record:
         problem=query.problem,
         method="certified",
         plan={
-            "epsilon": promise.epsilon,
+            "epsilon": promise.epsilon if promise.relative is None else promise.words,
             "delta": promise.delta,
             "target": promise.target,
             "budget": limits.calls,
@@ -215,6 +215,13 @@ class Remembering(Session):
             self._memory.close()
 
 
+def _accuracy(promise: Promise) -> tuple[float | None, float | None]:
+    """(epsilon, share of |V|), one of the two at the most."""
+    if promise.relative is not None:
+        return None, promise.relative
+    return promise.epsilon, None
+
+
 def memory_of(query: Query, bound: str) -> Certified:
     """An empty memory for the query."""
     from smoothcruiser.certified.search import Certified
@@ -236,9 +243,11 @@ def memory_of(query: Query, bound: str) -> Certified:
 def ask(memory: Certified, query: Query, budget: int | None) -> Estimate:
     """The memory's answer; ``budget`` counts where the query names none."""
     limits = query.limits
+    epsilon, relative = _accuracy(query.promise)
     return memory.query(
         query.place,
-        epsilon=query.promise.epsilon,
+        epsilon=epsilon,
+        relative=relative,
         budget=budget if limits.calls is None else limits.calls,
         seconds=limits.seconds,
         target=query.promise.target,

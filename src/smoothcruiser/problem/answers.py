@@ -18,6 +18,7 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
     said,
 )
+from smoothcruiser.problem.totals import pays_early
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
@@ -53,12 +54,44 @@ def companion_hung(call_seconds: float | None) -> OracleError:
     )
 
 
+def failure(name: str, error: BaseException, state: Any) -> BaseException:
+    """What to raise for an error in one of a problem's functions of the state.
+
+    Our own errors, an engine's signal (``Hung``) and Ctrl-C are raised as they are.
+    """
+    if isinstance(error, SmoothcruiserError | Hung | KeyboardInterrupt):
+        return error
+    first = str(error).split("\n")[0]  # Numba's messages fill pages
+    return OracleError(
+        f"{name} raised {type(error).__name__}: {first} at state {state!r}; mend it "
+        "there."
+    )
+
+
 def outside(reward: Any, where: str, low: float, high: float) -> OracleError:
     """A reward lies outside the declared range."""
     return OracleError(
         f"The oracle returned reward {reward!r} {where}, outside reward_range "
         f"({low:g}, {high:g}); declare the range that holds every reward, or mend the "
         "simulator."
+    )
+
+
+def early_payoff(reward: Any, where: str) -> OracleError:
+    """A step paid although it does not end the episode."""
+    return OracleError(
+        f"The oracle paid {reward!r} {where} and the episode went on, but payoffs='end' "
+        "is declared; drop payoffs= (total_reward_range= may hold), or let only the "
+        "step that ends the episode pay."
+    )
+
+
+def beyond_total(found: float, low: float, high: float) -> OracleError:
+    """An episode added up to what the declared total excludes."""
+    return OracleError(
+        f"An episode was worth {found:.6g}, regularizer included, outside "
+        f"[{low:.6g}, {high:.6g}], which total_reward_range or payoffs= allow; widen "
+        "the declared range, or drop it."
     )
 
 
@@ -198,4 +231,6 @@ def answered(
         raise outside(reward, at(state, action), low, high)
     if ended and not ends:
         raise undeclared_end(at(state, action))
+    if pays_early(problem, reward, after, ended):
+        raise early_payoff(reward, at(state, action))
     return reward, after, ended

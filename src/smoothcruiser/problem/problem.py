@@ -18,20 +18,24 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import (
-    Hung,
     InvalidInput,
-    OracleError,
     SmoothcruiserError,
     said,
 )
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.operators import Operator
-from smoothcruiser.problem.answers import bad_player, too_few_legal, two_in_one
+from smoothcruiser.problem.answers import (
+    bad_player,
+    failure,
+    too_few_legal,
+    two_in_one,
+)
 from smoothcruiser.problem.arguments import check_call_seconds, shortened
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.oracle import Outcomes, ParsingOracle, Step
 from smoothcruiser.problem.states import identical, is_fixed, state_key
+from smoothcruiser.problem.totals import EVERY_STEP, check_totals, total_range
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.tabular import Tables
@@ -62,6 +66,9 @@ class Problem:
     terminal: Callable[[Any], bool] | bool | None = None
     initial_state: Any = None
     value_bounds: tuple[float, float] | None = None
+    # of the discounted sum of rewards from any state that is not terminal
+    total_reward_range: tuple[float, float] | None = None
+    payoffs: str = EVERY_STEP  # one of ``totals.PAYOFFS``
     horizon: int | None = None
     deterministic: bool = False
     outcomes: Outcomes | None = None
@@ -118,6 +125,7 @@ class Problem:
             given_bounds=None
             if self.value_bounds is None
             else (float(self.value_bounds[0]), float(self.value_bounds[1])),
+            total_range=total_range(self),
         )
 
     @property
@@ -154,7 +162,7 @@ class Problem:
         try:
             actions = [a for a in range(self.num_actions) if self.legal(state, a)]
         except BaseException as error:
-            raise _failure("legal", error, state) from error
+            raise failure("legal", error, state) from error
         if len(actions) < self.facts.min_actions:
             raise too_few_legal(state, len(actions), self.facts.min_actions)
         return actions
@@ -166,7 +174,7 @@ class Problem:
         try:
             return bool(self.terminal(state))
         except BaseException as error:
-            raise _failure("terminal", error, state) from error
+            raise failure("terminal", error, state) from error
 
     def mover(self, state: Any) -> int:
         """1 where the max player moves, 2 where the min player does."""
@@ -186,7 +194,7 @@ class Problem:
             found = self.key(state)
             hash(found)
         except BaseException as error:
-            raise _failure("key", error, state) from error
+            raise failure("key", error, state) from error
         return found
 
     def profile(self, state: Any) -> tuple[int, ...] | None:
@@ -265,6 +273,15 @@ class MDP(Problem):
         initial_state: where plans start by default.
         value_bounds: (low, high), known to hold V in every state that is not
             terminal.
+        total_reward_range: (low, high), known to hold the sum of rewards, weighted
+            1, discount, discount**2, …, from any state that is not terminal to the
+            end of the episode, whatever is played and whatever happens. With a
+            horizon it has to hold for every number of steps left, from 1 on; the
+            end is then the horizon, and with discount 1 the sum is a plain one. An
+            episode that never ends counts with all of its rewards.
+        payoffs: "end" if only the step that ends an episode pays, so that the total
+            is one reward; "every step", the default, claims nothing. A horizon that
+            cuts an episode off does not end it: that step pays 0 too.
         horizon: steps until the end; None, the default, for no limit.
         deterministic: whether a pair (state, action) always has one outcome;
             searches then sample it once.
@@ -329,24 +346,10 @@ class Game(Problem):
         try:
             player = int(self.player(state))
         except BaseException as error:
-            raise _failure("player", error, state) from error
+            raise failure("player", error, state) from error
         if player not in (1, 2):
             raise bad_player(state, player)
         return player
-
-
-def _failure(name: str, error: BaseException, state: Any) -> BaseException:
-    """What to raise for an error in a user's function.
-
-    Our own errors, an engine's signal (``Hung``) and Ctrl-C are raised as they are.
-    """
-    if isinstance(error, SmoothcruiserError | Hung | KeyboardInterrupt):
-        return error
-    first = str(error).split("\n")[0]  # Numba's messages fill pages
-    return OracleError(
-        f"{name} raised {type(error).__name__}: {first} at state {state!r}; mend it "
-        "there."
-    )
 
 
 def _require(condition: bool, sentence: str) -> None:
@@ -453,6 +456,7 @@ def _check(p: Problem) -> None:
     )
     check_call_seconds(p.call_seconds)
     p.operator.weights(p.num_actions)  # refuses a prior of another length
+    check_totals(p)
     if p.value_bounds is not None:
         _check_bounds(p)
 
