@@ -46,10 +46,24 @@ def hung(call_seconds: float | None, where: str) -> OracleError:
 
 
 def companion_hung(call_seconds: float | None) -> OracleError:
-    """A call of legal, terminal or player took too long."""
+    """A call of legal, terminal, player or value_bounds took too long."""
     return OracleError(
-        f"legal, terminal or player did not return within {call_seconds:g} s; mend "
-        "it, or raise call_seconds."
+        "legal, terminal, player or value_bounds did not return within "
+        f"{call_seconds:g} s; mend it, or raise call_seconds."
+    )
+
+
+def failure(name: str, error: BaseException, state: Any) -> BaseException:
+    """What to raise for an error in one of a problem's functions of the state.
+
+    Our own errors, an engine's signal (``Hung``) and Ctrl-C are raised as they are.
+    """
+    if isinstance(error, SmoothcruiserError | Hung | KeyboardInterrupt):
+        return error
+    first = str(error).split("\n")[0]  # Numba's messages fill pages
+    return OracleError(
+        f"{name} raised {type(error).__name__}: {first} at state {state!r}; mend it "
+        "there."
     )
 
 
@@ -82,8 +96,8 @@ def same_mover(state: Any) -> OracleError:
 def flickering(state: Any) -> OracleError:
     """A function of the state does not depend on the state alone."""
     return OracleError(
-        "legal, terminal or player answered differently when asked about state "
-        f"{state!r} again; let them depend on the state alone."
+        "legal, terminal, player or value_bounds answered differently when asked "
+        f"about state {state!r} again; let them depend on the state alone."
     )
 
 

@@ -52,6 +52,7 @@ class Kind(IntEnum):
     PLUGIN = 1
     ROLLOUT = 2
     BLIND = 3
+    MIDDLE = 4
 
 
 class Pairs(NamedTuple):
@@ -111,6 +112,10 @@ class Estimator(ABC):
     def is_leaf(self) -> bool:
         """Whether a level of this kind has no children: it returns its constant."""
         return not self.asks and not self.goes_on
+
+    def ends_chain(self, base: Ground, remaining: int | None) -> bool:
+        """Whether tables may end in a level of this kind, at ``remaining`` steps."""
+        return False
 
     @abstractmethod
     def moments(
