@@ -90,7 +90,7 @@ def bounds_parts(lower: Any, upper: Any) -> dict[str, Any]:
     def above(data: Any, state: Any) -> Any:
         return float(upper(state))
 
-    return {"LOWER": below, "UPPER": above}
+    return {"BELOW": below, "ABOVE": above}
 
 
 def state_type(state: Any) -> Any:

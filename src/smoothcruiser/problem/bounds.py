@@ -50,11 +50,13 @@ def bounds_at(problem: Problem, state: Any, within: Interval | None = None) -> I
     room = slack(facts)
     low, high = facts.value_hull() if within is None else within
     lower, upper = (_answer(problem, side, state) for side in (0, 1))
-    fault = fault_of(lower, upper, facts, (low, high), room)
-    if fault is not None:
-        raise OracleError(
-            f"value_bounds({state!r}) is ({lower:g}, {upper:g}), and {fault}."
-        )
+    # nothing holds of NaN
+    if not (
+        -room <= upper - lower <= (facts.given_gap or 0.0) + room
+        and lower <= high + room
+        and upper >= low - room
+    ):
+        raise bad_bounds(state, lower, upper, facts, (low, high))
     lower, upper = max(lower, low), min(upper, high)
     # bounds that are tight to the last digit
     return (lower, upper) if lower <= upper else (upper, lower)
@@ -66,27 +68,29 @@ def middle_at(problem: Problem, state: Any) -> float:
     return 0.5 * (lower + upper)
 
 
-def fault_of(
-    lower: float, upper: float, facts: Facts, within: Interval, room: float
-) -> str | None:
-    """What is wrong with two answers, None if nothing is; NaN is wrong."""
-    low, high = within
-    gap = facts.given_gap
+def bad_bounds(
+    state: Any, lower: float, upper: float, facts: Facts, within: Interval | None = None
+) -> OracleError:
+    """Two answers prove what was claimed false."""
+    low, high = facts.value_hull() if within is None else within
+    gap = facts.given_gap or 0.0
     if not (math.isfinite(lower) and math.isfinite(upper)):
-        return "both have to be finite numbers"
-    if not lower - upper <= room:
-        return "the lower bound has to be at most the upper one"
-    if gap is not None and not upper - lower <= gap + room:
-        return (
+        fault = "both have to be finite numbers"
+    elif lower > upper:
+        fault = "the lower bound has to be at most the upper one"
+    elif upper - lower > gap:
+        fault = (
             f"they are {upper - lower:g} apart, more than value_gap={gap:g}; declare "
             "the largest gap of all states"
         )
-    if not (lower <= high + room and upper >= low - room):
-        return (
-            f"rewards allow values from {low:g} to {high:g} there alone; mend "
-            "value_bounds, or reward_range"
+    else:
+        fault = (
+            f"the rewards allow values from {low:g} to {high:g}; mend value_bounds or "
+            "reward_range"
         )
-    return None
+    return OracleError(
+        f"value_bounds are {lower:.6g} and {upper:.6g} at state {state!r}, and {fault}."
+    )
 
 
 def _answer(problem: Problem, side: int, state: Any) -> float:

@@ -201,7 +201,7 @@ VALUE: Any = builtin_value
 FRAGILE = False
 # Whether bounds on V are functions of the state, a constant for the same reason.
 BOUNDED = False
-LOWER, UPPER = unbounded, unbounded
+BELOW, ABOVE = unbounded, unbounded
 BOTH: Any = builtin_both
 
 
@@ -294,7 +294,7 @@ def middle_of(
     data: Any, state: Any, gap: float, low: float, high: float, slack: float
 ) -> tuple[float, bool]:
     """The middle of the bounds at a state, and whether they keep what they claim."""
-    lower, upper = LOWER(data, state), UPPER(data, state)
+    lower, upper = BELOW(data, state), ABOVE(data, state)
     # nothing holds of NaN
     kept = (
         -slack <= upper - lower <= gap + slack

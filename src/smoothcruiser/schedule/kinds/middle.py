@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smoothcruiser.errors import BrokenPromise
+from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.kinds.base import TOLERANCE, Estimator, Kind, Walk
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.moments import Backup, Moments, middle
@@ -31,9 +32,15 @@ class Middle(Estimator):
     asks = False
     goes_on = False
 
+    def missing(self, facts: Facts) -> str | None:
+        """Return a sentence's end unless the bounds are functions."""
+        if facts.given_gap is not None:
+            return None
+        return "value_bounds that are functions of the state"
+
     def ends_chain(self, base: Ground, remaining: int | None) -> bool:
         """Where the bounds are functions; they claim nothing of no steps left."""
-        return base.facts.given_gap is not None and remaining != 0
+        return self.missing(base.facts) is None and remaining != 0
 
     def moments(
         self,
@@ -44,10 +51,10 @@ class Middle(Estimator):
         remaining: int | None,
     ) -> Moments:
         """The moments of the middle of the bounds."""
-        if not self.ends_chain(base, remaining):
+        if remaining == 0:
             raise BrokenPromise(
-                "A middle level needs value_bounds that are functions of the state, "
-                "and at least one step left."
+                "A middle level stands where no steps remain; a value there is 0, so "
+                "a constant 0 belongs there."
             )
         return middle(base, remaining)
 
