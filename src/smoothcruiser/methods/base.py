@@ -140,6 +140,10 @@ class Method(ABC):
         """What is kept between decisions; by default nothing."""
         return Session(self, query)
 
+    def together(self, query: Query) -> Session:
+        """What ``plan_many`` keeps between its states; by default what an agent does."""
+        return self.session(query)
+
     @property
     def resumes(self) -> frozenset[str]:
         """The keywords of ``plan`` that ``resume`` takes for a stored run of it."""
@@ -198,6 +202,8 @@ class Session:
     method: Any  # a Method
     query: Query
     decisions: int = field(default=0, init=False)
+    # whether one memory, and so one delta, serves all decisions
+    shared: ClassVar[bool] = False
 
     def decide(self, state: Any, *, remaining: int | None = None) -> Estimate:
         """The Estimate at ``state``, with ``remaining`` steps left of a horizon."""
@@ -211,6 +217,13 @@ class Session:
     def fixed(self, state: Any) -> Estimate:
         """The Estimate at ``state`` that depends on nothing that was decided before."""
         return prepared(self.method, self._at(state, self.query.seed, None)).run()
+
+    def reviewed(self, estimate: Estimate, deadline: float) -> Estimate:
+        """An earlier answer with what was learned since; by default as it was.
+
+        After ``deadline``, a time of ``time.perf_counter``, nothing is computed for it.
+        """
+        return estimate
 
     def moved(self, action: int) -> None:
         """Take notice of the action that was taken."""
