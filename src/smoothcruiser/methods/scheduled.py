@@ -69,7 +69,7 @@ class Scheduled(Method):
         epsilon = payable_epsilon(problem.facts, budget, delta)
         return {"epsilon": epsilon, "delta": delta, "budget": budget}
 
-    def prepare(self, query: Query) -> Scheduling:
+    def prepare(self, query: Query) -> Prepared:
         """The schedule; refused where a budget was set and is too small."""
         found = Scheduling(method=self, query=query, explanation=self.schedule(query))
         if query.limits.calls is not None:
@@ -96,9 +96,28 @@ class Scheduled(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothCruiser(Scheduled):
-    """The sharp schedule: the paper's algorithm with our constants, optimized."""
+    """The sharp schedule: the paper's algorithm with our constants, optimized.
 
+    With ``relax``, a name such as "entropy", the promise is about the unregularized
+    value, whatever the problem's operator: the operators of that name are tried at
+    temperatures that epsilon allows, plain max among them, and the cheapest runs.
+    """
+
+    relax: str | None = None
     name = "smoothcruiser"
+
+    def __post_init__(self) -> None:
+        if self.relax is not None:
+            from smoothcruiser.schedule.relaxation import family_of
+
+            family_of(self.relax)  # refuses what is none
+
+    def prepare(self, query: Query) -> Prepared:  # noqa: D102
+        if self.relax is None:
+            return super().prepare(query)
+        from smoothcruiser.methods.relaxing import prepare_relaxed
+
+        return prepare_relaxed(self, query, self.relax)
 
     def schedule(self, query: Query) -> Schedule:  # noqa: D102
         from smoothcruiser.schedule.compiler.optimizer import compile_schedule
@@ -223,18 +242,20 @@ class Scheduling(Prepared):
 class Repeating(Session):
     """Decisions that follow one schedule: it depends on no state."""
 
-    _ready: Scheduling | None = None
+    _ready: Any = None  # what prepared the first one
 
     def _decide(self, query: Query) -> Estimate:
         if self._ready is None:
             from smoothcruiser.engines.lending import Lender
 
-            ready = self.method.prepare(query)
-            self._ready = replace(ready, workers=Lender())
-        return replace(self._ready, query=query).run()
+            self._ready = replace(self.method.prepare(query), workers=Lender())
+        moved = self._ready.query.at(query.state, query.seed)
+        moved = replace(moved, limits=query.limits, progress=query.progress)
+        found: Estimate = replace(self._ready, query=moved).run()
+        return found
 
     def close(self) -> None:  # noqa: D102
-        if self._ready is not None and self._ready.workers is not None:
+        if self._ready is not None:
             self._ready.workers.close()
 
 
