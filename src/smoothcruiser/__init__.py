@@ -47,8 +47,8 @@ from smoothcruiser.errors import (
 from smoothcruiser.estimate import Certificate, Estimate
 from smoothcruiser.methods.auto import Auto
 from smoothcruiser.methods.certified import CertifiedSearch
+from smoothcruiser.methods.estimates import Estimates
 from smoothcruiser.methods.exact import Exact
-from smoothcruiser.methods.many import Estimates
 from smoothcruiser.methods.resume import resume
 from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling, run
 from smoothcruiser.operators import (

@@ -16,7 +16,8 @@ from typing import Any, Unpack
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.base import Method, Prepared, prepared, refuse_unused
-from smoothcruiser.methods.many import Estimates, plan_all
+from smoothcruiser.methods.estimates import Estimates
+from smoothcruiser.methods.many import plan_all
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import KEYWORDS, Asked, Query, check_problem

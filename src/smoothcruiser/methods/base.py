@@ -106,6 +106,16 @@ class Prepared(ABC):
     def check(self) -> None:  # noqa: B027 - most methods refuse nothing more
         """Refuse now what ``run`` would refuse before its first oracle call."""
 
+    @property
+    def parts(self) -> tuple[Prepared, ...]:
+        """What is run, one after the other, until the promise is kept."""
+        return (self,)
+
+    @property
+    def looked(self) -> int:
+        """Oracle calls that preparing took."""
+        return 0
+
     def with_notes(self, *notes: str) -> Self:
         """The same with notes before those it has."""
         return replace(self, notes=(*notes, *self.notes))

@@ -8,7 +8,9 @@ compiled once, and workers elsewhere are started once.
 The promise. A memory of certified search has one delta for all that it is ever asked.
 Other methods answer each of the n states with delta/n, so by the union bound all
 n intervals hold with probability 1 - delta. (For a schedule that is one plan with
-log(2 means n/delta) where one state has log(2 means/delta).) The n runs need not be
+log(2 means n/delta) where one state has log(2 means/delta).) Where ``auto`` races,
+the memory has delta/2 for all states, and the schedule delta/(2n) for each state that
+the search left open. The n runs need not be
 independent for that, and the order of the states changes nothing but their seeds:
 those of an agent's decisions, SeedSequence(seed, (PLANS, i)).
 
@@ -23,13 +25,12 @@ What this file leaves out: the methods, and how a session shares
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Any, overload
+from typing import Any
 
 from smoothcruiser.errors import (
     Interrupted,
@@ -39,92 +40,24 @@ from smoothcruiser.errors import (
     described,
 )
 from smoothcruiser.estimate import (
-    Certificate,
     Estimate,
-    Spread,
-    best_action,
-    not_excluded,
     terminal_estimate,
 )
 from smoothcruiser.jit.interrupts import heard, stoppable
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
     Method,
+    Prepared,
     Session,
     prepared,
     refuse_unused,
 )
+from smoothcruiser.methods.estimates import Estimates, unreached
+from smoothcruiser.methods.portfolio import together
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import identical
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Limits, Query, check_delta
-
-
-@dataclass(frozen=True)
-class Estimates(Sequence[Estimate]):
-    """The answers of ``plan_many``, in the order of its states.
-
-    All their intervals hold together with probability at least 1 - ``delta``.
-    """
-
-    estimates: tuple[Estimate, ...]
-    delta: float | None  # for all of them together; None where nothing is promised
-    num_calls: int  # of all; a state that is listed twice is paid for once
-    seconds: float
-    method: str
-    notes: tuple[str, ...] = ()
-
-    @overload
-    def __getitem__(self, index: int) -> Estimate: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Estimate, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Estimate | tuple[Estimate, ...]:
-        """The answer at a place of the list of states."""
-        return self.estimates[index]
-
-    def __len__(self) -> int:
-        return len(self.estimates)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The answers and what they share, as plain data."""
-        return {
-            "method": self.method,
-            "delta": self.delta,
-            "num_calls": self.num_calls,
-            "seconds": self.seconds,
-            "notes": list(self.notes),
-            "estimates": [estimate.to_dict() for estimate in self.estimates],
-        }
-
-    def to_json(self, **options: Any) -> str:
-        """The answers and what they share, as JSON text."""
-        return json.dumps(self.to_dict(), **options)
-
-    def __str__(self) -> str:
-        """One line per state, and one for all."""
-        lines = [_line(estimate) for estimate in self.estimates]
-        sure = ""
-        if any(estimate.interval is not None for estimate in self.estimates):
-            sure = (
-                f", all intervals together with probability {1 - (self.delta or 0):g}"
-            )
-        count = len(self.estimates)
-        lines.append(
-            f"{count} {'state' if count == 1 else 'states'} by {self.method}: "
-            f"{self.num_calls:,} calls{sure}"
-        )
-        return "\n".join(lines)
-
-
-def _line(estimate: Estimate) -> str:
-    box = estimate.interval
-    where = "" if box is None else f" in [{box[0]:.6g}, {box[1]:.6g}]"
-    what = "over" if estimate.action is None else f"action {estimate.action}"
-    if estimate.action is None and not estimate.q_values:
-        what = "value alone"
-    return f"{estimate.state!r:.40}: {estimate.value:.6g}{where}, {what}"
 
 
 def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
@@ -146,6 +79,7 @@ def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
     }
     live = [i for i in sorted(set(first)) if i not in answers]
     notes: tuple[str, ...] = ()
+    name, looked = method.name, 0
     if live:
         each = _share(query, len(live))
         try:
@@ -154,17 +88,87 @@ def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
             raise Unpayable(
                 f"{len(live)} states share budget and delta. For each of them: {error}"
             ) from error
-        method, notes = ready.method, ready.notes
-        call = Call(method, query, each, [places[i] for i in live], begin)
-        answers |= dict(zip(live, call.run(), strict=True))
+        name, notes, looked = ready.method.name, ready.notes, ready.looked
+        there = {i: places[i] for i in live}
+        answers |= _answers(query, each, ready, there, begin)
     return Estimates(
         estimates=tuple(answers[i] for i in first),
         delta=_joint(query, answers.values()),
-        num_calls=sum(answers[i].num_calls for i in set(first)),
+        num_calls=looked + sum(answers[i].num_calls for i in set(first)),
         seconds=time.perf_counter() - begin,
-        method=method.name,
+        method=name,
         notes=notes,
     )
+
+
+def _answers(
+    query: Query, each: Query, ready: Prepared, there: dict[int, Any], begin: float
+) -> dict[int, Estimate]:
+    """The answers at the states ``there``, by the parts of what was prepared for one.
+
+    A part whose session shares has its share of delta for all states together; what
+    it leaves open goes to the next part, and both intervals hold.
+    """
+    wanted, total = query.promise.epsilon, _budget(query)
+    parts = ready.parts if wanted is not None else ready.parts[:1]
+    answers: dict[int, Estimate] = {}
+    todo, spent = list(there), ready.looked
+    for number, part in enumerate(parts):
+        last = number == len(parts) - 1
+        call = Call(
+            method=part.method,
+            query=_whole(part.query, query, each, alone=len(parts) == 1),
+            each=part.query,
+            places=[there[i] for i in todo],
+            begin=begin,
+            calls=None if total is None else total - spent,
+            until=_until(query, begin, last),
+            progress=query.progress,
+        )
+        most = part.query.limits.calls
+        if not last and call.calls is not None and most is not None:
+            call.calls = min(call.calls, most * len(todo))
+        found = dict(zip(todo, call.run(), strict=True))
+        spent += call.spent
+        for i, reached in zip(todo, call.reached, strict=True):
+            if i not in answers:
+                answers[i] = found[i]
+            elif reached:
+                place = part.query.at(there[i], query.seed)
+                answers[i] = _combined(place, answers[i], found[i])
+        todo = [i for i in todo if _missed(answers[i], wanted)]
+        if not todo or call.by_hand:
+            break
+    return answers
+
+
+def _whole(part: Query, query: Query, each: Query, *, alone: bool) -> Query:
+    """The request of a part about all states: it has the same share of the whole delta
+    as ``part`` has of that of one state.
+    """
+    promise, delta = part.promise, query.promise.delta
+    if delta is not None and promise.delta is not None and each.promise.delta:
+        share = 1.0 if alone else min(1.0, promise.delta / each.promise.delta)
+        promise = replace(promise, delta=share * delta)
+    return replace(part, promise=promise, limits=query.limits)
+
+
+def _until(query: Query, begin: float, last: bool) -> float:
+    """When the time of a part is up: the last one has all of it."""
+    seconds, now = query.limits.seconds, time.perf_counter()
+    if seconds is None:
+        return math.inf
+    return begin + seconds if last else now + 0.5 * (begin + seconds - now)
+
+
+def _missed(answer: Estimate, wanted: float | None) -> bool:
+    """Whether a promise was not kept: the interval is too wide."""
+    return wanted is not None and answer.epsilon is not None and answer.epsilon > wanted
+
+
+def _combined(query: Query, first: Estimate, second: Estimate) -> Estimate:
+    """One answer of two, which fail together with at most the sum of their deltas."""
+    return together(query, first, second, (first.delta or 0.0) + (second.delta or 0.0))
 
 
 def _joint(query: Query, answers: Iterable[Estimate]) -> float | None:
@@ -242,16 +246,29 @@ SAID_STOP = "The callback said stop"
 
 @dataclass
 class Call:
-    """One call of ``plan_many`` under way."""
+    """One method on many states."""
 
     method: Method
-    query: Query  # for all states
-    each: Query  # for one of them, where nothing is shared
+    query: Query  # about all states, where they share
+    each: Query  # about one of them, where nothing is shared
     places: list[Any]
     begin: float
+    calls: int | None  # at the most, of all
+    until: float  # when time is up
+    progress: Callable[[Progress], object] | None
     spent: int = 0
     ended: str = ""  # why no more states are asked about
     answers: list[Estimate | None] = field(default_factory=list)
+
+    @property
+    def reached(self) -> list[bool]:
+        """Which states were asked about."""
+        return [answer is not None for answer in self.answers]
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether the caller wants no more."""
+        return self.ended in (BY_HAND, SAID_STOP)
 
     @stoppable()
     def run(self) -> list[Estimate]:
@@ -267,39 +284,28 @@ class Call:
                 for k, i in enumerate(todo):
                     if not self._ask(session, i, len(todo) - k):
                         break
-                todo = [i for i in todo if session.shared and self._missed(i)]
+                todo = [i for i in todo if session.shared and self._is_open(i)]
             return [self._final(session, i) for i in range(len(self.places))]
         finally:
             session.close()
 
+    def _is_open(self, i: int) -> bool:
+        """Whether a state may be asked about again."""
+        answer = self.answers[i]
+        return answer is None or _missed(answer, self.query.promise.epsilon)
+
     def _final(self, session: Session, i: int) -> Estimate:
         """The answer at state ``i``, with what later states have taught."""
-        answer = self.answers[i]
+        answer, until = self.answers[i], 0.0 if self.by_hand else self.until
         if answer is not None:
-            asked = self.query.promise.epsilon
-            done = asked is not None and not self._missed(i)
-            return answer if done else session.reviewed(answer, self._deadline)
-        nothing = _unreached(self.query, self.places[i], self.method, self.ended)
-        found = session.reviewed(nothing, self._deadline)
+            done = self.query.promise.epsilon is not None and not self._is_open(i)
+            return answer if done else session.reviewed(answer, until)
+        nothing = unreached(self.each, self.places[i], self.method, self.ended)
+        found = session.reviewed(nothing, until)
         if found is nothing:
             return nothing
         why = f"{self.ended}: the interval comes from samples for other states."
         return replace(found, notes=(why,))
-
-    @property
-    def _deadline(self) -> float:
-        """When the time of the call is up; at once where somebody has stopped it."""
-        if self.ended in (BY_HAND, SAID_STOP):
-            return 0.0
-        seconds = self.query.limits.seconds
-        return math.inf if seconds is None else self.begin + seconds
-
-    def _missed(self, i: int) -> bool:
-        """Whether a state may be asked about again: its interval is too wide."""
-        answer, wanted = self.answers[i], self.query.promise.epsilon
-        if answer is None or wanted is None:
-            return answer is None
-        return answer.epsilon is not None and answer.epsilon > wanted
 
     def _ask(self, session: Session, i: int, left: int) -> bool:
         """Answer state ``i``, the first of ``left`` ones; False where the call ends."""
@@ -316,9 +322,8 @@ class Call:
             if isinstance(error, KeyboardInterrupt) or heard() > stops:
                 self.ended = BY_HAND
                 return False
-            calls = getattr(error, "calls", 0)
-            found = _unreached(self.query, self.places[i], self.method, str(error))
-            found = replace(found, num_calls=calls)
+            found = unreached(self.each, self.places[i], self.method, str(error))
+            found = replace(found, num_calls=getattr(error, "calls", 0))
         self.spent += found.num_calls
         if earlier is not None:
             found = replace(
@@ -337,24 +342,24 @@ class Call:
         ``again`` says that the step is inspected again after a query, beyond its
         budget.
         """
-        limits, calls, seconds = self.query.limits, _budget(self.query), None
+        calls, seconds = self.calls, None
         if calls is not None:
             inspected = self.query.problem.inspection_calls if again else 0
             rest = calls - self.spent - inspected
-            calls = max(1, min(rest, (calls - self.spent) // left - inspected))
             if rest < 1:
                 self.ended = "The budget was spent"
                 return None
-        if limits.seconds is not None:
-            seconds = (self.begin + limits.seconds - time.perf_counter()) / left
+            calls = max(1, min(rest, (calls - self.spent) // left - inspected))
+        if self.until < math.inf:
+            seconds = (self.until - time.perf_counter()) / left
             if seconds <= 0.0:
                 self.ended = "The time was up"
                 return None
-        return replace(limits, calls=calls, seconds=seconds)
+        return replace(self.query.limits, calls=calls, seconds=seconds)
 
     def _reporter(self, left: int) -> Callable[[Progress], object] | None:
         """What tells the caller how far all states are; False from it ends the call."""
-        tell = self.query.progress
+        tell = self.progress
         if tell is None:
             return None
         begin, before = self.begin, self.spent
@@ -371,45 +376,3 @@ class Call:
             return False if self.ended else None
 
         return report
-
-
-def _unreached(query: Query, state: Any, method: Method, why: str) -> Estimate:
-    """The answer at a state that nothing is known about but the range of rewards."""
-    problem = query.problem
-    mover, actions = problem.mover(state), problem.legal_actions(state)
-    facts, operator = problem.facts, problem.operator
-    interval, box = facts.value_bounds(mover), facts.q_bounds(mover)
-    middles = [0.5 * (box[0] + box[1])] * len(actions)
-    weights = operator.weights(problem.num_actions)
-    gradient = operator.gradient(
-        middles, player=mover, weights=[weights[a] for a in actions]
-    )
-    spread = Spread.over(
-        problem.num_actions, actions, middles, [box] * len(actions), gradient
-    )
-    why = why.rstrip(".")
-    return Estimate(
-        value=0.5 * (interval[0] + interval[1]),
-        interval=interval,
-        q_values=spread.q_values,
-        policy=spread.policy,
-        action=best_action(spread.policy, spread.q_values, mover),
-        num_calls=0,
-        epsilon=0.5 * max(interval[1] - interval[0], box[1] - box[0]),
-        delta=0.0,
-        method=method.name,
-        certificate=Certificate(
-            kind="exact",
-            interval=interval,
-            q_intervals=spread.q_intervals,
-            confidence=1.0,
-            bound="the range of rewards",
-            best_actions=not_excluded(spread.q_intervals, mover),
-        ),
-        seconds=0.0,
-        compile_seconds=0.0,
-        problem=problem.name,
-        state=state,
-        seed=query.seed,
-        notes=(f"{why}: the interval is what the rewards allow.",),
-    )

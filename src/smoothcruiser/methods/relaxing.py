@@ -9,7 +9,6 @@ section 11. The policy of the answer is that of V_0: greedy in its action values
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.estimate import (
@@ -20,7 +19,8 @@ from smoothcruiser.estimate import (
     best_action,
     not_excluded,
 )
-from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared
+from smoothcruiser.methods.base import DEFAULT_BUDGET
+from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
 from smoothcruiser.operators import Max, Operator
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
@@ -28,11 +28,8 @@ from smoothcruiser.query import Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.relaxation import Relaxation, family_of, relax
 
-if TYPE_CHECKING:
-    from smoothcruiser.engines.lending import Lender
 
-
-def prepare_relaxed(method: Method, query: Query, family: str) -> Relaxing:
+def prepare_relaxed(method: SmoothCruiser, query: Query, family: str) -> Relaxing:
     """The cheapest plan for V_0, through an operator of ``family`` or plain max."""
     if query.compute.store is not None:
         raise InvalidInput(
@@ -63,13 +60,11 @@ def under(problem: Problem, operator: Operator) -> Problem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Relaxing(Prepared):
+class Relaxing(Scheduling):
     """A schedule for V_lambda about to run, whose answer is about V_0.
 
     The query's problem is the unregularized one.
     """
-
-    workers: Lender | None = None  # who opens them, where they serve several runs
 
     def check(self) -> None:
         """Refuse a price above the budget."""
@@ -85,8 +80,6 @@ class Relaxing(Prepared):
 
     def run(self) -> Estimate:
         """The Estimate of V_0 and of its action values."""
-        from smoothcruiser.methods.scheduled import Scheduling
-
         self.check()
         plan: Relaxation = self.explanation
         problem = under(self.query.problem, plan.operator)

@@ -69,7 +69,7 @@ class Scheduled(Method):
         epsilon = payable_epsilon(problem.facts, budget, delta)
         return {"epsilon": epsilon, "delta": delta, "budget": budget}
 
-    def prepare(self, query: Query) -> Prepared:
+    def prepare(self, query: Query) -> Scheduling:
         """The schedule; refused where a budget was set and is too small."""
         found = Scheduling(method=self, query=query, explanation=self.schedule(query))
         if query.limits.calls is not None:
@@ -112,7 +112,7 @@ class SmoothCruiser(Scheduled):
 
             family_of(self.relax)  # refuses what is none
 
-    def prepare(self, query: Query) -> Prepared:  # noqa: D102
+    def prepare(self, query: Query) -> Scheduling:  # noqa: D102
         if self.relax is None:
             return super().prepare(query)
         from smoothcruiser.methods.relaxing import prepare_relaxed

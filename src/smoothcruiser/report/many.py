@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from smoothcruiser.errors import printable
-from smoothcruiser.methods.many import Estimates
+from smoothcruiser.methods.estimates import Estimates
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.report.answers import digits_of
 from smoothcruiser.report.console import Fields, fields, indented, put, title
