@@ -64,6 +64,7 @@ from smoothcruiser.certified.snapshot import read_header, restore, to_bytes
 from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.certified.steering import Jobs, Steering, with_checks
 from smoothcruiser.certified.sweeps import Sweeps
+from smoothcruiser.certified.table import Table, table_of
 from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
@@ -135,6 +136,11 @@ class Certified:
         """End the workers, if there are any; the memory can still be read."""
         if self._prepared:
             self._sampler.close()
+
+    def table(self) -> Table:
+        """All states seen so far, with bounds that hold together (``table``)."""
+        self._check_whole()
+        return table_of(self)
 
     # --- stores ---------------------------------------------------------------
 

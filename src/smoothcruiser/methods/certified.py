@@ -201,6 +201,7 @@ def _record(query: Query, memory: Certified) -> Record:
 class Remembering(Session):
     """Decisions that share a memory of certified search, and so its delta."""
 
+    shared = True
     _memory: Any = None
 
     def _decide(self, query: Query) -> Estimate:
@@ -209,6 +210,14 @@ class Remembering(Session):
         if self._memory is None:
             self._memory = memory_of(self.query, self.method.bound)
         return ask(self._memory, query, None)
+
+    def reviewed(self, estimate: Estimate, deadline: float) -> Estimate:
+        """The answer with the bounds that the memory has by now."""
+        if self._memory is None:
+            return estimate
+        from smoothcruiser.certified.table import reviewed
+
+        return reviewed(self._memory, estimate, deadline)
 
     def close(self) -> None:  # noqa: D102
         if self._memory is not None:

@@ -173,6 +173,16 @@ class Chosen(Prepared):
     inner: Prepared
     spent: float = 0.0  # seconds that preparing took
 
+    @property
+    def parts(self) -> tuple[Prepared, ...]:
+        """The one method."""
+        return (self.inner,)
+
+    @property
+    def looked(self) -> int:
+        """Calls of the pilot."""
+        return 0 if self.explanation.pilot is None else self.explanation.pilot.calls
+
     def check(self) -> None:
         """Refuse what the method refuses."""
         self.inner.check()
@@ -191,6 +201,16 @@ class Race(Prepared):
     search: Searching
     schedule: Scheduling
     spent: float = 0.0  # seconds that preparing took
+
+    @property
+    def parts(self) -> tuple[Prepared, ...]:
+        """Both, each with half of delta."""
+        return self.search, self.schedule
+
+    @property
+    def looked(self) -> int:
+        """Calls of the pilot."""
+        return 0 if self.explanation.pilot is None else self.explanation.pilot.calls
 
     def check(self) -> None:
         """Refuse what the schedule refuses."""
