@@ -39,6 +39,7 @@ SAME_LAW = (
     "draws of the oracle are independent, and follow one law for each state and "
     "action: a state's hash tells all that matters"
 )
+KNOWN_LAW = "outcomes= is the model: what it lists for a state and an action is their law"
 SAME_KEY = (
     "states with one key= have one future (mover, legal actions and end are "
     "compared when a key comes back)"
@@ -53,11 +54,13 @@ def answer(
     epsilon: float | None,
     reached: float,
     reason: str,
+    num_rows: int,
     **spent: Any,
 ) -> Estimate:
     """The Estimate of a query that ended for ``reason`` with half-width ``reached``.
 
-    ``spent`` is what it cost: ``num_calls``, ``seconds`` and ``compile_seconds``.
+    ``spent`` is what it cost: ``num_calls``, ``seconds`` and ``compile_seconds``;
+    ``num_rows`` of a known model were read for it.
     """
     problem, memory = search.problem, search.memory
     exact = search.exact
@@ -66,10 +69,14 @@ def answer(
         f"{memory.num_nodes - 1:,} states, {drawn:,} pairs and "
         f"{memory.num_entries:,} outcomes"
     )
+    made, limit = f"{search.num_calls:,} calls", f"{spent['num_calls']:,} calls"
+    if search.known:
+        made = f"{search.num_rows:,} rows of outcomes= read, no oracle calls,"
+        limit = f"{num_rows:,} rows"
     notes = (
         *search.notes,
-        *_notes(epsilon, reached, reason, spent["num_calls"]),
-        f"{seen} seen; {search.num_calls:,} calls in this memory so far.",
+        *_notes(epsilon, reached, reason, limit),
+        f"{seen} seen; {made} in this memory so far.",
     )
     return describe(
         problem,
@@ -192,19 +199,21 @@ def one_outcome(twice: int) -> str:
     return f"deterministic=True: every state and action has one outcome ({checked})"
 
 
-def assumptions(problem: Problem, law: str, *, looked: str) -> tuple[str, ...]:
+def assumptions(
+    problem: Problem, law: str, *, looked: str, checked: str = "call"
+) -> tuple[str, ...]:
     """Return what the promise assumes; ``law`` says what the outcomes follow."""
-    found = assumed(problem, law, looked)
+    found = assumed(problem, law, looked, checked)
     return (*found, SAME_KEY) if problem.key is not None else found
 
 
 def _notes(
-    epsilon: float | None, reached: float, reason: str, num_calls: int
+    epsilon: float | None, reached: float, reason: str, spent: str
 ) -> tuple[str, ...]:
     if reason == "epsilon":
         return ()
     why = {
-        "budget": f"the budget of {num_calls:,} calls was spent",
+        "budget": f"the budget of {spent} was spent",
         "seconds": "the time was up",
         "callback": "the callback said stop",
         "rounding": (
@@ -212,7 +221,7 @@ def _notes(
             "(move rewards towards 0), so it ended"
         ),
         "exhausted": (
-            "all that can be drawn was drawn and what is left is rounding, so it ended"
+            "all that can be seen was seen and what is left is rounding, so it ended"
         ),
         **FULL,
     }[reason]

@@ -45,6 +45,7 @@ import numpy as np
 
 from smoothcruiser.certified.bounds import DEFAULT, bound_of
 from smoothcruiser.certified.estimate import (
+    KNOWN_LAW,
     SAME_LAW,
     answer,
     assumptions,
@@ -54,7 +55,7 @@ from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.inspected import Inspected
 from smoothcruiser.certified.intake import Intake
 from smoothcruiser.certified.keeping import Keeper, Pace
-from smoothcruiser.certified.limits import Ends, Target, estimated, make_limits
+from smoothcruiser.certified.limits import Ends, Target, estimated, make_limits, read
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.region import Region
@@ -71,6 +72,7 @@ from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import SALT, Key
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import check_ends, has_rows
 from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.tabular import Ints
 from smoothcruiser.progress import Progress
@@ -91,7 +93,7 @@ class Certified:
         self,
         problem: Problem,
         *,
-        delta: float,
+        delta: float | None = None,
         seed: int = 0,
         bound: str = DEFAULT,
         max_states: int | None = None,
@@ -99,6 +101,8 @@ class Certified:
     ) -> None:
         """Start an empty memory for ``problem``.
 
+        ``delta`` is the probability that any interval of this memory fails. A
+        problem with ``outcomes=`` is not sampled: its rows are read, and delta is 0.
         ``bound`` is a word of ``certified.bounds.BOUNDS``; it says how far a
         mean of samples can be from what it estimates, and certificates name it.
         ``max_states`` is the most states to keep, by default as many as fit in
@@ -108,14 +112,20 @@ class Certified:
         and change no bit of the result.
         """
         self._compute = Compute.of("Certified", where)
-        self.delta = Promise(delta=check_delta(delta)).failure()
+        self.known = has_rows(problem)  # whether rows are read instead of samples
+        promise = Promise(delta=check_delta(delta))
+        self.delta = 0.0 if self.known else promise.failure()
+        if self.known:
+            check_ends(problem)
         self.problem, self.seed = problem, seed
         self.bound = bound_of(bound)
         self.memory = Memory(
             problem, self.bound, Room.at_hand(check_max_states(max_states))
         )
         self.num_calls = 0
-        self.exact = problem.deterministic  # whether one sample is the exact outcome
+        self.num_rows = 0  # of a known model that were read
+        # whether what was seen of a pair once is its law
+        self.exact = problem.deterministic or self.known
         self._drawn_pairs = 0  # k: pairs that have a share of delta
         self._fault: str | None = None
         self._prepared = False  # whether the next five are there
@@ -176,7 +186,7 @@ class Certified:
         header = read_header(data)
         memory = cls(
             problem,
-            delta=header["delta"],
+            delta=header["delta"] or None,
             seed=stored.seed,
             bound=header["bound"],
             max_states=max_states,
@@ -209,8 +219,9 @@ class Certified:
         They are larger where budget, seconds, callback or the room for states
         ended the query before. ``target`` says which intervals have to be
         narrow: those of all action values (and so that of the value), or the
-        value's alone. ``budget`` counts the calls of this query. All estimates
-        of one memory hold together with probability 1 - delta.
+        value's alone. ``budget`` counts the calls of this query, and calls of
+        ``outcomes`` where those are read instead. All estimates of one memory hold
+        together with probability 1 - delta.
         """
         begin = time.perf_counter()
         limits = make_limits(epsilon, budget, seconds, callback, target, begin)
@@ -229,7 +240,7 @@ class Certified:
             ) from None
         if root == END:
             return terminal_estimate(self.problem, state, "certified", self.seed)
-        self._at = Position(root, self.num_calls, limits.epsilon, limits.target)
+        self._at = Position(root, self.spent, limits.epsilon, limits.target)
         with self._faults():
             self._enter_waiting()
             self._region.start(root)
@@ -254,7 +265,7 @@ class Certified:
             raise InvalidInput("No query of this memory is under way; ask one.")
         limits = make_limits(at.epsilon, budget, seconds, callback, at.target, begin)
         compile_seconds = self._prepare(self.memory.states[at.root])
-        left = limits.budget - (self.num_calls - at.first_call)
+        left = limits.budget - (self.spent - at.first_call)
         if at.waiting(self._intake.batch) > left:  # a smaller budget than before
             self._enter_waiting()
             at.end_round()
@@ -262,7 +273,9 @@ class Certified:
 
     def _answer(self, limits: Ends, begin: float, compile_seconds: float) -> Estimate:
         """Search from the position on, and describe what was found."""
-        if not self.exact:
+        if self.known:
+            limits = read(limits, self.problem.facts)
+        elif not self.exact:
             limits = estimated(limits, self.bound, self.problem.facts, self.delta)
         at = self._at
         assert at is not None
@@ -270,6 +283,7 @@ class Certified:
         with self._faults(), overdue(limits.seconds):
             reason = self.reason = self._search(at, limits, begin)
             self.memory.check_untouched()
+            self._sampler.read_again()
             self.num_calls += self._inspected.again(self._sampler, state)
         return answer(
             self,
@@ -278,7 +292,8 @@ class Certified:
             epsilon=limits.epsilon,
             reached=self.memory.half_width(at.root, limits.target),
             reason=reason,
-            num_calls=self.num_calls - at.first_call,
+            num_rows=self.num_rows - at.first_call if self.known else 0,
+            num_calls=0 if self.known else self.num_calls - at.first_call,
             seconds=time.perf_counter() - begin - compile_seconds,
             compile_seconds=compile_seconds,
         )
@@ -306,7 +321,9 @@ class Certified:
             return 0.0
         begin = time.perf_counter()
         self._region = Region(self.problem, self.memory, self.bound, self.radius_scale)
-        self._sweeps = Sweeps(self.problem, self._region, self._crossed)
+        self._sweeps = Sweeps(
+            self.problem, self._region, self._crossed, exact=self.exact
+        )
         self._steering = self.steering(self.problem, self._region, exact=self.exact)
         self._sampler = make_sampler(
             self.problem, self.memory, state, self.seed, self._compute
@@ -324,7 +341,7 @@ class Certified:
     def _search(self, at: Position, limits: Ends, begin: float) -> str:
         """Run rounds until the query may end, and return why it did."""
         while True:
-            left = limits.budget - (self.num_calls - at.first_call)
+            left = limits.budget - (self.spent - at.first_call)
             nothing = at.ended
             if nothing == "budget" and left > 0:
                 nothing = None
@@ -336,7 +353,7 @@ class Certified:
                 if stopped is not None:
                     return stopped
                 # nothing was sampled so far
-                if self._inspected.looked is None and left > 0:
+                if self._inspected.looked is None and left > 0 and not self.known:
                     state = self.memory.states[at.root]
                     calls = self._inspected.begin(self._sampler, state, left)
                     self.num_calls, left = self.num_calls + calls, left - calls
@@ -367,7 +384,7 @@ class Certified:
             reason = self._sweeps.reached(at, limits)
         elif limits.callback is not None:
             report = Progress(
-                calls=self.num_calls - at.first_call,
+                calls=self.spent - at.first_call,
                 seconds=time.perf_counter() - begin,
                 interval=self.memory.interval(at.root),
                 half_width=self.memory.half_width(at.root, limits.target),
@@ -391,15 +408,23 @@ class Certified:
             self._save(at)
 
     @property
+    def spent(self) -> int:
+        """What budgets count: calls of the step, or of ``outcomes`` if it is read."""
+        return self.num_rows if self.known else self.num_calls
+
+    @property
     def assumed(self) -> tuple[str, ...]:
         """The assumptions of this memory's certificates."""
+        if self.known:
+            return assumptions(self.problem, KNOWN_LAW, looked="", checked="row")
         looked = self._inspected.words(self._sampler)
         law = one_outcome(self._twice) if self.problem.deterministic else SAME_LAW
         return assumptions(self.problem, law, looked=looked)
 
     def _crossed(self, node: int) -> Exception:
         """What to raise where the bounds of a node exclude each other."""
-        return contradiction(self.memory.states[node], self.delta, self.assumed)
+        chance = 0.0 if self.exact else self.delta
+        return contradiction(self.memory.states[node], chance, self.assumed)
 
     # --- one round ------------------------------------------------------------
 
@@ -452,7 +477,10 @@ class Certified:
             try:
                 self._sampler.draw(batch, self._pace.most if sliced else batch.size)
             finally:
-                self.num_calls += batch.drawn - before
+                if self.known:
+                    self.num_rows += batch.drawn - before
+                else:
+                    self.num_calls += batch.drawn - before
             self._pace.took(batch.drawn - before, time.perf_counter() - begin)
             if batch.drawn < batch.size:
                 if time.perf_counter() > limits.deadline:
@@ -484,7 +512,7 @@ class Certified:
         if len(pairs) == 0:
             pairs, counts = choose.equal(None, steered)
         choose.num_steered += int(counts.sum())
-        if self.exact:
+        if self.problem.deterministic and not self.known:
             counts, twice = with_checks(counts, self._drawn_pairs, left)
             self._twice += twice
         return pairs, counts

@@ -23,11 +23,16 @@ class Sweeps:
     """Sweeps over the region of a query."""
 
     def __init__(
-        self, problem: Problem, region: Region, crossed: Callable[[int], Exception]
+        self,
+        problem: Problem,
+        region: Region,
+        crossed: Callable[[int], Exception],
+        *,
+        exact: bool,
     ) -> None:
         """``crossed`` says what to raise where the bounds of a node cross."""
         self.region, self.memory, self.crossed = region, region.memory, crossed
-        self.exact = problem.deterministic
+        self.exact = exact
         self.steps = problem.facts.steps(problem.horizon)
 
     def narrow(self, at: Position, limits: Ends) -> bool:

@@ -16,8 +16,15 @@ from smoothcruiser.errors import (
     WorkersLost,
 )
 from smoothcruiser.estimate import Estimate
-from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, Session
+from smoothcruiser.methods.base import (
+    DEFAULT_BUDGET,
+    Forecast,
+    Method,
+    Prepared,
+    Session,
+)
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import check_ends, has_rows
 from smoothcruiser.query import Query
 
 if TYPE_CHECKING:
@@ -54,8 +61,9 @@ class CertifiedSearch(Method):
         return frozenset(where | {"budget", "seconds", "max_states"})
 
     def prepare(self, query: Query) -> Searching:  # noqa: D102
-        epsilon, delta = query.promise.epsilon, query.promise.failure()
-        limits = query.limits
+        epsilon, limits = query.promise.epsilon, query.limits
+        known = has_rows(query.problem)
+        delta = 0.0 if known else query.promise.failure()
         if epsilon is None and limits.calls is None and limits.seconds is None:
             raise InvalidInput(
                 "certified search needs epsilon to stop at a promise, or budget or "
@@ -70,6 +78,9 @@ class CertifiedSearch(Method):
                     f"certified search does not run on executor {executor!r}; drop it, "
                     "or spread its samples with 'processes' or 'dask'."
                 )
+        if known:
+            check_ends(problem)
+            return Searching(method=self, query=query, explanation=_reading(query))
         forecast = CertifiedForecast(
             problem.facts, epsilon, delta, problem.inspection_calls
         )
@@ -132,6 +143,20 @@ class Searching(Prepared):
                 return self.annotated(_kept(memory, query, opened, self.stored))
         finally:
             memory.close()
+
+
+def _reading(query: Query) -> Forecast:
+    """What is known before a search that reads rows instead of sampling."""
+    epsilon = query.promise.epsilon
+    within = "" if epsilon is None else f" within ±{epsilon:g}"
+    sentence = (
+        f"certified search: the value and every action value{within}, with no chance "
+        "in it (delta 0). It makes 0 calls of\n"
+        "the step: outcomes= is the model, and it reads the rows that the answer needs, "
+        "as many as budget allows. How many\n"
+        "that are depends on the problem and is not known before the run.\n"
+    )
+    return Forecast("certified", 0, sentence, epsilon=epsilon, delta=0.0)
 
 
 def _kept(
@@ -221,7 +246,7 @@ def _memory(query: Query, bound: str) -> Certified:
     compute = query.compute
     return Certified(
         query.problem,
-        delta=query.promise.failure(),
+        delta=query.promise.delta,
         seed=query.seed,
         bound=bound,
         max_states=query.limits.max_states,
