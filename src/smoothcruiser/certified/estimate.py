@@ -39,7 +39,9 @@ SAME_LAW = (
     "draws of the oracle are independent, and follow one law for each state and "
     "action: a state's hash tells all that matters"
 )
-KNOWN_LAW = "outcomes= is the model: what it lists for a state and an action is their law"
+KNOWN_LAW = (
+    "outcomes= is the model: what it lists for a state and an action is their law"
+)
 SAME_KEY = (
     "states with one key= have one future (mover, legal actions and end are "
     "compared when a key comes back)"
@@ -54,13 +56,13 @@ def answer(
     epsilon: float | None,
     reached: float,
     reason: str,
-    num_rows: int,
+    num_calls: int,
     **spent: Any,
 ) -> Estimate:
     """The Estimate of a query that ended for ``reason`` with half-width ``reached``.
 
-    ``spent`` is what it cost: ``num_calls``, ``seconds`` and ``compile_seconds``;
-    ``num_rows`` of a known model were read for it.
+    It took ``num_calls`` of the step, or of ``outcomes`` where that is read instead;
+    ``spent`` is its ``seconds`` and ``compile_seconds``.
     """
     problem, memory = search.problem, search.memory
     exact = search.exact
@@ -69,14 +71,11 @@ def answer(
         f"{memory.num_nodes - 1:,} states, {drawn:,} pairs and "
         f"{memory.num_entries:,} outcomes"
     )
-    made, limit = f"{search.num_calls:,} calls", f"{spent['num_calls']:,} calls"
-    if search.known:
-        made = f"{search.num_rows:,} rows of outcomes= read, no oracle calls,"
-        limit = f"{num_rows:,} rows"
+    made = "rows of outcomes= read" if search.known else "calls"
     notes = (
         *search.notes,
-        *_notes(epsilon, reached, reason, limit),
-        f"{seen} seen; {made} in this memory so far.",
+        *_notes(epsilon, reached, reason, num_calls),
+        f"{seen} seen; {search.num_calls:,} {made} in this memory so far.",
     )
     return describe(
         problem,
@@ -88,6 +87,7 @@ def answer(
         assumptions=search.assumed,
         epsilon=reached if epsilon is None or reason != "epsilon" else epsilon,
         delta=0.0 if exact else search.delta,
+        num_calls=0 if search.known else num_calls,
         **spent,
         seed=search.seed,
         notes=notes,
@@ -199,6 +199,11 @@ def one_outcome(twice: int) -> str:
     return f"deterministic=True: every state and action has one outcome ({checked})"
 
 
+def known_assumptions(problem: Problem) -> tuple[str, ...]:
+    """Return what an answer assumes where the model is known and nothing is sampled."""
+    return assumptions(problem, KNOWN_LAW, looked="", checked="row")
+
+
 def assumptions(
     problem: Problem, law: str, *, looked: str, checked: str = "call"
 ) -> tuple[str, ...]:
@@ -208,12 +213,12 @@ def assumptions(
 
 
 def _notes(
-    epsilon: float | None, reached: float, reason: str, spent: str
+    epsilon: float | None, reached: float, reason: str, num_calls: int
 ) -> tuple[str, ...]:
     if reason == "epsilon":
         return ()
     why = {
-        "budget": f"the budget of {spent} was spent",
+        "budget": f"the budget of {num_calls:,} calls was spent",
         "seconds": "the time was up",
         "callback": "the callback said stop",
         "rounding": (

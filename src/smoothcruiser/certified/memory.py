@@ -373,7 +373,12 @@ class Memory:
         return made
 
     def enter_rows(
-        self, pairs: Ints, lengths: Ints, targets: Ints, rewards: Floats, weights: Floats
+        self,
+        pairs: Ints,
+        lengths: Ints,
+        targets: Ints,
+        rewards: Floats,
+        weights: Floats,
     ) -> None:
         """Enter whole rows of a known model, one for each pair.
 

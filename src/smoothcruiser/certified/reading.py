@@ -102,7 +102,10 @@ class RowReader(Sampler):
                 np.concatenate([row[2] for row in merged]),
             )
             new = slice(batch.drawn, batch.drawn + len(merged))
-            batch.raws[new], batch.rewards[new] = END, self.problem.facts.reward_range[0]
+            batch.raws[new], batch.rewards[new] = (
+                END,
+                self.problem.facts.reward_range[0],
+            )
             batch.drawn = batch.entered = new.stop
         if left_out is not None:
             raise left_out
@@ -134,54 +137,49 @@ class RowReader(Sampler):
         None where a state has to be looked at on its own, and nothing was added:
         it is no plain value, or it equals one that it is not (1 and True).
         """
-        memory, known = self.memory, self.memory.nodes
         if self.problem.key is not None:
             return None
+        memory, known = self.memory, self.memory.nodes
         horizon = self.problem.horizon is not None
-        keys: dict[Any, int] = {}  # of new states: which of them
+        keys: dict[Any, int] = {}  # of new states: -1 - their number
         states: list[Any] = []
-        found: list[list[int]] = []  # a node, or -1 - the number of a new state
+        again: dict[int, int] = {}  # how often a new state was met again
+        found: list[list[int]] = []  # nodes, and numbers of new states
         for start, row in zip(nodes, rows, strict=True):
             left, targets = memory.remaining[start] - 1 if horizon else 0, []
-            if horizon and left == 0:
-                found.append([END] * len(row))
-                continue
-            for _, _, state in row:
+            for _, _, state in row if left or not horizon else ():
                 key = (state, left) if horizon else state
                 try:
                     node = known.get(key)
-                    new = keys.get(key) if node is None else None
+                    if node is None:
+                        node = keys.get(key)
                 except TypeError:  # it has no hash
                     return None
-                if node is not None:
-                    if not self._same_arrival(state, node, left):
+                if node is None:
+                    if not is_fixed(state):
                         return None
-                    targets.append(node)
-                elif new is not None:
-                    if not identical(state, states[new]):
-                        return None
-                    targets.append(-1 - new)
-                elif is_fixed(state):
-                    keys[key] = len(states)
-                    targets.append(-1 - len(states))
+                    node = keys[key] = -1 - len(states)
                     states.append(state)
-                else:
-                    return None
-            found.append(targets)
+                elif node < END:
+                    if _due(again, node) and not identical(state, states[-1 - node]):
+                        return None
+                # equal values need not be the same state: 1 and True
+                elif (
+                    type(state) is not int or type(memory.states[node]) is not int
+                ) and _due(self.arrivals, node):
+                    memory.node_of(state, left)
+                targets.append(node)
+            found.append(targets or [END] * len(row))
         made = memory.add_plain(states, list(keys))
         return [
             [node if node >= 0 else made[-1 - node] for node in row] for row in found
         ]
 
-    def _same_arrival(self, state: Any, node: int, left: int) -> bool:
-        """Whether a state that equals a known one is it; not all are compared."""
-        first = self.memory.states[node]
-        if type(state) is int and type(first) is int:
-            return True
-        met = self.arrivals[node] = self.arrivals.get(node, -1) + 1
-        if met < ALWAYS_COMPARED or met % COMPARED_EVERY == 0:
-            return self.memory.node_of(state, left) == node
-        return True
+
+def _due(arrivals: dict[int, int], node: int) -> bool:
+    """Whether an arrival at a node is to be compared with the first."""
+    met = arrivals[node] = arrivals.get(node, -1) + 1
+    return met < ALWAYS_COMPARED or met % COMPARED_EVERY == 0
 
 
 def _alike(kept: list[list[Any]], again: tuple[list[Any], ...]) -> bool:
@@ -202,7 +200,10 @@ def _merged(row: Row, nodes: list[int]) -> tuple[list[int], list[float], list[fl
         return nodes, [r for _, r, _ in row], [p for p, _, _ in row]
     shares: dict[tuple[int, float], list[float]] = {}
     for (share, reward, _), node in zip(row, nodes, strict=True):
-        shares.setdefault((node, reward), []).append(share)
+        if (node, reward) in shares:
+            shares[node, reward].append(share)
+        else:
+            shares[node, reward] = [share]
     return (
         [node for node, _ in shares],
         [reward for _, reward in shares],

@@ -35,7 +35,7 @@ from smoothcruiser.jit.build import compiled, is_compiled
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.answers import at, outside, raised, undeclared_end, unpacked
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.rows import has_rows
+from smoothcruiser.problem.rows import check_ends, has_rows
 from smoothcruiser.problem.states import Guard, copied, unchanged, written_into
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.query import Compute
@@ -455,6 +455,7 @@ def make_sampler(
     if has_rows(problem):
         from smoothcruiser.certified.reading import RowReader
 
+        check_ends(problem)
         return RowReader(problem, memory, seed)
     whole = (
         isinstance(state, int | np.integer)

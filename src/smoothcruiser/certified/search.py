@@ -45,10 +45,10 @@ import numpy as np
 
 from smoothcruiser.certified.bounds import DEFAULT, bound_of
 from smoothcruiser.certified.estimate import (
-    KNOWN_LAW,
     SAME_LAW,
     answer,
     assumptions,
+    known_assumptions,
     one_outcome,
 )
 from smoothcruiser.certified.graph import END
@@ -61,7 +61,7 @@ from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.room import FULL, Full, Room, check_max_states
 from smoothcruiser.certified.sampling import Sampler, make_sampler
-from smoothcruiser.certified.snapshot import read_header, restore, to_bytes
+from smoothcruiser.certified.snapshot import to_bytes
 from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.certified.steering import Jobs, Steering, with_checks
 from smoothcruiser.certified.sweeps import Sweeps
@@ -72,7 +72,7 @@ from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import SALT, Key
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.rows import check_ends, has_rows
+from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.tabular import Ints
 from smoothcruiser.progress import Progress
@@ -115,17 +115,13 @@ class Certified:
         self.known = has_rows(problem)  # whether rows are read instead of samples
         promise = Promise(delta=check_delta(delta))
         self.delta = 0.0 if self.known else promise.failure()
-        if self.known:
-            check_ends(problem)
         self.problem, self.seed = problem, seed
         self.bound = bound_of(bound)
         self.memory = Memory(
             problem, self.bound, Room.at_hand(check_max_states(max_states))
         )
-        self.num_calls = 0
-        self.num_rows = 0  # of a known model that were read
-        # whether what was seen of a pair once is its law
-        self.exact = problem.deterministic or self.known
+        self.num_calls = 0  # of the step, or of outcomes= where that is read
+        self.exact = problem.deterministic or self.known  # one look at a pair suffices
         self._drawn_pairs = 0  # k: pairs that have a share of delta
         self._fault: str | None = None
         self._prepared = False  # whether the next five are there
@@ -180,21 +176,10 @@ class Certified:
             trust: whether a module that the store names may be imported for it.
             max_states: as in ``Certified``; so are the other arguments.
         """
-        from smoothcruiser.certified.saving import found
+        from smoothcruiser.certified.saving import found, loaded
 
-        stored, data, problem, notes = found(path, problem, run, trust)
-        header = read_header(data)
-        memory = cls(
-            problem,
-            delta=header["delta"] or None,
-            seed=stored.seed,
-            bound=header["bound"],
-            max_states=max_states,
-            **where,
-        )
-        memory.notes = notes
-        restore(memory, data)
-        return memory
+        stored = found(path, problem, run, trust)
+        return loaded(cls, *stored, max_states=max_states, **where)
 
     def keep(self, write: Callable[[bytes, int], None]) -> None:
         """Save every query while it runs; ``write`` takes a snapshot and its calls."""
@@ -219,9 +204,8 @@ class Certified:
         They are larger where budget, seconds, callback or the room for states
         ended the query before. ``target`` says which intervals have to be
         narrow: those of all action values (and so that of the value), or the
-        value's alone. ``budget`` counts the calls of this query, and calls of
-        ``outcomes`` where those are read instead. All estimates of one memory hold
-        together with probability 1 - delta.
+        value's alone. ``budget`` counts the calls of this query (``num_calls``). All
+        estimates of one memory hold together with probability 1 - delta.
         """
         begin = time.perf_counter()
         limits = make_limits(epsilon, budget, seconds, callback, target, begin)
@@ -240,7 +224,7 @@ class Certified:
             ) from None
         if root == END:
             return terminal_estimate(self.problem, state, "certified", self.seed)
-        self._at = Position(root, self.spent, limits.epsilon, limits.target)
+        self._at = Position(root, self.num_calls, limits.epsilon, limits.target)
         with self._faults():
             self._enter_waiting()
             self._region.start(root)
@@ -265,7 +249,7 @@ class Certified:
             raise InvalidInput("No query of this memory is under way; ask one.")
         limits = make_limits(at.epsilon, budget, seconds, callback, at.target, begin)
         compile_seconds = self._prepare(self.memory.states[at.root])
-        left = limits.budget - (self.spent - at.first_call)
+        left = limits.budget - (self.num_calls - at.first_call)
         if at.waiting(self._intake.batch) > left:  # a smaller budget than before
             self._enter_waiting()
             at.end_round()
@@ -292,8 +276,7 @@ class Certified:
             epsilon=limits.epsilon,
             reached=self.memory.half_width(at.root, limits.target),
             reason=reason,
-            num_rows=self.num_rows - at.first_call if self.known else 0,
-            num_calls=0 if self.known else self.num_calls - at.first_call,
+            num_calls=self.num_calls - at.first_call,
             seconds=time.perf_counter() - begin - compile_seconds,
             compile_seconds=compile_seconds,
         )
@@ -321,9 +304,7 @@ class Certified:
             return 0.0
         begin = time.perf_counter()
         self._region = Region(self.problem, self.memory, self.bound, self.radius_scale)
-        self._sweeps = Sweeps(
-            self.problem, self._region, self._crossed, exact=self.exact
-        )
+        self._sweeps = Sweeps(self.problem, self._region, self._crossed)
         self._steering = self.steering(self.problem, self._region, exact=self.exact)
         self._sampler = make_sampler(
             self.problem, self.memory, state, self.seed, self._compute
@@ -341,7 +322,7 @@ class Certified:
     def _search(self, at: Position, limits: Ends, begin: float) -> str:
         """Run rounds until the query may end, and return why it did."""
         while True:
-            left = limits.budget - (self.spent - at.first_call)
+            left = limits.budget - (self.num_calls - at.first_call)
             nothing = at.ended
             if nothing == "budget" and left > 0:
                 nothing = None
@@ -384,7 +365,7 @@ class Certified:
             reason = self._sweeps.reached(at, limits)
         elif limits.callback is not None:
             report = Progress(
-                calls=self.spent - at.first_call,
+                calls=self.num_calls - at.first_call,
                 seconds=time.perf_counter() - begin,
                 interval=self.memory.interval(at.root),
                 half_width=self.memory.half_width(at.root, limits.target),
@@ -408,23 +389,17 @@ class Certified:
             self._save(at)
 
     @property
-    def spent(self) -> int:
-        """What budgets count: calls of the step, or of ``outcomes`` if it is read."""
-        return self.num_rows if self.known else self.num_calls
-
-    @property
     def assumed(self) -> tuple[str, ...]:
         """The assumptions of this memory's certificates."""
         if self.known:
-            return assumptions(self.problem, KNOWN_LAW, looked="", checked="row")
+            return known_assumptions(self.problem)
         looked = self._inspected.words(self._sampler)
         law = one_outcome(self._twice) if self.problem.deterministic else SAME_LAW
         return assumptions(self.problem, law, looked=looked)
 
     def _crossed(self, node: int) -> Exception:
         """What to raise where the bounds of a node exclude each other."""
-        chance = 0.0 if self.exact else self.delta
-        return contradiction(self.memory.states[node], chance, self.assumed)
+        return contradiction(self.memory.states[node], self.delta, self.assumed)
 
     # --- one round ------------------------------------------------------------
 
@@ -477,10 +452,7 @@ class Certified:
             try:
                 self._sampler.draw(batch, self._pace.most if sliced else batch.size)
             finally:
-                if self.known:
-                    self.num_rows += batch.drawn - before
-                else:
-                    self.num_calls += batch.drawn - before
+                self.num_calls += batch.drawn - before
             self._pace.took(batch.drawn - before, time.perf_counter() - begin)
             if batch.drawn < batch.size:
                 if time.perf_counter() > limits.deadline:

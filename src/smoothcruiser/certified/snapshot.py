@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MAGIC = b"SCCERT1\n"
 MOST_BYTES = 10**9  # what SQLite keeps in one place
 # what the header keeps of the search and of the guard of its states
-COUNTS = ("num_calls", "num_rows", "_drawn_pairs", "_twice")
+COUNTS = ("num_calls", "_drawn_pairs", "_twice")
 GUARD = ("looks", "filled", "blind", "tried", "left", "_word")
 SETS = (
     "States of this memory hold sets, and a store does not keep the order of their "

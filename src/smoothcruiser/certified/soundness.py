@@ -226,7 +226,7 @@ def check_position(search: Certified, at: Position) -> None:
         region.count > 0 and region.order[0] == at.root, "it lists another state first"
     )
     require(
-        whole(at.first_call) and at.first_call <= search.spent, "its calls are none"
+        whole(at.first_call) and at.first_call <= search.num_calls, "its calls are none"
     )
     epsilon = at.epsilon
     require(
@@ -293,4 +293,4 @@ def check_calls(search: Certified) -> None:
     memory, batch = search.memory, search._intake.batch
     samples = float(memory.graph.pairs["total"][: memory.num_pairs].sum())
     samples += 0 if batch is None else batch.drawn - batch.entered
-    require(samples <= search.spent, "it has more samples than calls")
+    require(samples <= search.num_calls, "it has more samples than calls")

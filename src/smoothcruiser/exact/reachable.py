@@ -167,4 +167,3 @@ class _NumberedStates:
         self.profiles.append(self.problem.profile(state))
         self.depth.append(depth)
         return row
-

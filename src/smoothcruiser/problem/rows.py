@@ -62,7 +62,7 @@ def read_row(problem: Problem, state: Any, action: int) -> Row:
             f"outcomes raised {said(error)} {at(state, action)}; fix it there."
         ) from error
     shares = [p for p, _, _ in found]
-    inside = all([0.0 <= p <= 2.0 for p in shares])
+    inside = all(0.0 <= p <= 2.0 for p in shares)
     total = math.fsum(shares) if inside else math.nan
     if not abs(total - 1.0) <= ROW_SUM_TOLERANCE:
         raise InvalidInput(
