@@ -178,10 +178,15 @@ def two_in_one(
 
 def contradiction(state: Any, delta: float, assumed: tuple[str, ...]) -> OracleError:
     """An interval is empty."""
+    chance = (
+        f". With probability at most {delta:g} this is chance (try another seed); "
+        "otherwise something that was assumed is false"
+        if delta
+        else ", so something that was assumed is false"
+    )
     return OracleError(
-        f"The bounds at state {state!r} exclude each other. With probability at most "
-        f"{delta:g} this is chance (try another seed); otherwise something that was "
-        f"assumed is false: {'; '.join(assumed)}."
+        f"The bounds at state {state!r} exclude each other{chance}: "
+        f"{'; '.join(assumed)}."
     )
 
 
