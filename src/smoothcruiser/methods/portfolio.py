@@ -14,9 +14,8 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from smoothcruiser.engines.pilot import Pilot
 from smoothcruiser.estimate import Certificate, Estimate, Interval, not_excluded
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared
 from smoothcruiser.methods.certified import Searching, ask, memory_of
@@ -27,12 +26,15 @@ from smoothcruiser.query import Query
 from smoothcruiser.schedule.numbers import duration, rate, short
 from smoothcruiser.schedule.schedule import Level, counted
 
+if TYPE_CHECKING:
+    from smoothcruiser.engines.pilot import Pilot
+
 # A search that has spent a share of its calls is judged by what it will need: with n
 # calls for a half-width w, about n (w/epsilon)**RATE in all. The widths of searches
 # fall like this, as measured (docs/evidence/portfolio.md).
 RATE, JUDGED_FROM = 1.5, 0.125
 # ends of a search after which its user wants no more
-BY_HAND = ("callback", "by hand")
+BY_HAND = ("callback", "hand")
 P = TypeVar("P", bound=Prepared)
 
 
