@@ -74,10 +74,9 @@ class Auto(Method):
             return SmoothCruiser().prepare(query)  # it says what is missing
         budget = query.limits.calls or DEFAULT_BUDGET
         try:
-            unlimited = replace(query, limits=replace(query.limits, calls=None))
-            sharp = replace(SmoothCruiser().prepare(unlimited), query=query)
-            price = sharp.explanation.num_calls
+            price = SmoothCruiser().schedule(query).num_calls
             if price + problem.inspection_calls <= budget:
+                sharp = SmoothCruiser().prepare(query)
                 return sharp.with_notes(
                     "auto chose smoothcruiser: its schedule keeps the promise "
                     f"for {price:,} calls."
