@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from smoothcruiser.engines.base import Job, not_run
 from smoothcruiser.engines.shards import Partial, Piece, Shard
+from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
@@ -199,6 +200,7 @@ class BatchedEngine:
         """Ask a running shard to end."""
         self.stopped = True
 
+    @calls_the_oracle
     def run_shard(self, shard: Shard, seed: int) -> Partial:
         """The sums of one shard (Alg. 1, over its part of the samples)."""
         sequence = np.random.SeedSequence(seed, spawn_key=(shard.action, shard.index))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from smoothcruiser.engines.base import Engine, Job
@@ -50,16 +51,19 @@ def calls_per_second(
     executor: str | None = None,
     *,
     seconds: float = SECONDS,
+    began: Callable[[], object] = time.perf_counter,
 ) -> Speed:
     """The speed of one core at ``state``, measured for at most about ``seconds``.
 
-    There is at least one call, however long it takes.
+    There is at least one call, however long it takes. ``began`` is called when all is
+    compiled.
     """
     name = executor or default_executor(problem)
     job = Job(problem, _table(problem.facts), state)
     engine = make_engine(name, job)
     action = problem.legal_actions(state)[0]
     warm_up()
+    began()
     timer = threading.Timer(seconds, engine.stop)
     timer.daemon = True
     timer.start()

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.engines.reference import retyped_by
-from smoothcruiser.engines.watchdog import watched
+from smoothcruiser.engines.watchdog import calls_the_oracle, watched
 from smoothcruiser.errors import Hung, OracleError
 from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import Key
@@ -90,6 +90,7 @@ class Look:
 Looks = tuple[Look, ...]
 
 
+@calls_the_oracle
 def look(
     problem: Problem,
     state: Any,

@@ -20,7 +20,7 @@ from typing import Any
 
 from smoothcruiser.engines.base import Job, not_run
 from smoothcruiser.engines.shards import Partial, Piece, Shard
-from smoothcruiser.engines.watchdog import watched
+from smoothcruiser.engines.watchdog import calls_the_oracle, watched
 from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
 from smoothcruiser.jit.streams import Stream, from_words, stream
 from smoothcruiser.operators.sampling import proportional
@@ -77,6 +77,7 @@ class PythonEngine:
         """The sums of one shard (Alg. 1, over its part of the samples)."""
         return self.run_piece(shard, seed).part
 
+    @calls_the_oracle
     def run_piece(
         self,
         shard: Shard,

@@ -16,6 +16,7 @@ from typing import Any
 
 from smoothcruiser.engines.base import Job, not_run
 from smoothcruiser.engines.shards import Partial, Piece, Shard
+from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.jit.streams import Stream, stream
@@ -67,6 +68,7 @@ class ReferenceEngine:
             stop.piece = Piece(shard, part)  # type: ignore[union-attr]
             raise
 
+    @calls_the_oracle
     def run_draws(self, action: int, count: int, rng: Stream) -> Partial:
         """The sums of ``count`` root samples that take their numbers from ``rng``."""
         self.rng = rng

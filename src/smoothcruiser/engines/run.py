@@ -230,15 +230,15 @@ class Alarm:
         self.rang = False
         self.timer: threading.Timer | None = None
 
-    def set(self, stop: Callable[[], object], at: float) -> None:
-        """Call ``stop`` at ``at``, of ``time.perf_counter``, and at no other time."""
+    def set(self, stop: Callable[[], object], seconds: float) -> None:
+        """Call ``stop`` after so many seconds, and at no other time."""
         self.cancel()
 
         def ring() -> None:
             self.rang = True
             stop()
 
-        left = min(max(0.0, at - time.perf_counter()), threading.TIMEOUT_MAX)
+        left = min(max(0.0, seconds), threading.TIMEOUT_MAX)
         self.timer = threading.Timer(left, ring)
         self.timer.daemon = True
         self.timer.start()
@@ -318,9 +318,9 @@ def run(
 
 def cause_of(error: BaseException, alarm: Alarm | None) -> Cause:
     """What stopped a run that ended with ``error``."""
-    if isinstance(error, KeyboardInterrupt):
-        return Cause.HAND
-    return Cause.SECONDS if alarm is not None and alarm.rang else Cause.OUTSIDE
+    if alarm is not None and alarm.rang:
+        return Cause.SECONDS
+    return Cause.HAND if isinstance(error, KeyboardInterrupt) else Cause.OUTSIDE
 
 
 def left_behind(stuck: int) -> str:

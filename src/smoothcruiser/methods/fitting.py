@@ -23,7 +23,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from smoothcruiser.engines.shards import CALLS_PER_SHARD
-from smoothcruiser.errors import InvalidInput, SmoothcruiserError, Unpayable
+from smoothcruiser.errors import (
+    Interrupted,
+    InvalidInput,
+    SmoothcruiserError,
+    Unpayable,
+)
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Schedule
@@ -200,19 +205,24 @@ def _measured(query: Query) -> _Pace:
     from smoothcruiser.engines.calibrate import calls_per_second
     from smoothcruiser.engines.pools.base import check_workers
     from smoothcruiser.engines.registry import choose
+    from smoothcruiser.engines.watchdog import Breaker
 
     seconds = query.limits.seconds
     assert seconds is not None
     row = choose(query.problem, query.compute)
     try:
-        speed = calls_per_second(
-            query.problem,
-            query.place,
-            row.name,
-            seconds=min(MOST_SECONDS, SHARE * seconds),
-        )
+        with Breaker() as breaker:
+            speed = calls_per_second(
+                query.problem,
+                query.place,
+                row.name,
+                seconds=min(MOST_SECONDS, SHARE * seconds),
+                began=lambda: breaker.arm(seconds),
+            )
     except KeyboardInterrupt:
         return _Pace(pressed=True)
+    except Interrupted:
+        return _Pace()  # one call lasts longer than all
     elsewhere = row.pool is not None
     many = elsewhere or row.engine(query.problem).parallel
     workers = check_workers(query.compute.workers) if many else 1

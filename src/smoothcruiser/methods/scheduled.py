@@ -55,6 +55,8 @@ __all__ = [
 # Of the seconds of a run, for each of the inspections of the step before and after it.
 LOOK_SHARE = 0.05
 LAST_LOOK_SECONDS = 0.5  # for the one after a run that was stopped by hand
+# How long after its time limit a call that is under way is ended.
+GRACE_SHARE, GRACE_SECONDS = 0.05, 0.2
 # what running a schedule takes of the keywords of ``plan``, whatever its promise
 RESUMES = frozenset({"executor", "workers", "scheduler", "tls", "seconds", "progress"})
 HOW = RESUMES | {"seed", "shards", "store"}
@@ -389,47 +391,79 @@ def _sampled(
     """The outcome of a run, finished or stopped, and who ran it."""
     from smoothcruiser.engines.answer import Ran
     from smoothcruiser.engines.registry import choose, open_workers
-    from smoothcruiser.engines.run import Alarm, Cause, cause_of
+    from smoothcruiser.engines.run import Alarm, cause_of
     from smoothcruiser.engines.run import run as run_shards
+    from smoothcruiser.engines.watchdog import Breaker
 
-    begin, seconds, seed = time.perf_counter(), query.limits.seconds, query.seed
+    clock = _Clock(query.limits.seconds, chosen.seconds)
     pool, alarm, outcome = None, Alarm(), None
     looked = repeated = 0
-    try:
-        if chosen.pressed:
-            raise KeyboardInterrupt
-        pool = open_workers(job, query.compute)
-        deadline = math.inf
-        if seconds is not None:
-            deadline = begin + seconds - chosen.seconds + pool.compile_seconds
-            alarm.set(pool.stop, deadline)
-        at = time.perf_counter()
-        looked, _ = pool.inspect(
-            seed, None if seconds is None else LOOK_SHARE * seconds
-        )
-        if seconds is not None:  # leave time for the inspection after the run
-            after = min((time.perf_counter() - at) / 2.0, LOOK_SHARE * seconds)
-            alarm.set(pool.stop, deadline - after)
-        outcome = run_shards(
-            pool,
-            job.schedule,
-            ledger,
-            seed=seed,
-            listener=listener,
-            alarm=alarm,
-            room=chosen.room,
-        )
-        limit = max(0.0, deadline - time.perf_counter())
-        if outcome.stopped in (Cause.HAND, Cause.CALLBACK):
-            limit = min(limit, LAST_LOOK_SECONDS)
-        looked, repeated = pool.inspect(seed, None if limit == math.inf else limit)
-    except (Interrupted, KeyboardInterrupt) as error:
-        if outcome is None:
-            outcome = ledger.stopped(cause_of(error, alarm))
-    finally:
-        alarm.cancel()
-        if pool is not None:
-            pool.close()
+    with Breaker() as breaker:
+        try:
+            if chosen.pressed:
+                raise KeyboardInterrupt
+            pool = open_workers(job, query.compute)
+            clock.end += pool.compile_seconds
+            if clock.seconds is not None:
+                alarm.set(pool.stop, clock.left())
+                breaker.arm(clock.left() + clock.grace)
+            begin = time.perf_counter()
+            looked, _ = pool.inspect(query.seed, clock.share)
+            if clock.seconds is not None:  # leave time to do so after the run
+                took = (time.perf_counter() - begin) / 2.0
+                alarm.set(pool.stop, clock.left() - min(took, clock.share or 0.0))
+            outcome = run_shards(
+                pool,
+                job.schedule,
+                ledger,
+                seed=query.seed,
+                listener=listener,
+                alarm=alarm,
+                room=chosen.room,
+            )
+            if clock.left() > -clock.grace:
+                limit = clock.last_look(outcome)
+                looked, repeated = pool.inspect(query.seed, limit)
+        except (Interrupted, KeyboardInterrupt) as error:
+            if outcome is None:
+                outcome = ledger.stopped(cause_of(error, alarm))
+        finally:
+            alarm.cancel()
+            if pool is not None:
+                pool.close()
     if pool is None:
         return outcome, Ran(choose(query.problem, query.compute).name)
     return outcome, Ran(pool.name, pool.compile_seconds, looked, pool.seen(repeated))
+
+
+class _Clock:
+    """The time limit of a run; the preparation took some of it."""
+
+    def __init__(self, seconds: float | None, spent: float) -> None:
+        self.seconds = seconds
+        self.end = time.perf_counter() + (
+            math.inf if seconds is None else seconds - spent
+        )
+
+    @property
+    def share(self) -> float | None:
+        """The seconds for one inspection of the step."""
+        return None if self.seconds is None else LOOK_SHARE * self.seconds
+
+    @property
+    def grace(self) -> float:
+        """How long a call may last beyond the limit before it is ended."""
+        return GRACE_SHARE * (self.seconds or 0.0) + GRACE_SECONDS
+
+    def left(self) -> float:
+        """The seconds until the limit, below 0 after it."""
+        return self.end - time.perf_counter()
+
+    def last_look(self, outcome: Outcome) -> float | None:
+        """The seconds for the inspection after the run; None is no limit."""
+        from smoothcruiser.engines.run import Cause
+
+        limit = max(0.0, self.left())
+        if outcome.stopped in (Cause.HAND, Cause.CALLBACK):
+            limit = min(limit, LAST_LOOK_SECONDS)
+        return None if limit == math.inf else limit

@@ -21,7 +21,7 @@ from smoothcruiser.engines.pools.base import POLL_SECONDS, Futures, Item, Result
 from smoothcruiser.errors import Interrupted
 
 Interrupt = Callable[[], object]  # asks what is under way to end
-GRACE_SECONDS = 5.0  # for what is under way to end; machine code takes milliseconds
+GRACE_SECONDS = 1.0  # for what is under way to end; machine code takes milliseconds
 
 
 class ThisThread:
