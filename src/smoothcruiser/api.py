@@ -248,4 +248,4 @@ def calibrate(
     from smoothcruiser.engines.calibrate import calls_per_second
 
     check_problem(problem)
-    return calls_per_second(problem, problem.start(state), executor)
+    return calls_per_second(problem, problem.start(state), executor).rate
