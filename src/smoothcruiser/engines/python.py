@@ -268,6 +268,15 @@ class PythonEngine:
 
         return inner_total
 
+    def _is_over(self, terminal: Callable[[Any], bool], state: Any) -> bool:
+        """Whether a state is terminal; faults of ``terminal`` become a sentence."""
+        try:
+            return terminal(state)
+        except (Hung, KeyboardInterrupt):
+            raise
+        except BaseException:
+            return self.problem.is_terminal(state)
+
     def _leaf_total(
         self, samples: int, constant: float, center: float
     ) -> Callable[[Any, int], float]:
@@ -284,15 +293,6 @@ class PythonEngine:
         )
         later, late = problem.discount * (0.0 + 1.0 * constant) - center, self.late
         terminal = problem.terminal if callable(problem.terminal) else None
-
-        def over(after: Any) -> bool:
-            assert terminal is not None
-            try:
-                return terminal(after)
-            except (Hung, KeyboardInterrupt):
-                raise
-            except BaseException:
-                return problem.is_terminal(after)  # raises with a sentence
 
         def leaf_total(state: Any, action: int) -> float:
             rng, total, guard = self.rng, 0.0, self.guard
@@ -322,7 +322,7 @@ class PythonEngine:
                     if not ends:
                         raise undeclared_end(at(state, action))
                 elif terminal is not None:
-                    ended = over(after)
+                    ended = self._is_over(terminal, after)
                 if late and reward != 0.0 and not ended:
                     raise early_payoff(reward, at(state, action))
                 total += reward - center if ended else reward + later
