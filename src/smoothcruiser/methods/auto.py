@@ -122,6 +122,12 @@ class _Choosing:
         self.problem, self.promise = query.problem, query.promise
         self.limits = query.limits
         self.pilot: Pilot | None = None
+        self.compiling = 0.0  # seconds, which count against no limit
+
+    @property
+    def _spent(self) -> float:
+        """Seconds since the beginning, without compiling."""
+        return time.perf_counter() - self.begin - self.compiling
 
     def choose(self) -> Prepared:
         """What is run."""
@@ -229,7 +235,10 @@ class _Choosing:
         if not self._comes_back(price):
             return self._schedule(
                 "auto chose smoothcruiser: states hardly come back, and its schedule "
-                f"keeps the promise for {price:,} calls."
+                f"keeps the promise for {price:,} calls, if there is time."
+                if self.limits.seconds is not None
+                else "auto chose smoothcruiser: states hardly come back, and its "
+                f"schedule keeps the promise for {price:,} calls."
             )
         return self._race(price)
 
@@ -348,10 +357,14 @@ class _Choosing:
             deadline = time.perf_counter() + PILOT_SECONDS * seconds
         from smoothcruiser.engines.pilot import look_first
 
-        query = self.query
+        query, begin = self.query, time.perf_counter()
         self.pilot = look_first(
             self.problem, query.place, query.seed, calls=calls, deadline=deadline
         )
+        if (
+            self.problem.is_compiled
+        ):  # some calls of machine code: the rest is compiling
+            self.compiling += time.perf_counter() - begin
         return self.pilot.comes_back or self.problem.deterministic
 
     # --- what is run ----------------------------------------------------------
@@ -362,8 +375,11 @@ class _Choosing:
         return replace(self.query, promise=promise, limits=limits)
 
     def _scheduling(self, share: float, limits: Limits) -> Scheduling:
+        begin = time.perf_counter()
         found = SmoothCruiser().prepare(self._part(share, limits))
         assert found.fitted is not None
+        if limits.seconds is not None:  # a part of it was compiling
+            self.compiling += time.perf_counter() - begin - found.fitted.seconds
         # the time that this took is counted here, with that of the look
         return replace(found, fitted=replace(found.fitted, seconds=0.0))
 
@@ -374,7 +390,7 @@ class _Choosing:
             calls = max(1, int(share * self._left_calls))
         seconds = self.limits.seconds
         if seconds is not None:
-            seconds = max(1e-3, share * (seconds - (time.perf_counter() - self.begin)))
+            seconds = max(1e-3, share * (seconds - self._spent))
         return replace(self.limits, calls=calls, seconds=seconds)
 
     def _schedule(self, reason: str) -> Prepared:
@@ -412,7 +428,7 @@ class _Choosing:
             explanation=self._decision(reason, options, 1, levels),
             notes=(reason, *self._suggestion(), *inner.notes),
             inner=replace(inner, notes=()),
-            spent=time.perf_counter() - self.begin,
+            spent=self._spent,
         )
 
     def _both(self, calls: int | None, reason: str, schedule: Scheduling) -> Prepared:
@@ -428,10 +444,10 @@ class _Choosing:
             method=self.auto,
             query=self.query,
             explanation=self._decision(reason, options, 2, schedule.explanation.levels),
-            notes=(reason, *self._suggestion(), *schedule.notes),
+            notes=(reason, *self._suggestion()),
             search=search,
             schedule=replace(schedule, notes=()),
-            spent=time.perf_counter() - self.begin,
+            spent=self._spent,
         )
 
     def _suggestion(self) -> tuple[str, ...]:

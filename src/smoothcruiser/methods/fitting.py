@@ -92,7 +92,7 @@ def fitted(method: Maker, query: Query) -> Fitted:
     if asked is None or asked.num_calls > min(budget, in_time):
         found = _payable(method, query, min(budget, in_time), in_time < budget)
         limit = (
-            f"the {limits.seconds:g} s allowed"
+            f"the {limits.seconds:.3g} s allowed"
             if in_time < budget
             else f"the budget of {short(limits.calls or 0)}"
         )
