@@ -352,14 +352,14 @@ class _Choosing:
         calls = self._walks(price)
         if PILOT_BUDGET * (calls + self.problem.inspection_calls) > self._left_calls:
             return True  # so few calls that none can be spared
-        deadline, seconds = math.inf, self.limits.seconds
-        if seconds is not None:
-            deadline = time.perf_counter() + PILOT_SECONDS * seconds
+        seconds = math.inf
+        if self.limits.seconds is not None:
+            seconds = PILOT_SECONDS * self.limits.seconds
         from smoothcruiser.engines.pilot import look_first
 
         query, begin = self.query, time.perf_counter()
         self.pilot = look_first(
-            self.problem, query.place, query.seed, calls=calls, deadline=deadline
+            self.problem, query.place, query.seed, calls=calls, seconds=seconds
         )
         if (
             self.problem.is_compiled
