@@ -132,7 +132,7 @@ def _bounded(
     box = problem.facts.value_bounds(problem.mover(state))
     low, high = bounds_at(problem, state, box)
     inside = max(interval[0], low), min(interval[1], high)
-    return min(max(value, low), high), inside, *rest  # type: ignore[return-value]
+    return min(max(value, low), high), inside, *rest
 
 
 def _from_q(
