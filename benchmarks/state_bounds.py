@@ -83,7 +83,9 @@ def worlds(seed: int = 0) -> dict[str, sc.MDP]:
     }
 
 
-def missed(problem: sc.MDP, method: str, epsilon: float, runs: int) -> tuple[int, float]:
+def missed(
+    problem: sc.MDP, method: str, epsilon: float, runs: int
+) -> tuple[int, float]:
     """(intervals that exclude V or a Q, mean calls) of ``runs`` seeded runs."""
     solution = sc.solve(replace(problem, value_bounds=None, value_gap=None))
     row = solution.index(problem.initial_state)
@@ -115,7 +117,9 @@ def missed(problem: sc.MDP, method: str, epsilon: float, runs: int) -> tuple[int
 def prices() -> None:
     """Print the prices of promises without bounds, and with bounds of several gaps."""
     shares = (None, 0.2, 0.1, 0.05, 0.02)
-    print("price in calls, entropy at temperature 1, delta 0.1 (gap: share of the span)")
+    print(
+        "price in calls, entropy at temperature 1, delta 0.1 (gap: share of the span)"
+    )
     head = ("none" if s is None else f"{s:.0%}" for s in shares)
     print(f"{'discount':>8} {'actions':>7} {'epsilon':>7}", *(f"{h:>9}" for h in head))
     for discount in (0.5, 0.7, 0.9):

@@ -42,6 +42,7 @@ from smoothcruiser.errors import (
 from smoothcruiser.operators.sampling import sampled_columns
 from smoothcruiser.problem.answers import (
     at,
+    early_payoff,
     outside,
     raised,
     too_few_legal,
@@ -51,6 +52,7 @@ from smoothcruiser.problem.batched import (
     WrongShape,
 )
 from smoothcruiser.problem.bounds import bad_bounds, slack
+from smoothcruiser.problem.totals import AT_THE_END
 from smoothcruiser.schedule.schedule import Kind
 
 Bools = NDArray[np.bool_]
@@ -190,7 +192,13 @@ class BatchedEngine:
         if ended is not None and not self.schedule.facts.terminals and ended.any():
             bad = int(np.flatnonzero(ended)[0])
             raise undeclared_end(self._at(states, actions, bad))
-        return rewards, *self._going_on(after, ended, n)
+        going, alive = self._going_on(after, ended, n)
+        if self.problem.payoffs == AT_THE_END:
+            paid = np.flatnonzero(rewards if alive is None else rewards[alive])
+            if len(paid):
+                bad = int(paid[0] if alive is None else alive[paid[0]])
+                raise early_payoff(float(rewards[bad]), self._at(states, actions, bad))
+        return rewards, going, alive
 
     def _going_on(
         self, after: Any, ended: Bools | None, n: int

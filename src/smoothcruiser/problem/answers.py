@@ -18,6 +18,7 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
     said,
 )
+from smoothcruiser.problem.totals import pays_early
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
@@ -73,6 +74,24 @@ def outside(reward: Any, where: str, low: float, high: float) -> OracleError:
         f"The oracle returned reward {reward!r} {where}, outside reward_range "
         f"({low:g}, {high:g}); declare the range that holds every reward, or mend the "
         "simulator."
+    )
+
+
+def early_payoff(reward: Any, where: str) -> OracleError:
+    """A step paid although it does not end the episode."""
+    return OracleError(
+        f"The oracle paid {reward!r} {where} and the episode went on, but payoffs='end' "
+        "is declared; drop payoffs= (total_reward_range= may hold), or let only the "
+        "step that ends the episode pay."
+    )
+
+
+def beyond_total(found: float, low: float, high: float) -> OracleError:
+    """An episode added up to what the declared total excludes."""
+    return OracleError(
+        f"An episode was worth {found:.6g}, regularizer included, outside "
+        f"[{low:.6g}, {high:.6g}], which total_reward_range or payoffs= allow; widen "
+        "the declared range, or drop it."
     )
 
 
@@ -159,10 +178,15 @@ def two_in_one(
 
 def contradiction(state: Any, delta: float, assumed: tuple[str, ...]) -> OracleError:
     """An interval is empty."""
+    chance = (
+        f". With probability at most {delta:g} this is chance (try another seed); "
+        "otherwise something that was assumed is false"
+        if delta
+        else ", so something that was assumed is false"
+    )
     return OracleError(
-        f"The bounds at state {state!r} exclude each other. With probability at most "
-        f"{delta:g} this is chance (try another seed); otherwise something that was "
-        f"assumed is false: {'; '.join(assumed)}."
+        f"The bounds at state {state!r} exclude each other{chance}: "
+        f"{'; '.join(assumed)}."
     )
 
 
@@ -212,4 +236,6 @@ def answered(
         raise outside(reward, at(state, action), low, high)
     if ended and not ends:
         raise undeclared_end(at(state, action))
+    if pays_early(problem, reward, after, ended):
+        raise early_payoff(reward, at(state, action))
     return reward, after, ended

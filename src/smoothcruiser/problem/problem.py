@@ -36,6 +36,7 @@ from smoothcruiser.problem.bounds import check_bounds
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.oracle import Outcomes, ParsingOracle, Step
 from smoothcruiser.problem.states import identical, is_fixed, state_key
+from smoothcruiser.problem.totals import EVERY_STEP, check_totals, total_range
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.tabular import Tables
@@ -64,6 +65,9 @@ class Problem:
     # True: only the step's own terminated flag ends an episode
     terminal: Callable[[Any], bool] | bool | None = None
     initial_state: Any = None
+    # of the discounted sum of rewards from any state that is not terminal
+    total_reward_range: tuple[float, float] | None = None
+    payoffs: str = EVERY_STEP  # one of ``totals.PAYOFFS``
     value_bounds: tuple[Any, Any] | None = None  # two numbers, or two functions
     value_gap: float | None = None  # the most that two functions are apart
     horizon: int | None = None
@@ -125,6 +129,7 @@ class Problem:
             given_bounds=None
             if self.value_bounds is None or self.value_gap is not None
             else (float(self.value_bounds[0]), float(self.value_bounds[1])),
+            total_range=total_range(self),
             given_gap=None if self.value_gap is None else float(self.value_gap),
         )
 
@@ -279,6 +284,15 @@ class MDP(Problem):
             terminal: two numbers, or two functions of the state with
             ``value_gap``.
         value_gap: the most that the two functions are apart in any state.
+        total_reward_range: (low, high), known to hold the sum of rewards, weighted
+            1, discount, discount**2, …, from any state that is not terminal to the
+            end of the episode, whatever is played and whatever happens. With a
+            horizon it has to hold for every number of steps left, from 1 on; the
+            end is then the horizon, and with discount 1 the sum is a plain one. An
+            episode that never ends counts with all of its rewards.
+        payoffs: "end" if only the step that ends an episode pays, so that the total
+            is one reward; "every step", the default, claims nothing. A horizon that
+            cuts an episode off does not end it: that step pays 0 too.
         horizon: steps until the end; None, the default, for no limit.
         deterministic: whether a pair (state, action) always has one outcome;
             searches then sample it once.
@@ -451,6 +465,7 @@ def _check(p: Problem) -> None:
     )
     check_call_seconds(p.call_seconds)
     p.operator.weights(p.num_actions)  # refuses a prior of another length
+    check_totals(p)
     check_bounds(p)
 
 

@@ -152,7 +152,8 @@ def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
     Var xi <= min(R^2/4, (rho + gamma m)^2/4 + gamma^2 v'), where m is the
     length of the interval that holds E[X(z) | z]. The first bound is Popoviciu
     for xi. The second is Popoviciu for E[xi | r, z] plus the mean of
-    Var[xi | r, z].
+    Var[xi | r, z]. Where the total of rewards is known, r + gamma V(z) has a span
+    of its own (Lemma T), and the bias is added to it.
     """
     facts = base.facts
     gamma = facts.discount
@@ -167,6 +168,10 @@ def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
     span = facts.reward_span + gamma * (high - low)
     between = facts.reward_span + gamma * np.minimum(
         high - low, np.maximum(mean_high - mean_low, 0.0)
+    )
+    # E[xi | r, z] = r + gamma V(z) + gamma bias(z), where a total holds the first two
+    between = np.minimum(
+        between, base.next_span(child_remaining) + gamma * (bias_high - bias_low)
     )
     return Backup(
         bias_low=gamma * bias_low,

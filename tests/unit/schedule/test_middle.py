@@ -52,9 +52,7 @@ def test_a_table_may_end_in_it_where_it_is_narrower_than_the_constant():
     assert free_kinds(staged, KINDS, 1) == [Kind.MIDDLE]
 
 
-@pytest.mark.parametrize(
-    ("horizon", "game"), [(None, False), (3, False), (None, True)]
-)
+@pytest.mark.parametrize(("horizon", "game"), [(None, False), (3, False), (None, True)])
 def test_to_know_more_costs_less(horizon, game):
     """Where the middle's range costs more than its bias saves, it is not used."""
     facts = replace(FACTS, horizon=horizon, game=game, operator=Entropy(0.5))
