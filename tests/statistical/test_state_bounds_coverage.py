@@ -90,7 +90,7 @@ def claims(schedule, problem) -> Moments:
 def test_levels_over_a_middle_keep_their_moments(name, skew):
     problem, solution = bounded(world(name), SKEWS[skew])
     rows = tower(problem.facts)
-    for top in (1, 2):
+    for top in range(3):  # the middle itself is off by half the gap, exactly
         root = Root("value", DRAWS, top, "none")
         schedule = Schedule("hand", problem.facts, rows[: top + 1], root, math.inf, 1.0)
         made = claims(schedule, problem)
@@ -99,11 +99,11 @@ def test_levels_over_a_middle_keep_their_moments(name, skew):
             job = Job(problem, schedule, state, float(solution.values[state]))
             found = PythonEngine(job).run_shard(Shard(0, state, 0, DRAWS), 7)
             mean = found.total / DRAWS  # of the distances to V
-            variance = found.square / DRAWS - mean * mean
+            variance = max(0.0, found.square / DRAWS - mean * mean)
             error = Z * math.sqrt(variance / DRAWS) + 1e-9
             assert made.bias_low[player, 0] - error <= mean
             assert mean <= made.bias_high[player, 0] + error
-            assert variance <= made.variance[player, 0] * 1.2
+            assert variance <= made.variance[player, 0] * 1.2 + 1e-9
 
 
 @pytest.mark.compiles
