@@ -41,6 +41,9 @@ SAME_LAW = (
     "draws of the oracle are independent, and follow one law for each state and "
     "action: a state's hash tells all that matters"
 )
+KNOWN_LAW = (
+    "outcomes= is the model: what it lists for a state and an action is their law"
+)
 SAME_KEY = (
     "states with one key= have one future (mover, legal actions and end are "
     "compared when a key comes back)"
@@ -55,11 +58,13 @@ def answer(
     asked: Ends,
     reached: float,
     reason: str,
+    num_calls: int,
     **spent: Any,
 ) -> Estimate:
     """The Estimate of a query that ended for ``reason`` with half-width ``reached``.
 
-    ``spent`` is what it cost: ``num_calls``, ``seconds`` and ``compile_seconds``.
+    It took ``num_calls`` of the step, or of ``outcomes`` where that is read instead;
+    ``spent`` is its ``seconds`` and ``compile_seconds``.
     """
     problem, memory = search.problem, search.memory
     exact = search.exact
@@ -68,10 +73,11 @@ def answer(
         f"{memory.num_nodes - 1:,} states, {drawn:,} pairs and "
         f"{memory.num_entries:,} outcomes"
     )
+    made = "rows of outcomes= read" if search.known else "calls"
     notes = (
         *search.notes,
-        *_notes(asked, reached, reason, spent["num_calls"]),
-        f"{seen} seen; {search.num_calls:,} calls in this memory so far.",
+        *_notes(asked, reached, reason, num_calls),
+        f"{seen} seen; {search.num_calls:,} {made} in this memory so far.",
         *_no_chance(search, drawn),
     )
     return describe(
@@ -86,6 +92,7 @@ def answer(
         if reason == "epsilon" and asked.epsilon is not None
         else reached,
         delta=0.0 if exact else search.delta,
+        num_calls=0 if search.known else num_calls,
         **spent,
         seed=search.seed,
         notes=notes,
@@ -197,9 +204,16 @@ def one_outcome(twice: int) -> str:
     return f"deterministic=True: every state and action has one outcome ({checked})"
 
 
-def assumptions(problem: Problem, law: str, *, looked: str) -> tuple[str, ...]:
+def known_assumptions(problem: Problem) -> tuple[str, ...]:
+    """Return what an answer assumes where the model is known and nothing is sampled."""
+    return assumptions(problem, KNOWN_LAW, looked="", checked="row")
+
+
+def assumptions(
+    problem: Problem, law: str, *, looked: str, checked: str = "call"
+) -> tuple[str, ...]:
     """Return what the promise assumes; ``law`` says what the outcomes follow."""
-    found = assumed(problem, law, looked)
+    found = assumed(problem, law, looked, checked)
     return (*found, SAME_KEY) if problem.key is not None else found
 
 
@@ -227,7 +241,7 @@ def _notes(asked: Ends, reached: float, reason: str, num_calls: int) -> tuple[st
             "(move rewards towards 0), so it ended"
         ),
         "exhausted": (
-            "all that can be drawn was drawn and what is left is rounding, so it ended"
+            "all that can be seen was seen and what is left is rounding, so it ended"
         ),
         **FULL,
     }[reason]

@@ -25,6 +25,7 @@ from smoothcruiser.certified.loops import Loops
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.errors import OracleError
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.problem.totals import AT_THE_END
 
@@ -110,10 +111,11 @@ class Intake:
     def enter(self) -> None:
         """Enter the samples that the batch has; the others are not taken any more.
 
-        Raises ``Full`` where the memory has no room; the rest then waits.
+        Raises ``Full`` where the memory has no room; the rest then waits. Rows of a
+        known model are entered when they are read (``reading``).
         """
         batch, memory = self.batch, self.memory
-        if batch is None or batch.drawn == 0:
+        if batch is None or batch.drawn == 0 or has_rows(self.problem):
             self.batch = None
             return
         batch.truncate()

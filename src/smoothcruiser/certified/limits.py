@@ -10,6 +10,7 @@ from typing import Literal
 
 from smoothcruiser.certified.bounds.base import Bound
 from smoothcruiser.certified.price import EqualSamples
+from smoothcruiser.certified.rounding import model_floor
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.progress import Progress
@@ -95,6 +96,16 @@ def make_limits(
         target=target,  # type: ignore[arg-type]
         relative=relative,
     )
+
+
+def read(limits: Ends, facts: Facts) -> Ends:
+    """Return the limits where rows of a known model are read.
+
+    The goal is never below what rounding allows.
+    """
+    if limits.epsilon is None:
+        return limits
+    return replace(limits, goal=max(limits.epsilon, model_floor(facts)))
 
 
 def estimated(limits: Ends, bound: Bound, facts: Facts, delta: float) -> Ends:

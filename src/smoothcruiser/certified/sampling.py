@@ -11,7 +11,8 @@ independent across pairs.
 Two samplers fill the same buffers (next state as a whole number, reward):
 ``CompiledSampler`` for tabular problems and for numba.njit steps over whole
 numbers, ``PythonSampler`` for any step over states that have keys. Neither
-reads tables or outcomes: they call the oracle.
+reads tables or outcomes: they call the oracle. Where a problem has outcomes,
+nothing is sampled, and ``reading.RowReader`` takes their place.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from smoothcruiser.problem.answers import (
     unpacked,
 )
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import check_ends, has_rows
 from smoothcruiser.problem.states import Guard, copied, unchanged, written_into
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.query import Compute
@@ -99,6 +101,9 @@ class Sampler:
     def draw(self, batch: Batch, most: int) -> None:
         """Take the next samples of a batch, at most ``most`` of them."""
         raise NotImplementedError
+
+    def read_again(self) -> None:
+        """Refuse a known model that answers differently now; no samples do."""
 
     def take_up(self, batch: Batch) -> None:
         """Get ready for the rest of a batch that another process has begun."""
@@ -455,9 +460,14 @@ def make_sampler(
 ) -> Sampler:
     """Return the sampler that fits the problem.
 
-    It is compiled where the step is and states are whole numbers, Python
-    elsewhere, and on workers if requested.
+    Rows of a known model are read. Otherwise it is compiled where the step is and
+    states are whole numbers, Python elsewhere, and on workers if requested.
     """
+    if has_rows(problem):
+        from smoothcruiser.certified.reading import RowReader
+
+        check_ends(problem)
+        return RowReader(problem, memory, seed)
     whole = (
         isinstance(state, int | np.integer)
         and not isinstance(state, bool)

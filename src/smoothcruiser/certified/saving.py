@@ -10,7 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.certified.snapshot import check_size, restore, to_bytes
+from smoothcruiser.certified.snapshot import (
+    check_size,
+    read_header,
+    restore,
+    to_bytes,
+)
 from smoothcruiser.certified.soundness import require
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.problem import Problem
@@ -72,6 +77,28 @@ def found(
     check_versions(stored.id, stored.versions)
     problem, notes = same_problem(stored, problem, trust)
     return stored, data, problem, notes
+
+
+def loaded(
+    kind: type[Certified],
+    stored: StoredRun,
+    data: bytes,
+    problem: Problem,
+    notes: tuple[str, ...],
+    **rest: Any,
+) -> Certified:
+    """A new memory that holds what ``found`` has found; ``rest`` are its options."""
+    header = read_header(data)
+    memory = kind(
+        problem,
+        delta=header["delta"] or None,  # 0 where no delta was needed
+        seed=stored.seed,
+        bound=header["bound"],
+        **rest,
+    )
+    memory.notes = notes
+    restore(memory, data)
+    return memory
 
 
 def take_up(search: Certified, data: bytes, state: Any, promise: Promise) -> None:

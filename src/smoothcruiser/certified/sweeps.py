@@ -13,6 +13,7 @@ from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.position import SETTLED, Position
 from smoothcruiser.certified.region import Region
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import has_rows
 
 # sweeps end when one closes less than this share of the width (weighted by visits)
 LITTLE = 0.01
@@ -27,7 +28,7 @@ class Sweeps:
     ) -> None:
         """``crossed`` says what to raise where the bounds of a node cross."""
         self.region, self.memory, self.crossed = region, region.memory, crossed
-        self.exact = problem.deterministic
+        self.exact = problem.deterministic or has_rows(problem)
         self.steps = problem.facts.steps(problem.horizon)
 
     def narrow(self, at: Position, limits: Ends) -> bool:

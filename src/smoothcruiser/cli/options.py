@@ -275,17 +275,22 @@ def tree_options(function: Function) -> Function:
             metavar="N",
             help="Tree searches: stop after this many simulations.",
         ),
-        click.option(
-            "--option",
-            "options",
-            multiple=True,
-            metavar="NAME=VALUE",
-            callback=_named_values,
-            help="Tree searches: set a parameter.",
-        ),
+        method_option,
     ):
         function = option(function)
     return function
+
+
+def method_option(function: Function) -> Function:
+    """A parameter of the method, such as relax=entropy or exploration=2."""
+    return click.option(
+        "--option",
+        "options",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=_named_values,
+        help="Set a parameter of the method.",
+    )(function)
 
 
 def run_options(function: Function) -> Function:

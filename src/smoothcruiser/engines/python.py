@@ -32,6 +32,7 @@ from smoothcruiser.problem.answers import (
     undeclared_end,
     unpacked,
 )
+from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.states import Guard, copied
 from smoothcruiser.problem.totals import AT_THE_END
 from smoothcruiser.schedule.schedule import Kind, Level
@@ -47,7 +48,7 @@ class PythonEngine:
     """
 
     name = "python"
-    kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN, Kind.ROLLOUT, Kind.BLIND})
+    kinds = frozenset(Kind)
     parallel = False
     python = True
     compile_seconds = 0.0
@@ -147,6 +148,9 @@ class PythonEngine:
         """A function that samples a level at a state that is not terminal (Alg. 2)."""
         if level.kind == Kind.CONSTANT:
             return self._constant(level)
+        if level.kind == Kind.MIDDLE:
+            problem = self.problem
+            return lambda state: 0.0 + 1.0 * middle_at(problem, state)
         if level.kind == Kind.PLUGIN:
             return self._plugin(row, level)
         if level.kind in (Kind.ROLLOUT, Kind.BLIND):

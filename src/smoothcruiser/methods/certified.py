@@ -16,8 +16,15 @@ from smoothcruiser.errors import (
     WorkersLost,
 )
 from smoothcruiser.estimate import Estimate
-from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, Session
+from smoothcruiser.methods.base import (
+    DEFAULT_BUDGET,
+    Forecast,
+    Method,
+    Prepared,
+    Session,
+)
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import check_ends, has_rows
 from smoothcruiser.query import Promise, Query
 
 if TYPE_CHECKING:
@@ -55,7 +62,8 @@ class CertifiedSearch(Method):
 
     def prepare(self, query: Query) -> Searching:  # noqa: D102
         epsilon, relative = _accuracy(query.promise)
-        delta, limits = query.promise.failure(), query.limits
+        limits, known = query.limits, has_rows(query.problem)
+        delta = 0.0 if known else query.promise.failure()
         if not query.promise.asked and limits.calls is None and limits.seconds is None:
             raise InvalidInput(
                 "certified search needs epsilon to stop at a promise, or budget or "
@@ -70,6 +78,9 @@ class CertifiedSearch(Method):
                     f"certified search does not run on executor {executor!r}; drop it, "
                     "or spread its samples with 'processes' or 'dask'."
                 )
+        if known:
+            check_ends(problem)
+            return Searching(method=self, query=query, explanation=_reading(query))
         forecast = CertifiedForecast(
             problem.facts, epsilon, delta, problem.inspection_calls, relative=relative
         )
@@ -133,6 +144,20 @@ class Searching(Prepared):
                 return self.annotated(_kept(memory, query, opened, self.stored))
         finally:
             memory.close()
+
+
+def _reading(query: Query) -> Forecast:
+    """What is known before a search that reads rows instead of sampling."""
+    epsilon = query.promise.epsilon
+    within = "" if epsilon is None else f" within ±{epsilon:g}"
+    sentence = (
+        f"certified search: the value and every action value{within}, with no chance "
+        "in it (delta 0). It makes 0 calls of\n"
+        "the step: outcomes= is the model, and it reads the rows that the answer needs, "
+        "as many as budget allows. How many\n"
+        "that are depends on the problem and is not known before the run.\n"
+    )
+    return Forecast("certified", 0, sentence, epsilon=epsilon, delta=0.0)
 
 
 def _kept(
@@ -203,6 +228,7 @@ def _record(query: Query, memory: Certified) -> Record:
 class Remembering(Session):
     """Decisions that share a memory of certified search, and so its delta."""
 
+    shared = True
     _memory: Any = None
 
     def _decide(self, query: Query) -> Estimate:
@@ -211,6 +237,14 @@ class Remembering(Session):
         if self._memory is None:
             self._memory = memory_of(self.query, self.method.bound)
         return ask(self._memory, query, None)
+
+    def reviewed(self, estimate: Estimate, deadline: float) -> Estimate:
+        """The answer with the bounds that the memory has by now."""
+        if self._memory is None:
+            return estimate
+        from smoothcruiser.certified.table import reviewed
+
+        return reviewed(self._memory, estimate, deadline)
 
     def close(self) -> None:  # noqa: D102
         if self._memory is not None:
@@ -231,7 +265,7 @@ def memory_of(query: Query, bound: str) -> Certified:
     compute = query.compute
     return Certified(
         query.problem,
-        delta=query.promise.failure(),
+        delta=query.promise.delta,
         seed=query.seed,
         bound=bound,
         max_states=query.limits.max_states,

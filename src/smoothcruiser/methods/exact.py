@@ -86,8 +86,8 @@ class Solving(Prepared):
 class Lookup(Session):
     """Decisions read from one solution, which is made when the first one is due.
 
-    Where a state is not among those that the solution reaches, or values depend on
-    the time (a horizon), the decision is planned afresh.
+    Where a state is not among those that the solution reaches, or its value is that
+    with other steps left of a horizon, the decision is planned afresh.
     """
 
     _solution: Any = None
@@ -96,7 +96,11 @@ class Lookup(Session):
         return self._decide(self._at(state, self.query.seed, None))
 
     def _decide(self, query: Query) -> Estimate:
-        found = self._found(query) if query.problem.horizon is None else None
+        problem = query.problem
+        timed = problem.horizon is not None and (
+            problem.tables is None or problem is not self.query.problem
+        )
+        found = None if timed else self._found(query)
         return super()._decide(query) if found is None else found
 
     def _found(self, query: Query) -> Estimate | None:
@@ -105,7 +109,10 @@ class Lookup(Session):
 
         begin = time.perf_counter()
         if self._solution is None:
-            self._solution = solve(query.problem)
+            problem = query.problem
+            if problem.tables is None and problem.initial_state is None:
+                problem = replace(problem, initial_state=query.state)
+            self._solution = solve(problem)
         try:
             answer = exact_estimate(query.problem, self._solution, query.state)
         except InvalidInput:

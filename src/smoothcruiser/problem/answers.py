@@ -47,10 +47,10 @@ def hung(call_seconds: float | None, where: str) -> OracleError:
 
 
 def companion_hung(call_seconds: float | None) -> OracleError:
-    """A call of legal, terminal or player took too long."""
+    """A call of legal, terminal, player or value_bounds took too long."""
     return OracleError(
-        f"legal, terminal or player did not return within {call_seconds:g} s; mend "
-        "it, or raise call_seconds."
+        "legal, terminal, player or value_bounds did not return within "
+        f"{call_seconds:g} s; mend it, or raise call_seconds."
     )
 
 
@@ -115,8 +115,8 @@ def same_mover(state: Any) -> OracleError:
 def flickering(state: Any) -> OracleError:
     """A function of the state does not depend on the state alone."""
     return OracleError(
-        "legal, terminal or player answered differently when asked about state "
-        f"{state!r} again; let them depend on the state alone."
+        "legal, terminal, player or value_bounds answered differently when asked "
+        f"about state {state!r} again; let them depend on the state alone."
     )
 
 
@@ -178,10 +178,15 @@ def two_in_one(
 
 def contradiction(state: Any, delta: float, assumed: tuple[str, ...]) -> OracleError:
     """An interval is empty."""
+    chance = (
+        f". With probability at most {delta:g} this is chance (try another seed); "
+        "otherwise something that was assumed is false"
+        if delta
+        else ", so something that was assumed is false"
+    )
     return OracleError(
-        f"The bounds at state {state!r} exclude each other. With probability at most "
-        f"{delta:g} this is chance (try another seed); otherwise something that was "
-        f"assumed is false: {'; '.join(assumed)}."
+        f"The bounds at state {state!r} exclude each other{chance}: "
+        f"{'; '.join(assumed)}."
     )
 
 

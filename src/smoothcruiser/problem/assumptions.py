@@ -40,6 +40,8 @@ def assumptions(
         for name in ("legal", "terminal", "player")
         if callable(getattr(problem, name, None))
     ]
+    if problem.value_gap is not None:
+        named.append("value_bounds")
     if problem.tables is None and named:
         found.append(
             f"{', '.join(named)} answer by the state alone (asked twice of some)"
@@ -62,6 +64,12 @@ def assumptions(
             f"the rewards from every state that is not terminal to the end add up, "
             f"discounted, to a total in [{low:g}, {high:g}], as declared in "
             "total_reward_range"
+        )
+    if facts.given_gap is not None:
+        found.append(
+            "lower(state) <= V(state) <= upper(state) for every state that is not "
+            f"terminal, at most {facts.given_gap:g} apart, as given in value_bounds "
+            "(checked against each other and the rewards where they were asked)"
         )
     if facts.alternating:
         found.append("turns alternate strictly, as declared")

@@ -51,6 +51,9 @@ class Facts:
     # declared range of the discounted sum of rewards from any state that is not
     # terminal, with any number of steps left from 1 on, to the end of the episode
     total_range: tuple[float, float] | None = None
+    # the most that declared bounds are apart where they are functions of the state
+    # (``problem.bounds``); they hold where ``given_bounds`` would
+    given_gap: float | None = None
 
     @property
     def reward_span(self) -> float:
@@ -213,6 +216,18 @@ class Facts:
         offset = self.player_offset(remaining) * (1.0 if player == 1 else -1.0)
         return low + offset, high + offset
 
+    def value_hull(self) -> tuple[float, float]:
+        """Bounds on V in every state that is not terminal, whoever moves there.
+
+        With a horizon they hold for every number of steps left from 1 on: the
+        ends of ``_plain_range`` are monotone in it.
+        """
+        first, last = (
+            self._plain_range(left)
+            for left in ((None, None) if self.horizon is None else (1, self.horizon))
+        )
+        return min(first[0], last[0]), max(first[1], last[1])
+
     def value_span(self, remaining: int | None = None) -> float:
         """B: the width of the bounds on V."""
         low, high = self.value_range(remaining)
@@ -252,8 +267,9 @@ class Facts:
 
         Declared bounds on V hold for the old operator only, and are dropped.
         """
-        given = self.given_bounds if operator == self.operator else None
-        return replace(self, operator=operator, given_bounds=given)
+        if operator == self.operator:
+            return self
+        return replace(self, operator=operator, given_bounds=None, given_gap=None)
 
     def relaxation_bound(self) -> float:
         """|V_lambda - V_0| <= sup |F - max|/(1-gamma): what the regularizer may
