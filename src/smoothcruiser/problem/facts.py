@@ -102,7 +102,11 @@ class Facts:
     def unpaid(self) -> Facts:
         """The same problem with rewards 0: its values are what the regularizer adds."""
         return replace(
-            self, reward_range=(0.0, 0.0), given_bounds=None, total_range=None
+            self,
+            reward_range=(0.0, 0.0),
+            given_bounds=None,
+            given_gap=None,
+            total_range=None,
         )
 
     @property
@@ -220,13 +224,20 @@ class Facts:
         """Bounds on V in every state that is not terminal, whoever moves there.
 
         With a horizon they hold for every number of steps left from 1 on: the
-        ends of ``_plain_range`` are monotone in it.
+        ends of ``_plain_range`` are monotone in it, and so are those of what a
+        known total adds; both together need not be.
         """
+        by_reward = replace(self, total_range=None)
         first, last = (
-            self._plain_range(left)
+            by_reward._plain_range(left)
             for left in ((None, None) if self.horizon is None else (1, self.horizon))
         )
-        return min(first[0], last[0]), max(first[1], last[1])
+        found = min(first[0], last[0]), max(first[1], last[1])
+        if self.known_total is None:
+            return found
+        added = self.unpaid.value_hull()
+        total = (self.known_total[0] + added[0], self.known_total[1] + added[1])
+        return self._inside(found, total)
 
     def value_span(self, remaining: int | None = None) -> float:
         """B: the width of the bounds on V."""
