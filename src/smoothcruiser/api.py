@@ -55,9 +55,10 @@ def plan(
         options: parameters of the method, by name.
         delta_prime: the paper's confidence per node, for method "paper".
         certify: let a tree search spend half of its budget on a lower bound.
-        epsilon: half-width of the promise, in units of value or as a share of the value
-            span such as "5%".
-        delta: allowed probability that the promise fails.
+        epsilon: half-width of the promise, in units of value, as a share of the value
+            span such as "5%", or as a share of the value itself such as "2% of value"
+            (certified search; others where the bounds on V exclude 0).
+        delta: allowed probability that the promise fails, such as 0.1 or "10%".
         target: promise all "q_values" (default), or the "value" alone.
         budget: most oracle calls to pay; by default 10**9, 10**6 for a tree search.
         seconds: stop after so long, with what holds then.

@@ -102,7 +102,11 @@ class Facts:
     def unpaid(self) -> Facts:
         """The same problem with rewards 0: its values are what the regularizer adds."""
         return replace(
-            self, reward_range=(0.0, 0.0), given_bounds=None, total_range=None
+            self,
+            reward_range=(0.0, 0.0),
+            given_bounds=None,
+            given_gap=None,
+            total_range=None,
         )
 
     @property
