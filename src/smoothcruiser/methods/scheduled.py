@@ -83,8 +83,8 @@ class Scheduled(Method):
     def needs_promise(self, problem: Problem) -> bool:  # noqa: D102
         return True
 
-    def payable(self, query: Query, calls: int, quick: bool) -> float:
-        """The smallest epsilon found whose schedule costs at most ``calls``.
+    def payable(self, query: Query, calls: int, quick: bool) -> Schedule:
+        """The schedule of the smallest epsilon found that costs at most ``calls``.
 
         This one halves the interval of epsilons, in logarithms.
         """
@@ -93,16 +93,21 @@ class Scheduled(Method):
         span = query.problem.facts.value_span()
         low, high = FINEST * span, COARSEST * span
 
-        def price(epsilon: float) -> int:
+        def at(epsilon: float) -> Schedule:
             promise = replace(query.promise, epsilon=epsilon)
-            return self.schedule(replace(query, promise=promise)).num_calls
+            return self.schedule(replace(query, promise=promise))
 
-        if price(high) > calls:
-            return math.inf
+        found = at(high)
+        if found.num_calls > calls:
+            raise Unpayable(f"No schedule costs at most {calls:,} calls.")
         while high > 1.02 * low:
             middle = math.sqrt(low * high)
-            low, high = (low, middle) if price(middle) <= calls else (middle, high)
-        return high
+            finer = at(middle)
+            if finer.num_calls <= calls:
+                found, high = finer, middle
+            else:
+                low = middle
+        return found
 
     def spending(self, problem: Problem, budget: int, delta: float) -> dict[str, Any]:
         """The narrowest promise that the sharp schedule keeps for the budget."""
@@ -154,11 +159,11 @@ class SmoothCruiser(Scheduled):
 
         return compile_schedule(query.problem.facts, **_promise(query))
 
-    def payable(self, query: Query, calls: int, quick: bool) -> float:
+    def payable(self, query: Query, calls: int, quick: bool) -> Schedule:
         """By the compiler's inverse."""
         from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS
 
-        return _inverse(query, calls, quick, ALL_KINDS)
+        return _inverse(self, query, calls, quick, ALL_KINDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,11 +178,11 @@ class SparseSampling(Scheduled):
 
         return sparse_sampling(query.problem.facts, **_promise(query))
 
-    def payable(self, query: Query, calls: int, quick: bool) -> float:
+    def payable(self, query: Query, calls: int, quick: bool) -> Schedule:
         """By the compiler's inverse."""
         from smoothcruiser.schedule.compiler.optimizer import SPARSE_SAMPLING_KINDS
 
-        return _inverse(query, calls, quick, SPARSE_SAMPLING_KINDS)
+        return _inverse(self, query, calls, quick, SPARSE_SAMPLING_KINDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,12 +218,14 @@ class Paper(Scheduled):
         )
 
 
-def _inverse(query: Query, calls: int, quick: bool, kinds: Kinds) -> float:
-    from smoothcruiser.schedule.alternatives import payable_epsilon
+def _inverse(
+    method: Scheduled, query: Query, calls: int, quick: bool, kinds: Kinds
+) -> Schedule:
+    from smoothcruiser.schedule.alternatives import payable_schedule
 
-    promise = query.promise
-    return payable_epsilon(
-        query.problem.facts, promise.failure(), promise.target, calls, kinds, quick
+    delta, target = query.promise.failure(), query.promise.target
+    return payable_schedule(
+        query.problem.facts, delta, target, calls, kinds, method.name, quick
     )
 
 
