@@ -25,7 +25,6 @@ from typing import Protocol
 
 from smoothcruiser.engines.shards import CALLS_PER_SHARD
 from smoothcruiser.errors import (
-    Interrupted,
     InvalidInput,
     SmoothcruiserError,
     Unpayable,
@@ -38,7 +37,7 @@ COARSEST = 0.5  # of the value span: a wider promise says nothing
 SHARE = 0.05  # of the seconds, to measure the simulator
 MOST_SECONDS = 0.3  # to measure it, in any case
 MARGIN = 0.85  # of the calls that the measured speed allows: machines are not steady
-START_SECONDS = 1.5  # until processes or a cluster are ready, roughly
+START_SECONDS, CLUSTER_SECONDS = 1.5, 4.0  # until processes or a cluster are ready
 # A run that may be stopped is cut finer, so that all actions get their turn: shards
 # of so many seconds, or so many shards per action within the budget.
 SHARD_SECONDS, TURNS = 0.2, 50
@@ -223,8 +222,9 @@ def _measured(query: Query) -> _Pace:
     seconds = query.limits.seconds
     assert seconds is not None
     row = choose(query.problem, query.compute)
+    breaker = Breaker()
     try:
-        with Breaker() as breaker:
+        with breaker:
             speed = calls_per_second(
                 query.problem,
                 query.place,
@@ -232,10 +232,8 @@ def _measured(query: Query) -> _Pace:
                 seconds=min(MOST_SECONDS, SHARE * seconds),
                 began=lambda: breaker.arm(seconds),
             )
-    except KeyboardInterrupt:
-        return _Pace(pressed=True)
-    except Interrupted:
-        return _Pace()  # one call lasts longer than all
+    except KeyboardInterrupt:  # or one call lasts longer than all may
+        return _Pace(pressed=not breaker.fired)
     elsewhere = row.pool is not None
     many = elsewhere or row.engine(query.problem).parallel
     workers = check_workers(query.compute.workers) if many else 1
@@ -246,5 +244,5 @@ def _measured(query: Query) -> _Pace:
         workers=min(workers, max(1.0, cores)),
         calls=speed.calls,
         compile_seconds=speed.compile_seconds,
-        start=START_SECONDS if elsewhere else 0.0,
+        start=(CLUSTER_SECONDS if row.scheduler else START_SECONDS) * elsewhere,
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
+from smoothcruiser.engines.watchdog import Breaker, calls_the_oracle
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
@@ -29,13 +30,13 @@ from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared
 from smoothcruiser.methods.fitting import COARSEST, Fitted, fitted
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.query import Asked, Query
+from smoothcruiser.query import Asked, Compute, Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.answer import Ran
-    from smoothcruiser.engines.base import Job
+    from smoothcruiser.engines.base import Job, Workers
     from smoothcruiser.engines.run import Ledger, Listener, Outcome
     from smoothcruiser.schedule.kinds import Kinds
     from smoothcruiser.store import Record, Store, StoredRun
@@ -397,19 +398,21 @@ def _sampled(
 ) -> tuple[Outcome, Ran]:
     """The outcome of a run, finished or stopped, and who ran it."""
     from smoothcruiser.engines.answer import Ran
-    from smoothcruiser.engines.registry import choose, open_workers
+    from smoothcruiser.engines.registry import choose
     from smoothcruiser.engines.run import Alarm, cause_of
     from smoothcruiser.engines.run import run as run_shards
-    from smoothcruiser.engines.watchdog import Breaker
 
     clock = _Clock(query.limits.seconds, chosen.seconds)
+    row = choose(query.problem, query.compute)
     pool, alarm, outcome = None, Alarm(), None
     looked = repeated = 0
     with Breaker() as breaker:
         try:
             if chosen.pressed:
                 raise KeyboardInterrupt
-            pool = open_workers(job, query.compute)
+            if clock.seconds is not None and row.pool is not None:
+                breaker.arm(clock.left() + clock.grace)
+            pool = _opened(job, query.compute)
             clock.end += pool.compile_seconds
             if clock.seconds is not None:
                 alarm.set(pool.stop, clock.left())
@@ -433,14 +436,24 @@ def _sampled(
                 looked, repeated = pool.inspect(query.seed, limit)
         except (Interrupted, KeyboardInterrupt) as error:
             if outcome is None:
-                outcome = ledger.stopped(cause_of(error, alarm))
+                late = alarm.rang or breaker.fired
+                outcome = ledger.stopped(cause_of(error, late))
         finally:
             alarm.cancel()
             if pool is not None:
                 pool.close()
     if pool is None:
-        return outcome, Ran(choose(query.problem, query.compute).name)
+        return outcome, Ran(row.name)
     return outcome, Ran(pool.name, pool.compile_seconds, looked, pool.seen(repeated))
+
+
+@calls_the_oracle
+def _opened(job: Job, compute: Compute) -> Workers:
+    """Workers for a job; a cluster may take longer to start than a run may last."""
+    from smoothcruiser.engines.registry import open_workers
+
+    workers = open_workers(job, compute)
+    return workers
 
 
 class _Clock:
