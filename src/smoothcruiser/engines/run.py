@@ -297,6 +297,7 @@ def run(
 
     try:
         if not ledger.complete:
+            workers.abreast = len(ledger.live)
             left = room - outcome.calls_spent
             shards = ledger.source(left, lambda shard: shard.count * per_sample)
             workers.map(shards, seed, report)

@@ -85,9 +85,10 @@ def fitted(method: Maker, query: Query) -> Fitted:
     if limits.calls is None and limits.seconds is None:
         return Fitted(schedule=method.schedule(query))
     asked, price = _asked(method, query)
-    budget = math.inf
+    budget: float = math.inf
     if limits.calls is not None:
-        budget = max(0, limits.calls - query.problem.inspection_calls)
+        looks = query.problem.inspection_calls
+        budget = limits.calls - (looks if inspects(query) else 0)
     pace = _Pace() if limits.seconds is None else _measured(query)
     in_time = pace.calls_in(query, time.perf_counter() - begin)
     found = asked
@@ -118,6 +119,12 @@ def fitted(method: Maker, query: Query) -> Fitted:
         seconds=time.perf_counter() - begin - pace.compile_seconds,
         pressed=pace.pressed,
     )
+
+
+def inspects(query: Query) -> bool:
+    """Whether the step is inspected before and after the run: the budget allows it."""
+    calls = query.limits.calls
+    return calls is None or calls >= query.problem.inspection_calls
 
 
 def _asked(method: Maker, query: Query) -> tuple[Schedule | None, str]:

@@ -27,7 +27,7 @@ from smoothcruiser.errors import (
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.interrupts import stoppable, tell_at_the_end
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared
-from smoothcruiser.methods.fitting import COARSEST, Fitted, fitted
+from smoothcruiser.methods.fitting import COARSEST, Fitted, fitted, inspects
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Asked, Compute, Query
@@ -418,7 +418,8 @@ def _sampled(
                 alarm.set(pool.stop, clock.left())
                 breaker.arm(clock.left() + clock.grace)
             begin = time.perf_counter()
-            looked, _ = pool.inspect(query.seed, clock.share)
+            if inspects(query):
+                looked, _ = pool.inspect(query.seed, clock.share)
             if clock.seconds is not None:  # leave time to do so after the run
                 took = (time.perf_counter() - begin) / 2.0
                 alarm.set(pool.stop, clock.left() - min(took, clock.share or 0.0))
@@ -431,7 +432,7 @@ def _sampled(
                 alarm=alarm,
                 room=chosen.room,
             )
-            if clock.left() > -clock.grace:
+            if clock.left() > -clock.grace and inspects(query):
                 limit = clock.last_look(outcome)
                 looked, repeated = pool.inspect(query.seed, limit)
         except (Interrupted, KeyboardInterrupt) as error:

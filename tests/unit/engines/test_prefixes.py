@@ -78,16 +78,18 @@ def test_a_source_ends_before_its_room() -> None:
 def test_actions_take_turns() -> None:
     """Law: a shard that was begun waits until every action has one under way."""
     shards = [Shard(action, index, 0, 9) for index in (0, 1) for action in (0, 1)]
-    turns = Turns(iter(shards), 5)
+    turns = Turns(iter(shards), 5, abreast=2)
     order = []
-    for _ in range(7):
+    for _ in range(8):
         shard, seed, begun = next(turns)
         assert seed == 5
         order.append((shard.action, shard.index))
         done = 0 if begun is None else begun.part.draws
         if done == 0:
             turns.begun.append(Piece(shard, part(1, 0.0), (1,)))
-    assert order == [(0, 0), (1, 0), (0, 0), (0, 1), (1, 0), (1, 1), (0, 1)]
+    first, second = [(0, 0), (1, 0)], [(0, 1), (1, 1)]
+    assert order == first * 2 + second * 2
+    assert next(turns, None) is None
 
 
 def step(state: int, action: int, rng: Any) -> tuple[float, int]:
@@ -103,13 +105,14 @@ def problem() -> sc.MDP:
 PROMISE: dict[str, Any] = {"epsilon": "25%", "delta": 0.1, "method": "smoothcruiser"}
 
 
+@pytest.mark.compiles
 def test_pieces_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law: one sample per piece gives the bits, calls and certificate of whole shards."""
     whole = sc.plan(problem(), executor="python", **PROMISE)
     monkeypatch.setattr(workers, "PIECE_SECONDS", 0.0)
     seen: list[Progress] = []
     pieces = sc.plan(problem(), executor="python", progress=seen.append, **PROMISE)
-    assert len(seen) > 100
+    assert len(seen) > 90
     assert (pieces.value, pieces.interval, pieces.num_calls, pieces.calls_spent) == (
         whole.value,
         whole.interval,

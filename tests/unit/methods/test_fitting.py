@@ -15,6 +15,9 @@ from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
 
 
+pytestmark = pytest.mark.compiles
+
+
 def step(state: int, action: int, rng: Any) -> tuple[float, int]:
     return rng.random(), (state + action) % 3
 
@@ -27,7 +30,7 @@ def problem(oracle: Any = step, **more: Any) -> sc.MDP:
 @pytest.mark.parametrize("method", [SmoothCruiser(), SparseSampling(), Paper()])
 def test_a_budget_alone_asks_for_the_best_promise(method: Any) -> None:
     """Law: the schedule fits the budget, and that of a tenth less epsilon does not."""
-    budget = 10**7 if isinstance(method, Paper) else 5_000
+    budget = 10**9 if isinstance(method, Paper) else 5_000
     query = Query.of(problem(), delta=0.1, budget=budget)
     found = fitted(method, query)
     room = budget - query.problem.inspection_calls
