@@ -14,7 +14,6 @@ from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
 
-
 pytestmark = pytest.mark.compiles
 
 
@@ -46,15 +45,15 @@ def test_a_budget_for_nothing_has_an_answer() -> None:
     """Law: an interval for any budget, and never more calls than it."""
     asked = problem(discount=0.9)
     widths = []
-    for budget in (1, 10, 31, 100, 3_000):
+    for budget in (1, 3, 10, 31):
         found = sc.plan(asked, delta=0.1, budget=budget, method="smoothcruiser")
         low, high = found.interval
         widths.append(high - low)
-        assert found.calls_spent <= max(budget, asked.inspection_calls)
+        assert found.calls_spent <= budget
         assert any("stopped at its budget" in note for note in found.notes)
         assert any("as far as that goes" in note for note in found.notes)
     assert widths[0] == pytest.approx(10.0)
-    again = sc.plan(asked, delta=0.1, budget=3_000, method="smoothcruiser")
+    again = sc.plan(asked, delta=0.1, budget=31, method="smoothcruiser")
     assert again.value == found.value  # a budget does not depend on the machine
 
 
@@ -97,7 +96,7 @@ def test_a_promise_that_fits_the_time_keeps_its_bits() -> None:
 def test_a_callback_that_returns_false_stops(target: Any) -> None:
     """Law: at the first report; None, as most callbacks return, goes on."""
     seen: list[Progress] = []
-    asked: dict[str, Any] = {"epsilon": 0.05, "delta": 0.1, "method": "smoothcruiser"}
+    asked: dict[str, Any] = {"epsilon": 0.3, "delta": 0.1, "method": "smoothcruiser"}
     asked |= {"shards": 30, "target": target}
 
     def never(progress: Progress) -> bool:
@@ -107,9 +106,9 @@ def test_a_callback_that_returns_false_stops(target: Any) -> None:
     found = sc.plan(problem(), progress=never, **asked)
     assert len(seen) == 1
     assert any("by the progress function" in note for note in found.notes)
-    assert found.epsilon > 0.05
+    assert found.epsilon > 0.3
     whole = sc.plan(problem(), progress=seen.append, **asked)
-    assert whole.epsilon == 0.05
+    assert whole.epsilon == 0.3
 
 
 def test_a_call_that_never_returns_does_not_hold_the_answer() -> None:
