@@ -60,8 +60,11 @@ def plan(
             (certified search; others where the bounds on V exclude 0).
         delta: allowed probability that the promise fails, such as 0.1 or "10%".
         target: promise all "q_values" (default), or the "value" alone.
-        budget: most oracle calls to pay; by default 10**9, 10**6 for a tree search.
-        seconds: stop after so long, with what holds then.
+        budget: most oracle calls to pay; by default 10**9, 10**6 for a tree search. A
+            schedule above the default is refused. Below the price of epsilon, or
+            without one, a budget of your own gets the best promise that it pays for.
+        seconds: stop after so long, with what holds then. A schedule is chosen to fit:
+            for that a few calls measure the simulator, in this process.
         simulations: stop a tree search after so many.
         max_states: most states that certified search keeps; by default as many as fit
             in half of the memory that is available.
@@ -190,7 +193,8 @@ def explain(
         options: parameters of the method, by name.
         delta_prime: the paper's confidence per node, for method "paper".
         **asked: ``epsilon``, ``delta``, ``target`` and ``budget`` as in ``plan``. With a
-            budget, a plan that costs more is refused, with what can be paid instead.
+            budget it is the schedule that the budget pays for; ``prepare`` has the note
+            that says so.
     """
     check_keywords("explain", asked, KEYWORDS)
     return prepare(

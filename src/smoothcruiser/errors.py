@@ -22,8 +22,8 @@ class OracleError(SmoothcruiserError):
 
 
 class Unpayable(SmoothcruiserError):
-    """The plan's price is above the budget; the message lists the nearest
-    promises that can be paid.
+    """The plan's price is above the default budget, or cannot be counted; the message
+    lists the nearest promises that can be paid.
     """
 
 

@@ -298,6 +298,7 @@ def run(
 
     try:
         if not ledger.complete:
+            workers.abreast = len(ledger.live)
             left = room - outcome.calls_spent
             shards = ledger.source(left, lambda shard: shard.count * per_sample)
             workers.map(shards, seed, report)
@@ -306,7 +307,8 @@ def run(
     except (Interrupted, KeyboardInterrupt) as stop:
         hear(stop)
         workers.stop()
-        outcome.stopped = Cause.CALLBACK if refused else cause_of(stop, alarm)
+        late = alarm is not None and alarm.rang
+        outcome.stopped = Cause.CALLBACK if refused else cause_of(stop, late)
         outcome.calls_spent += workers.unfinished
         for shard, part, _ in workers.left:
             outcome.calls_spent += ledger.add(shard, part)
@@ -318,9 +320,9 @@ def run(
     return outcome
 
 
-def cause_of(error: BaseException, alarm: Alarm | None) -> Cause:
-    """What stopped a run that ended with ``error``."""
-    if alarm is not None and alarm.rang:
+def cause_of(error: BaseException, late: bool) -> Cause:
+    """What stopped a run that ended with ``error``, after its time limit or before."""
+    if late:
         return Cause.SECONDS
     return Cause.HAND if isinstance(error, KeyboardInterrupt) else Cause.OUTSIDE
 

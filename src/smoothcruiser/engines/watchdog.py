@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any, Protocol, Self, TypeVar
 
-from smoothcruiser.errors import Hung, Interrupted
+from smoothcruiser.errors import Hung
 
 # A share of ``call_seconds`` between two checks of the watching thread: an
 # overlong call is ended at most 25% late.
@@ -42,7 +42,7 @@ _callers: set[CodeType] = set()
 
 
 def calls_the_oracle(function: Function) -> Function:
-    """Let a Breaker end what this function calls, but not a line of its own."""
+    """Let a Breaker end what this function waits for, but not a line of its own."""
     _callers.add(function.__code__)
     return function
 
@@ -98,15 +98,17 @@ def _raise_hung(*_: Any) -> None:
 class Breaker:
     """Ends a call of the oracle in this thread that lasts beyond a time.
 
-    The call raises ``Interrupted``, or KeyboardInterrupt outside the main thread.
+    The call raises KeyboardInterrupt, as if somebody had pressed Ctrl-C then.
     """
+
+    fired = False  # whether it has ended one
 
     def __enter__(self) -> Self:
         self.thread, self.over = threading.get_ident(), threading.Event()
         main = threading.current_thread() is threading.main_thread()
         self.by_signal = main and SIGNAL is not None and os.name == "posix"
         if self.by_signal:
-            self.before = signal.signal(SIGNAL, _break)
+            self.before = signal.signal(SIGNAL, self._break)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -129,14 +131,15 @@ class Breaker:
         if self.by_signal:
             signal.pthread_kill(self.thread, SIGNAL)
         elif _in_a_call(sys._current_frames().get(self.thread)):
+            self.fired = True
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(self.thread), ctypes.py_object(KeyboardInterrupt)
             )
 
-
-def _break(number: int, frame: FrameType | None) -> None:
-    if _in_a_call(frame):
-        raise Interrupted("The run was stopped in the middle of a call of the oracle.")
+    def _break(self, number: int, frame: FrameType | None) -> None:
+        if _in_a_call(frame):
+            self.fired = True
+            raise KeyboardInterrupt
 
 
 def _in_a_call(frame: FrameType | None) -> bool:

@@ -27,18 +27,25 @@ class Turns(Iterator[tuple[Any, ...]]):
     """
 
     def __init__(
-        self, source: Iterator[Shard], seed: int, moves: tuple[Any, ...] = ()
+        self,
+        source: Iterator[Shard],
+        seed: int,
+        abreast: int,
+        moves: tuple[Any, ...] = (),
     ) -> None:
-        self.source, self.seed, self.moves = source, seed, moves
+        self.source, self.seed, self.abreast = source, seed, abreast
+        self.moves = moves
         self.begun: deque[Piece] = deque()
-        self.actions: set[int] = set()  # met so far
+        self.opened = 0  # shards since none was begun and waiting
 
     def __next__(self) -> tuple[Any, ...]:
-        """The oldest piece, where every action has one; else the next shard."""
-        if not self.begun or len(self.begun) < len(self.actions):
+        """The next shard, where not every action has one; else the oldest piece."""
+        if not self.begun:
+            self.opened = 0
+        if self.opened < self.abreast:
+            self.opened += 1
             shard = next(self.source, None)
             if shard is not None:
-                self.actions.add(shard.action)
                 return shard, self.seed, None, *self.moves
         if not self.begun:
             raise StopIteration
@@ -54,6 +61,7 @@ class ShardWorkers:
         self.name, self.pool, self.engine = name, pool, engine
         self.compile_seconds = 0.0 if engine is None else engine.compile_seconds
         self.unfinished = 0
+        self.abreast = 1
         self.left: Sequence[Piece] = []
         self.looked: Looks | None = None  # what the inspection before the run saw
         self.look_calls = 0
@@ -92,7 +100,7 @@ class ShardWorkers:
 
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
         """As in ``Workers``."""
-        turns = Turns(source, seed, self.moves)
+        turns = Turns(source, seed, self.abreast, self.moves)
 
         def returned(item: Any, piece: Piece) -> bool:
             if not piece.whole:

@@ -19,12 +19,12 @@ from __future__ import annotations
 import math
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from smoothcruiser.engines.shards import CALLS_PER_SHARD
 from smoothcruiser.errors import (
-    Interrupted,
     InvalidInput,
     SmoothcruiserError,
     Unpayable,
@@ -37,7 +37,7 @@ COARSEST = 0.5  # of the value span: a wider promise says nothing
 SHARE = 0.05  # of the seconds, to measure the simulator
 MOST_SECONDS = 0.3  # to measure it, in any case
 MARGIN = 0.85  # of the calls that the measured speed allows: machines are not steady
-START_SECONDS = 1.5  # until processes or a cluster are ready, roughly
+START_SECONDS, CLUSTER_SECONDS = 1.5, 4.0  # until processes or a cluster are ready
 # A run that may be stopped is cut finer, so that all actions get their turn: shards
 # of so many seconds, or so many shards per action within the budget.
 SHARD_SECONDS, TURNS = 0.2, 50
@@ -49,8 +49,11 @@ class Maker(Protocol):
     def schedule(self, query: Query) -> Schedule:
         """The cheapest schedule of this kind that keeps the promise."""
 
-    def payable(self, query: Query, calls: int, quick: bool) -> float:
-        """The smallest epsilon found whose schedule costs at most ``calls``."""
+    def payable(self, query: Query, calls: int, quick: bool) -> Schedule:
+        """The schedule of the smallest epsilon found that costs at most ``calls``.
+
+        It raises where there is none.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,15 +85,24 @@ def fitted(method: Maker, query: Query) -> Fitted:
     if limits.calls is None and limits.seconds is None:
         return Fitted(schedule=method.schedule(query))
     asked, price = _asked(method, query)
-    budget = math.inf
+    budget: float = math.inf
     if limits.calls is not None:
-        budget = max(0, limits.calls - query.problem.inspection_calls)
+        looks = query.problem.inspection_calls
+        budget = limits.calls - (looks if inspects(query) else 0)
     pace = _Pace() if limits.seconds is None else _measured(query)
     in_time = pace.calls_in(query, time.perf_counter() - begin)
     found = asked
     notes: tuple[str, ...] = ()
     if asked is None or asked.num_calls > min(budget, in_time):
+        at = time.perf_counter()
         found = _payable(method, query, min(budget, in_time), in_time < budget)
+        # The choice took time itself: another one is as long.
+        took = time.perf_counter() - at
+        in_time = pace.calls_in(query, time.perf_counter() - begin)
+        again = pace.calls_in(query, time.perf_counter() - begin + took)
+        if found.num_calls > in_time and again > 0.0:
+            in_time = again
+            found = _payable(method, query, min(budget, in_time), quick=True)
         limit = (
             f"the {limits.seconds:.3g} s allowed"
             if in_time < budget
@@ -107,6 +119,12 @@ def fitted(method: Maker, query: Query) -> Fitted:
         seconds=time.perf_counter() - begin - pace.compile_seconds,
         pressed=pace.pressed,
     )
+
+
+def inspects(query: Query) -> bool:
+    """Whether the step is inspected before and after the run: the budget allows it."""
+    calls = query.limits.calls
+    return calls is None or calls >= query.problem.inspection_calls
 
 
 def _asked(method: Maker, query: Query) -> tuple[Schedule | None, str]:
@@ -130,11 +148,12 @@ def _payable(method: Maker, query: Query, calls: float, quick: bool) -> Schedule
     facts, promise = query.problem.facts, query.promise
     least = promise.epsilon or FINEST * max(facts.value_span(), TINY)
     coarsest = max(COARSEST * facts.value_span(), least)
-    try:
-        epsilon = max(method.payable(query, int(min(calls, 1e300)), quick), least)
-    except SmoothcruiserError:  # too few calls for any
-        epsilon = coarsest
-    epsilon = min(epsilon, coarsest)
+    epsilon = coarsest
+    with suppress(SmoothcruiserError):  # too few calls for any
+        found = method.payable(query, int(min(calls, 1e300)), quick)
+        if least <= found.epsilon <= coarsest:
+            return found
+        epsilon = min(max(found.epsilon, least), coarsest)
     return method.schedule(
         replace(query, promise=replace(promise, epsilon=epsilon, words=epsilon))
     )
@@ -210,8 +229,9 @@ def _measured(query: Query) -> _Pace:
     seconds = query.limits.seconds
     assert seconds is not None
     row = choose(query.problem, query.compute)
+    breaker = Breaker()
     try:
-        with Breaker() as breaker:
+        with breaker:
             speed = calls_per_second(
                 query.problem,
                 query.place,
@@ -219,10 +239,8 @@ def _measured(query: Query) -> _Pace:
                 seconds=min(MOST_SECONDS, SHARE * seconds),
                 began=lambda: breaker.arm(seconds),
             )
-    except KeyboardInterrupt:
-        return _Pace(pressed=True)
-    except Interrupted:
-        return _Pace()  # one call lasts longer than all
+    except KeyboardInterrupt:  # or one call lasts longer than all may
+        return _Pace(pressed=not breaker.fired)
     elsewhere = row.pool is not None
     many = elsewhere or row.engine(query.problem).parallel
     workers = check_workers(query.compute.workers) if many else 1
@@ -233,5 +251,5 @@ def _measured(query: Query) -> _Pace:
         workers=min(workers, max(1.0, cores)),
         calls=speed.calls,
         compile_seconds=speed.compile_seconds,
-        start=START_SECONDS if elsewhere else 0.0,
+        start=(CLUSTER_SECONDS if row.scheduler else START_SECONDS) * elsewhere,
     )

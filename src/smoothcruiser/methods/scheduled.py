@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
+from smoothcruiser.engines.watchdog import Breaker, calls_the_oracle
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
@@ -26,7 +27,7 @@ from smoothcruiser.errors import (
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.interrupts import stoppable, tell_at_the_end
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, Session
-from smoothcruiser.methods.fitting import COARSEST, Fitted, fitted
+from smoothcruiser.methods.fitting import COARSEST, Fitted, fitted, inspects
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Asked, Compute, Query
@@ -86,8 +87,8 @@ class Scheduled(Method):
     def needs_promise(self, problem: Problem) -> bool:  # noqa: D102
         return True
 
-    def payable(self, query: Query, calls: int, quick: bool) -> float:
-        """The smallest epsilon found whose schedule costs at most ``calls``.
+    def payable(self, query: Query, calls: int, quick: bool) -> Schedule:
+        """The schedule of the smallest epsilon found that costs at most ``calls``.
 
         This one halves the interval of epsilons, in logarithms.
         """
@@ -96,16 +97,21 @@ class Scheduled(Method):
         span = query.problem.facts.value_span()
         low, high = FINEST * span, COARSEST * span
 
-        def price(epsilon: float) -> int:
+        def at(epsilon: float) -> Schedule:
             promise = replace(query.promise, epsilon=epsilon)
-            return self.schedule(replace(query, promise=promise)).num_calls
+            return self.schedule(replace(query, promise=promise))
 
-        if price(high) > calls:
-            return math.inf
+        found = at(high)
+        if found.num_calls > calls:
+            raise Unpayable(f"No schedule costs at most {calls:,} calls.")
         while high > 1.02 * low:
             middle = math.sqrt(low * high)
-            low, high = (low, middle) if price(middle) <= calls else (middle, high)
-        return high
+            finer = at(middle)
+            if finer.num_calls <= calls:
+                found, high = finer, middle
+            else:
+                low = middle
+        return found
 
     def spending(self, problem: Problem, budget: int, delta: float) -> dict[str, Any]:
         """The narrowest promise that the sharp schedule keeps for the budget."""
@@ -180,11 +186,11 @@ class SmoothCruiser(Scheduled):
 
         return compile_schedule(query.problem.facts, **_promise(query))
 
-    def payable(self, query: Query, calls: int, quick: bool) -> float:
+    def payable(self, query: Query, calls: int, quick: bool) -> Schedule:
         """By the compiler's inverse."""
         from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS
 
-        return _inverse(query, calls, quick, ALL_KINDS)
+        return _inverse(self, query, calls, quick, ALL_KINDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,11 +205,11 @@ class SparseSampling(Scheduled):
 
         return sparse_sampling(query.problem.facts, **_promise(query))
 
-    def payable(self, query: Query, calls: int, quick: bool) -> float:
+    def payable(self, query: Query, calls: int, quick: bool) -> Schedule:
         """By the compiler's inverse."""
         from smoothcruiser.schedule.compiler.optimizer import SPARSE_SAMPLING_KINDS
 
-        return _inverse(query, calls, quick, SPARSE_SAMPLING_KINDS)
+        return _inverse(self, query, calls, quick, SPARSE_SAMPLING_KINDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,12 +245,14 @@ class Paper(Scheduled):
         )
 
 
-def _inverse(query: Query, calls: int, quick: bool, kinds: Kinds) -> float:
-    from smoothcruiser.schedule.alternatives import payable_epsilon
+def _inverse(
+    method: Scheduled, query: Query, calls: int, quick: bool, kinds: Kinds
+) -> Schedule:
+    from smoothcruiser.schedule.alternatives import payable_schedule
 
-    promise = query.promise
-    return payable_epsilon(
-        query.problem.facts, promise.failure(), promise.target, calls, kinds, quick
+    delta, target = query.promise.failure(), query.promise.target
+    return payable_schedule(
+        query.problem.facts, delta, target, calls, kinds, method.name, quick
     )
 
 
@@ -454,22 +462,25 @@ def _sampled(
     from smoothcruiser.engines.registry import choose, open_workers
     from smoothcruiser.engines.run import Alarm, cause_of
     from smoothcruiser.engines.run import run as run_shards
-    from smoothcruiser.engines.watchdog import Breaker
 
     clock = _Clock(query.limits.seconds, chosen.seconds)
+    row = choose(query.problem, query.compute)
     pool, alarm, outcome = None, Alarm(), None
     looked = repeated = 0
     with Breaker() as breaker:
         try:
             if chosen.pressed:
                 raise KeyboardInterrupt
+            if clock.seconds is not None and row.pool is not None:
+                breaker.arm(clock.left() + clock.grace)
             pool = (opened or open_workers)(job, query.compute)
             clock.end += pool.compile_seconds
             if clock.seconds is not None:
                 alarm.set(pool.stop, clock.left())
                 breaker.arm(clock.left() + clock.grace)
             begin = time.perf_counter()
-            looked, _ = pool.inspect(query.seed, clock.share)
+            if inspects(query):
+                looked, _ = pool.inspect(query.seed, clock.share)
             if clock.seconds is not None:  # leave time to do so after the run
                 took = (time.perf_counter() - begin) / 2.0
                 alarm.set(pool.stop, clock.left() - min(took, clock.share or 0.0))
@@ -482,21 +493,23 @@ def _sampled(
                 alarm=alarm,
                 room=chosen.room,
             )
-            if clock.left() > -clock.grace:
+            if clock.left() > -clock.grace and inspects(query):
                 limit = clock.last_look(outcome)
                 looked, repeated = pool.inspect(query.seed, limit)
         except (Interrupted, KeyboardInterrupt) as error:
             if outcome is None:
-                outcome = ledger.stopped(cause_of(error, alarm))
+                late = alarm.rang or breaker.fired
+                outcome = ledger.stopped(cause_of(error, late))
         finally:
             alarm.cancel()
             if pool is not None:
                 pool.close()
     if pool is None:
-        return outcome, Ran(choose(query.problem, query.compute).name)
+        return outcome, Ran(row.name)
     return outcome, Ran(pool.name, pool.compile_seconds, looked, pool.seen(repeated))
 
 
+@calls_the_oracle
 class _Clock:
     """The time limit of a run; the preparation took some of it."""
 

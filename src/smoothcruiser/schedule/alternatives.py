@@ -10,7 +10,7 @@ it means for the value: |V_lambda - V_0| <= M/(1-gamma).
 from __future__ import annotations
 
 import dataclasses
-from functools import cache
+from functools import lru_cache
 
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.problem.facts import Facts
@@ -62,16 +62,22 @@ def offers(facts: Facts, schedule: Schedule, budget: int) -> list[str]:
     return found
 
 
-@cache
-def payable_epsilon(
+def payable_epsilon(facts: Facts, delta: float, target: Target, budget: int) -> float:
+    """An epsilon of three digits, near the smallest, whose schedule fits the budget."""
+    return payable_schedule(facts, delta, target, budget).epsilon
+
+
+@lru_cache(maxsize=64)
+def payable_schedule(
     facts: Facts,
     delta: float,
     target: Target,
     budget: int,
     kinds: Kinds = ALL_KINDS,
+    method: str = "smoothcruiser",
     quick: bool = False,
-) -> float:
-    """An epsilon of three digits, near the smallest, whose schedule fits the budget.
+) -> Schedule:
+    """The schedule that fits the budget with an epsilon near the smallest.
 
     The compiler's inverse does not count what looking at the data adds to the
     worst case (up to a tenth), so its answer is raised by 1% until that is paid too.
@@ -81,14 +87,18 @@ def payable_epsilon(
     inverse = affordable_epsilon if quick else smallest_epsilon
     smallest = inverse(facts, budget=budget, delta=delta, target=target, kinds=kinds)
     epsilon = max(_up(smallest), FINEST * max(facts.value_span(), TINY))
-    while (
-        compile_schedule(
-            facts, epsilon=epsilon, delta=delta, target=target, kinds=kinds
-        ).num_calls
-        > budget
-    ):
+    while True:
+        found = compile_schedule(
+            facts,
+            epsilon=epsilon,
+            delta=delta,
+            target=target,
+            kinds=kinds,
+            method=method,
+        )
+        if found.num_calls <= budget:
+            return found
         epsilon = _up(1.01 * epsilon)
-    return epsilon
 
 
 def payable_temperature(
