@@ -122,10 +122,10 @@ class Searching(Prepared):
     def run(self) -> Estimate:
         """The Estimate of one query on a memory of its own; a store keeps both."""
         query = replace(self.query, state=self.query.place)
-        memory = _memory(query, self.method.bound)
+        memory = memory_of(query, self.method.bound)
         try:
             if query.compute.store is None:
-                return self.annotated(_ask(memory, query, DEFAULT_BUDGET))
+                return self.annotated(ask(memory, query, DEFAULT_BUDGET))
             from smoothcruiser.store import Store
 
             with Store(query.compute.store) as opened:
@@ -146,7 +146,7 @@ def _kept(
     data = None if stored is None else opened.memory(number)
     try:
         if data is None:
-            estimate = _ask(memory, query, DEFAULT_BUDGET)
+            estimate = ask(memory, query, DEFAULT_BUDGET)
         else:
             take_up(memory, data, query.place, query.promise)
             limits = query.limits
@@ -207,15 +207,16 @@ class Remembering(Session):
         if query.problem is not self.query.problem:  # another number of steps left
             return super()._decide(query)
         if self._memory is None:
-            self._memory = _memory(self.query, self.method.bound)
-        return _ask(self._memory, query, None)
+            self._memory = memory_of(self.query, self.method.bound)
+        return ask(self._memory, query, None)
 
     def close(self) -> None:  # noqa: D102
         if self._memory is not None:
             self._memory.close()
 
 
-def _memory(query: Query, bound: str) -> Certified:
+def memory_of(query: Query, bound: str) -> Certified:
+    """An empty memory for the query."""
     from smoothcruiser.certified.search import Certified
 
     compute = query.compute
@@ -232,7 +233,8 @@ def _memory(query: Query, bound: str) -> Certified:
     )
 
 
-def _ask(memory: Certified, query: Query, budget: int | None) -> Estimate:
+def ask(memory: Certified, query: Query, budget: int | None) -> Estimate:
+    """The memory's answer; ``budget`` counts where the query names none."""
     limits = query.limits
     return memory.query(
         query.place,
