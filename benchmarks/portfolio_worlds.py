@@ -342,15 +342,17 @@ def garnet(discount: float, states: int = 20) -> sc.Problem:
 # --- a lottery: each state has hundreds of successors ----------------------------
 
 
-def lottery(tickets: int, discount: float, temperature: float) -> sc.Problem:
+def lottery(
+    tickets: int, discount: float, temperature: float, *, compiled: bool = False
+) -> sc.Problem:
     """Any of ``tickets`` states may follow any other, all equally likely."""
 
     def step(state, action, rng):
-        following = int(rng.integers(tickets))
+        following = rng.integers(tickets)
         return (state * 7 + action * 13 + following) % 11 / 10, following
 
     return sc.MDP(
-        step,
+        njit(step) if compiled else step,
         num_actions=3,
         discount=discount,
         operator=sc.Entropy(temperature),
@@ -509,6 +511,17 @@ def cart_pole() -> sc.Problem:
     return sc.make("gym:CartPole-v1", discount=0.5, temperature=0.5)
 
 
+def lotteries(tickets: int, discount: float, temperature: float, **how: bool) -> World:
+    """A lottery and its exact answer."""
+    problem = lottery(tickets, discount, temperature, **how)
+    return World(
+        f"lottery of {tickets:,}, {discount:g}{', compiled' if how else ''}",
+        problem,
+        calls_cost=not how,
+        reference=solved(lottery_model(problem, tickets)),
+    )
+
+
 def worlds() -> list[World]:
     """All of them; what they need of Gymnasium is made here."""
     known_shop = solved(shop(shop_step, outcomes=shop_outcomes))
@@ -541,9 +554,7 @@ def worlds() -> list[World]:
             reference=known_inventory,
         ),
         World("queue, plain", queue(), reference=known_queue),
-        World(
-            "queue, outcomes", queue(outcomes=queue_outcomes), reference=known_queue
-        ),
+        World("queue, outcomes", queue(outcomes=queue_outcomes), reference=known_queue),
         World(
             "drift, 2 ms per call",
             drift(slow_drift_step, 0.2, 1.0),
@@ -566,7 +577,11 @@ def worlds() -> list[World]:
             reference=solved(taxi),
         ),
         World("CartPole", cart_pole(), "10%"),
-        World("8-puzzle, deterministic", puzzle(deterministic=True), reference=known_puzzle),
+        World(
+            "8-puzzle, deterministic",
+            puzzle(deterministic=True),
+            reference=known_puzzle,
+        ),
         World("8-puzzle", puzzle(), "10%", reference=known_puzzle),
         World("garnet 0.5, tables", mild, calls_cost=False, reference=solved(mild)),
         World(
@@ -599,15 +614,8 @@ def worlds() -> list[World]:
             calls_cost=False,
             reference=solved(pig(outcomes=pig_outcomes)),
         ),
-        *(
-            World(
-                f"lottery of {tickets:,}, {discount:g}",
-                lottery(tickets, discount, temperature),
-                reference=solved(
-                    lottery_model(lottery(tickets, discount, temperature), tickets)
-                ),
-            )
-            for tickets, discount, temperature in ((300, 0.3, 0.5), (1000, 0.5, 10.0))
-        ),
+        lotteries(300, 0.3, 0.5),
+        lotteries(1000, 0.5, 10.0),
+        lotteries(1000, 0.5, 0.5, compiled=True),
         World("connect four", four(), calls_cost=False, reference=four_reference),
     ]
