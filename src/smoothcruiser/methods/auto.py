@@ -46,13 +46,19 @@ from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Level
 
 # calls of the walks of a pilot: a hundredth of the schedule's price, within these
-FEWEST, MOST = 32, 256
+FEWEST, MOST = 32, 64
 PILOT_SHARE = 100
 PILOT_SECONDS = 0.05  # of seconds=, at the most
+PILOT_BUDGET = 8  # a budget of fewer times the look's calls is not spent on a look
 # The time of a call of certified search over that of a schedule, as measured
 # (docs/evidence/portfolio.md). They are constants, so that no decision depends on the
-# clock.
-COMPILED_RATIO, PYTHON_RATIO = 25, 2
+# clock. In plain Python the step itself takes most of the time.
+COMPILED_RATIO, PYTHON_RATIO = 25, 1
+# of the schedule's price: what a search may take, since schedules often end early
+SHARE = 0.75
+# calls that a search may take in any case, if the schedule takes more: 0.1 s compiled
+WORTH_A_TRY = 20_000
+CHEAP = 2  # times what a search needs at the least: such a schedule is just run
 # calls per second, for the times that ``explain`` shows
 COMPILED_SPEED = 2e7
 PYTHON_OVERHEAD = 3e-6  # seconds a call, beside the step itself
@@ -158,8 +164,8 @@ class _Choosing:
         price, why = self._price()
         if price is None:
             return self._without_schedule(why)
-        least = self._least_of_search()
-        if price <= self._ratio * least:
+        looked = self._walks(price) + self.problem.inspection_calls
+        if price <= CHEAP * self._least_of_search() + looked:
             return self._schedule(
                 "auto chose smoothcruiser: its schedule keeps the promise for "
                 f"{price:,} calls, and no search needs much less."
@@ -169,8 +175,15 @@ class _Choosing:
                 "auto chose certified search: a store keeps the run of one method.",
                 price,
             )
-        pilot = self._look(price)
-        if not pilot.comes_back and not self.problem.deterministic:
+        if (
+            self._walks(price) + self.problem.inspection_calls
+            > self._left_calls - price
+        ):
+            return self._schedule(
+                "auto chose smoothcruiser: its schedule keeps the promise for "
+                f"{price:,} calls, and the budget leaves too few for a look."
+            )
+        if not self._comes_back(price):
             return self._schedule(
                 "auto chose smoothcruiser: states hardly come back, and its schedule "
                 f"keeps the promise for {price:,} calls."
@@ -181,7 +194,8 @@ class _Choosing:
         """Certified search for the time of the schedule, then the schedule."""
         half = self._scheduling(0.5, Limits(max_states=self.limits.max_states))
         dearer = half.explanation.num_calls + self.problem.inspection_calls
-        calls = min(dearer // self._ratio, self._left_calls - dearer)
+        calls = max(int(SHARE * dearer / self._ratio), min(dearer, self._worth_a_try))
+        calls = min(calls, self._left_calls - dearer)
         if calls < self._least_of_search() or dearer > self._calls_in_time(0.5):
             return self._schedule(
                 "auto chose smoothcruiser: its schedule keeps the promise for "
@@ -190,29 +204,25 @@ class _Choosing:
         return self._both(
             calls,
             "auto runs certified search first, since states come back, and the "
-            f"schedule only if {short(calls)} calls have not kept the promise; each "
+            f"schedule only if the search will not do with {short(calls)} calls; each "
             "has half of delta.",
             half,
         )
 
     def _without_schedule(self, why: str) -> Prepared:
         """Where no schedule can be paid: certified search, if it has any hope."""
-        if self.query.compute.store is None or self._limited:
-            pilot = self._look(None)
-            hopeless = not pilot.comes_back and not self.problem.deterministic
-            if hopeless and self.promise.epsilon is not None:
-                return self._schedule(
-                    f"auto chose smoothcruiser: {why}, and states hardly come back, so "
-                    "a search would not do better."
-                )
+        if not self._comes_back(self.limits.calls):
+            return self._schedule(
+                f"auto chose smoothcruiser: {why}, and states hardly come back, so "
+                "a search would not do better."
+            )
         return self._search(
             f"auto chose certified search: {why}, and states come back."
         )
 
     def _within_limits(self) -> Prepared:
         """No epsilon: the best that the limits allow."""
-        pilot = self._look(self.limits.calls)
-        if not pilot.comes_back and not self.problem.deterministic:
+        if not self._comes_back(self.limits.calls):
             return self._schedule(
                 "auto chose smoothcruiser: states hardly come back, so the limit buys "
                 "the best schedule."
@@ -238,6 +248,10 @@ class _Choosing:
     @property
     def _ratio(self) -> int:
         return COMPILED_RATIO if self.problem.is_compiled else PYTHON_RATIO
+
+    @property
+    def _worth_a_try(self) -> int:
+        return WORTH_A_TRY if self.problem.is_compiled else 0
 
     @property
     def _left_calls(self) -> int:
@@ -288,21 +302,23 @@ class _Choosing:
         each = level * facts.discount * facts.value_span() / (2.0 * epsilon)
         return facts.num_actions * max(1, math.ceil(each))
 
-    def _look(self, price: int | None) -> Pilot:
-        calls = MOST if price is None else min(MOST, max(FEWEST, price // PILOT_SHARE))
-        seconds = self.limits.seconds
-        deadline = math.inf
+    def _walks(self, price: int | None) -> int:
+        """Calls of the pilot's walks, where that many are to be paid."""
+        return MOST if price is None else min(MOST, max(FEWEST, price // PILOT_SHARE))
+
+    def _comes_back(self, price: int | None) -> bool:
+        """Look, where the budget allows it: do samples of a state serve again?"""
+        calls = self._walks(price)
+        if PILOT_BUDGET * (calls + self.problem.inspection_calls) > self._left_calls:
+            return True  # so few calls that none can be spared
+        deadline, seconds = math.inf, self.limits.seconds
         if seconds is not None:
             deadline = time.perf_counter() + PILOT_SECONDS * seconds
-        found = look_first(
-            self.problem,
-            self.query.place,
-            self.query.seed,
-            calls=calls,
-            deadline=deadline,
+        query = self.query
+        self.pilot = look_first(
+            self.problem, query.place, query.seed, calls=calls, deadline=deadline
         )
-        self.pilot = found
-        return found
+        return self.pilot.comes_back or self.problem.deterministic
 
     # --- what is run ----------------------------------------------------------
 
@@ -434,7 +450,7 @@ class _Choosing:
             each = 1.0 / self._speed
         elif self.problem.is_compiled:
             each = 1.0 / COMPILED_SPEED
-        elif self.pilot is not None:
+        elif self.pilot is not None and self.pilot.seconds is not None:
             each = self.pilot.seconds + PYTHON_OVERHEAD
         else:
             return None

@@ -27,6 +27,10 @@ from smoothcruiser.query import Query
 from smoothcruiser.schedule.numbers import duration, rate, short
 from smoothcruiser.schedule.schedule import Level, counted
 
+# A search that has spent a share of its calls is judged by what it will need: with n
+# calls for a half-width w, about n (w/epsilon)**RATE in all. The widths of searches
+# fall like this, as measured (docs/evidence/portfolio.md).
+RATE, JUDGED_FROM = 1.5, 0.125
 # ends of a search after which its user wants no more
 BY_HAND = ("callback", "by hand")
 P = TypeVar("P", bound=Prepared)
@@ -88,10 +92,11 @@ class Decision:
 
     @property
     def num_calls(self) -> int | None:
-        """Oracle calls at the most; None where that depends on the problem."""
+        """Oracle calls at the most, the look's too; None: it depends on the problem."""
         run = [option.num_calls for option in self.options[: self.num_run]]
         known = [calls for calls in run if calls is not None]
-        return sum(known) if len(known) == len(run) else None
+        looked = 0 if self.pilot is None else self.pilot.calls
+        return looked + sum(known) if len(known) == len(run) else None
 
     def to_dict(self) -> dict[str, Any]:
         """The decision as plain data."""
@@ -148,10 +153,12 @@ class Decision:
 def seen_by(pilot: Pilot) -> str:
     """What the pilot saw, as a sentence."""
     chance = "chance was seen" if pilot.by_chance else "no chance was seen"
+    speed = ""
+    if pilot.seconds:
+        speed = f"; the step alone makes {rate(1.0 / pilot.seconds)}"
     return (
         f"A look of {pilot.calls:,} calls, which are counted: {pilot.returned:,} of "
-        f"{pilot.steps:,} steps led to a state that was met before, {chance}, and the "
-        f"step alone makes {rate(1.0 / max(pilot.seconds, 1e-9))}."
+        f"{pilot.steps:,} steps led to a state that was met before, and {chance}{speed}."
     )
 
 
@@ -165,6 +172,16 @@ class Chosen(Prepared):
     explanation: Decision
     inner: Prepared
     spent: float = 0.0  # seconds that preparing took
+
+    @property
+    def parts(self) -> tuple[Prepared, ...]:
+        """The one method."""
+        return (self.inner,)
+
+    @property
+    def looked(self) -> int:
+        """Calls of the pilot."""
+        return 0 if self.explanation.pilot is None else self.explanation.pilot.calls
 
     def check(self) -> None:
         """Refuse what the method refuses."""
@@ -185,6 +202,16 @@ class Race(Prepared):
     schedule: Scheduling
     spent: float = 0.0  # seconds that preparing took
 
+    @property
+    def parts(self) -> tuple[Prepared, ...]:
+        """Both, each with half of delta."""
+        return self.search, self.schedule
+
+    @property
+    def looked(self) -> int:
+        """Calls of the pilot."""
+        return 0 if self.explanation.pilot is None else self.explanation.pilot.calls
+
     def check(self) -> None:
         """Refuse what the schedule refuses."""
         self.schedule.check()
@@ -194,23 +221,24 @@ class Race(Prepared):
         begin = time.perf_counter() - self.spent
         pilot = self.explanation.pilot
         search = _hurried(self.search, self.spent, share=0.5)
-        query = replace(search.query, state=search.query.place)
+        judge = _Judge(search.query)
+        query = replace(search.query, state=search.query.place, progress=judge)
         memory = memory_of(query, self.search.method.bound)
         try:
             first = ask(memory, query, DEFAULT_BUDGET)
-            if self._goes_on(first, memory.reason):
+            stopped = memory.reason in BY_HAND and not judge.behind
+            if not stopped and self._leads(first):
                 limits = self.query.limits
                 left = _left(limits.seconds, begin)
                 first = memory.go_on(
                     budget=None if limits.calls is None else _rest(limits.calls, pilot),
                     seconds=left,
-                    callback=query.progress,
+                    callback=self.query.progress,
                 )
-                return self.annotated(_with_look(self._of_all(first), pilot))
-            reason = memory.reason
+                stopped = True
         finally:
             memory.close()
-        if self._is_enough(first, reason, begin):
+        if stopped or self._is_enough(first, begin):
             return self.annotated(_with_look(self._of_all(first), pilot))
         scheduling = self.schedule
         if self.query.limits.seconds is not None:
@@ -230,20 +258,20 @@ class Race(Prepared):
         found = together(self.query, first, second, self.query.promise.delta)
         return self.annotated(_with_look(found, pilot))
 
-    def _goes_on(self, first: Estimate, reason: str | None) -> bool:
-        """Whether the search, without an epsilon, is ahead of the schedule."""
-        if self.query.promise.epsilon is not None or reason in BY_HAND:
+    def _leads(self, first: Estimate) -> bool:
+        """Whether the search, without an epsilon, has what the schedule would have."""
+        if self.query.promise.epsilon is not None:
             return False
         reached = first.epsilon
         return reached is not None and reached <= self.schedule.explanation.epsilon
 
-    def _is_enough(self, first: Estimate, reason: str | None, begin: float) -> bool:
+    def _is_enough(self, first: Estimate, begin: float) -> bool:
+        """Whether the promise is kept, or the time over."""
         asked, reached = self.query.promise.epsilon, first.epsilon
         if asked is not None and reached is not None and reached <= asked:
             return True
         seconds = self.query.limits.seconds
-        over = seconds is not None and time.perf_counter() - begin >= 0.95 * seconds
-        return reason in BY_HAND or over
+        return seconds is not None and time.perf_counter() - begin >= 0.95 * seconds
 
     def _of_all(self, first: Estimate) -> Estimate:
         """The search's answer with the delta of the whole race."""
@@ -253,6 +281,25 @@ class Race(Prepared):
         if certificate is not None:
             certificate = replace(certificate, confidence=1.0 - delta)
         return replace(first, delta=delta, certificate=certificate)
+
+
+class _Judge:
+    """Ends a search that will not keep its promise within its calls."""
+
+    def __init__(self, query: Query) -> None:
+        self.progress, self.epsilon = query.progress, query.promise.epsilon
+        self.calls = query.limits.calls
+        self.behind = False
+
+    def __call__(self, seen: Progress) -> object:
+        if self.progress is not None and self.progress(seen) is False:
+            return False
+        if self.epsilon is None or self.calls is None or seen.half_width is None:
+            return None
+        if seen.calls >= JUDGED_FROM * self.calls:
+            needed = seen.calls * (seen.half_width / self.epsilon) ** RATE
+            self.behind = needed > self.calls
+        return not self.behind
 
 
 def _with_look(estimate: Estimate, pilot: Pilot | None) -> Estimate:
