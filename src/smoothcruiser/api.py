@@ -3,9 +3,9 @@
 
     keywords -> Query -> Method -> Prepared -> Estimate
 
-``method="auto"`` takes the exact solution where the model is known (no calls, no doubt),
-the sharp schedule where the promise can be paid, certified search where it cannot and
-states can be told apart; it says in ``notes`` what it chose and why.
+``method="auto"`` solves a model that is known; of a simulator it takes a look, and then
+runs certified search, the sharp schedule, or one after the other, whichever keeps the
+promise for less (docs/auto.md). It says in ``notes`` what it chose and why.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ def prepare(
 ) -> Prepared:
     """An answer that was thought through: ``.explanation``, ``.notes`` and ``.run()``.
 
-    No oracle call is made. ``.explanation`` is what ``explain`` returns, ``.run()`` what
+    No oracle call is made, except for the look of "auto" and the speed that ``seconds``
+    asks for; both are counted. ``.explanation`` is what ``explain`` returns, ``.run()`` what
     ``plan`` returns.
 
     >>> import smoothcruiser as sc
@@ -166,7 +167,10 @@ def explain(
     delta_prime: float | None = None,
     **asked: Unpack[Asked],
 ) -> Any:
-    """What ``plan`` would run, with its price; nothing is sampled. ``str`` shows it.
+    """What ``plan`` would run, with its price; ``str`` shows it.
+
+    Nothing is sampled, except for the look of "auto" and the speed that ``seconds``
+    asks for.
 
     For a method that follows a schedule this is the Schedule: ``.num_calls``,
     ``.levels``, ``.epsilon``, ``.delta``. For others it is a forecast with
@@ -248,4 +252,4 @@ def calibrate(
     from smoothcruiser.engines.calibrate import calls_per_second
 
     check_problem(problem)
-    return calls_per_second(problem, problem.start(state), executor)
+    return calls_per_second(problem, problem.start(state), executor).rate

@@ -144,14 +144,10 @@ def smallest_epsilon(
     adaptive: bool = False,
 ) -> float:
     """Return the smallest epsilon found whose schedule costs at most ``budget``."""
-    _check(facts, 1.0, delta, target)
-    if budget < facts.num_actions:
-        raise InvalidInput(
-            f"A budget must allow one call an action, {facts.num_actions} here, "
-            f"got {budget}; raise the budget."
-        )
+    high = affordable_epsilon(
+        facts, budget=budget, delta=delta, target=target, kinds=kinds
+    )
     chosen = _chosen(kinds)
-    high = affordable(facts, chosen, math.log(budget), float(delta), target)
     if high <= 0.0:
         return 0.0
 
@@ -172,6 +168,24 @@ def smallest_epsilon(
         middle = math.sqrt(low * high)
         low, high = (low, middle) if payable(middle) else (middle, high)
     return high
+
+
+def affordable_epsilon(
+    facts: Facts,
+    *,
+    budget: int,
+    delta: float,
+    target: Target = "q_values",
+    kinds: Iterable[IntEnum] = ALL_KINDS,
+) -> float:
+    """Return an epsilon whose schedule costs about ``budget``, by the frontier alone."""
+    _check(facts, 1.0, delta, target)
+    if budget < facts.num_actions:
+        raise InvalidInput(
+            f"A budget must allow one call an action, {facts.num_actions} here, "
+            f"got {budget}; raise the budget."
+        )
+    return affordable(facts, _chosen(kinds), math.log(budget), float(delta), target)
 
 
 def _chosen(kinds: Iterable[IntEnum]) -> Kinds:
