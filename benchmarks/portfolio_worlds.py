@@ -122,9 +122,11 @@ def _day(stock: int, order: int, wanted: int, late: bool) -> tuple[float, int]:
 def inventory_step(stock, order, rng):
     """One day of a stock whose deliveries are late once in four days."""
     late, u = rng.random() < 0.25, rng.random()
-    for chance, wanted in DEMAND:
+    wanted = DEMAND[-1][1]
+    for chance, number in DEMAND:
         u -= chance
         if u < 0.0:
+            wanted = number
             break
     return _day(stock, order, wanted, late)
 
@@ -466,7 +468,7 @@ def four(moves: tuple[int, ...] = OPENING) -> sc.Problem:
     """Connect four after some moves, with plain max, to the end of the game."""
     state: Any = Four(0, 0, 0)
     for move in moves:
-        paid, state, over = four_step.py_func(state, move, None)
+        _, state, over = four_step.py_func(state, move, None)
         assert not over, "the opening ends the game"
     return replace(
         connect_four(),
