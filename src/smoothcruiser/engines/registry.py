@@ -112,8 +112,8 @@ def not_compiled(problem: Problem) -> str | None:
         return None
     return (
         "The compiled executor needs a tabular problem, or step, legal, terminal and "
-        "player that are numba.njit functions; decorate them, or use "
-        "executor='reference'."
+        "player that are numba.njit functions, and value_bounds that are numbers or "
+        "such functions; decorate them, or use executor='reference'."
     )
 
 

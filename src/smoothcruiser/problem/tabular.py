@@ -197,7 +197,8 @@ class TabularOptions(TypedDict, total=False):
     alternating: bool
     reward_range: tuple[float, float] | None
     horizon: int | None
-    value_bounds: tuple[float, float] | None
+    value_bounds: tuple[Any, Any] | None
+    value_gap: float | None
     total_reward_range: tuple[float, float] | None
     payoffs: str
     name: str
@@ -236,7 +237,9 @@ def tabular(
             1) if that does, and otherwise the smallest and the largest reward.
         horizon: steps until the end; None, the default, for no limit.
         value_bounds: (low, high), known to hold V in every state that is not
-            terminal.
+            terminal: two numbers, or two functions of the state with
+            ``value_gap``.
+        value_gap: the most that the two functions are apart in any state.
         total_reward_range: (low, high), known to hold the discounted sum of rewards
             from any state that is not terminal to the end, as in ``MDP``.
         payoffs: "end" if only transitions into terminal states pay; "every step",
@@ -299,6 +302,7 @@ def tabular(
         "terminal": (lambda s: bool(dead[s])) if dead.any() else None,
         "initial_state": initial_state,
         "value_bounds": more.get("value_bounds"),
+        "value_gap": more.get("value_gap"),
         "total_reward_range": more.get("total_reward_range"),
         "payoffs": payoffs,
         "horizon": more.get("horizon"),
