@@ -46,7 +46,8 @@ def test_the_benchmark_knows_the_truth(number: int) -> None:
 def test_every_branch_of_the_portfolio_covers() -> None:
     """Failures stay within delta in each branch, and all branches were taken.
 
-    Every limit gave an answer. That the test can fail: with intervals an eighth as wide they would not.
+    Every limit gave an answer. That the test can fail: with intervals an eighth as
+    wide failures would be too many.
     """
     branches: dict[str, Tally] = defaultdict(Tally)
     total = Tally()
