@@ -27,6 +27,7 @@ from smoothcruiser.estimate import (
 )
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
+from smoothcruiser.problem.bounds import bounds_at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Schedule
 
@@ -140,7 +141,18 @@ def pieces(
 ) -> Pieces:
     """(value, interval, action values, their intervals, policy) of root sums."""
     make = _from_draws_of_v if rule.schedule.root.target == "value" else _from_q
-    return make(problem, state, rule, tallies)
+    found = make(problem, state, rule, tallies)
+    return found if problem.value_gap is None else _bounded(problem, state, *found)
+
+
+def _bounded(
+    problem: Problem, state: Any, value: float, interval: Interval, *rest: Any
+) -> Pieces:
+    """The same, with the value inside the bounds that the user gave for this state."""
+    box = problem.facts.value_bounds(problem.mover(state))
+    low, high = bounds_at(problem, state, box)
+    inside = max(interval[0], low), min(interval[1], high)
+    return min(max(value, low), high), inside, *rest
 
 
 def _from_q(

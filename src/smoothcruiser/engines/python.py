@@ -27,13 +27,16 @@ from smoothcruiser.operators.sampling import proportional
 from smoothcruiser.problem.answers import (
     at,
     companion_hung,
+    early_payoff,
     hung,
     outside,
     raised,
     undeclared_end,
     unpacked,
 )
+from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.states import Guard, copied
+from smoothcruiser.problem.totals import AT_THE_END
 from smoothcruiser.schedule.schedule import Kind, Level
 
 STOPPED = "The run was stopped before this shard was finished."
@@ -48,7 +51,7 @@ class PythonEngine:
     """
 
     name = "python"
-    kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN, Kind.ROLLOUT, Kind.BLIND})
+    kinds = frozenset(Kind)
     parallel = False
     python = True
     compile_seconds = 0.0
@@ -61,6 +64,7 @@ class PythonEngine:
         self.rng: Stream = stream(0)
         self.stopped = False
         self.low, self.high = schedule.facts.reward_range
+        self.late = problem.payoffs == AT_THE_END
         self.weights = problem.operator.weights(problem.num_actions)
         self.all_actions = (
             list(range(problem.num_actions)) if problem.legal is None else None
@@ -160,7 +164,10 @@ class PythonEngine:
             if not self.schedule.facts.terminals:
                 raise undeclared_end(at(state, action))
             return reward, after, True
-        return reward, after, self.problem.is_terminal(after)
+        ended = self.problem.is_terminal(after)
+        if self.late and reward != 0.0 and not ended:
+            raise early_payoff(reward, at(state, action))
+        return reward, after, ended
 
     def _raised(self, error: BaseException, state: Any, action: int) -> OracleError:
         if isinstance(error, Hung):
@@ -173,6 +180,9 @@ class PythonEngine:
         """A function that samples a level at a state that is not terminal (Alg. 2)."""
         if level.kind == Kind.CONSTANT:
             return self._constant(level)
+        if level.kind == Kind.MIDDLE:
+            problem = self.problem
+            return lambda state: 0.0 + 1.0 * middle_at(problem, state)
         if level.kind == Kind.PLUGIN:
             return self._plugin(row, level)
         if level.kind in (Kind.ROLLOUT, Kind.BLIND):
@@ -258,6 +268,15 @@ class PythonEngine:
 
         return inner_total
 
+    def _is_over(self, terminal: Callable[[Any], bool], state: Any) -> bool:
+        """Whether a state is terminal; faults of ``terminal`` become a sentence."""
+        try:
+            return terminal(state)
+        except (Hung, KeyboardInterrupt):
+            raise
+        except BaseException:
+            return self.problem.is_terminal(state)
+
     def _leaf_total(
         self, samples: int, constant: float, center: float
     ) -> Callable[[Any, int], float]:
@@ -272,7 +291,7 @@ class PythonEngine:
             self.high,
             self.schedule.facts.terminals,
         )
-        later = problem.discount * (0.0 + 1.0 * constant) - center
+        later, late = problem.discount * (0.0 + 1.0 * constant) - center, self.late
         terminal = problem.terminal if callable(problem.terminal) else None
 
         def leaf_total(state: Any, action: int) -> float:
@@ -303,12 +322,9 @@ class PythonEngine:
                     if not ends:
                         raise undeclared_end(at(state, action))
                 elif terminal is not None:
-                    try:
-                        ended = terminal(after)
-                    except (Hung, KeyboardInterrupt):
-                        raise
-                    except BaseException:
-                        ended = problem.is_terminal(after)  # raises with a sentence
+                    ended = self._is_over(terminal, after)
+                if late and reward != 0.0 and not ended:
+                    raise early_payoff(reward, at(state, action))
                 total += reward - center if ended else reward + later
             if before is not None:
                 guard.compare(before, state, action)

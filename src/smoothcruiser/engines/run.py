@@ -23,6 +23,7 @@ from enum import Enum
 from smoothcruiser.engines.base import Workers
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
+from smoothcruiser.jit.interrupts import hear
 from smoothcruiser.progress import Progress
 from smoothcruiser.schedule.schedule import Schedule
 
@@ -304,6 +305,7 @@ def run(
             if not ledger.complete:
                 outcome.stopped = Cause.BUDGET
     except (Interrupted, KeyboardInterrupt) as stop:
+        hear(stop)
         workers.stop()
         late = alarm is not None and alarm.rang
         outcome.stopped = Cause.CALLBACK if refused else cause_of(stop, late)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from smoothcruiser.engines.base import Engine, Job, Report
@@ -18,19 +19,25 @@ from smoothcruiser.errors import Interrupted
 PIECE_SECONDS = 0.25
 
 
-class Turns(Iterator[tuple[Shard, int, Piece | None]]):
+class Turns(Iterator[tuple[Any, ...]]):
     """The items to run: shards in order, and those begun when their turn comes.
 
     It ends where all shards are finished or under way, and goes on when a piece
     comes back.
     """
 
-    def __init__(self, source: Iterator[Shard], seed: int, abreast: int) -> None:
-        self.source, self.seed, self.abreast = source, seed, abreast
+    def __init__(
+        self,
+        source: Iterator[Shard],
+        seed: int,
+        abreast: int,
+        moves: tuple[Any, ...] = (),
+    ) -> None:
+        self.source, self.seed, self.abreast, self.moves = source, seed, abreast, moves
         self.begun: deque[Piece] = deque()
         self.opened = 0  # shards since none was begun and waiting
 
-    def __next__(self) -> tuple[Shard, int, Piece | None]:
+    def __next__(self) -> tuple[Any, ...]:
         """The next shard, where not every action has one; else the oldest piece."""
         if not self.begun:
             self.opened = 0
@@ -38,11 +45,11 @@ class Turns(Iterator[tuple[Shard, int, Piece | None]]):
             self.opened += 1
             shard = next(self.source, None)
             if shard is not None:
-                return shard, self.seed, None
+                return shard, self.seed, None, *self.moves
         if not self.begun:
             raise StopIteration
         piece = self.begun.popleft()
-        return piece.shard, self.seed, piece
+        return piece.shard, self.seed, piece, *self.moves
 
 
 class ShardWorkers:
@@ -57,6 +64,14 @@ class ShardWorkers:
         self.left: Sequence[Piece] = []
         self.looked: Looks | None = None  # what the inspection before the run saw
         self.look_calls = 0
+        # what engines elsewhere move to; empty where they stay at their own state
+        self.moves: tuple[Any, ...] = ()
+
+    def lent(self, state: Any) -> ShardWorkers:
+        """The same pool at another state; closing what is returned leaves it open."""
+        lent = ShardWorkers(self.name, Lent(self.pool))
+        lent.moves = (state,)
+        return lent
 
     @property
     def stuck(self) -> int:
@@ -68,7 +83,9 @@ class ShardWorkers:
         if not self.pool.reachable:
             return self.look_calls, 0
         task = look_elsewhere if self.engine is None else look_here
-        calls, self.looked = self.pool.ask(task, (seed, self.looked, seconds))
+        calls, self.looked = self.pool.ask(
+            task, (seed, self.looked, seconds, *self.moves)
+        )
         self.look_calls += calls
         return self.look_calls, calls
 
@@ -82,9 +99,10 @@ class ShardWorkers:
 
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
         """As in ``Workers``."""
-        turns = Turns(source, seed, self.abreast)
+        turns = Turns(source, seed, self.abreast, self.moves)
+        before = len(self.pool.abandoned)  # by earlier runs
 
-        def returned(item: tuple[Shard, int, Piece | None], piece: Piece) -> bool:
+        def returned(item: Any, piece: Piece) -> bool:
             if not piece.whole:
                 turns.begun.append(piece)
             return report(piece.shard, piece.part)
@@ -96,8 +114,7 @@ class ShardWorkers:
             stop = error
             raise
         finally:
-            ends = [*self.pool.abandoned, *([] if stop is None else [stop])]
-            for end in ends:
+            for end in (*self.pool.abandoned[before:], stop):
                 self._leave(end)
 
     def _leave(self, end: Any) -> None:
@@ -115,6 +132,19 @@ class ShardWorkers:
     def close(self) -> None:
         """As in ``Workers``."""
         self.pool.close()
+
+
+class Lent:
+    """A pool that somebody else closes."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)  # what is not here is the pool's own
+
+    def close(self) -> None:
+        """Leave it open."""
 
 
 def local_workers(
@@ -149,9 +179,14 @@ def _engine(problem: Any, name: str, **parts: Any) -> Engine:
 # --- tasks --------------------------------------------------------------------
 
 
-def run_piece(engine: Engine, item: tuple[Shard, int, Piece | None]) -> Piece:
-    """The sums of one shard, or of the samples for which there is time now."""
-    shard, seed, begun = item
+def run_piece(engine: Engine, item: Any) -> Piece:
+    """The sums of one shard, or of the samples for which there is time now.
+
+    ``item`` is (shard, seed, piece that was begun or None), perhaps with a state.
+    """
+    shard, seed, begun, *moves = item
+    if moves:
+        engine = type(engine)(replace(engine.job, state=moves[0]))
     in_pieces = getattr(engine, "run_piece", None)
     if in_pieces is None:
         return Piece(shard, engine.run_shard(shard, seed))
@@ -159,16 +194,14 @@ def run_piece(engine: Engine, item: tuple[Shard, int, Piece | None]) -> Piece:
     return found
 
 
-Inspection = tuple[int, Looks | None, float | None]  # seed, what was seen, seconds
+def look_here(engine: Engine, item: Any) -> tuple[int, Looks]:
+    """An inspection of the step: ``item`` is (seed, looks, seconds), perhaps a state."""
+    seed, looked, seconds, *moves = item
+    state = moves[0] if moves else engine.job.state
+    return look(engine.job.problem, state, seed, looked, seconds=seconds)
 
 
-def look_here(engine: Engine, item: Inspection) -> tuple[int, Looks]:
-    """An inspection of the step (``inspection.look``)."""
-    seed, looked, seconds = item
-    return look(engine.job.problem, engine.job.state, seed, looked, seconds=seconds)
-
-
-def look_elsewhere(engine: Engine, item: Inspection) -> tuple[int, Looks]:
+def look_elsewhere(engine: Engine, item: Any) -> tuple[int, Looks]:
     """An inspection of the step, reduced to what can be sent back."""
     calls, found = look_here(engine, item)
     return calls, sendable(found)

@@ -104,7 +104,7 @@ def fitted(method: Maker, query: Query) -> Fitted:
             in_time = again
             found = _payable(method, query, min(budget, in_time), quick=True)
         limit = (
-            f"the {limits.seconds:g} s allowed"
+            f"the {limits.seconds:.3g} s allowed"
             if in_time < budget
             else f"the budget of {short(limits.calls or 0)}"
         )

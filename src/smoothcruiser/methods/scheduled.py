@@ -26,7 +26,7 @@ from smoothcruiser.errors import (
 )
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.interrupts import stoppable, tell_at_the_end
-from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared
+from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, Session
 from smoothcruiser.methods.fitting import COARSEST, Fitted, fitted, inspects
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
@@ -37,9 +37,12 @@ from smoothcruiser.schedule.schedule import Schedule
 if TYPE_CHECKING:
     from smoothcruiser.engines.answer import Ran
     from smoothcruiser.engines.base import Job, Workers
+    from smoothcruiser.engines.lending import Lender
     from smoothcruiser.engines.run import Ledger, Listener, Outcome
     from smoothcruiser.schedule.kinds import Kinds
     from smoothcruiser.store import Record, Store, StoredRun
+
+    Open = Callable[[Job, Compute], Workers]
 
 __all__ = [
     "Fitted",
@@ -135,6 +138,10 @@ class Scheduled(Method):
             fitted=found,
         )
 
+    def together(self, query: Query) -> Session:
+        """One schedule for all states, on workers that are opened once."""
+        return Repeating(self, query)
+
     def pick_up(self, stored: StoredRun, query: Query) -> Scheduling:
         """The rest of a stored run, whoever made its schedule."""
         from smoothcruiser.store.checks import schedule_from
@@ -151,9 +158,28 @@ class Scheduled(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothCruiser(Scheduled):
-    """The sharp schedule: the paper's algorithm with our constants, optimized."""
+    """The sharp schedule: the paper's algorithm with our constants, optimized.
 
+    With ``relax``, a name such as "entropy", the promise is about the unregularized
+    value, whatever the problem's operator: the operators of that name are tried at
+    temperatures that epsilon allows, plain max among them, and the cheapest runs.
+    """
+
+    relax: str | None = None
     name = "smoothcruiser"
+
+    def __post_init__(self) -> None:
+        if self.relax is not None:
+            from smoothcruiser.schedule.relaxation import family_of
+
+            family_of(self.relax)  # refuses what is none
+
+    def prepare(self, query: Query) -> Scheduling:  # noqa: D102
+        if self.relax is None:
+            return super().prepare(query)
+        from smoothcruiser.methods.relaxing import prepare_relaxed
+
+        return prepare_relaxed(self, query, self.relax)
 
     def schedule(self, query: Query) -> Schedule:  # noqa: D102
         from smoothcruiser.schedule.compiler.optimizer import compile_schedule
@@ -243,6 +269,7 @@ def _promise(query: Query) -> dict[str, Any]:
 class Scheduling(Prepared):
     """A schedule about to run."""
 
+    workers: Lender | None = None  # who opens them, where they serve several runs
     fitted: Fitted | None = None  # how it was chosen; None for a stored run
 
     def check(self) -> None:
@@ -268,7 +295,28 @@ class Scheduling(Prepared):
         if self.stored is None:
             self.check()
         chosen = self.fitted or Fitted(schedule=self.explanation)
-        return self.annotated(_started(self.query, chosen, self.stored))
+        opened = None if self.workers is None else self.workers.open
+        return self.annotated(_started(self.query, chosen, self.stored, opened))
+
+
+class Repeating(Session):
+    """Decisions that follow one schedule: it depends on no state."""
+
+    _ready: Any = None  # what prepared the first one
+
+    def _decide(self, query: Query) -> Estimate:
+        if self._ready is None:
+            from smoothcruiser.engines.lending import Lender
+
+            self._ready = replace(self.method.prepare(query), workers=Lender())
+        moved = self._ready.query.at(query.state, query.seed)
+        moved = replace(moved, limits=query.limits, progress=query.progress)
+        found: Estimate = replace(self._ready, query=moved).run()
+        return found
+
+    def close(self) -> None:
+        if self._ready is not None:
+            self._ready.workers.close()
 
 
 def run(
@@ -312,20 +360,23 @@ def _check_family(query: Query, stored: str, number: int) -> None:
     )
 
 
-def _started(query: Query, chosen: Fitted, stored: StoredRun | None = None) -> Estimate:
+def _started(
+    query: Query,
+    chosen: Fitted,
+    stored: StoredRun | None = None,
+    opened: Open | None = None,
+) -> Estimate:
     """A run, in a store if one was named; one that is stored already goes on."""
     query = replace(query, state=query.place)
     if query.compute.store is None:
-        return _run(query, chosen, None)
+        return _run(query, chosen, None, opened)
     from smoothcruiser.store import Store
 
-    with Store(query.compute.store) as opened:
+    with Store(query.compute.store) as store:
         number = (
-            opened.begin(record(query, chosen.schedule))
-            if stored is None
-            else stored.id
+            store.begin(record(query, chosen.schedule)) if stored is None else stored.id
         )
-        return _run(query, chosen, (opened, number))
+        return _run(query, chosen, (store, number))
 
 
 def record(query: Query, schedule: Schedule) -> Record:
@@ -346,7 +397,12 @@ def record(query: Query, schedule: Schedule) -> Record:
 
 
 @stoppable()
-def _run(query: Query, chosen: Fitted, keeper: tuple[Store, int] | None) -> Estimate:
+def _run(
+    query: Query,
+    chosen: Fitted,
+    keeper: tuple[Store, int] | None,
+    opened: Open | None = None,
+) -> Estimate:
     from smoothcruiser.engines.answer import assemble, interval_of
     from smoothcruiser.engines.base import Job
     from smoothcruiser.engines.run import Ledger, Listener
@@ -374,7 +430,7 @@ def _run(query: Query, chosen: Fitted, keeper: tuple[Store, int] | None) -> Esti
     listener = Listener(query.progress, keep, interval_of(problem, state, rule))
     job = Job(problem, schedule, state, rule.center)
     try:
-        outcome, ran = _sampled(query, chosen, job, ledger, listener)
+        outcome, ran = _sampled(query, chosen, job, ledger, listener, opened)
     except (StoreError, WorkersLost) as error:
         raise type(error)(f"{error} {hint}") from error
     estimate = assemble(problem, state, rule, outcome, ran, seed=query.seed)
@@ -394,7 +450,12 @@ def _run(query: Query, chosen: Fitted, keeper: tuple[Store, int] | None) -> Esti
 
 
 def _sampled(
-    query: Query, chosen: Fitted, job: Job, ledger: Ledger, listener: Listener
+    query: Query,
+    chosen: Fitted,
+    job: Job,
+    ledger: Ledger,
+    listener: Listener,
+    opened: Open | None,
 ) -> tuple[Outcome, Ran]:
     """The outcome of a run, finished or stopped, and who ran it."""
     from smoothcruiser.engines.answer import Ran
@@ -412,7 +473,7 @@ def _sampled(
                 raise KeyboardInterrupt
             if clock.seconds is not None and row.pool is not None:
                 breaker.arm(clock.left() + clock.grace)
-            pool = _opened(job, query.compute)
+            pool = _opened(opened, job, query.compute)
             clock.end += pool.compile_seconds
             if clock.seconds is not None:
                 alarm.set(pool.stop, clock.left())
@@ -449,12 +510,11 @@ def _sampled(
 
 
 @calls_the_oracle
-def _opened(job: Job, compute: Compute) -> Workers:
+def _opened(opened: Open | None, job: Job, compute: Compute) -> Workers:
     """Workers for a job; a cluster may take longer to start than a run may last."""
     from smoothcruiser.engines.registry import open_workers
 
-    workers = open_workers(job, compute)
-    return workers
+    return (opened or open_workers)(job, compute)
 
 
 class _Clock:

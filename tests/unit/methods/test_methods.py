@@ -184,11 +184,11 @@ def test_auto_runs_what_it_explains(case):
     shown = sc.explain(make(), method="auto", **asked)
     answer = sc.plan(make(), **asked)
     assert shown == ready.explanation
-    assert answer.method == ready.method.name == shown.method
+    assert answer.method in getattr(shown, "methods", (shown.method,))
     assert answer.notes[: len(ready.notes)] == ready.notes
     assert ready.run().value == answer.value
-    if answer.price is not None:
-        assert answer.price - make().inspection_calls == shown.num_calls
+    if shown.num_calls is not None:
+        assert answer.num_calls <= shown.num_calls
 
 
 @pytest.mark.parametrize("name", NAMES)
