@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.methods.scheduled import record
+from smoothcruiser.methods.running import record
 from smoothcruiser.query import Query
 from smoothcruiser.report.page import render_page
 from smoothcruiser.schedule.text import plan_lines

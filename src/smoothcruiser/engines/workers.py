@@ -33,8 +33,7 @@ class Turns(Iterator[tuple[Any, ...]]):
         abreast: int,
         moves: tuple[Any, ...] = (),
     ) -> None:
-        self.source, self.seed, self.abreast = source, seed, abreast
-        self.moves = moves
+        self.source, self.seed, self.abreast, self.moves = source, seed, abreast, moves
         self.begun: deque[Piece] = deque()
         self.opened = 0  # shards since none was begun and waiting
 
@@ -101,6 +100,7 @@ class ShardWorkers:
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
         """As in ``Workers``."""
         turns = Turns(source, seed, self.abreast, self.moves)
+        before = len(self.pool.abandoned)  # by earlier runs
 
         def returned(item: Any, piece: Piece) -> bool:
             if not piece.whole:
@@ -114,8 +114,7 @@ class ShardWorkers:
             stop = error
             raise
         finally:
-            ends = [*self.pool.abandoned, *([] if stop is None else [stop])]
-            for end in ends:
+            for end in (*self.pool.abandoned[before:], stop):
                 self._leave(end)
 
     def _leave(self, end: Any) -> None:

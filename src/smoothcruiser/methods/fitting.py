@@ -169,15 +169,18 @@ def _notes(
         if asked is None
         else f"epsilon {asked:g} would cost {price}, more than {limit}: "
     )
-    if found.num_calls > calls:
-        return (
-            f"{wish}no schedule that promises half of the value span fits {limit}; one "
-            f"for epsilon {found.epsilon:g} is run as far as that goes.".capitalize(),
+    about = f"the schedule is for epsilon {found.epsilon:g}, "
+    if found.num_calls <= calls:
+        about += f"about the smallest that fits {limit}."
+    elif found.epsilon < COARSEST * query.problem.facts.value_span():
+        about += f"and {limit} may end before it."
+    else:
+        about = (
+            f"no schedule that promises half of the value span fits {limit}; one for "
+            f"epsilon {found.epsilon:g} is run as far as that goes."
         )
-    return (
-        f"{wish}the schedule is for epsilon {found.epsilon:g}, about the smallest that "
-        f"fits {limit}.".capitalize(),
-    )
+    sentence = f"{wish}{about}"
+    return (sentence[0].upper() + sentence[1:],)
 
 
 def _shards(query: Query, found: Schedule, budget: float, rate: float) -> int | None:

@@ -9,25 +9,16 @@ of the result.
 from __future__ import annotations
 
 import math
-import time
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-from smoothcruiser.engines.watchdog import Breaker, calls_the_oracle
-from smoothcruiser.errors import (
-    Interrupted,
-    InvalidInput,
-    StoreError,
-    Unpayable,
-    WorkersLost,
-)
+from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.estimate import Estimate, terminal_estimate
-from smoothcruiser.jit.interrupts import stoppable, tell_at_the_end
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, Session
-from smoothcruiser.methods.fitting import COARSEST, Fitted, fitted, inspects
+from smoothcruiser.methods.fitting import COARSEST, Fitted, fitted
+from smoothcruiser.methods.running import started
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Asked, Compute, Query
@@ -35,12 +26,10 @@ from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
-    from smoothcruiser.engines.answer import Ran
     from smoothcruiser.engines.base import Job, Workers
     from smoothcruiser.engines.lending import Lender
-    from smoothcruiser.engines.run import Ledger, Listener, Outcome
     from smoothcruiser.schedule.kinds import Kinds
-    from smoothcruiser.store import Record, Store, StoredRun
+    from smoothcruiser.store import StoredRun
 
     Open = Callable[[Job, Compute], Workers]
 
@@ -52,15 +41,9 @@ __all__ = [
     "SmoothCruiser",
     "SparseSampling",
     "fitted",
-    "record",
     "run",
 ]
 
-# Of the seconds of a run, for each of the inspections of the step before and after it.
-LOOK_SHARE = 0.05
-LAST_LOOK_SECONDS = 0.5  # for the one after a run that was stopped by hand
-# How long after its time limit a call that is under way is ended.
-GRACE_SHARE, GRACE_SECONDS = 0.05, 0.2
 # what running a schedule takes of the keywords of ``plan``, whatever its promise
 RESUMES = frozenset({"executor", "workers", "scheduler", "tls", "seconds", "progress"})
 HOW = RESUMES | {"seed", "shards", "store"}
@@ -296,7 +279,7 @@ class Scheduling(Prepared):
             self.check()
         chosen = self.fitted or Fitted(schedule=self.explanation)
         opened = None if self.workers is None else self.workers.open
-        return self.annotated(_started(self.query, chosen, self.stored, opened))
+        return self.annotated(started(self.query, chosen, self.stored, opened))
 
 
 class Repeating(Session):
@@ -342,7 +325,7 @@ def run(
         )
     if problem.is_terminal(query.place):
         return terminal_estimate(problem, query.place, schedule.method)
-    return _started(query, Fitted(schedule=schedule))
+    return started(query, Fitted(schedule=schedule))
 
 
 def _check_family(query: Query, stored: str, number: int) -> None:
@@ -358,186 +341,3 @@ def _check_family(query: Query, stored: str, number: int) -> None:
         f"Run {number} was started with executor {stored!r}, and {now.name!r} samples "
         f"from other streams; resume it with executor {stored!r} (--executor {stored})."
     )
-
-
-def _started(
-    query: Query,
-    chosen: Fitted,
-    stored: StoredRun | None = None,
-    opened: Open | None = None,
-) -> Estimate:
-    """A run, in a store if one was named; one that is stored already goes on."""
-    query = replace(query, state=query.place)
-    if query.compute.store is None:
-        return _run(query, chosen, None, opened)
-    from smoothcruiser.store import Store
-
-    with Store(query.compute.store) as store:
-        number = (
-            store.begin(record(query, chosen.schedule)) if stored is None else stored.id
-        )
-        return _run(query, chosen, (store, number))
-
-
-def record(query: Query, schedule: Schedule) -> Record:
-    """What a store keeps of a run that begins."""
-    from smoothcruiser.engines.registry import choose
-    from smoothcruiser.store import Record
-    from smoothcruiser.store.checks import plain
-
-    return Record(
-        problem=query.problem,
-        method=schedule.method,
-        plan=plain(schedule),
-        state=query.place,
-        seed=query.seed,
-        shards=query.compute.shards,
-        executor=choose(query.problem, query.compute).name,
-    )
-
-
-@stoppable()
-def _run(
-    query: Query,
-    chosen: Fitted,
-    keeper: tuple[Store, int] | None,
-    opened: Open | None = None,
-) -> Estimate:
-    from smoothcruiser.engines.answer import assemble, interval_of
-    from smoothcruiser.engines.base import Job
-    from smoothcruiser.engines.run import Ledger, Listener
-    from smoothcruiser.engines.shards import cut
-    from smoothcruiser.engines.stopping import stopping_rule
-
-    schedule, shards = chosen.schedule, query.compute.shards
-    problem, state = query.problem, query.state
-    actions = (
-        problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
-    )
-    rule = stopping_rule(schedule, shards)
-    keep: Callable[..., None] | None = None
-    known = None
-    hint = "Nothing is kept: --store FILE keeps finished shards."
-    if keeper is not None:
-        from smoothcruiser.store.checks import check_parts
-
-        store, number = keeper
-        keep, known = partial(store.keep, number), store.parts(number)
-        check_parts(rule, shards, actions, known)
-        hint = f"Finished shards are kept: go on with {store.way_back(number)}."
-    tell_at_the_end(hint)
-    ledger = Ledger(cut(schedule, shards=shards), actions, rule.enough, known)
-    listener = Listener(query.progress, keep, interval_of(problem, state, rule))
-    job = Job(problem, schedule, state, rule.center)
-    try:
-        outcome, ran = _sampled(query, chosen, job, ledger, listener, opened)
-    except (StoreError, WorkersLost) as error:
-        raise type(error)(f"{error} {hint}") from error
-    estimate = assemble(problem, state, rule, outcome, ran, seed=query.seed)
-    beside = ran.look_calls + chosen.calls
-    estimate = replace(
-        estimate,
-        run=None if keeper is None else keeper[1],
-        num_calls=estimate.num_calls + beside,
-        calls_spent=(estimate.calls_spent or 0) + beside,
-        price=schedule.num_calls + beside,
-    )
-    if keeper is not None and outcome.finished:
-        keeper[0].finish(keeper[1], estimate)
-    elif keeper is not None:
-        estimate = replace(estimate, notes=(*estimate.notes, hint))
-    return estimate
-
-
-def _sampled(
-    query: Query,
-    chosen: Fitted,
-    job: Job,
-    ledger: Ledger,
-    listener: Listener,
-    opened: Open | None,
-) -> tuple[Outcome, Ran]:
-    """The outcome of a run, finished or stopped, and who ran it."""
-    from smoothcruiser.engines.answer import Ran
-    from smoothcruiser.engines.registry import choose, open_workers
-    from smoothcruiser.engines.run import Alarm, cause_of
-    from smoothcruiser.engines.run import run as run_shards
-
-    clock = _Clock(query.limits.seconds, chosen.seconds)
-    row = choose(query.problem, query.compute)
-    pool, alarm, outcome = None, Alarm(), None
-    looked = repeated = 0
-    with Breaker() as breaker:
-        try:
-            if chosen.pressed:
-                raise KeyboardInterrupt
-            if clock.seconds is not None and row.pool is not None:
-                breaker.arm(clock.left() + clock.grace)
-            pool = (opened or open_workers)(job, query.compute)
-            clock.end += pool.compile_seconds
-            if clock.seconds is not None:
-                alarm.set(pool.stop, clock.left())
-                breaker.arm(clock.left() + clock.grace)
-            begin = time.perf_counter()
-            if inspects(query):
-                looked, _ = pool.inspect(query.seed, clock.share)
-            if clock.seconds is not None:  # leave time to do so after the run
-                took = (time.perf_counter() - begin) / 2.0
-                alarm.set(pool.stop, clock.left() - min(took, clock.share or 0.0))
-            outcome = run_shards(
-                pool,
-                job.schedule,
-                ledger,
-                seed=query.seed,
-                listener=listener,
-                alarm=alarm,
-                room=chosen.room,
-            )
-            if clock.left() > -clock.grace and inspects(query):
-                limit = clock.last_look(outcome)
-                looked, repeated = pool.inspect(query.seed, limit)
-        except (Interrupted, KeyboardInterrupt) as error:
-            if outcome is None:
-                late = alarm.rang or breaker.fired
-                outcome = ledger.stopped(cause_of(error, late))
-        finally:
-            alarm.cancel()
-            if pool is not None:
-                pool.close()
-    if pool is None:
-        return outcome, Ran(row.name)
-    return outcome, Ran(pool.name, pool.compile_seconds, looked, pool.seen(repeated))
-
-
-@calls_the_oracle
-class _Clock:
-    """The time limit of a run; the preparation took some of it."""
-
-    def __init__(self, seconds: float | None, spent: float) -> None:
-        self.seconds = seconds
-        self.end = time.perf_counter() + (
-            math.inf if seconds is None else seconds - spent
-        )
-
-    @property
-    def share(self) -> float | None:
-        """The seconds for one inspection of the step."""
-        return None if self.seconds is None else LOOK_SHARE * self.seconds
-
-    @property
-    def grace(self) -> float:
-        """How long a call may last beyond the limit before it is ended."""
-        return GRACE_SHARE * (self.seconds or 0.0) + GRACE_SECONDS
-
-    def left(self) -> float:
-        """The seconds until the limit, below 0 after it."""
-        return self.end - time.perf_counter()
-
-    def last_look(self, outcome: Outcome) -> float | None:
-        """The seconds for the inspection after the run; None is no limit."""
-        from smoothcruiser.engines.run import Cause
-
-        limit = max(0.0, self.left())
-        if outcome.stopped in (Cause.HAND, Cause.CALLBACK):
-            limit = min(limit, LAST_LOOK_SECONDS)
-        return None if limit == math.inf else limit

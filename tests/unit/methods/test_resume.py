@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.methods.scheduled import record
+from smoothcruiser.methods.running import record
 from smoothcruiser.query import Query
 from smoothcruiser.store import Store
 

@@ -12,7 +12,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.shards import Partial, Shard
-from smoothcruiser.methods.scheduled import record
+from smoothcruiser.methods.running import record
 from smoothcruiser.query import Query
 from smoothcruiser.store import Store
 
