@@ -203,6 +203,11 @@ def _notes(
 ) -> tuple[str, ...]:
     if reason == "epsilon":
         return ()
+    if reason == "hand":
+        return (
+            f"Stopped by hand after {num_calls:,} calls, at half-width {reached:.4g}; "
+            "the intervals hold as they are.",
+        )
     why = {
         "budget": f"the budget of {num_calls:,} calls was spent",
         "seconds": "the time was up",

@@ -96,20 +96,23 @@ def look(
     seed: int,
     looked: Looks | None = None,
     most_calls: int | None = None,
+    seconds: float = LOOK_SECONDS,
 ) -> tuple[int, Looks]:
     """(oracle calls made, the pairs inspected), before a run or after it.
 
     After a run, ``looked`` are the pairs that were inspected before it.
-    ``most_calls`` bounds the calls of both inspections together.
+    ``most_calls`` bounds the calls of both inspections together. After ``seconds``
+    no further pair is inspected.
 
-    Raises ``OracleError`` for a step that breaks its contract.
+    Raises ``OracleError`` for a step that breaks its contract. A KeyboardInterrupt
+    says how many calls were made.
     """
     if problem.tables is not None or problem.is_terminal(state):
         return 0, ()
     most = problem.inspected_pairs
     if most_calls is not None:
         most = min(most, most_calls // CALLS_PER_LOOK)
-    inspector = _Inspector(problem, state, seed, most)
+    inspector = _Inspector(problem, state, seed, most, seconds)
     try:
         with watched(inspector, problem.call_seconds):
             if looked is None:
@@ -118,14 +121,19 @@ def look(
                 inspector.again(looked)
     except Hung as error:
         raise companion_hung(problem.call_seconds) from error
+    except KeyboardInterrupt as stop:
+        stop.calls = inspector.calls  # type: ignore[attr-defined]
+        raise
     return inspector.calls, tuple(inspector.looked) if looked is None else looked
 
 
 class _Inspector:
     """Calls a problem's step, compares its answers, and counts the calls."""
 
-    def __init__(self, problem: Problem, state: Any, seed: int, most: int) -> None:
-        self.problem, self.seed = problem, seed
+    def __init__(
+        self, problem: Problem, state: Any, seed: int, most: int, seconds: float
+    ) -> None:
+        self.problem, self.seed, self.seconds = problem, seed, seconds
         self.retype = retyped_by(problem, state)
         self.calls = 0
         # calls for the inspections before and after the run together
@@ -136,7 +144,7 @@ class _Inspector:
         self.began = time.perf_counter()
 
     def _in_time(self) -> bool:
-        return self.calls == 0 or time.perf_counter() - self.began < LOOK_SECONDS
+        return self.calls == 0 or time.perf_counter() - self.began < self.seconds
 
     def begin(self, start: Any, most: int) -> None:
         """Inspect every action of the requested state, then pairs met by a walk."""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 PLAN = ("epsilon", "delta", "target", "budget", "max_states")
 # ends after which no limit brings anything more
 OVER = ("epsilon", "rounding", "exhausted")
+# ends that no limit has set
+LEFT = ("hand", "callback")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,17 +157,16 @@ def _kept(
                 seconds=limits.seconds,
                 callback=query.progress,
             )
-    except KeyboardInterrupt as error:
-        raise Interrupted(
-            f"The search was stopped. {_unkept(memory) or hint}", calls=memory.num_calls
-        ) from error
+    except KeyboardInterrupt as error:  # before it was read back, or a second one
+        raise Interrupted(f"The search was stopped. {hint}") from error
     except (StoreError, WorkersLost) as error:
         raise type(error)(f"{error} {hint}") from error
     estimate = replace(estimate, run=number)
     if memory.reason in OVER:
         opened.finish(number, estimate)
         return estimate
-    hint = f"{hint[:-1]} and a larger limit (--budget, --seconds, --max-states)."
+    if memory.reason not in LEFT:
+        hint = f"{hint[:-1]} and a larger limit (--budget, --seconds, --max-states)."
     hint = _unkept(memory) or hint
     return replace(estimate, notes=(*estimate.notes, hint))
 
