@@ -205,7 +205,8 @@ def _notes(
         return ()
     if reason == "hand":
         return (
-            f"Stopped by hand after {num_calls:,} calls, at half-width {reached:.4g}; "
+            f"Stopped by hand after {num_calls:,} call{'s' if num_calls != 1 else ''}, "
+            f"at half-width {reached:.4g}; "
             "the intervals hold as they are.",
         )
     why = {

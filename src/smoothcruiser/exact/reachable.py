@@ -13,11 +13,18 @@ values, and leaves out graphs too large for Python loops.
 from __future__ import annotations
 
 import math
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError, said
+from smoothcruiser.errors import (
+    Interrupted,
+    InvalidInput,
+    OracleError,
+    SmoothcruiserError,
+    said,
+)
 from smoothcruiser.problem.answers import at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
@@ -60,18 +67,19 @@ def check_model(problem: Problem) -> None:
         )
 
 
-def known_model(problem: Problem) -> Known:
+def known_model(problem: Problem, deadline: float = math.inf) -> Known:
     """The tables of ``problem``, or those of the states that ``outcomes`` leads to."""
     if problem.tables is not None:
         return Known(problem.tables)
     check_model(problem)
-    return explore(problem)
+    return explore(problem, deadline)
 
 
-def explore(problem: Problem) -> Known:
+def explore(problem: Problem, deadline: float = math.inf) -> Known:
     """Tables of the states reachable from ``initial_state``, and these states in order.
 
-    With a horizon they are the states within it.
+    With a horizon they are the states within it. ``Interrupted`` is raised where they
+    are not listed by ``deadline``, in the clock of ``perf_counter``.
     """
     if problem.terminal is True:
         raise InvalidInput(
@@ -100,6 +108,12 @@ def explore(problem: Problem) -> Known:
         player.append(1 if profile is None else profile[0])
         legal.append([action in allowed for action in range(problem.num_actions)])
         for action in range(problem.num_actions):
+            if time.perf_counter() > deadline:
+                raise Interrupted(
+                    f"The time was up when {len(rows.states):,} states were listed "
+                    f"and {row:,} of them explored; give more seconds, or use a "
+                    "sampling method."
+                )
             found = _outcomes(problem, state, action) if action in allowed else []
             counts.append(len(found))
             for p, reward, following in found:

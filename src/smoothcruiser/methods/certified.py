@@ -16,6 +16,7 @@ from smoothcruiser.errors import (
     WorkersLost,
 )
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.jit.interrupts import held
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, Session
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Query
@@ -123,15 +124,19 @@ class Searching(Prepared):
 
     def run(self) -> Estimate:
         """The Estimate of one query on a memory of its own; a store keeps both."""
+        with held():  # also while modules are imported and workers end
+            return self.annotated(self._run())
+
+    def _run(self) -> Estimate:
         query = replace(self.query, state=self.query.place)
         memory = _memory(query, self.method.bound)
         try:
             if query.compute.store is None:
-                return self.annotated(_ask(memory, query, DEFAULT_BUDGET))
+                return _ask(memory, query, DEFAULT_BUDGET)
             from smoothcruiser.store import Store
 
             with Store(query.compute.store) as opened:
-                return self.annotated(_kept(memory, query, opened, self.stored))
+                return _kept(memory, query, opened, self.stored)
         finally:
             memory.close()
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import Interrupted, InvalidInput
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.jit.interrupts import Hold, held
 from smoothcruiser.methods.base import Forecast, Method, Prepared, Session
 from smoothcruiser.query import Query
 
@@ -55,27 +57,52 @@ class Solving(Prepared):
     """A model about to be solved."""
 
     def run(self) -> Estimate:
-        """The row of the solution that belongs to the state."""
-        from smoothcruiser.exact import solve
-        from smoothcruiser.exact.estimate import exact_estimate
+        """The row of the solution that belongs to the state.
+
+        Where time or Ctrl-C ends it before, it is that of the sweeps so far, or what
+        the rewards allow where not all states were listed.
+        """
+        with held() as hold:
+            return self._run(hold)
+
+    def _run(self, hold: Hold) -> Estimate:
+        from smoothcruiser.exact.estimate import exact_estimate, unexplored_estimate
+        from smoothcruiser.exact.reachable import known_model
+        from smoothcruiser.exact.solver import solve_model
 
         begin = time.perf_counter()
         problem, state = self.query.problem, self.query.place
-        solution = solve(
-            problem
-            if problem.tables is not None
-            else replace(problem, initial_state=state)
-        )
+        seconds = self.query.limits.seconds
+        deadline = math.inf if seconds is None else begin + seconds
+        if problem.tables is None:
+            problem = replace(problem, initial_state=state)
+
+        def over() -> str | None:
+            if hold.came:
+                return "hand"
+            return "seconds" if time.perf_counter() > deadline else None
+
+        try:
+            with hold.opened():
+                known = known_model(problem, deadline)
+        except (Interrupted, KeyboardInterrupt) as stop:
+            told = str(stop) or "Stopped by hand while states were being listed."
+            answer = unexplored_estimate(problem, state, (*self.notes, told))
+            return replace(answer, seconds=time.perf_counter() - begin)
+        solution = solve_model(problem, known, over=over)
         bound = float(solution.residual_bound)
-        notes = (*self.notes, solution.note) if solution.note else self.notes
-        answer = exact_estimate(problem, solution, state, notes)
+        stopped = "Stopped by hand. " if hold.came else ""
+        note = (f"{stopped}{solution.note}",) if solution.note else ()
+        answer = exact_estimate(problem, solution, state, (*self.notes, *note))
         asked = self.query.promise.epsilon
         if asked is not None and answer.interval is not None and bound > asked:
-            note = f"epsilon={asked:g} is below what double precision can prove here."
-            answer = replace(answer, notes=(*answer.notes, note))
+            told = f"epsilon={asked:g} is below what double precision can prove here."
+            if over() is not None:
+                told = f"epsilon={asked:g} was not reached."
+            answer = replace(answer, notes=(*answer.notes, told))
         compiling = solution.compile_seconds
-        seconds = time.perf_counter() - begin - compiling
-        return replace(answer, seconds=seconds, compile_seconds=compiling)
+        elapsed = time.perf_counter() - begin - compiling
+        return replace(answer, seconds=elapsed, compile_seconds=compiling)
 
 
 class Lookup(Session):

@@ -1,0 +1,76 @@
+"""Stops at moments that the samples choose: the intervals hold as if nobody stopped.
+
+The world is made to break them: it stops the search whenever it sees a reward of 1, in
+the middle of the call that would pay it. If that sample were dropped, only zeros
+would be seen, and every run would miss; with delta = 0.2 the exact binomial test below
+raises a false alarm with probability 1e-4.
+"""
+
+import pytest
+from scipy.stats import binom
+
+import smoothcruiser as sc
+from smoothcruiser.certified.search import Certified
+
+pytestmark = pytest.mark.compiles
+DELTA, RUNS, STOPS = 0.2, 25, 30
+
+
+class Spiteful:
+    """Breaks off calls that pay 1, each but once: the next one is let through."""
+
+    def __init__(self):
+        self.spared = self.off = False
+        self.broke = 0
+
+    def __call__(self, state, action, rng):
+        reward = float(rng.random() < 0.5)
+        if reward and not self.spared and not self.off:
+            self.spared, self.broke = True, self.broke + 1
+            raise KeyboardInterrupt
+        self.spared = False
+        return reward, 0
+
+
+def spiteful(step, discount):
+    return sc.MDP(
+        step, num_actions=1, discount=discount, operator=sc.Max(), initial_state=0
+    )
+
+
+def test_a_search_that_is_stopped_by_its_best_samples_holds():
+    missed = 0
+    for seed in range(RUNS):
+        step = Spiteful()
+        memory = Certified(spiteful(step, 0.5), delta=DELTA, seed=seed)
+        for _ in range(STOPS):
+            low, high = memory.query(budget=200).interval
+            missed += not low <= 1.0 <= high
+        assert step.broke >= STOPS - 5
+        step.off = True
+        low, high = memory.query(budget=300).interval
+        missed += not low <= 1.0 <= high
+    assert missed <= binom.isf(1e-4, RUNS, DELTA)
+
+
+def test_an_evaluation_that_is_stopped_by_its_best_rollout_holds():
+    """The rollout under way is dropped and none follows: the interval holds for
+    every count, also for one that the next sample chose.
+    """
+    missed = 0
+    for seed in range(2 * RUNS):
+        step, problem = Spiteful(), None
+        step.off = True
+        calls = 0
+
+        def stopping(state, action, rng, step=step):
+            nonlocal calls
+            calls += 1
+            step.off, step.spared = calls < 100 + seed, False
+            return step(state, action, rng)
+
+        problem = spiteful(stopping, 0.5)
+        found = sc.evaluate(problem, lambda s: [1.0], delta=DELTA, seed=seed)
+        assert any("Stopped by hand" in note for note in found.notes)
+        missed += not found.interval[0] <= 1.0 <= found.interval[1]
+    assert missed <= binom.isf(1e-4, 2 * RUNS, DELTA)
