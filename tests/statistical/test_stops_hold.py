@@ -2,7 +2,7 @@
 
 The world is made to break them: it stops the search whenever it sees a reward of 1, in
 the middle of the call that would pay it. If that sample were dropped, only zeros
-would be seen, and every run would miss; with delta = 0.2 the exact binomial test below
+would be seen, and every run would miss. With delta = 0.2 the exact binomial test below
 raises a false alarm with probability 1e-4.
 """
 
@@ -10,25 +10,26 @@ import pytest
 from scipy.stats import binom
 
 import smoothcruiser as sc
+from smoothcruiser.certified import taking
 from smoothcruiser.certified.search import Certified
 
 pytestmark = pytest.mark.compiles
-DELTA, RUNS, STOPS = 0.2, 25, 30
+DELTA, RUNS, STOPS = 0.2, 6, 120
 
 
 class Spiteful:
-    """Breaks off calls that pay 1, each but once: the next one is let through."""
+    """Breaks off every call that would pay 1, but for its repetition."""
 
     def __init__(self):
-        self.spared = self.off = False
-        self.broke = 0
+        self.off, self.last = False, b""
+        self.broke = 0  # calls that it broke off
 
     def __call__(self, state, action, rng):
+        place = rng.words.tobytes()
         reward = float(rng.random() < 0.5)
-        if reward and not self.spared and not self.off:
-            self.spared, self.broke = True, self.broke + 1
+        if reward and place != self.last and not self.off:
+            self.last, self.broke = place, self.broke + 1
             raise KeyboardInterrupt
-        self.spared = False
         return reward, 0
 
 
@@ -38,17 +39,17 @@ def spiteful(step, discount):
     )
 
 
-def test_a_search_that_is_stopped_by_its_best_samples_holds():
+def test_a_search_that_is_stopped_by_its_best_samples_holds(monkeypatch):
+    monkeypatch.setattr(taking, "SLICE_SECONDS", 0.0)  # one sample in each slice
     missed = 0
     for seed in range(RUNS):
         step = Spiteful()
         memory = Certified(spiteful(step, 0.5), delta=DELTA, seed=seed)
-        for _ in range(STOPS):
-            low, high = memory.query(budget=200).interval
-            missed += not low <= 1.0 <= high
-        assert step.broke >= STOPS - 5
         step.off = True
-        low, high = memory.query(budget=300).interval
+        memory.query(budget=30)  # inspects the step
+        step.off = False
+        while step.broke < STOPS:
+            low, high = memory.query(budget=200).interval
         missed += not low <= 1.0 <= high
     assert missed <= binom.isf(1e-4, RUNS, DELTA)
 
@@ -66,7 +67,7 @@ def test_an_evaluation_that_is_stopped_by_its_best_rollout_holds():
         def stopping(state, action, rng, step=step):
             nonlocal calls
             calls += 1
-            step.off, step.spared = calls < 100 + seed, False
+            step.off = calls < 100 + seed
             return step(state, action, rng)
 
         problem = spiteful(stopping, 0.5)
