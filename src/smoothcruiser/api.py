@@ -3,18 +3,21 @@
 
     keywords -> Query -> Method -> Prepared -> Estimate
 
-``method="auto"`` takes the exact solution where the model is known (no calls, no doubt),
-the sharp schedule where the promise can be paid, certified search where it cannot and
-states can be told apart; it says in ``notes`` what it chose and why.
+``method="auto"`` solves a model that is known; of a simulator it takes a look, and then
+runs certified search, the sharp schedule, or one after the other, whichever keeps the
+promise for less (docs/auto.md). It says in ``notes`` what it chose and why.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Unpack
 
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.base import Method, Prepared, prepared, refuse_unused
+from smoothcruiser.methods.estimates import Estimates
+from smoothcruiser.methods.many import plan_all
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import KEYWORDS, Asked, Query, check_problem
@@ -54,12 +57,16 @@ def plan(
         options: parameters of the method, by name.
         delta_prime: the paper's confidence per node, for method "paper".
         certify: let a tree search spend half of its budget on a lower bound.
-        epsilon: half-width of the promise, in units of value or as a share of the value
-            span such as "5%".
-        delta: allowed probability that the promise fails.
+        epsilon: half-width of the promise, in units of value, as a share of the value
+            span such as "5%", or as a share of the value itself such as "2% of value"
+            (certified search; others where the bounds on V exclude 0).
+        delta: allowed probability that the promise fails, such as 0.1 or "10%".
         target: promise all "q_values" (default), or the "value" alone.
-        budget: most oracle calls to pay; by default 10**9, 10**6 for a tree search.
-        seconds: stop after so long, with what holds then.
+        budget: most oracle calls to pay; by default 10**9, 10**6 for a tree search. A
+            schedule above the default is refused. Below the price of epsilon, or
+            without one, a budget of your own gets the best promise that it pays for.
+        seconds: stop after so long, with what holds then. A schedule is chosen to fit:
+            for that a few calls measure the simulator, in this process.
         simulations: stop a tree search after so many.
         max_states: most states that certified search keeps; by default as many as fit
             in half of the memory that is available.
@@ -81,6 +88,46 @@ def plan(
     return prepared(chosen, query).run()
 
 
+def plan_many(
+    problem: Problem,
+    states: Iterable[Any],
+    *,
+    method: str | Method | Search = "auto",
+    options: dict[str, Any] | None = None,
+    delta_prime: float | None = None,
+    certify: bool = False,
+    **asked: Unpack[Asked],
+) -> Estimates:
+    """The values of many states: all promises hold together with probability 1 - delta.
+
+    Certified search keeps one memory for all of them, so that what they share is
+    sampled once. A known model is solved once. Other methods plan each of n states
+    with delta/n. "auto" chooses one method, by the first state. A state that is
+    listed twice is planned once; one that no limit reached has the interval that
+    the rewards allow, with a note.
+
+    >>> import smoothcruiser as sc
+    >>> problem = sc.make("chain:n=5", discount=0.2, temperature=1.0)
+    >>> answers = sc.plan_many(problem, [0, 1, 4], epsilon="10%", delta=0.1)
+    >>> len(answers), answers[2].state, answers.num_calls
+    (3, 4, 0)
+
+    Args:
+        problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
+        states: where to plan, in the order of the answers.
+        method: a name or a method object.
+        options: parameters of the method, by name.
+        delta_prime: the paper's confidence per node, for method "paper": each state
+            has all of it.
+        certify: let a tree search spend half of its budget on a lower bound.
+        **asked: the keywords of ``plan`` but ``store``. ``delta``, ``budget`` and
+            ``seconds`` are for all states together.
+    """
+    query = Query.of(problem, None, **asked)
+    chosen = resolve(method, options, delta_prime=delta_prime, certify=certify)
+    return plan_all(chosen, query, states)
+
+
 def prepare(
     problem: Problem,
     state: Any = None,
@@ -93,7 +140,8 @@ def prepare(
 ) -> Prepared:
     """An answer that was thought through: ``.explanation``, ``.notes`` and ``.run()``.
 
-    No oracle call is made. ``.explanation`` is what ``explain`` returns, ``.run()`` what
+    No oracle call is made, except for the look of "auto" and the speed that ``seconds``
+    asks for; both are counted. ``.explanation`` is what ``explain`` returns, ``.run()`` what
     ``plan`` returns.
 
     >>> import smoothcruiser as sc
@@ -125,7 +173,10 @@ def explain(
     delta_prime: float | None = None,
     **asked: Unpack[Asked],
 ) -> Any:
-    """What ``plan`` would run, with its price; nothing is sampled. ``str`` shows it.
+    """What ``plan`` would run, with its price; ``str`` shows it.
+
+    Nothing is sampled, except for the look of "auto" and the speed that ``seconds``
+    asks for.
 
     For a method that follows a schedule this is the Schedule: ``.num_calls``,
     ``.levels``, ``.epsilon``, ``.delta``. For others it is a forecast with
@@ -144,7 +195,8 @@ def explain(
         options: parameters of the method, by name.
         delta_prime: the paper's confidence per node, for method "paper".
         **asked: ``epsilon``, ``delta``, ``target`` and ``budget`` as in ``plan``. With a
-            budget, a plan that costs more is refused, with what can be paid instead.
+            budget it is the schedule that the budget pays for; ``prepare`` has the note
+            that says so.
     """
     check_keywords("explain", asked, KEYWORDS)
     return prepare(
@@ -207,4 +259,4 @@ def calibrate(
     from smoothcruiser.engines.calibrate import calls_per_second
 
     check_problem(problem)
-    return calls_per_second(problem, problem.start(state), executor)
+    return calls_per_second(problem, problem.start(state), executor).rate

@@ -20,14 +20,14 @@ DELTA, RUNS, STOPS = 0.2, 6, 120
 class Spiteful:
     """Breaks off every call that would pay 1, but for its repetition."""
 
-    def __init__(self):
-        self.off, self.last = False, b""
+    def __init__(self, after=0):
+        self.left, self.last = after, b""  # calls until it begins
         self.broke = 0  # calls that it broke off
 
     def __call__(self, state, action, rng):
-        place = rng.words.tobytes()
+        place, self.left = rng.words.tobytes(), self.left - 1
         reward = float(rng.random() < 0.5)
-        if reward and place != self.last and not self.off:
+        if reward and place != self.last and self.left < 0:
             self.last, self.broke = place, self.broke + 1
             raise KeyboardInterrupt
         return reward, 0
@@ -45,9 +45,9 @@ def test_a_search_that_is_stopped_by_its_best_samples_holds(monkeypatch):
     for seed in range(RUNS):
         step = Spiteful()
         memory = Certified(spiteful(step, 0.5), delta=DELTA, seed=seed)
-        step.off = True
+        step.left = 10**6
         memory.query(budget=30)  # inspects the step
-        step.off = False
+        step.left = 0
         while step.broke < STOPS:
             low, high = memory.query(budget=200).interval
         missed += not low <= 1.0 <= high
@@ -58,20 +58,12 @@ def test_an_evaluation_that_is_stopped_by_its_best_rollout_holds():
     """The rollout under way is dropped and none follows: the interval holds for
     every count, also for one that the next sample chose.
     """
-    missed = 0
-    for seed in range(2 * RUNS):
-        step, problem = Spiteful(), None
-        step.off = True
-        calls = 0
-
-        def stopping(state, action, rng, step=step):
-            nonlocal calls
-            calls += 1
-            step.off = calls < 100 + seed
-            return step(state, action, rng)
-
-        problem = spiteful(stopping, 0.5)
-        found = sc.evaluate(problem, lambda s: [1.0], delta=DELTA, seed=seed)
+    missed, seeds = 0, range(4 * RUNS)
+    for seed in seeds:
+        step = Spiteful(after=100 + seed)
+        found = sc.evaluate(
+            spiteful(step, 0.5), lambda s: [1.0], delta=DELTA, seed=seed
+        )
         assert any("Stopped by hand" in note for note in found.notes)
         missed += not found.interval[0] <= 1.0 <= found.interval[1]
-    assert missed <= binom.isf(1e-4, 2 * RUNS, DELTA)
+    assert missed <= binom.isf(1e-4, len(seeds), DELTA)

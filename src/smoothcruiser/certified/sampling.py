@@ -11,7 +11,8 @@ independent across pairs.
 Two samplers fill the same buffers (next state as a whole number, reward):
 ``CompiledSampler`` for tabular problems and for numba.njit steps over whole
 numbers, ``PythonSampler`` for any step over states that have keys. Neither
-reads tables or outcomes: they call the oracle.
+reads tables or outcomes: they call the oracle. Where a problem has outcomes,
+nothing is sampled, and ``reading.RowReader`` takes their place.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.intake import Batch
+from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.memory_kernel import mixed
 from smoothcruiser.certified.room import Full
@@ -39,8 +41,16 @@ from smoothcruiser.errors import (
 from smoothcruiser.jit.build import compiled, is_compiled
 from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.jit.keys import Key
-from smoothcruiser.problem.answers import at, outside, raised, undeclared_end, unpacked
+from smoothcruiser.problem.answers import (
+    at,
+    early_payoff,
+    outside,
+    raised,
+    undeclared_end,
+    unpacked,
+)
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import check_ends, has_rows
 from smoothcruiser.problem.states import (
     Guard,
     copied,
@@ -116,11 +126,32 @@ class Sampler:
         """
         raise NotImplementedError
 
+    def read_again(self, limits: Ends) -> None:
+        """Refuse a known model that answers differently now; no samples do."""
+
     def take_up(self, batch: Batch) -> None:
         """Get ready for the rest of a batch that another process has begun."""
 
     def check_written(self, batch: Batch) -> None:
         """Refuse a state that the job in progress has written into, before it is kept."""
+
+    def _is_torn(self, node: int) -> bool:
+        """Whether a node's state is not what it was, after a step was broken off.
+
+        A step that makes a move and takes it back has then only made it.
+        """
+        memory = self.memory
+        state = memory.states[node]
+        if self.problem.key is None and is_fixed(state):
+            return False
+        try:
+            key: Any = self.problem.key_of(state)
+        except SmoothcruiserError:
+            return True
+        if self.problem.horizon is not None:
+            key = (key, memory.remaining[node])
+        seen = memory.others.get(key)
+        return seen is None or seen.node != node
 
     def close(self) -> None:
         """Release workers, where there are any."""
@@ -146,6 +177,10 @@ class Sampler:
     def _bad_reward(self, reward: Any, pair: int) -> OracleError:
         low, high = self.problem.facts.reward_range
         return outside(reward, self._where(pair), low, high)
+
+    def early_payoff(self, reward: float, pair: int) -> OracleError:
+        """The error of a reward on a step that does not end the episode."""
+        return early_payoff(reward, self._where(pair))
 
     def _undeclared_end(self, pair: int) -> OracleError:
         return undeclared_end(self._where(pair))
@@ -338,24 +373,6 @@ class PythonSampler(Sampler):
         self.hold.begin()
         return found
 
-    def _is_torn(self, node: int) -> bool:
-        """Whether a node's state is not what it was, after a step was broken off.
-
-        A step that makes a move and takes it back has then only made it.
-        """
-        memory = self.memory
-        state = memory.states[node]
-        if self.problem.key is None and is_fixed(state):
-            return False
-        try:
-            key: Any = self.problem.key_of(state)
-        except SmoothcruiserError:
-            return True
-        if self.problem.horizon is not None:
-            key = (key, memory.remaining[node])
-        seen = memory.others.get(key)
-        return seen is None or seen.node != node
-
     def take_up(self, batch: Batch) -> None:  # noqa: D102
         if batch.watched:
             pair = batch.pairs[batch.ahead(1)[0]]
@@ -440,10 +457,15 @@ def make_sampler(
 ) -> Sampler:
     """Return the sampler that fits the problem.
 
-    It is compiled where the step is and states are whole numbers, Python
-    elsewhere, and on workers if requested. A stop, or the deadline, ends the wait
-    for workers with KeyboardInterrupt.
+    Rows of a known model are read. Otherwise it is compiled where the step is and
+    states are whole numbers, Python elsewhere, and on workers if requested. A stop,
+    or the deadline, ends the wait for workers with KeyboardInterrupt.
     """
+    if has_rows(problem):
+        from smoothcruiser.certified.reading import RowReader
+
+        check_ends(problem)
+        return RowReader(problem, memory, seed)
     whole = (
         isinstance(state, int | np.integer)
         and not isinstance(state, bool)

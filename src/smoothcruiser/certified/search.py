@@ -49,22 +49,24 @@ from smoothcruiser.certified.estimate import (
     SAME_LAW,
     answer,
     assumptions,
+    known_assumptions,
     one_outcome,
 )
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.inspected import Inspected
 from smoothcruiser.certified.intake import Intake
 from smoothcruiser.certified.keeping import Keeper, Pace
-from smoothcruiser.certified.limits import Ends, Target, estimated, make_limits
+from smoothcruiser.certified.limits import Ends, Target, estimated, make_limits, read
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.room import FULL, Full, Room, check_max_states
 from smoothcruiser.certified.sampling import Sampler, make_sampler
-from smoothcruiser.certified.snapshot import read_header, restore, to_bytes
+from smoothcruiser.certified.snapshot import to_bytes
 from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.certified.steering import Jobs, Steering, with_checks
 from smoothcruiser.certified.sweeps import Sweeps
+from smoothcruiser.certified.table import Table, table_of
 from smoothcruiser.certified.taking import Taking
 from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput
@@ -73,8 +75,8 @@ from smoothcruiser.jit.interrupts import Hold, held
 from smoothcruiser.jit.keys import SALT, Key
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import copied
-from smoothcruiser.problem.tabular import Ints
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Compute, Promise, Where, check_delta
 
@@ -96,7 +98,7 @@ class Certified:
         self,
         problem: Problem,
         *,
-        delta: float,
+        delta: float | None = None,
         seed: int = 0,
         bound: str = DEFAULT,
         max_states: int | None = None,
@@ -104,6 +106,8 @@ class Certified:
     ) -> None:
         """Start an empty memory for ``problem``.
 
+        ``delta`` is the probability that any interval of this memory fails. A
+        problem with ``outcomes=`` is not sampled: its rows are read, and delta is 0.
         ``bound`` is a word of ``certified.bounds.BOUNDS``; it says how far a
         mean of samples can be from what it estimates, and certificates name it.
         ``max_states`` is the most states to keep, by default as many as fit in
@@ -113,14 +117,16 @@ class Certified:
         and change no bit of the result.
         """
         self._compute = Compute.of("Certified", where)
-        self.delta = Promise(delta=check_delta(delta)).failure()
+        self.known = has_rows(problem)  # whether rows are read instead of samples
+        promise = Promise(delta=check_delta(delta))
+        self.delta = 0.0 if self.known else promise.failure()
         self.problem, self.seed = problem, seed
         self.bound = bound_of(bound)
         self.memory = Memory(
             problem, self.bound, Room.at_hand(check_max_states(max_states))
         )
-        self.num_calls = 0
-        self.exact = problem.deterministic  # whether one sample is the exact outcome
+        self.num_calls = 0  # of the step, or of outcomes= where that is read
+        self.exact = problem.deterministic or self.known  # one look at a pair suffices
         self._drawn_pairs = 0  # k: pairs that have a share of delta
         self._fault: str | None = None
         self._prepared = False  # whether the next five are there
@@ -141,6 +147,11 @@ class Certified:
         """End the workers, if there are any; the memory can still be read."""
         if self._prepared:
             self._sampler.close()
+
+    def table(self) -> Table:
+        """All states seen so far, with bounds that hold together (``table``)."""
+        self._check_whole()
+        return table_of(self)
 
     # --- stores ---------------------------------------------------------------
 
@@ -176,21 +187,10 @@ class Certified:
             trust: whether a module that the store names may be imported for it.
             max_states: as in ``Certified``; so are the other arguments.
         """
-        from smoothcruiser.certified.saving import found
+        from smoothcruiser.certified.saving import found, loaded
 
-        stored, data, problem, notes = found(path, problem, run, trust)
-        header = read_header(data)
-        memory = cls(
-            problem,
-            delta=header["delta"],
-            seed=stored.seed,
-            bound=header["bound"],
-            max_states=max_states,
-            **where,
-        )
-        memory.notes = notes
-        restore(memory, data)
-        return memory
+        stored = found(path, problem, run, trust)
+        return loaded(cls, *stored, max_states=max_states, **where)
 
     def keep(self, write: Callable[[bytes, int], None]) -> None:
         """Save every query while it runs; ``write`` takes a snapshot and its calls."""
@@ -204,6 +204,7 @@ class Certified:
         state: Any = None,
         *,
         epsilon: float | None = None,
+        relative: float | None = None,
         budget: float | None = None,
         seconds: float | None = None,
         callback: Callable[[Progress], object] | None = None,
@@ -211,14 +212,17 @@ class Certified:
     ) -> Estimate:
         """Return the Estimate at ``state``, with half-widths of at most ``epsilon``.
 
-        They are larger where budget, seconds, callback, Ctrl-C or the room for states
+        With ``relative`` in its place they are at most that share of |V|. They
+        are larger where budget, seconds, callback, Ctrl-C or the room for states
         ended the query before. ``target`` says which intervals have to be
         narrow: those of all action values (and so that of the value), or the
-        value's alone. ``budget`` counts the calls of this query. All estimates
-        of one memory hold together with probability 1 - delta.
+        value's alone. ``budget`` counts the calls of this query (``num_calls``). All
+        estimates of one memory hold together with probability 1 - delta.
         """
         begin = time.perf_counter()
-        limits = make_limits(epsilon, budget, seconds, callback, target, begin)
+        limits = make_limits(
+            epsilon, budget, seconds, callback, target, begin, relative
+        )
         state = self.problem.start(state)
         kept = copied(state)  # the caller may write into its own copy
         state = state if kept is None else kept
@@ -236,7 +240,9 @@ class Certified:
                 ) from None
             if root == END:
                 return terminal_estimate(self.problem, state, "certified", self.seed)
-            self._at = Position(root, self.num_calls, limits.epsilon, limits.target)
+            self._at = Position(
+                root, self.num_calls, limits.epsilon, limits.target, limits.relative
+            )
             with self._faults():
                 self._region.start(root)
                 self._steering.start()
@@ -257,7 +263,9 @@ class Certified:
         begin, at = time.perf_counter(), self._at
         if at is None:
             raise InvalidInput("No query of this memory is under way; ask one.")
-        limits = make_limits(at.epsilon, budget, seconds, callback, at.target, begin)
+        limits = make_limits(
+            at.epsilon, budget, seconds, callback, at.target, begin, at.relative
+        )
         with held() as hold:
             limits = replace(limits, hold=hold)
             compile_seconds = self._prepare(
@@ -270,7 +278,9 @@ class Certified:
 
     def _answer(self, limits: Ends, begin: float, compile_seconds: float) -> Estimate:
         """Search from the position on, and describe what was found."""
-        if not self.exact:
+        if self.known:
+            limits = read(limits, self.problem.facts)
+        elif not self.exact:
             limits = estimated(limits, self.bound, self.problem.facts, self.delta)
         at = self._at
         assert at is not None
@@ -288,7 +298,7 @@ class Certified:
             self,
             at.root,
             state,
-            epsilon=limits.epsilon,
+            asked=limits,
             reached=self.memory.half_width(at.root, limits.target),
             reason=reason,
             num_calls=self.num_calls - at.first_call,
@@ -307,6 +317,7 @@ class Certified:
             return
         self.memory.check_untouched()
         closing = limits.closing()
+        self._sampler.read_again(closing)
         self.num_calls += self._inspected.again(self._sampler, state, closing)
 
     def _check_whole(self) -> None:
@@ -381,7 +392,8 @@ class Certified:
                 if nothing in ENOUGH:
                     return nothing
                 # nothing was sampled so far
-                if nothing is None and self._inspected.looked is None and left > 0:
+                fresh = self._inspected.looked is None and not self.known
+                if nothing is None and fresh and left > 0:
                     state = self.memory.states[at.root]
                     calls = self._inspected.begin(self._sampler, state, left, limits)
                     self.num_calls, left = self.num_calls + calls, left - calls
@@ -434,6 +446,8 @@ class Certified:
     @property
     def assumed(self) -> tuple[str, ...]:
         """The assumptions of this memory's certificates."""
+        if self.known:
+            return known_assumptions(self.problem)
         looked = self._inspected.words(self._sampler) if self._prepared else ""
         law = one_outcome(self._twice) if self.problem.deterministic else SAME_LAW
         return assumptions(self.problem, law, looked=looked)
@@ -453,7 +467,7 @@ class Certified:
         )
         if len(pairs) == 0:
             return limits.over() or "exhausted"
-        self._give_shares(pairs)
+        self._taking.give_shares(pairs)
         at.begin_round(pairs, counts)
         return None
 
@@ -476,17 +490,7 @@ class Certified:
         if len(pairs) == 0:
             pairs, counts = choose.equal(None, steered)
         choose.num_steered += int(counts.sum())
-        if self.exact:
+        if self.problem.deterministic and not self.known:
             counts, twice = with_checks(counts, self._drawn_pairs, left)
             self._twice += twice
         return pairs, counts
-
-    def _give_shares(self, pairs: Ints) -> None:
-        """Assign the next k to every new pair, before its first sample."""
-        g = self.memory.graph
-        new = pairs[g.pairs["total"][pairs] == 0.0]
-        if not self.exact:
-            g.pairs["cost"][new] = self.bound.cost(
-                self._drawn_pairs + 1 + np.arange(len(new)), self.delta
-            )
-        self._drawn_pairs += len(new)

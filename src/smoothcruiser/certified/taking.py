@@ -18,11 +18,14 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from smoothcruiser.certified.keeping import POOL_SECONDS, SLICE_SECONDS
 from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.room import Full
 from smoothcruiser.errors import Interrupted
+from smoothcruiser.problem.tabular import Ints
 from smoothcruiser.progress import Progress
 
 if TYPE_CHECKING:
@@ -77,6 +80,17 @@ class Taking:
         waiting = 0 if batch is None else batch.drawn - batch.entered
         sweeps = LAST_SWEEPS * search._sweeps.seconds
         return waiting * self.entering + sweeps + search._inspected.reserved(limits)
+
+    def give_shares(self, pairs: Ints) -> None:
+        """Assign the next k to every new pair, before its first sample."""
+        search = self.search
+        g = search.memory.graph
+        new = pairs[g.pairs["total"][pairs] == 0.0]
+        if not search.exact:
+            g.pairs["cost"][new] = search.bound.cost(
+                search._drawn_pairs + 1 + np.arange(len(new)), search.delta
+            )
+        search._drawn_pairs += len(new)
 
     def round(self, at: Position, limits: Ends) -> str | None:
         """Sample the jobs of the round; return None, or why it was left.

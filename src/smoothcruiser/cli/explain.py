@@ -6,7 +6,12 @@ from typing import Any
 
 import click
 
-from smoothcruiser.cli.options import print_json, problem_options, promise_options
+from smoothcruiser.cli.options import (
+    method_option,
+    print_json,
+    problem_options,
+    promise_options,
+)
 from smoothcruiser.errors import Unpayable
 
 
@@ -18,6 +23,7 @@ from smoothcruiser.errors import Unpayable
     metavar="NAME",
     help="As for plan; auto explains what plan would choose.  [default: smoothcruiser]",
 )
+@method_option
 @click.option(
     "--calibrate",
     is_flag=True,
@@ -26,9 +32,10 @@ from smoothcruiser.errors import Unpayable
 def explain(
     problem: Any, method: str | None, calibrate: bool, as_json: bool, **asked: Any
 ) -> None:
-    """Show the cheapest plan that keeps a promise, and its price; nothing is run.
+    """Show the cheapest plan that keeps a promise, and its price.
 
-    PROBLEM is built in (chain:n=5) or your own (module:attribute).
+    PROBLEM is built in (chain:n=5) or your own (module:attribute). Nothing is run,
+    except some hundred calls of your own simulator where auto looks before it chooses.
     """
     from smoothcruiser import api
     from smoothcruiser.report import price
@@ -57,19 +64,27 @@ def explain(
         print_json({**shown, "plan_method": chosen.method.name})
         return
     from smoothcruiser.report.console import console, put
-    from smoothcruiser.report.plans import show_alternatives, show_rivals, show_schedule
+    from smoothcruiser.report.plans import (
+        show_alternatives,
+        show_rivals,
+        show_schedule,
+        show_sentences,
+    )
 
     out = console()
     seconds = price.time_sentence(found.num_calls, speed, measured=calibrate)
     show_schedule(out, problem, found, time=seconds)
     show_rivals(out, found, price.rivals(found))
     alternatives = price.alternatives_for(found, budget)
-    show_alternatives(out, alternatives, budget, chosen.method.name)
+    named = asked["budget"] is not None
+    show_alternatives(out, alternatives, budget, chosen.method.name, named=named)
+    for note in ready.notes if ready is chosen else ():
+        put(out, note)
     if chosen.method != ready.method and not alternatives:
         out.print()
-        put(
-            out, f"plan runs another method unless --method names it: {chosen.notes[0]}"
-        )
+        put(out, "Without --method, plan decides by itself:")
+        out.print()
+        show_sentences(out, str(chosen.explanation))
 
 
 def _prepared(problem: Any, method: str | None, asked: dict[str, Any]) -> Any:
@@ -80,8 +95,8 @@ def _prepared(problem: Any, method: str | None, asked: dict[str, Any]) -> Any:
     """
     from smoothcruiser import api
 
-    if method is not None:
-        ready = api.prepare(problem, method=method, **asked)
+    if method is not None or asked["options"]:
+        ready = api.prepare(problem, method=method or "smoothcruiser", **asked)
         return ready, ready
     chosen = api.prepare(problem, method="auto", **asked)
     try:

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.engines.reference import retyped_by
-from smoothcruiser.engines.watchdog import watched
+from smoothcruiser.engines.watchdog import calls_the_oracle, watched
 from smoothcruiser.errors import Hung, OracleError
 from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import Key
@@ -49,6 +49,7 @@ from smoothcruiser.problem.answers import (
     same_mover,
 )
 from smoothcruiser.problem.batched import Batched, rows_apart
+from smoothcruiser.problem.bounds import bounds_at
 from smoothcruiser.problem.futures import same_future
 from smoothcruiser.problem.problem import (
     CALLS_PER_LOOK,
@@ -90,19 +91,20 @@ class Look:
 Looks = tuple[Look, ...]
 
 
+@calls_the_oracle
 def look(
     problem: Problem,
     state: Any,
     seed: int,
     looked: Looks | None = None,
     most_calls: int | None = None,
-    seconds: float = LOOK_SECONDS,
+    seconds: float | None = None,
 ) -> tuple[int, Looks]:
     """(oracle calls made, the pairs inspected), before a run or after it.
 
     After a run, ``looked`` are the pairs that were inspected before it.
-    ``most_calls`` bounds the calls of both inspections together. After ``seconds``
-    no further pair is inspected.
+    ``most_calls`` bounds the calls of both inspections together. After ``seconds`` no
+    further pair is inspected; there is always one.
 
     Raises ``OracleError`` for a step that breaks its contract. A KeyboardInterrupt
     says how many calls were made.
@@ -112,7 +114,9 @@ def look(
     most = problem.inspected_pairs
     if most_calls is not None:
         most = min(most, most_calls // CALLS_PER_LOOK)
-    inspector = _Inspector(problem, state, seed, most, seconds)
+    inspector = _Inspector(problem, state, seed, most)
+    if seconds is not None:
+        inspector.seconds = min(seconds, LOOK_SECONDS)
     try:
         with watched(inspector, problem.call_seconds):
             if looked is None:
@@ -130,10 +134,8 @@ def look(
 class _Inspector:
     """Calls a problem's step, compares its answers, and counts the calls."""
 
-    def __init__(
-        self, problem: Problem, state: Any, seed: int, most: int, seconds: float
-    ) -> None:
-        self.problem, self.seed, self.seconds = problem, seed, seconds
+    def __init__(self, problem: Problem, state: Any, seed: int, most: int) -> None:
+        self.problem, self.seed = problem, seed
         self.retype = retyped_by(problem, state)
         self.calls = 0
         # calls for the inspections before and after the run together
@@ -141,7 +143,7 @@ class _Inspector:
         self.last = CALLS_PER_LOOK  # what the last pair took of it
         self.looked: list[Look] = []
         warm_up()  # the clock is for simulators, not for our own compiling
-        self.began = time.perf_counter()
+        self.began, self.seconds = time.perf_counter(), LOOK_SECONDS
 
     def _in_time(self) -> bool:
         return self.calls == 0 or time.perf_counter() - self.began < self.seconds
@@ -203,6 +205,7 @@ class _Inspector:
         """The inspection of one pair, called twice from equal streams."""
         place, calls = len(self.looked) + 1, self.calls
         profile = self.problem.profile(state)
+        self._check_bounds(state)
         before = copied(state)
         # The step gets a copy, so that the caller's own state stays as it is.
         given = state if before is None else copy.deepcopy(before)
@@ -254,6 +257,15 @@ class _Inspector:
         if not same:
             raise written_into(before, state, action)
 
+    def _check_bounds(self, state: Any) -> None:
+        """Refuse bounds on V that depend on more than the state."""
+        problem = self.problem
+        if problem.value_gap is None or problem.is_terminal(state):
+            return
+        first, second = (bounds_at(problem, state) for _ in range(2))
+        if first != second:
+            raise flickering(state)
+
     def _stream(self, place: int) -> Stream:
         return stream(self.seed, Key.INSPECTION, place)
 
@@ -270,6 +282,7 @@ class _Inspector:
         where = f"at state {found.state!r}, action {found.action}"
         if self.problem.profile(found.state) != found.profile:
             raise flickering(found.state)
+        self._check_bounds(found.state)
         if found.kept is not None and unchanged(found.kept, after) is False:
             raise OracleError(
                 "A next state changed when the oracle was called again: "

@@ -35,6 +35,7 @@ from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.estimate import Certificate, Estimate, Interval, terminal_estimate
 from smoothcruiser.evaluation.confidence import HIGH, LOW, TOTAL, T, begin
+from smoothcruiser.evaluation.notes import RolloutSummary, claim, delta_of, notes_of
 from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
 from smoothcruiser.jit.interrupts import Hold, held
@@ -50,7 +51,6 @@ from smoothcruiser.tree.tree import Tree
 # where no limit is set: a second of compiled code, some seconds of Python
 DEFAULT_CALLS = 1_000_000
 NO_LIMIT = 2**62  # calls: more than any run makes
-DEFAULT_DELTA = 0.05
 FIRST_CHECK = 16  # rollouts before the first check whether epsilon is reached
 RATIO = 1.1  # between two such checks: at most 10% more rollouts than needed
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the step
@@ -76,17 +76,7 @@ class Bounds:
     spread: float  # X <= least + spread
     middle: float
     cut: float
-
-
-@dataclass(frozen=True)
-class RolloutSummary:
-    """What the rollouts found of V_pi; an interval with low > high is empty."""
-
-    count: int
-    mean: float
-    interval: Interval
-    certain: bool = False  # a certain policy in a certain world
-    refused: bool = False  # whether a callback said stop
+    size: float  # |sums on the way to X| <= size
 
 
 def evaluate(query: Query, policy: Any) -> Estimate:
@@ -116,6 +106,11 @@ def evaluate(query: Query, policy: Any) -> Estimate:
         True
     """
     problem, state = query.problem, query.place
+    if query.promise.relative is not None:
+        raise InvalidInput(
+            f"evaluate cannot aim at epsilon={query.promise.words!r}; give it as a "
+            "number, or as a percentage of the value span such as 5%."
+        )
     compiled = machine_code(query.compute.executor, "evaluate")
     if problem.is_terminal(state):
         return terminal_estimate(problem, state, "evaluate", query.seed)
@@ -175,11 +170,11 @@ def _evaluated(
         )
         assumed = (*assumed, certain)
     # rounding of sums of so many terms
-    slack = 4.0 * UNIT * steps * max(abs(bounds.low), abs(bounds.high))
+    slack = 4.0 * UNIT * steps * bounds.size
     low = max(bounds.low, found.interval[0] - slack)
     high = min(bounds.high, found.interval[1] + slack)
     if low > high:
-        raise contradiction(state, _delta(query), assumed)
+        raise contradiction(state, delta_of(query), assumed)
     found = replace(found, interval=(low, high))
     certificate = _certificate(query, steps, bounds, found, assumed)
     return Estimate(
@@ -190,7 +185,7 @@ def _evaluated(
         action=None,
         num_calls=rollouts.calls,
         epsilon=(high - low) / 2.0,
-        delta=0.0 if found.certain else _delta(query),
+        delta=0.0 if found.certain else delta_of(query),
         method="evaluate",
         certificate=certificate,
         seconds=ran,
@@ -199,7 +194,7 @@ def _evaluated(
         state=state,
         seed=query.seed,
         executor=rollouts.name,
-        notes=_notes(query, policy, steps, found, rollouts, hold),
+        notes=notes_of(query, policy, steps, found, rollouts, hold),
     )
 
 
@@ -222,11 +217,6 @@ def _looked(
 def start_of(policy: Any, state: Any) -> Any:
     """Where a policy starts: ``state``, or the root of a Tree if that is None."""
     return policy.state if state is None and isinstance(policy, Tree) else state
-
-
-def _delta(query: Query) -> float:
-    delta = query.promise.delta
-    return DEFAULT_DELTA if delta is None else delta
 
 
 def _most_calls(query: Query) -> int:
@@ -280,7 +270,7 @@ def _sampled(
     aim = max(1.0, (most_calls - rollouts.calls) / steps)
     if epsilon is not None or rollouts.deadline < math.inf:
         aim = 0.0
-    sequence = begin(_delta(query), aim)
+    sequence = begin(delta_of(query), aim)
     started = time.perf_counter()
     count, next_check, refused = 0, FIRST_CHECK, False
     while True:
@@ -317,12 +307,6 @@ def _sampled(
     return RolloutSummary(count, mean, (low, high), refused=refused)
 
 
-def _claim(problem: Problem) -> str:
-    if problem.is_game:
-        return "the value of the two players' policies"
-    return "the value of the policy; its lower end is a lower bound on V(state)"
-
-
 def _certificate(
     query: Query,
     steps: int,
@@ -340,59 +324,18 @@ def _certificate(
         kind="policy",
         interval=found.interval,
         q_intervals=(),
-        confidence=1.0 if found.certain else 1.0 - _delta(query),
+        confidence=1.0 if found.certain else 1.0 - delta_of(query),
         bound=f"{how} of at most {steps:,} steps, cut <= {bounds.cut:.3g}: "
-        f"{_claim(query.problem)}",
+        f"{claim(query.problem)}",
         assumptions=assumed,
     )
-
-
-def _notes(
-    query: Query,
-    policy: Any,
-    steps: int,
-    found: RolloutSummary,
-    rollouts: Rollouts,
-    hold: Hold,
-) -> tuple[str, ...]:
-    sure = "surely" if found.certain else f"with probability {1.0 - _delta(query):g}"
-    first = (
-        f"{found.count:,} fresh rollout{'s' if found.count != 1 else ''}; the "
-        f"interval holds {_claim(query.problem)}, {sure}."
-    )
-    if found.count == 0:
-        first = (
-            f"It ended before the first rollout of up to {steps:,} steps; "
-            "the interval is what was known beforehand."
-        )
-    notes = [first]
-    if isinstance(policy, Estimate):
-        notes.append(
-            f"The estimate knows its policy at state {policy.state!r} alone; "
-            "elsewhere the blind policy was played."
-        )
-    half = 0.5 * (found.interval[1] - found.interval[0])
-    epsilon, seconds = query.promise.epsilon, query.limits.seconds
-    if hold.came or found.refused:
-        who = "by hand" if hold.came else "by the callback"
-        notes.append(
-            f"Stopped {who} after {rollouts.calls:,} calls, at half-width {half:.4g}; "
-            "the interval holds as it is."
-        )
-    elif epsilon is not None and half > epsilon:
-        spent = f"{rollouts.calls:,} calls" if seconds is None else f"{seconds:g} s"
-        notes.append(
-            f"epsilon = {epsilon:g} was not reached within {spent}: the "
-            f"half-width is {half:.4g}; give it more."
-        )
-    return tuple(notes)
 
 
 # --- bounds -------------------------------------------------------------------
 
 
-def _income(problem: Problem) -> Interval:
-    """What one step may pay, the regularizer included."""
+def _regularized(problem: Problem) -> Interval:
+    """What the regularizer may add to the reward of one step."""
     operator = problem.operator
     if not operator.has_omega:
         raise InvalidInput(
@@ -403,28 +346,60 @@ def _income(problem: Problem) -> Interval:
     low, high = 0.0 - omega[1], 0.0 - omega[0]
     if problem.is_game:
         low, high = min(low, -high), max(high, -low)
-    return problem.reward_range[0] + low, problem.reward_range[1] + high
+    return low, high
 
 
-def _scaled(problem: Problem, steps: float) -> Interval:
-    """What so many (discounted) steps may pay.
+def _scaled(problem: Problem, step: Interval, steps: float) -> Interval:
+    """What so many (discounted) steps may add up to.
 
     An episode that may end may also pay nothing more.
     """
-    low, high = _income(problem)
+    low, high = step[0] * steps, step[1] * steps
     if problem.facts.terminals:
-        return min(low * steps, 0.0), max(high * steps, 0.0)
-    return low * steps, high * steps
+        return min(low, 0.0), max(high, 0.0)
+    return low, high
+
+
+def _untold(problem: Problem, steps: int | None) -> Interval:
+    """What so many steps may be worth by the range of one reward alone."""
+    (low, high), rewards = _regularized(problem), problem.reward_range
+    income = (rewards[0] + low, rewards[1] + high)
+    return _scaled(problem, income, problem.facts.steps(steps))
+
+
+def _earned(problem: Problem, steps: int | None, left: float = 0.0) -> Interval:
+    """What so many steps may be worth, the regularizer included.
+
+    None is the whole episode. ``left`` is the weight of what follows the steps,
+    which takes a known total apart: rewards of the steps are the total minus
+    ``left`` times the total of the rest (theory, Lemma T).
+    """
+    facts, total = problem.facts, problem.facts.total_range
+    found = _untold(problem, steps)
+    if total is None:
+        return found
+    low, high = _scaled(problem, _regularized(problem), facts.steps(steps))
+    # an episode that ended has no rest
+    rests = (0.0, *total) if facts.terminals else total
+    return (
+        max(found[0], total[0] + low - left * max(rests)),
+        min(found[1], total[1] + high - left * min(rests)),
+    )
 
 
 def _bounds(problem: Problem, steps: int) -> Bounds:
     ends = problem.facts.terminals
-    inside = _scaled(problem, problem.facts.steps(steps))
+    reach = None if problem.horizon is None else steps
+    size = max(abs(x) for x in _untold(problem, reach))
     if problem.horizon is not None:
+        inside = _earned(problem, steps)
         spread = inside[1] - inside[0]
-        return Bounds(*inside, least=inside[0], spread=spread, middle=0.0, cut=0.0)
-    whole = _scaled(problem, problem.facts.steps(None))
+        return Bounds(
+            *inside, least=inside[0], spread=spread, middle=0.0, cut=0.0, size=size
+        )
+    whole = _earned(problem, None)
     middle, left = 0.5 * (whole[0] + whole[1]), problem.discount**steps
+    inside = _earned(problem, steps, left)
     tail = left * middle
     # A rollout that ended gets no tail: with terminals both ends of the range
     # have to hold with and without it.
@@ -436,6 +411,7 @@ def _bounds(problem: Problem, steps: int) -> Bounds:
         spread=most - least,
         middle=middle,
         cut=0.5 * left * (whole[1] - whole[0]),
+        size=size,
     )
 
 
@@ -446,7 +422,7 @@ def _steps(problem: Problem, policy: Any, epsilon: float | None) -> int:
         return problem.horizon - elapsed
     if problem.discount == 0.0:
         return 1
-    low, high = _scaled(problem, problem.facts.steps(None))
+    low, high = _earned(problem, None)
     share = REACH
     if epsilon is not None:
         share = min(REACH, 2.0 * TRUNCATION_SHARE * epsilon / max(high - low, 1e-300))

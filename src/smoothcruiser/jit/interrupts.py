@@ -54,7 +54,8 @@ COUNT, WHEN, OWNER, FIRST, LAST, PYTHON = 0, 1, 2, 3, 5, 7
 _words = (ctypes.c_int64 * (PYTHON + len(SIGNALS)))()
 _texts: dict[int, Any] = {}  # what the addresses of texts point to
 _hints: list[str] = []  # of the runs under way, the innermost last
-_python: dict[int, Any] = {}  # the handlers in Python that ``_heard`` stands for
+_heard: list[float] = []  # when runs were stopped by Ctrl-C and answered
+_python: dict[int, Any] = {}  # the handlers in Python that ``_received`` stands for
 
 
 class TimeIsUp(KeyboardInterrupt):
@@ -73,6 +74,8 @@ class Hold:
 
     def ask(self) -> None:
         """Take note of a stop."""
+        if not self.came:
+            _heard.append(time.monotonic())
         self.came, self.when = True, time.monotonic()
 
     def begin(self) -> None:
@@ -157,23 +160,23 @@ def stoppable(*handlers: Any) -> Iterator[None]:
 
 
 def _listen(handlers: tuple[Any, ...]) -> None:
-    """Put ``_heard`` before the handlers in Python."""
+    """Put ``_received`` before the handlers in Python."""
     for number in SIGNALS:
         earlier = signal.getsignal(number)
         mine = number == signal.SIGINT or earlier in handlers
-        if mine and callable(earlier) and earlier is not _heard:
+        if mine and callable(earlier) and earlier is not _received:
             _python[number] = earlier
-            signal.signal(number, _heard)
+            signal.signal(number, _received)
 
 
 def _listen_no_more() -> None:
     for number, earlier in _python.items():
-        if signal.getsignal(number) is _heard:  # nobody else has taken it since
+        if signal.getsignal(number) is _received:  # nobody else has taken it since
             signal.signal(number, earlier)
     _python.clear()
 
 
-def _heard(number: int, frame: Any) -> None:
+def _received(number: int, frame: Any) -> None:
     """Call the handler that was there; a held run takes its KeyboardInterrupt as a
     request.
     """
@@ -188,6 +191,20 @@ def _heard(number: int, frame: Any) -> None:
             hold.ask()
         if hold is None or hold.open or again:
             raise
+
+
+def heard() -> int:
+    """How many runs of this process have answered a Ctrl-C with what they had.
+
+    Whoever runs several of them ends all when the number grows.
+    """
+    return len(_heard)
+
+
+def hear(error: BaseException) -> None:
+    """Note that a run is about to answer in spite of ``error``, if it is a Ctrl-C."""
+    if isinstance(error, KeyboardInterrupt):
+        _heard.append(time.monotonic())
 
 
 def tell_at_the_end(hint: str) -> None:

@@ -16,6 +16,7 @@ share a stream:
   (PLANS, decision, LOTS)   the action of a policy that draws lots
   (CHECK, CheckKey, ...)    the tests of ``check``
   (INSPECTION, place, ...)  the inspections of the step before and after a run
+  (PILOT, 0, ...)           the walks of ``auto`` before it chooses
 
 A key of one part or of three and more is never a shard's, and INSPECTION is above
 every action. The other keys of two parts could be those of an action with that
@@ -41,6 +42,7 @@ class Key(IntEnum):
     OTHER_PLAYER = 102
     PLANS = 103
     CHECK = 104
+    PILOT = 105
     INSPECTION = 2**31
 
 
@@ -64,3 +66,4 @@ class CheckKey(IntEnum):
     ENDS = 9
     OTHER_STREAMS = 10
     ROWS = 11
+    TOTALS = 12

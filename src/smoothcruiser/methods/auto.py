@@ -1,14 +1,28 @@
-"""``auto``: the method that a user most likely means, with the reason in the notes.
+"""``auto``: what an expert would run, with the grounds of the decision.
 
-The exact solution where the model is known as tables (no calls, no doubt), the sharp
-schedule where the promise can be paid, certified search where it cannot and states
-can be told apart. The choice is made when the answer is prepared, so ``explain``
-prints what ``plan`` runs.
+A model that is known is solved, or searched as far as the answer needs it. Of a
+simulator, the price of the sharp schedule is known before the first call; that of
+certified search is not, and is often thousands of times lower where states come
+back. So ``auto`` looks first (``engines.pilot``), and then runs
+
+  the schedule           where states do not come back, or where its price is below
+                         what any search needs
+  certified search       where the schedule cannot be paid
+  both, one after the    everywhere else: certified search for about as long as the
+  other                  schedule would take, then the schedule (``methods.portfolio``)
+
+so that an answer costs at most about twice what the better of the two needs.
+Without an epsilon, a limit is shared in the same way. The decision is made when the
+answer is prepared, so ``explain`` prints what ``plan`` runs; it does not depend on
+the clock, unless ``seconds=`` makes it. Proofs and measurements: docs/auto.md.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.methods.base import (
@@ -21,16 +35,42 @@ from smoothcruiser.methods.base import (
 )
 from smoothcruiser.methods.certified import CertifiedSearch
 from smoothcruiser.methods.exact import Exact, Lookup
-from smoothcruiser.methods.scheduled import SmoothCruiser
+from smoothcruiser.methods.portfolio import Chosen, Decision, Option, Race
+from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
-from smoothcruiser.query import KEYWORDS, Query
+from smoothcruiser.query import KEYWORDS, Limits, Query
 from smoothcruiser.schedule.numbers import short
+from smoothcruiser.schedule.schedule import Level
+
+if TYPE_CHECKING:
+    from smoothcruiser.engines.pilot import Pilot
+
+# calls of the walks of a pilot: a hundredth of the schedule's price, within these
+FEWEST, MOST = 32, 64
+PILOT_SHARE = 100
+PILOT_SECONDS = 0.05  # of seconds=, at the most
+PILOT_BUDGET = 8  # a budget of fewer times the look's calls is not spent on a look
+# The time of a call of certified search over that of a schedule, as measured
+# (docs/evidence/portfolio.md). They are constants, so that no decision depends on the
+# clock. In plain Python the step itself takes most of the time.
+COMPILED_RATIO, PYTHON_RATIO = 25, 1
+# of the schedule's price: what a search may take, since schedules often end early
+SHARE = 0.75
+# calls that a search may take in any case, if the schedule takes more: 0.1 s compiled
+WORTH_A_TRY = 20_000
+CHEAP = 2  # times what a search needs at the least: such a schedule is just run
+# calls per second, for the times that ``explain`` shows
+COMPILED_SPEED = 2e7
+PYTHON_OVERHEAD = 3e-6  # seconds a call, beside the step itself
+LISTED = 20_000  # states of outcomes= that are solved: about a second of Python
+LISTING = 0.25  # of seconds=, at the most, to list them
+USEFUL = 0.5  # of the value span: a wider promise says nothing
 
 
 @dataclass(frozen=True, kw_only=True)
 class Auto(Method):
-    """Choose between exact, smoothcruiser and certified search."""
+    """Choose between exact, smoothcruiser and certified search, or race the two."""
 
     name = "auto"
     because = ": it chooses among methods that keep a promise"
@@ -43,7 +83,8 @@ class Auto(Method):
     def prepare(self, query: Query) -> Prepared:
         """The chosen method's own preparation, with the reason as its first note."""
         chosen = self._choose(query)
-        idle = unused(query, chosen.method.takes)
+        takes = chosen.method.takes
+        idle = unused(query, takes)
         if not idle:
             return chosen
         because = chosen.method.because
@@ -60,8 +101,7 @@ class Auto(Method):
         return super().session(query)
 
     def _choose(self, query: Query) -> Prepared:
-        problem, promise = query.problem, query.promise
-        if problem.tables is not None:
+        if query.problem.tables is not None:
             return (
                 Exact()
                 .prepare(query)
@@ -70,37 +110,400 @@ class Auto(Method):
                     "is needed and delta is 0."
                 )
             )
-        if promise.epsilon is None or promise.delta is None:
-            return SmoothCruiser().prepare(query)  # it says what is missing
-        budget = query.limits.calls or DEFAULT_BUDGET
+        return _Choosing(self, query).choose()
+
+
+class _Choosing:
+    """One decision about a simulator."""
+
+    def __init__(self, auto: Auto, query: Query) -> None:
+        self.auto, self.query = auto, query
+        self.begin = time.perf_counter()
+        self.problem, self.promise = query.problem, query.promise
+        self.limits = query.limits
+        self.pilot: Pilot | None = None
+        self.compiling = 0.0  # seconds, which count against no limit
+
+    @property
+    def _spent(self) -> float:
+        """Seconds since the beginning, without compiling."""
+        return time.perf_counter() - self.begin - self.compiling
+
+    def choose(self) -> Prepared:
+        """What is run."""
+        if self.problem.outcomes is not None and self.query.state is not None:
+            known = self._known_model()
+            if known is not None:
+                return known
+        self.promise.failure()  # it says what is missing
+        if not self.promise.asked and not self._limited:
+            raise InvalidInput(
+                "auto needs epsilon, the half-width of the promised interval "
+                "(--epsilon 5%), or a limit to do its best within: budget (--budget) "
+                "or seconds (--seconds)."
+            )
+        cannot = self._no_search()
+        if cannot is not None:
+            return self._schedule(f"auto chose smoothcruiser: {cannot}.")
+        if self.promise.epsilon is not None:
+            return self._keep_promise()
+        if self.promise.relative is not None:
+            return self._search(
+                "auto chose certified search: what a share of the value is, only a "
+                "search finds out."
+            )
+        return self._within_limits()
+
+    def _known_model(self) -> Prepared | None:
+        """The solution of ``outcomes``, or a search in it; None if neither can be."""
+        from smoothcruiser.exact.reachable import TooLarge, explore
+
+        query, seconds = self.query, self.limits.seconds
+        deadline = math.inf if seconds is None else self.begin + LISTING * seconds
+        here = replace(self.problem, initial_state=query.state)
         try:
-            unlimited = replace(query, limits=replace(query.limits, calls=None))
-            sharp = replace(SmoothCruiser().prepare(unlimited), query=query)
-            price = sharp.explanation.num_calls
-            if price + problem.inspection_calls <= budget:
-                return sharp.with_notes(
-                    "auto chose smoothcruiser: its schedule keeps the promise "
-                    f"for {price:,} calls."
-                )
-            reason = f"the sharp schedule would cost {short(price)} calls"
-        except (InvalidInput, Unpayable) as error:
-            reason = f"no sharp schedule ({error})"
-        if query.state is not None and _recognizable(problem, query.state):
+            explore(here, most_states=LISTED, deadline=deadline)
+        except TooLarge:
+            if not self.promise.asked and not self._limited:
+                return None
             return (
                 CertifiedSearch()
                 .prepare(query)
                 .with_notes(
-                    f"auto chose certified search: {reason}, and states can be told "
-                    "apart."
+                    "auto chose certified search: the model is known by outcomes=, with "
+                    f"more states than {LISTED:,} or than there is time to list, so "
+                    "it is read as far as the answer needs it; delta is 0."
                 )
             )
-        return SmoothCruiser().prepare(query)
+        except (
+            InvalidInput
+        ):  # states that cannot be told apart, ends that only step knows
+            return None
+        return (
+            Exact()
+            .prepare(query)
+            .with_notes(
+                "auto chose exact: the model is known by outcomes=, so no sampling is "
+                "needed and delta is 0."
+            )
+        )
 
+    @property
+    def _limited(self) -> bool:
+        return self.limits.calls is not None or self.limits.seconds is not None
 
-def _recognizable(problem: Problem, state: object) -> bool:
-    """Whether certified search would know the state again."""
-    try:
-        check_recognizable(state, problem.key_of(state))
-    except InvalidInput:
-        return False
-    return True
+    def _no_search(self) -> str | None:
+        """Why certified search cannot answer; None if it can."""
+        from smoothcruiser.engines.registry import choose
+
+        query, problem = self.query, self.problem
+        if query.state is None:
+            return "no state was named, so states cannot be looked at"
+        executor = choose(problem, query.compute)
+        if not executor.same_bits:
+            return f"certified search does not run on executor {executor.name!r}"
+        if "shards" in query.given:
+            return "shards belong to a schedule"
+        try:
+            check_recognizable(query.state, problem.key_of(query.state))
+        except InvalidInput:
+            return "states cannot be told apart, so a search could not keep them"
+        return None
+
+    # --- a promise ------------------------------------------------------------
+
+    def _keep_promise(self) -> Prepared:
+        price, why = self._price()
+        if price is None:
+            return self._without_schedule(why)
+        looked = self._walks(price) + self.problem.inspection_calls
+        if price <= CHEAP * self._least_of_search() + looked:
+            return self._schedule(
+                "auto chose smoothcruiser: its schedule keeps the promise for "
+                f"{price:,} calls, and no search needs much less."
+            )
+        if self.query.compute.store is not None:
+            return self._search(
+                "auto chose certified search: a store keeps the run of one method.",
+                price,
+            )
+        if looked > self._left_calls - price:
+            return self._schedule(
+                "auto chose smoothcruiser: its schedule keeps the promise for "
+                f"{price:,} calls, and the budget leaves too few for a look."
+            )
+        if not self._comes_back(price):
+            return self._schedule(
+                "auto chose smoothcruiser: states hardly come back, and its schedule "
+                f"keeps the promise for {price:,} calls, if there is time."
+                if self.limits.seconds is not None
+                else "auto chose smoothcruiser: states hardly come back, and its "
+                f"schedule keeps the promise for {price:,} calls."
+            )
+        return self._race(price)
+
+    def _race(self, price: int) -> Prepared:
+        """Certified search for the time of the schedule, then the schedule."""
+        seconds = self.limits.seconds
+        half = self._scheduling(0.5, replace(self._rest(0.5), calls=None))
+        if half.explanation.epsilon != self.promise.epsilon:
+            return self._search(
+                f"auto chose certified search: the sharp schedule, {price:,} calls, "
+                f"would not end within half of the {seconds:g} s, and states come back.",
+                price,
+            )
+        dearer = half.explanation.num_calls + self.problem.inspection_calls
+        calls = max(int(SHARE * dearer / self._ratio), min(dearer, self._worth_a_try))
+        calls = min(calls, self._left_calls - dearer)
+        if calls < self._least_of_search():
+            return self._schedule(
+                "auto chose smoothcruiser: its schedule keeps the promise for "
+                f"{price:,} calls, and the budget leaves too few for a search."
+            )
+        return self._both(
+            calls,
+            "auto runs certified search first, since states come back, and the "
+            f"schedule only if the search will not do with {short(calls)} calls; each "
+            "has half of delta.",
+            half,
+        )
+
+    def _without_schedule(self, why: str) -> Prepared:
+        """Where no schedule can be paid: certified search, if it has any hope."""
+        if not self._comes_back(self.limits.calls):
+            return self._schedule(
+                f"auto chose smoothcruiser: {why}, and states hardly come back, so "
+                "a search would not do better."
+            )
+        return self._search(
+            f"auto chose certified search: {why}, and states come back."
+        )
+
+    def _within_limits(self) -> Prepared:
+        """No epsilon: the best that the limits allow."""
+        if not self._comes_back(self.limits.calls):
+            return self._schedule(
+                "auto chose smoothcruiser: states hardly come back, so the limit buys "
+                "the best schedule."
+            )
+        half = self._scheduling(0.5, self._rest(0.5))
+        useful = half.explanation.epsilon < USEFUL * self.problem.facts.value_span()
+        if not useful or self.query.compute.store is not None:
+            return self._search(
+                "auto chose certified search: states come back, and it narrows its "
+                "intervals until the limit."
+            )
+        calls = None if self.limits.calls is None else self._left_calls // 2
+        return self._both(
+            calls,
+            "auto runs certified search first, since states come back, for half of the "
+            f"limit; if it has not reached ±{half.explanation.epsilon:.3g} by then, the "
+            "other half goes to a schedule that does. Each has half of delta.",
+            half,
+        )
+
+    # --- prices ---------------------------------------------------------------
+
+    @property
+    def _ratio(self) -> int:
+        return COMPILED_RATIO if self.problem.is_compiled else PYTHON_RATIO
+
+    @property
+    def _worth_a_try(self) -> int:
+        return WORTH_A_TRY if self.problem.is_compiled else 0
+
+    @property
+    def _left_calls(self) -> int:
+        """Of the budget, after the look."""
+        calls = self.limits.calls or DEFAULT_BUDGET
+        return calls - (0 if self.pilot is None else self.pilot.calls)
+
+    def _price(self) -> tuple[int | None, str]:
+        """(calls of the schedule, "") or (None, why it cannot be paid)."""
+        try:
+            found = self._scheduling(1.0, Limits()).explanation
+        except (InvalidInput, Unpayable) as error:
+            return None, f"there is no schedule ({error})"
+        price: int = found.num_calls + self.problem.inspection_calls
+        why = f"the sharp schedule would cost {short(price)} calls"
+        return (price, "") if price <= self._left_calls else (None, why)
+
+    def _least_of_search(self) -> int:
+        """Calls that a search needs at the least to keep the promise, roughly.
+
+        After n samples of one outcome another one may still have the probability
+        l/n, l = log(1/(share of delta)), so a pair needs about l times its range over
+        the width asked for. A deterministic pair needs one.
+        """
+        epsilon, facts = self.promise.epsilon, self.problem.facts
+        assert epsilon is not None
+        if self.problem.deterministic:
+            return facts.num_actions
+        level = math.log(4.0 * facts.num_actions / self.promise.failure())
+        each = level * facts.discount * facts.value_span() / (2.0 * epsilon)
+        return facts.num_actions * max(1, math.ceil(each))
+
+    def _walks(self, price: int | None) -> int:
+        """Calls of the pilot's walks, where that many are to be paid."""
+        return MOST if price is None else min(MOST, max(FEWEST, price // PILOT_SHARE))
+
+    def _comes_back(self, price: int | None) -> bool:
+        """Look, where the budget allows it: do samples of a state serve again?"""
+        calls = self._walks(price)
+        if PILOT_BUDGET * (calls + self.problem.inspection_calls) > self._left_calls:
+            return True  # so few calls that none can be spared
+        seconds = math.inf
+        if self.limits.seconds is not None:
+            seconds = PILOT_SECONDS * self.limits.seconds
+        from smoothcruiser.engines.pilot import look_first
+
+        query, begin = self.query, time.perf_counter()
+        self.pilot = look_first(
+            self.problem, query.place, query.seed, calls=calls, seconds=seconds
+        )
+        if (
+            self.problem.is_compiled
+        ):  # some calls of machine code: the rest is compiling
+            self.compiling += time.perf_counter() - begin
+        return self.pilot.comes_back or self.problem.deterministic
+
+    # --- what is run ----------------------------------------------------------
+
+    def _part(self, share: float, limits: Limits) -> Query:
+        """The query with a share of delta, within other limits."""
+        promise = replace(self.promise, delta=share * self.promise.failure())
+        return replace(self.query, promise=promise, limits=limits)
+
+    def _scheduling(self, share: float, limits: Limits) -> Scheduling:
+        begin = time.perf_counter()
+        found = SmoothCruiser().prepare(self._part(share, limits))
+        assert found.fitted is not None
+        if limits.seconds is not None:  # a part of it was compiling
+            self.compiling += time.perf_counter() - begin - found.fitted.seconds
+        # the time that this took is counted here, with that of the look
+        return replace(found, fitted=replace(found.fitted, seconds=0.0))
+
+    def _rest(self, share: float = 1.0) -> Limits:
+        """A share of the limits, after the look."""
+        calls = self.limits.calls
+        if calls is not None:
+            calls = max(1, int(share * self._left_calls))
+        seconds = self.limits.seconds
+        if seconds is not None:
+            seconds = max(1e-3, share * (seconds - self._spent))
+        return replace(self.limits, calls=calls, seconds=seconds)
+
+    def _schedule(self, reason: str) -> Prepared:
+        inner = self._scheduling(1.0, self._rest())
+        schedule = inner.explanation
+        price = schedule.num_calls + self.problem.inspection_calls
+        delta = self.promise.delta
+        options = [
+            self._option("smoothcruiser", price, delta),
+            self._option(
+                "certified", None, delta, "instead; its price is not known before"
+            ),
+        ]
+        return self._chosen(reason, inner, options, schedule.levels)
+
+    def _search(self, reason: str, price: int | None = None) -> Prepared:
+        inner = CertifiedSearch().prepare(self._part(1.0, self._rest()))
+        options = [self._option("certified", None, self.promise.delta)]
+        if price is not None:
+            options.append(
+                self._option("smoothcruiser", price, self.promise.delta, "instead")
+            )
+        return self._chosen(reason, inner, options)
+
+    def _chosen(
+        self,
+        reason: str,
+        inner: Prepared,
+        options: list[Option],
+        levels: tuple[Level, ...] = (),
+    ) -> Prepared:
+        return Chosen(
+            method=inner.method,
+            query=self.query,
+            explanation=self._decision(reason, options, 1, levels),
+            notes=(reason, *self._suggestion(), *inner.notes),
+            inner=replace(inner, notes=()),
+            spent=self._spent,
+        )
+
+    def _both(self, calls: int | None, reason: str, schedule: Scheduling) -> Prepared:
+        limits = replace(self.limits, calls=calls)
+        search = CertifiedSearch().prepare(self._part(0.5, limits))
+        price = schedule.explanation.num_calls + self.problem.inspection_calls
+        half = 0.5 * self.promise.failure()
+        options = [
+            self._option("certified", calls, half, "first, with half of delta"),
+            self._option("smoothcruiser", price, half, "then, with half of delta"),
+        ]
+        return Race(
+            method=self.auto,
+            query=self.query,
+            explanation=self._decision(reason, options, 2, schedule.explanation.levels),
+            notes=(reason, *self._suggestion()),
+            search=search,
+            schedule=replace(schedule, notes=()),
+            spent=self._spent,
+        )
+
+    def _suggestion(self) -> tuple[str, ...]:
+        """What declaring the step deterministic would save, if it looks so.
+
+        With one outcome a pair, the pairs of a tree of depth d settle the value
+        within gamma**d of its span.
+        """
+        pilot, facts = self.pilot, self.problem.facts
+        if pilot is None or pilot.by_chance or self.problem.deterministic:
+            return ()
+        epsilon = self.promise.epsilon
+        price = "one call for each pair that it meets"
+        if epsilon is not None and 0.0 < facts.discount < 1.0:
+            ratio = 2.0 * epsilon / max(facts.value_span(), 2.0 * epsilon)
+            depth = math.ceil(math.log(ratio) / math.log(facts.discount))
+            pairs = sum(facts.num_actions**d for d in range(1, min(depth, 60) + 1))
+            price += f", here at most {short(pairs)}"
+        return (
+            f"No chance was seen in {pilot.calls:,} calls. If the step is "
+            "deterministic, say so: with deterministic=True certified search takes "
+            f"{price}.",
+        )
+
+    def _decision(
+        self,
+        reason: str,
+        options: list[Option],
+        num_run: int,
+        levels: tuple[Level, ...],
+    ) -> Decision:
+        return Decision(
+            reason=reason,
+            options=tuple(options),
+            num_run=num_run,
+            epsilon=self.promise.epsilon,
+            delta=self.promise.delta,
+            pilot=self.pilot,
+            levels=levels,
+        )
+
+    def _option(
+        self, method: str, calls: int | None, delta: float | None, role: str = ""
+    ) -> Option:
+        seconds = None if calls is None else self._seconds(method, calls)
+        return Option(
+            method=method, num_calls=calls, delta=delta, role=role, seconds=seconds
+        )
+
+    def _seconds(self, method: str, calls: int) -> float | None:
+        """How long the calls of a method take, as far as that is known."""
+        if self.problem.is_compiled:
+            each = 1.0 / COMPILED_SPEED
+        elif self.pilot is not None and self.pilot.seconds is not None:
+            each = self.pilot.seconds + PYTHON_OVERHEAD
+        else:
+            return None
+        slower = self._ratio if method == "certified" else 1
+        return calls * each * slower

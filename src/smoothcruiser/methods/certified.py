@@ -17,9 +17,16 @@ from smoothcruiser.errors import (
 )
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.interrupts import held
-from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, Session
+from smoothcruiser.methods.base import (
+    DEFAULT_BUDGET,
+    Forecast,
+    Method,
+    Prepared,
+    Session,
+)
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.query import Query
+from smoothcruiser.problem.rows import check_ends, has_rows
+from smoothcruiser.query import Promise, Query
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
@@ -57,9 +64,10 @@ class CertifiedSearch(Method):
         return frozenset(where | {"budget", "seconds", "max_states"})
 
     def prepare(self, query: Query) -> Searching:  # noqa: D102
-        epsilon, delta = query.promise.epsilon, query.promise.failure()
-        limits = query.limits
-        if epsilon is None and limits.calls is None and limits.seconds is None:
+        epsilon, relative = _accuracy(query.promise)
+        limits, known = query.limits, has_rows(query.problem)
+        delta = 0.0 if known else query.promise.failure()
+        if not query.promise.asked and limits.calls is None and limits.seconds is None:
             raise InvalidInput(
                 "certified search needs epsilon to stop at a promise, or budget or "
                 "seconds to stop at a price."
@@ -73,8 +81,11 @@ class CertifiedSearch(Method):
                     f"certified search does not run on executor {executor!r}; drop it, "
                     "or spread its samples with 'processes' or 'dask'."
                 )
+        if known:
+            check_ends(problem)
+            return Searching(method=self, query=query, explanation=_reading(query))
         forecast = CertifiedForecast(
-            problem.facts, epsilon, delta, problem.inspection_calls
+            problem.facts, epsilon, delta, problem.inspection_calls, relative=relative
         )
         return Searching(method=self, query=query, explanation=forecast)
 
@@ -88,6 +99,7 @@ class CertifiedSearch(Method):
             )
         try:
             asked = {name: plan[name] for name in PLAN}
+            asked["epsilon"] = plan.get("words") or asked["epsilon"]
             promise = Query.of(query.problem, query.state, **asked)
             method = replace(self, bound=plan["bound"])
         except (SmoothcruiserError, KeyError, TypeError, OverflowError) as error:
@@ -129,16 +141,30 @@ class Searching(Prepared):
 
     def _run(self) -> Estimate:
         query = replace(self.query, state=self.query.place)
-        memory = _memory(query, self.method.bound)
+        memory = memory_of(query, self.method.bound)
         try:
             if query.compute.store is None:
-                return _ask(memory, query, DEFAULT_BUDGET)
+                return ask(memory, query, DEFAULT_BUDGET)
             from smoothcruiser.store import Store
 
             with Store(query.compute.store) as opened:
                 return _kept(memory, query, opened, self.stored)
         finally:
             memory.close()
+
+
+def _reading(query: Query) -> Forecast:
+    """What is known before a search that reads rows instead of sampling."""
+    epsilon = query.promise.epsilon
+    within = "" if epsilon is None else f" within ±{epsilon:g}"
+    sentence = (
+        f"certified search: the value and every action value{within}, with no chance "
+        "in it (delta 0). It makes 0 calls of\n"
+        "the step: outcomes= is the model, and it reads the rows that the answer needs, "
+        "as many as budget allows. How many\n"
+        "that are depends on the problem and is not known before the run.\n"
+    )
+    return Forecast("certified", 0, sentence, epsilon=epsilon, delta=0.0)
 
 
 def _kept(
@@ -153,7 +179,7 @@ def _kept(
     data = None if stored is None else opened.memory(number)
     try:
         if data is None:
-            estimate = _ask(memory, query, DEFAULT_BUDGET)
+            estimate = ask(memory, query, DEFAULT_BUDGET)
         else:
             take_up(memory, data, query.place, query.promise)
             limits = query.limits
@@ -192,6 +218,7 @@ def _record(query: Query, memory: Certified) -> Record:
         method="certified",
         plan={
             "epsilon": promise.epsilon,
+            "words": None if promise.relative is None else promise.words,
             "delta": promise.delta,
             "target": promise.target,
             "budget": limits.calls,
@@ -207,27 +234,44 @@ def _record(query: Query, memory: Certified) -> Record:
 class Remembering(Session):
     """Decisions that share a memory of certified search, and so its delta."""
 
+    shared = True
     _memory: Any = None
 
     def _decide(self, query: Query) -> Estimate:
         if query.problem is not self.query.problem:  # another number of steps left
             return super()._decide(query)
         if self._memory is None:
-            self._memory = _memory(self.query, self.method.bound)
-        return _ask(self._memory, query, None)
+            self._memory = memory_of(self.query, self.method.bound)
+        return ask(self._memory, query, None)
+
+    def reviewed(self, estimate: Estimate, deadline: float) -> Estimate:
+        """The answer with the bounds that the memory has by now."""
+        if self._memory is None:
+            return estimate
+        from smoothcruiser.certified.table import reviewed
+
+        return reviewed(self._memory, estimate, deadline)
 
     def close(self) -> None:  # noqa: D102
         if self._memory is not None:
             self._memory.close()
 
 
-def _memory(query: Query, bound: str) -> Certified:
+def _accuracy(promise: Promise) -> tuple[float | None, float | None]:
+    """(epsilon, share of |V|), one of the two at the most."""
+    if promise.relative is not None:
+        return None, promise.relative
+    return promise.epsilon, None
+
+
+def memory_of(query: Query, bound: str) -> Certified:
+    """An empty memory for the query."""
     from smoothcruiser.certified.search import Certified
 
     compute = query.compute
     return Certified(
         query.problem,
-        delta=query.promise.failure(),
+        delta=query.promise.delta,
         seed=query.seed,
         bound=bound,
         max_states=query.limits.max_states,
@@ -238,11 +282,14 @@ def _memory(query: Query, bound: str) -> Certified:
     )
 
 
-def _ask(memory: Certified, query: Query, budget: int | None) -> Estimate:
+def ask(memory: Certified, query: Query, budget: int | None) -> Estimate:
+    """The memory's answer; ``budget`` counts where the query names none."""
     limits = query.limits
+    epsilon, relative = _accuracy(query.promise)
     return memory.query(
         query.place,
-        epsilon=query.promise.epsilon,
+        epsilon=epsilon,
+        relative=relative,
         budget=budget if limits.calls is None else limits.calls,
         seconds=limits.seconds,
         target=query.promise.target,

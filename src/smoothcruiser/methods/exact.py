@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from smoothcruiser.errors import Interrupted, InvalidInput
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.interrupts import Hold, held
 from smoothcruiser.methods.base import Forecast, Method, Prepared, Session
-from smoothcruiser.query import Query
+from smoothcruiser.query import Query, nearest_to_zero
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +66,9 @@ class Solving(Prepared):
             return self._run(hold)
 
     def _run(self, hold: Hold) -> Estimate:
+        from smoothcruiser.exact.claims import broken_bounds
         from smoothcruiser.exact.estimate import exact_estimate, unexplored_estimate
-        from smoothcruiser.exact.reachable import known_model
+        from smoothcruiser.exact.reachable import TooLarge, known_model
         from smoothcruiser.exact.solver import solve_model
 
         begin = time.perf_counter()
@@ -85,21 +86,29 @@ class Solving(Prepared):
         try:
             with hold.opened():
                 known = known_model(problem, deadline)
-        except (Interrupted, KeyboardInterrupt) as stop:
+        except (TooLarge, KeyboardInterrupt) as stop:
+            if over() is None:  # there are too many states for any time
+                raise
             told = str(stop) or "Stopped by hand while states were being listed."
             answer = unexplored_estimate(problem, state, (*self.notes, told))
             return replace(answer, seconds=time.perf_counter() - begin)
         solution = solve_model(problem, known, over=over)
         bound = float(solution.residual_bound)
-        stopped = "Stopped by hand. " if hold.came else ""
-        note = (f"{stopped}{solution.note}",) if solution.note else ()
-        answer = exact_estimate(problem, solution, state, (*self.notes, *note))
-        asked = self.query.promise.epsilon
+        stopped = "Stopped by hand. " if hold.came and solution.note else ""
+        said = (f"{stopped}{solution.note}", broken_bounds(problem, solution, state))
+        notes = (*self.notes, *(note for note in said if note))
+        answer = exact_estimate(problem, solution, state, notes)
+        promise = self.query.promise
+        asked: float | None = promise.epsilon
+        words: object = asked
+        if promise.relative is not None:
+            nearest = nearest_to_zero((answer.value - bound, answer.value + bound))
+            asked, words = promise.relative * nearest, promise.words
         if asked is not None and answer.interval is not None and bound > asked:
-            told = f"epsilon={asked:g} is below what double precision can prove here."
+            note = f"epsilon={words} is below what double precision can prove here."
             if over() is not None:
-                told = f"epsilon={asked:g} was not reached."
-            answer = replace(answer, notes=(*answer.notes, told))
+                note = f"epsilon={words} was not reached."
+            answer = replace(answer, notes=(*answer.notes, note))
         compiling = solution.compile_seconds
         elapsed = time.perf_counter() - begin - compiling
         return replace(answer, seconds=elapsed, compile_seconds=compiling)
@@ -108,8 +117,8 @@ class Solving(Prepared):
 class Lookup(Session):
     """Decisions read from one solution, which is made when the first one is due.
 
-    Where a state is not among those that the solution reaches, or values depend on
-    the time (a horizon), the decision is planned afresh.
+    Where a state is not among those that the solution reaches, or its value is that
+    with other steps left of a horizon, the decision is planned afresh.
     """
 
     _solution: Any = None
@@ -118,7 +127,11 @@ class Lookup(Session):
         return self._decide(self._at(state, self.query.seed, None))
 
     def _decide(self, query: Query) -> Estimate:
-        found = self._found(query) if query.problem.horizon is None else None
+        problem = query.problem
+        timed = problem.horizon is not None and (
+            problem.tables is None or problem is not self.query.problem
+        )
+        found = None if timed else self._found(query)
         return super()._decide(query) if found is None else found
 
     def _found(self, query: Query) -> Estimate | None:
@@ -127,7 +140,10 @@ class Lookup(Session):
 
         begin = time.perf_counter()
         if self._solution is None:
-            self._solution = solve(query.problem)
+            problem = query.problem
+            if problem.tables is None and problem.initial_state is None:
+                problem = replace(problem, initial_state=query.state)
+            self._solution = solve(problem)
         try:
             answer = exact_estimate(query.problem, self._solution, query.state)
         except InvalidInput:

@@ -107,6 +107,10 @@ class TreeSearch(Method):
         """The tree below the moves made; a certified one is grown anew each time."""
         return super().session(query) if self.certify else Keeping(self, query)
 
+    def together(self, query: Query) -> Session:
+        """One tree for each state."""
+        return Session(self, query)
+
     def __str__(self) -> str:
         return str(self.search)
 

@@ -72,10 +72,17 @@ def show_forecast(
     Sentences are wrapped, a table is printed as it is.
     """
     title(out, "smoothcruiser explain", problem.name, f"method {forecast.method}")
+    text = str(forecast)
     for note in notes:
-        put(out, Text(note))
-        out.print()
-    for part in str(forecast).strip("\n").split("\n\n"):
+        if note not in text:
+            put(out, Text(note))
+            out.print()
+    show_sentences(out, text)
+
+
+def show_sentences(out: Console, text: str) -> None:
+    """Paragraphs, wrapped; a table, whose lines begin with a blank, as it is."""
+    for part in text.strip("\n").split("\n\n"):
         if part.startswith(" "):
             out.print(Text(part), soft_wrap=True)
         else:
@@ -111,12 +118,17 @@ def _ratio(price: Price, calls: int) -> str:
 
 
 def show_alternatives(
-    out: Console, listed: list[str], budget: int, chosen: str
+    out: Console, listed: list[str], budget: int, chosen: str, *, named: bool = False
 ) -> None:
-    """What can be paid instead; ``chosen`` is the method that plan would run."""
+    """What can be paid instead; ``chosen`` is the method that plan would run.
+
+    A budget that was ``named`` is spent, and the default is not exceeded.
+    """
     if not listed:
         return
-    does = INSTEAD.get(chosen, "would refuse it")
+    does = INSTEAD.get(
+        chosen, "would run what it pays for" if named else "would refuse it"
+    )
     head = f"Above the budget of {short(budget)} calls: plan {does}. What can be paid:"
     out.print()
     put(out, Text(head, style="yellow"))

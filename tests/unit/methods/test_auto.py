@@ -1,26 +1,182 @@
-"""The choice that ``auto`` makes: the same for ``explain`` and ``plan``."""
+"""What ``auto`` decides, and what comes of it."""
 
 from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.errors import OracleError, Unpayable
+from smoothcruiser.methods.portfolio import Chosen, Decision, Race, together
+from smoothcruiser.query import Query
+
+PROMISE: dict[str, Any] = {"epsilon": "5%", "delta": 0.1}
+
+
+def mdp(step: Any, **more: Any) -> sc.MDP:
+    facts = {"num_actions": 2, "discount": 0.3, "operator": sc.Entropy(0.5)}
+    return sc.MDP(step, **(facts | {"initial_state": 0} | more))
+
+
+def ring(state, action, rng):
+    return 0.5 * rng.integers(2) + 0.25 * action, (state + action) % 3
+
+
+def lottery(state, action, rng):
+    return rng.random(), int(rng.integers(200))
+
+
+def continuum(state, action, rng):
+    return rng.random(), rng.random()
+
+
+@pytest.mark.parametrize(
+    ("problem", "asked", "methods"),
+    [
+        (mdp(ring), {}, ("certified", "smoothcruiser")),
+        (mdp(continuum), {}, ("smoothcruiser",)),
+        (mdp(ring, discount=0.95), {}, ("certified",)),
+        (mdp(ring, discount=0.95), {"budget": 20_000}, ("certified",)),
+        (mdp(ring, discount=0.1), {"epsilon": "45%"}, ("smoothcruiser",)),
+        (mdp(ring), {"store": "runs.db"}, ("certified",)),
+        (mdp(ring), {"shards": 4}, ("smoothcruiser",)),
+        (mdp(ring, initial_state=None), {}, ("smoothcruiser",)),
+    ],
+)
+def test_what_is_known_decides(problem, asked, methods) -> None:
+    """Law: one row of the table of docs/auto.md each."""
+    shown = sc.explain(problem, method="auto", **(PROMISE | asked))
+    assert isinstance(shown, Decision)
+    assert shown.methods == methods
+    assert shown.reason.startswith("auto ")
+    assert all(option.method in str(shown) for option in shown.options)
+    assert shown.to_dict()["runs"][0]["method"] == methods[0]
+
+
+def test_a_race_has_half_of_delta_for_each() -> None:
+    """Law: the shares of delta of what is run are delta together."""
+    ready = sc.prepare(mdp(ring), **PROMISE)
+    assert isinstance(ready, Race)
+    parts = (ready.search.query, ready.schedule.query)
+    assert [part.promise.delta for part in parts] == [0.05, 0.05]
+    assert ready.schedule.explanation.delta == 0.05
 
 
 @pytest.mark.compiles
-def test_explain_auto_explains_what_plan_auto_does() -> None:
-    def step(state, action, rng):
-        return (0.1, 0.7)[action], (state + action) % 3
+def test_a_search_that_wins_answers_alone() -> None:
+    answer = sc.plan(mdp(ring), **PROMISE)
+    shown = sc.explain(mdp(ring), method="auto", **PROMISE)
+    assert answer.method == "certified"
+    assert (answer.delta, answer.certificate.confidence) == (0.1, 0.9)
+    assert answer.num_calls < 0.2 * shown.num_calls
+    assert sc.plan(mdp(ring), **PROMISE).to_dict() | _clock() == (
+        answer.to_dict() | _clock()
+    )
 
-    made = sc.MDP(
-        step,
-        num_actions=2,
-        discount=0.5,
-        operator=sc.Entropy(1.0),
-        initial_state=0,
-        deterministic=True,
-    )
-    assert sc.plan(made, epsilon=1e-8, delta=0.1).method == "certified"
-    assert (
-        sc.explain(made, epsilon=1e-8, delta=0.1, method="auto").method == "certified"
-    )
+
+def _clock() -> dict[str, Any]:
+    return dict.fromkeys(("seconds", "compile_seconds", "notes"))
+
+
+@pytest.mark.compiles
+def test_a_search_that_falls_behind_is_left_for_the_schedule() -> None:
+    """Law: calls of both are counted, and the intervals hold together."""
+    problem = mdp(lottery, discount=0.2, operator=sc.Entropy(2.0))
+    asked = {"epsilon": "8%", "delta": 0.2}
+    answer = sc.plan(problem, **asked)
+    shown = sc.explain(problem, method="auto", **asked)
+    assert shown.methods == ("certified", "smoothcruiser")
+    assert answer.method == "smoothcruiser"
+    first, second = shown.options
+    assert second.num_calls is not None
+    searched = answer.price - second.num_calls - shown.pilot.calls
+    assert 0 < searched < 0.5 * first.num_calls  # it was not left at the end
+    assert answer.certificate.confidence == pytest.approx(0.8)
+    assert any("hold together" in note for note in answer.notes)
+
+
+@pytest.mark.compiles
+def test_a_callback_stops_a_race_in_its_search() -> None:
+    """Law: False ends the whole race, with what holds by then."""
+    answer = sc.plan(mdp(ring), progress=lambda seen: False, **PROMISE)
+    assert answer.method == "certified"
+    assert answer.interval[0] < answer.interval[1]
+    assert answer.epsilon > 0.05 * mdp(ring).facts.value_span()
+    assert answer.delta == 0.1
+
+
+@pytest.mark.compiles
+def test_a_budget_alone_asks_for_the_best_promise() -> None:
+    """Law: the budget is kept, and an interval comes back."""
+    for problem in (mdp(ring), mdp(continuum), mdp(ring, discount=0.95)):
+        answer = sc.plan(problem, budget=3_000, delta=0.1)
+        assert answer.num_calls <= 3_000
+        low, high = answer.interval
+        assert 0.0 < high - low <= 2.0 * answer.epsilon + 1e-9
+
+
+def test_without_epsilon_and_limit_it_says_what_is_missing() -> None:
+    with pytest.raises(sc.InvalidInput, match=r"--epsilon.*--budget.*--seconds"):
+        sc.plan(mdp(ring), delta=0.1)
+    with pytest.raises(sc.InvalidInput, match="delta"):
+        sc.plan(mdp(ring), epsilon=0.1)
+
+
+def test_what_nobody_can_pay_is_refused_with_offers() -> None:
+    """Law: without a limit, a price above 10^9 calls is told before it is paid."""
+    with pytest.raises(Unpayable, match="What can be paid"):
+        sc.plan(mdp(continuum, discount=0.9), epsilon="1%", delta=0.1)
+
+
+def test_determinism_is_suggested_with_its_price_and_never_assumed() -> None:
+    def clockwork(state, action, rng):
+        return 0.25 * action, (2 * state + action) % 7
+
+    ready = sc.prepare(mdp(clockwork, discount=0.9), **PROMISE)
+    (note,) = (note for note in ready.notes if "deterministic=True" in note)
+    assert "at most" in note
+    assert not ready.query.problem.deterministic
+    declared = sc.prepare(mdp(clockwork, discount=0.9, deterministic=True), **PROMISE)
+    assert not any("deterministic=True" in note for note in declared.notes)
+
+
+# --- two answers as one -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def answers() -> tuple[Query, sc.Estimate, sc.Estimate]:
+    problem = mdp(ring, legal=lambda s, a: a < 2, num_actions=3)
+    query = Query.of(problem, 0, **PROMISE)
+    first = sc.plan(problem, method="certified", epsilon="20%", delta=0.05)
+    second = sc.plan(problem, method="smoothcruiser", epsilon="20%", delta=0.05)
+    return query, first, second
+
+
+@pytest.mark.compiles
+def test_two_answers_leave_what_both_allow(answers) -> None:
+    query, first, second = answers
+    both = together(query, first, second, 0.1)
+    for name in ("interval",):
+        one, two = getattr(first, name), getattr(second, name)
+        assert getattr(both, name) == (max(one[0], two[0]), min(one[1], two[1]))
+    assert all(map(math.isnan, both.certificate.q_intervals[2]))  # illegal
+    assert both.num_calls == first.num_calls + second.num_calls
+    assert both.interval[0] <= both.value <= both.interval[1]
+
+
+@pytest.mark.compiles
+def test_two_answers_that_exclude_each_other_are_an_error(answers) -> None:
+    query, first, second = answers
+    far = replace(first.certificate, interval=(7.0, 8.0))
+    with pytest.raises(OracleError):
+        together(query, replace(first, certificate=far), second, 0.1)
+
+
+def test_a_chosen_method_is_checked_as_itself() -> None:
+    ready = sc.prepare(mdp(continuum, discount=0.9), epsilon="1%", delta=0.1)
+    assert isinstance(ready, Chosen)
+    with pytest.raises(Unpayable):
+        ready.check()

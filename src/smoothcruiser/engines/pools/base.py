@@ -56,8 +56,8 @@ class Pool(Protocol):
         """Run the task on every item until they end or ``report`` is True.
 
         Items are pulled when a worker is free, and reported from this thread in
-        any order. The first error ends the rest and is raised; after ``stop``
-        that is ``Interrupted``.
+        any order. A report may bring further items. The first error ends the
+        rest and is raised; after ``stop`` that is ``Interrupted``.
         """
 
     def ask(self, task: Task[Item, Result], item: Item) -> Result:
@@ -108,6 +108,8 @@ class Futures(ABC):
     abandoned: Sequence[Any] = ()
     reachable: bool = True
     stuck: int = 0
+    # for items that are not needed any more, where workers are to serve another run
+    patience: float = 0.0
 
     @abstractmethod
     def window(self) -> int:
@@ -132,6 +134,11 @@ class Futures(ABC):
     def abandon(self, futures: list[Any]) -> None:
         """Forget items under way: they are no longer needed."""
 
+    def leave(self, futures: list[Any]) -> None:
+        """Forget items under way at the end of a run; its workers may be used again."""
+        if futures:
+            self.abandon(futures)
+
     def map(
         self,
         task: Task[Item, Result],
@@ -140,15 +147,13 @@ class Futures(ABC):
     ) -> None:
         """As in ``Pool``."""
         waiting: dict[Any, Item] = {}
-        more = True
         try:
             while True:
-                while more and len(waiting) < self.window():
+                while len(waiting) < self.window():
                     item = next(items, None)
                     if item is None:
-                        more = False
-                    else:
-                        waiting[self.submit(task, item)] = item
+                        break
+                    waiting[self.submit(task, item)] = item
                 if not waiting:
                     return
                 if self.stopped:
@@ -157,6 +162,8 @@ class Futures(ABC):
                     )
                 for future in self.finished(list(waiting)):
                     if report(waiting.pop(future), self.result(future)):
+                        self.leave(list(waiting))
+                        waiting.clear()
                         return
         finally:
             if waiting:

@@ -131,6 +131,12 @@ class Processes(Futures):
             raise answer
         return answer
 
+    def leave(self, futures: list[Future[Any]]) -> None:
+        """Wait for ``patience`` seconds before processes are ended: they start slowly."""
+        under_way = [future for future in futures if not future.cancel()]
+        if wait(under_way, timeout=self.patience).not_done:
+            self.abandon(futures)
+
     def close(self) -> None:
         """End the processes; those that are only starting are not waited for."""
         processes = self.pool.processes()

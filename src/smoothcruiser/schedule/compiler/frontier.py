@@ -32,7 +32,14 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, Pairs, moments_of
+from smoothcruiser.schedule.kinds import (
+    KINDS,
+    Kind,
+    Kinds,
+    Pairs,
+    free_kinds,
+    moments_of,
+)
 from smoothcruiser.schedule.schedule import Level, Target
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.moments import Backup, Moments, backup, constant
@@ -358,6 +365,11 @@ class Frontier:
         self.newest = 0  # the level finished last: the child of new candidates
         self.waiting: list[Level] = []  # still in the cell of ``newest``
         self._finish(Level(Kind.CONSTANT))
+        for kind in free_kinds(base, kinds, None):
+            level = Level(kind)
+            width = self.table.moments_over(self.table, level).width
+            cell, nothing = self.cells.of(width), np.array([0.0])
+            self.cells.offer(cell, np.array([-math.inf]), kind, nothing, -1, -1)
         self.stops = [Stop(len(self.table), self._floor())]
 
     def stop(self, number: int) -> Stop | None:

@@ -35,7 +35,7 @@ from smoothcruiser.schedule.compiler.frontier import (
     Stop,
     sample_grid,
 )
-from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, Pairs
+from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, Pairs, free_kinds
 from smoothcruiser.schedule.schedule import Level, Target
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.moments import Backup, constant
@@ -57,7 +57,7 @@ class StagedFrontier:
     def __init__(self, base: Ground, kinds: Kinds) -> None:
         facts = base.facts
         assert facts.horizon is not None
-        self.base = base
+        self.base, self.kinds = base, kinds
         self.estimators = [KINDS[kind] for kind in sorted(kinds)]
         depth = facts.horizon
         # beyond it, gamma^depth B is narrower than the narrowest cell
@@ -107,6 +107,8 @@ class StagedFrontier:
         table = LevelTable(self.base, remaining)
         start = Level(Kind.CONSTANT)
         table.add(start, table.moments_over(table, start))
+        for kind in free_kinds(self.base, self.kinds, remaining):
+            table.add(Level(kind), table.moments_over(table, Level(kind)))
         below = self.tables.get(remaining - 1)
         if below is None or self.widest <= 0.0:
             return table

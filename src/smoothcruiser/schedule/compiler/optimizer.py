@@ -27,6 +27,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from smoothcruiser.errors import BrokenPromise, InvalidInput, Unpayable
 from smoothcruiser.problem.facts import Facts
@@ -49,7 +50,7 @@ from smoothcruiser.theory.stopping import choose_looks
 # Those of this package. A kind from elsewhere is compiled only where ``kinds`` names
 # it, so that registering one changes nobody's schedules.
 ALL_KINDS: Kinds = frozenset(Kind)
-SPARSE_SAMPLING_KINDS: Kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN})
+SPARSE_SAMPLING_KINDS: Kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN, Kind.MIDDLE})
 
 # Of delta. It raises log(2K/delta) by log(1/0.9) = 0.105, some 2-3% of the price,
 # which is within the 10% below.
@@ -80,20 +81,33 @@ def compile_schedule(
     """Return the cheapest schedule found that keeps (epsilon, delta).
 
     It keeps it on every problem with these facts, and it is verified when it is
-    built.
+    built. A schedule is frozen data, so one that was asked for before is the same
+    object.
     """
     _check(facts, epsilon, delta, target)
-    chosen = _chosen(kinds)
-    draft = _best_draft(facts, chosen, float(epsilon), float(delta), target)
-    fixed = _close(draft, float(delta), 0.0)
+    promise = (float(epsilon), float(delta), target)
+    return _compiled(facts, _chosen(kinds), promise, adaptive, method)
+
+
+@lru_cache(maxsize=64)
+def _compiled(
+    facts: Facts,
+    kinds: Kinds,
+    promise: tuple[float, float, Target],
+    adaptive: bool,
+    method: str,
+) -> Schedule:
+    epsilon, delta, target = promise
+    draft = _best_draft(facts, kinds, epsilon, delta, target)
+    fixed = _close(draft, delta, 0.0)
     if adaptive:
-        looking = _close(draft, float(delta), _ADAPTIVE_SHARE * float(delta))
+        looking = _close(draft, delta, _ADAPTIVE_SHARE * delta)
         if (
             looking.root.looks
             and 100 * looking.num_calls <= _ADAPTIVE_PERCENT * fixed.num_calls
         ):
-            return _schedule(looking, float(delta), method)
-    return _schedule(fixed, float(delta), method)
+            return _schedule(looking, delta, method)
+    return _schedule(fixed, delta, method)
 
 
 def sparse_sampling(
@@ -105,7 +119,7 @@ def sparse_sampling(
     adaptive: bool = True,
     method: str = "sparse-sampling",
 ) -> Schedule:
-    """Return the cheapest schedule found of plug-ins and constants alone.
+    """Return the cheapest schedule found of plug-ins alone, which end at no cost.
 
     This is Kearns, Mansour and Ng's sparse sampling in the same sharp form.
     """
@@ -130,14 +144,10 @@ def smallest_epsilon(
     adaptive: bool = False,
 ) -> float:
     """Return the smallest epsilon found whose schedule costs at most ``budget``."""
-    _check(facts, 1.0, delta, target)
-    if budget < facts.num_actions:
-        raise InvalidInput(
-            f"A budget must allow one call an action, {facts.num_actions} here, "
-            f"got {budget}; raise the budget."
-        )
+    high = affordable_epsilon(
+        facts, budget=budget, delta=delta, target=target, kinds=kinds
+    )
     chosen = _chosen(kinds)
-    high = affordable(facts, chosen, math.log(budget), float(delta), target)
     if high <= 0.0:
         return 0.0
 
@@ -158,6 +168,24 @@ def smallest_epsilon(
         middle = math.sqrt(low * high)
         low, high = (low, middle) if payable(middle) else (middle, high)
     return high
+
+
+def affordable_epsilon(
+    facts: Facts,
+    *,
+    budget: int,
+    delta: float,
+    target: Target = "q_values",
+    kinds: Iterable[IntEnum] = ALL_KINDS,
+) -> float:
+    """Return an epsilon whose schedule costs about ``budget``, by the frontier alone."""
+    _check(facts, 1.0, delta, target)
+    if budget < facts.num_actions:
+        raise InvalidInput(
+            f"A budget must allow one call an action, {facts.num_actions} here, "
+            f"got {budget}; raise the budget."
+        )
+    return affordable(facts, _chosen(kinds), math.log(budget), float(delta), target)
 
 
 def _chosen(kinds: Iterable[IntEnum]) -> Kinds:

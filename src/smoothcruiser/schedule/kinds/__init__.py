@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
+
 from smoothcruiser.errors import InvalidInput, described
 from smoothcruiser.schedule.kinds.base import (
     FIRST_FOREIGN,
@@ -19,6 +21,7 @@ from smoothcruiser.schedule.kinds.base import (
 )
 from smoothcruiser.schedule.kinds.blind import Blind
 from smoothcruiser.schedule.kinds.constant import Constant
+from smoothcruiser.schedule.kinds.middle import Middle
 from smoothcruiser.schedule.kinds.plug_in import PlugIn
 from smoothcruiser.schedule.kinds.rollout import Rollout
 from smoothcruiser.theory.ground import Ground
@@ -33,6 +36,7 @@ __all__ = [
     "Pairs",
     "Walk",
     "estimator_of",
+    "free_kinds",
     "kind_named",
     "moments_of",
     "register",
@@ -43,7 +47,7 @@ Kinds = frozenset[IntEnum]
 # by number; ``register`` adds to it
 KINDS: dict[int, Estimator] = {
     estimator.kind: estimator
-    for estimator in (Constant(), PlugIn(), Rollout(), Blind())
+    for estimator in (Constant(), PlugIn(), Rollout(), Blind(), Middle())
 }
 
 
@@ -142,3 +146,23 @@ def moments_of(
     They include the shift that centres its bias.
     """
     return estimator_of(kind).moments(base, samples, query, onward, remaining)
+
+
+def free_kinds(base: Ground, kinds: Kinds, remaining: int | None) -> list[IntEnum]:
+    """Return those of ``kinds`` in which a table may end, besides the constant.
+
+    They cost no calls. One that is not narrower than the constant is left out: the
+    constant's samples have no range.
+    """
+    nothing = np.array([0.0])
+
+    def width(kind: IntEnum) -> float:
+        made = moments_of(base, kind, nothing, None, None, remaining)
+        return float(made.width[0])
+
+    return [
+        kind
+        for kind in sorted(kinds - {Kind.CONSTANT})
+        if estimator_of(kind).ends_chain(base, remaining)
+        and width(kind) < width(Kind.CONSTANT)
+    ]

@@ -1,0 +1,137 @@
+"""A first look at a simulator, for who has to choose a method.
+
+Three questions, answered by a few random walks from the requested state: do
+states come back (then samples of one state serve many), what does a call cost in
+seconds, was any chance seen? The step is inspected first, as before every run: a
+step that remembers its answers would look honest once its memory is filled.
+
+The walks are a number of calls that the caller chooses, from streams of their own;
+they are counted and thrown away. What they show decides what is run, never what is
+promised. Nothing but ``seconds`` depends on the clock, unless a limit of seconds
+cuts the walks.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from smoothcruiser.engines.inspection import look
+from smoothcruiser.engines.reference import retyped_by
+from smoothcruiser.engines.watchdog import watched
+from smoothcruiser.errors import Hung
+from smoothcruiser.jit.interrupts import stoppable
+from smoothcruiser.jit.keys import Key
+from smoothcruiser.jit.streams import stream
+from smoothcruiser.problem.answers import answered, companion_hung
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import copied
+
+STEPS = 8  # of one walk: what matters of a discounted problem is near its beginning
+# of the steps that did not end an episode: fewer returns are chance
+RETURNING = 0.1
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What a few calls showed."""
+
+    calls: int  # all that were made, the inspection's too
+    steps: int  # of the walks, those that ended an episode left out
+    returned: int  # of these, to a state that was met before
+    by_chance: bool  # whether a call took a random number
+    # of one call, on average; None for machine code, which runs faster in an engine
+    seconds: float | None = field(compare=False)
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether samples of one state are likely to serve again."""
+        return self.returned >= RETURNING * self.steps
+
+
+@stoppable()
+def look_first(
+    problem: Problem,
+    state: Any,
+    seed: int,
+    *,
+    calls: int,
+    seconds: float = math.inf,
+) -> Pilot:
+    """Inspect the step, then walk for ``calls`` calls or ``seconds``.
+
+    A walk takes legal actions at random, and begins anew after ``STEPS`` steps or at
+    the end of an episode. Faults of the step are raised as in a run.
+    """
+    inspected, _ = look(problem, state, seed)
+    walks = _Walks(problem, state, seed)
+    deadline = time.perf_counter() + seconds
+    try:
+        with watched(walks, problem.call_seconds):
+            while walks.calls < calls and time.perf_counter() < deadline:
+                walks.step()
+    except Hung as error:
+        raise companion_hung(problem.call_seconds) from error
+    return Pilot(
+        calls=inspected + walks.calls,
+        steps=walks.steps,
+        returned=walks.returned,
+        by_chance=walks.by_chance,
+        seconds=None if problem.is_compiled else walks.seconds / max(1, walks.calls),
+    )
+
+
+class _Walks:
+    """Random walks that count what comes back."""
+
+    def __init__(self, problem: Problem, start: Any, seed: int) -> None:
+        self.problem = problem
+        kept = copied(start)  # the caller's own state stays as it is
+        self.start = start if kept is None else kept
+        self.retype = retyped_by(problem, start)
+        self.choices = stream(seed, Key.PILOT, 0, 0)
+        self.rng = stream(seed, Key.PILOT, 0, 1)
+        self.met: set[Hashable] = {(problem.key_of(start), 0)}
+        self.calls = self.steps = self.returned = 0
+        self.by_chance = False
+        self.seconds = 0.0
+        self._begin()
+
+    def _begin(self) -> None:
+        again = copied(self.start)
+        self.state, self.length = self.start if again is None else again, 0
+
+    def step(self) -> None:
+        """One step of the walk at hand."""
+        problem, facts = self.problem, self.problem.facts
+        actions = problem.legal_actions(self.state)
+        action = actions[self.choices.integers(len(actions))]
+        before = self.rng.words.tolist()
+        begin = time.perf_counter()
+        self.calls += 1
+        _, after, ended = answered(
+            problem,
+            self.state,
+            action,
+            self.rng,
+            *facts.reward_range,
+            facts.terminals,
+        )
+        self.seconds += time.perf_counter() - begin
+        self.by_chance |= self.rng.words.tolist() != before
+        after = after if self.retype is None else self.retype(after)
+        self.length += 1
+        if ended or problem.is_terminal(after):
+            self._begin()
+            return
+        # with a horizon, searches keep bounds for each number of steps left
+        key = (problem.key_of(after), 0 if problem.horizon is None else self.length)
+        self.steps += 1
+        self.returned += key in self.met
+        self.met.add(key)
+        self.state = after
+        if self.length == min(STEPS, problem.horizon or STEPS):
+            self._begin()

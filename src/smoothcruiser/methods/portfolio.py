@@ -1,0 +1,440 @@
+"""What ``auto`` runs: one method, or certified search and then a schedule.
+
+A race spends delta/2 on each of the two. Certified search gets a bounded number of
+calls; where it has not kept the promise by then, the schedule runs, whose price is
+known. Whatever decides between them, both intervals hold together with probability
+1 - delta (a union), so the answer may be either, or what both leave (docs/auto.md).
+
+What this file leaves out: the choice itself (``methods.auto``).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from smoothcruiser.estimate import Certificate, Estimate, Interval, not_excluded
+from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared
+from smoothcruiser.methods.certified import Searching, ask, memory_of
+from smoothcruiser.methods.scheduled import Scheduling
+from smoothcruiser.problem.answers import contradiction
+from smoothcruiser.progress import Progress
+from smoothcruiser.query import Query
+from smoothcruiser.schedule.numbers import duration, rate, short
+from smoothcruiser.schedule.schedule import Level, counted
+
+if TYPE_CHECKING:
+    from smoothcruiser.engines.pilot import Pilot
+
+# A search that has spent a share of its calls is judged by what it will need: with n
+# calls for a half-width w, about n (w/epsilon)**RATE in all. The widths of searches
+# fall like this, as measured (docs/evidence/portfolio.md).
+RATE, JUDGED_FROM = 1.5, 0.125
+# ends of a search after which its user wants no more
+BY_HAND = ("callback", "hand")
+P = TypeVar("P", bound=Prepared)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """A method with its price, run or weighed."""
+
+    method: str
+    num_calls: int | None = None  # at the most; None: it depends on the problem
+    delta: float | None = None
+    role: str = ""  # what it does here, in a few words
+    seconds: float | None = field(default=None, compare=False)  # of these calls
+
+    def to_dict(self) -> dict[str, Any]:
+        """The option as plain data."""
+        calls = (
+            {"num_calls": None, "log10_calls": None}
+            if self.num_calls is None
+            else counted("num_calls", self.num_calls)
+        )
+        return {
+            "method": self.method,
+            **calls,
+            "delta": self.delta,
+            "role": self.role,
+            "seconds": self.seconds,
+        }
+
+    def row(self) -> tuple[str, str, str, str]:
+        """The option as a row of a table."""
+        calls = "it depends" if self.num_calls is None else short(self.num_calls)
+        seconds = "" if self.seconds is None else duration(self.seconds)
+        return self.method, calls, seconds, self.role
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What ``auto`` decided and on what grounds; ``str`` shows it."""
+
+    reason: str
+    options: tuple[Option, ...]  # those that are run come first
+    num_run: int  # how many of them are run, one after the other
+    epsilon: float | None
+    delta: float | None
+    pilot: Pilot | None = None
+    levels: tuple[Level, ...] = ()  # of the schedule, if one may be run
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The names of what is run, in this order."""
+        return tuple(option.method for option in self.options[: self.num_run])
+
+    @property
+    def method(self) -> str:
+        """What is run, in words."""
+        return ", then ".join(self.methods)
+
+    @property
+    def num_calls(self) -> int | None:
+        """Oracle calls at the most, the look's too; None: it depends on the problem."""
+        run = [option.num_calls for option in self.options[: self.num_run]]
+        known = [calls for calls in run if calls is not None]
+        looked = 0 if self.pilot is None else self.pilot.calls
+        return looked + sum(known) if len(known) == len(run) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The decision as plain data."""
+        calls = self.num_calls
+        pilot = self.pilot
+        return {
+            "method": self.method,
+            **(
+                {"num_calls": None, "log10_calls": None}
+                if calls is None
+                else counted("num_calls", calls)
+            ),
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "reason": self.reason,
+            "runs": [option.to_dict() for option in self.options[: self.num_run]],
+            "instead_of": [option.to_dict() for option in self.options[self.num_run :]],
+            "pilot": None
+            if pilot is None
+            else {
+                "calls": pilot.calls,
+                "steps": pilot.steps,
+                "returned": pilot.returned,
+                "by_chance": pilot.by_chance,
+                "seconds_per_call": pilot.seconds,
+            },
+            "levels": [],
+        }
+
+    def to_json(self, **options: Any) -> str:
+        """The decision as JSON text."""
+        import json
+
+        return json.dumps(self.to_dict(), **options)
+
+    def __str__(self) -> str:
+        shown = [self.reason, ""]
+        if self.pilot is not None:
+            shown += [seen_by(self.pilot), ""]
+        rows = [option.row() for option in self.options]
+        widths = [max(len(row[k]) for row in rows) for k in range(3)]
+        widths[1] = max(widths[1], len("calls at most"))
+        widths[2] = max(widths[2], len("time"))
+        head = ("", "calls at most", "time", "")
+        for name, calls, seconds, role in (head, *rows):
+            line = (
+                f"  {name:<{widths[0]}}  {calls:>{widths[1]}}  "
+                f"{seconds:>{widths[2]}}  {role}"
+            )
+            shown.append(line.rstrip())
+        return "\n".join(shown) + "\n"
+
+
+def seen_by(pilot: Pilot) -> str:
+    """What the pilot saw, as a sentence."""
+    chance = "chance was seen" if pilot.by_chance else "no chance was seen"
+    speed = ""
+    if pilot.seconds:
+        speed = f"; the step alone makes {rate(1.0 / pilot.seconds)}"
+    return (
+        f"A look of {pilot.calls:,} calls, which are counted: {pilot.returned:,} of "
+        f"{pilot.steps:,} steps led to a state that was met before, and {chance}{speed}."
+    )
+
+
+# --- running ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen(Prepared):
+    """One method, after a look that is counted."""
+
+    explanation: Decision
+    inner: Prepared
+    spent: float = 0.0  # seconds that preparing took
+
+    @property
+    def parts(self) -> tuple[Prepared, ...]:
+        """The one method."""
+        return (self.inner,)
+
+    @property
+    def looked(self) -> int:
+        """Calls of the pilot."""
+        return 0 if self.explanation.pilot is None else self.explanation.pilot.calls
+
+    def check(self) -> None:
+        """Refuse what the method refuses."""
+        self.inner.check()
+
+    def run(self) -> Estimate:
+        """The Estimate of the method, with the calls of the look."""
+        inner = _hurried(self.inner, self.spent)
+        return self.annotated(_with_look(inner.run(), self.explanation.pilot))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Race(Prepared):
+    """Certified search for a bounded number of calls, then a schedule if needed."""
+
+    explanation: Decision
+    search: Searching
+    schedule: Scheduling
+    spent: float = 0.0  # seconds that preparing took
+
+    @property
+    def parts(self) -> tuple[Prepared, ...]:
+        """Both, each with half of delta."""
+        return self.search, self.schedule
+
+    @property
+    def looked(self) -> int:
+        """Calls of the pilot."""
+        return 0 if self.explanation.pilot is None else self.explanation.pilot.calls
+
+    def check(self) -> None:
+        """Refuse what the schedule refuses."""
+        self.schedule.check()
+
+    def run(self) -> Estimate:
+        """The Estimate of the one that keeps the promise, or of both together."""
+        begin = time.perf_counter() - self.spent
+        pilot = self.explanation.pilot
+        search = _hurried(self.search, self.spent, share=0.5)
+        judge = _Judge(search.query)
+        query = replace(search.query, state=search.query.place, progress=judge)
+        memory = memory_of(query, self.search.method.bound)
+        try:
+            first = ask(memory, query, DEFAULT_BUDGET)
+            stopped = memory.reason in BY_HAND and not judge.behind
+            if not stopped and self._leads(first):
+                limits = self.query.limits
+                first = memory.go_on(
+                    budget=self._calls_left(),
+                    seconds=_left(limits.seconds, begin),
+                    callback=self.query.progress,
+                )
+                stopped = True
+        finally:
+            memory.close()
+        if stopped or self._is_enough(first, begin):
+            return self.annotated(_with_look(self._of_all(first), pilot))
+        scheduling = self.schedule
+        if self.query.limits.seconds is not None:
+            scheduling = _with_seconds(
+                scheduling, _left(self.query.limits.seconds, begin)
+            )
+        if self.query.progress is not None:
+            scheduling = replace(
+                scheduling,
+                query=replace(
+                    scheduling.query,
+                    progress=_after(self.query.progress, first),
+                ),
+            )
+        second = scheduling.run()
+        assert self.query.promise.delta is not None
+        found = together(self.query, first, second, self.query.promise.delta)
+        return self.annotated(_with_look(found, pilot))
+
+    def _calls_left(self) -> int | None:
+        """The search's calls where it has the whole budget, after the look.
+
+        It inspects the step once more when it goes on.
+        """
+        calls = self.query.limits.calls
+        if calls is None:
+            return None
+        return max(1, calls - self.looked - self.query.problem.inspected_pairs)
+
+    def _leads(self, first: Estimate) -> bool:
+        """Whether the search, without an epsilon, has what the schedule would have."""
+        if self.query.promise.epsilon is not None:
+            return False
+        reached = first.epsilon
+        return reached is not None and reached <= self.schedule.explanation.epsilon
+
+    def _is_enough(self, first: Estimate, begin: float) -> bool:
+        """Whether the promise is kept, or the time over."""
+        asked, reached = self.query.promise.epsilon, first.epsilon
+        if asked is not None and reached is not None and reached <= asked:
+            return True
+        seconds = self.query.limits.seconds
+        return seconds is not None and time.perf_counter() - begin >= 0.95 * seconds
+
+    def _of_all(self, first: Estimate) -> Estimate:
+        """The search's answer with the delta of the whole race."""
+        delta = self.query.promise.delta
+        assert delta is not None
+        certificate = first.certificate
+        if certificate is not None:
+            certificate = replace(certificate, confidence=1.0 - delta)
+        return replace(first, delta=delta, certificate=certificate)
+
+
+class _Judge:
+    """Ends a search that will not keep its promise within its calls."""
+
+    def __init__(self, query: Query) -> None:
+        self.progress, self.epsilon = query.progress, query.promise.epsilon
+        self.calls = query.limits.calls
+        self.behind = False
+
+    def __call__(self, seen: Progress) -> object:
+        if self.progress is not None and self.progress(seen) is False:
+            return False
+        if self.epsilon is None or self.calls is None or seen.half_width is None:
+            return None
+        if seen.calls >= JUDGED_FROM * self.calls:
+            needed = seen.calls * (seen.half_width / self.epsilon) ** RATE
+            self.behind = needed > self.calls
+        return not self.behind
+
+
+def _with_look(estimate: Estimate, pilot: Pilot | None) -> Estimate:
+    """The estimate with the calls of the pilot."""
+    if pilot is None:
+        return estimate
+    spent = estimate.calls_spent
+    return replace(
+        estimate,
+        num_calls=estimate.num_calls + pilot.calls,
+        calls_spent=None if spent is None else spent + pilot.calls,
+        price=None if estimate.price is None else estimate.price + pilot.calls,
+    )
+
+
+def _left(seconds: float | None, begin: float) -> float | None:
+    if seconds is None:
+        return None
+    return max(1e-3, seconds - (time.perf_counter() - begin))
+
+
+def _with_seconds(ready: P, seconds: float | None) -> P:
+    query = ready.query
+    return replace(
+        ready, query=replace(query, limits=replace(query.limits, seconds=seconds))
+    )
+
+
+def _hurried(ready: P, spent: float, share: float = 1.0) -> P:
+    """The same with what is left of its seconds, or a share of that."""
+    seconds = ready.query.limits.seconds
+    if seconds is None:
+        return ready
+    return _with_seconds(ready, max(1e-3, share * (seconds - spent)))
+
+
+def _after(
+    progress: Callable[[Progress], object], first: Estimate
+) -> Callable[[Progress], object]:
+    """Reports on a schedule that count what the search before it took."""
+
+    def report(seen: Progress) -> object:
+        interval = seen.interval
+        if interval is not None and first.interval is not None:
+            interval = _both(interval, first.interval)
+        return progress(
+            replace(
+                seen,
+                calls=seen.calls + first.num_calls,
+                seconds=seen.seconds + first.seconds,
+                price=None if seen.price is None else seen.price + first.num_calls,
+                interval=interval or first.interval,
+            )
+        )
+
+    return report
+
+
+# --- two answers as one -------------------------------------------------------
+
+
+def together(query: Query, first: Estimate, second: Estimate, delta: float) -> Estimate:
+    """One answer of two whose failures have probability ``delta`` together.
+
+    Every interval is what both leave; the rest is the second's, moved into them.
+    """
+    one, two = first.certificate, second.certificate
+    assert one is not None
+    assert two is not None
+    interval = _both(one.interval, two.interval)
+    boxes = two.q_intervals
+    if one.q_intervals and boxes:
+        boxes = tuple(map(_both, one.q_intervals, boxes))
+    assumed = (
+        *two.assumptions,
+        *(a for a in one.assumptions if a not in two.assumptions),
+    )
+    if any(low > high for low, high in (interval, *boxes)):
+        raise contradiction(query.place, delta, assumed)
+    certificate = Certificate(
+        kind=two.kind,
+        interval=interval,
+        q_intervals=boxes,
+        confidence=1.0 - delta,
+        bound=f"{two.bound}; {one.bound}",
+        assumptions=assumed,
+        policy_loss=two.policy_loss,
+        best_actions=not_excluded(boxes, query.problem.mover(query.place))
+        if boxes
+        else two.best_actions,
+    )
+    epsilon = second.epsilon
+    if epsilon != query.promise.epsilon:  # it was stopped, or promises what it can
+        widths = [high - low for low, high in boxes or (interval,)]
+        epsilon = 0.5 * max(width for width in widths if not math.isnan(width))
+    return replace(
+        second,
+        value=_inside(second.value, interval),
+        interval=interval,
+        q_values=tuple(map(_inside, second.q_values, boxes)) if boxes else (),
+        certificate=certificate,
+        epsilon=epsilon,
+        delta=delta,
+        num_calls=first.num_calls + second.num_calls,
+        calls_spent=first.num_calls + (second.calls_spent or second.num_calls),
+        price=None if second.price is None else first.num_calls + second.price,
+        seconds=first.seconds + second.seconds,
+        compile_seconds=first.compile_seconds + second.compile_seconds,
+        notes=(
+            *second.notes,
+            f"Certified search had ±{first.epsilon:.3g} after {first.num_calls:,} calls; "
+            "its intervals and the schedule's hold together.",
+        ),
+    )
+
+
+def _both(one: Interval, two: Interval) -> Interval:
+    """What two intervals leave; NaN, of an illegal action, stays."""
+    return (
+        one[0] if one[0] > two[0] else two[0],
+        one[1] if one[1] < two[1] else two[1],
+    )
+
+
+def _inside(value: float, interval: Interval) -> float:
+    low, high = interval
+    return low if value < low else high if value > high else value

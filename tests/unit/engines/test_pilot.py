@@ -1,0 +1,107 @@
+"""The look before a choice: what it sees, that it is counted, and that it is honest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.engines.pilot import look_first
+from smoothcruiser.errors import OracleError
+
+
+def mdp(step: Any, **more: Any) -> sc.MDP:
+    facts = {"num_actions": 2, "discount": 0.5, "operator": sc.Max()}
+    return sc.MDP(step, **(facts | {"initial_state": 0} | more))
+
+
+def ring(state, action, rng):
+    return rng.random(), (state + action + rng.integers(2)) % 5
+
+
+def continuum(state, action, rng):
+    return 0.5, rng.random()
+
+
+def clockwork(state, action, rng):
+    return 0.5, 2 * state + action
+
+
+@pytest.mark.parametrize(
+    ("step", "comes_back", "by_chance"),
+    [(ring, True, True), (continuum, False, True), (clockwork, True, False)],
+)
+def test_it_sees_whether_states_return_and_chance_plays(
+    step, comes_back, by_chance
+) -> None:
+    """Law: a ring returns, a continuum never does, clockwork takes no random number.
+
+    (Walks begin at the same state, so clockwork returns to its first states.)
+    """
+    found = look_first(mdp(step), 0, 0, calls=64)
+    assert (found.comes_back, found.by_chance) == (comes_back, by_chance)
+
+
+def test_every_call_is_counted() -> None:
+    """Law: the calls told are the calls made, the inspection's among them."""
+    made = []
+
+    def step(state, action, rng):
+        made.append(state)
+        return ring(state, action, rng)
+
+    found = look_first(mdp(step), 0, 0, calls=40)
+    assert found.calls == len(made) > 40
+
+
+def test_one_seed_gives_one_look_and_the_clock_is_not_compared() -> None:
+    problem = mdp(ring)
+    one, other = (look_first(problem, 0, 3, calls=50) for _ in range(2))
+    assert one == other
+    assert one.seconds > 0.0
+
+
+def test_steps_left_tell_states_of_a_horizon_apart() -> None:
+    """Law: with a horizon a state returns only with the same number of steps left."""
+
+    def counter(state, action, rng):
+        return 0.5, 1  # one and the same state from then on
+
+    plain = look_first(mdp(counter), 0, 0, calls=8)
+    cut = look_first(mdp(counter, horizon=8), 0, 0, calls=8)
+    assert (plain.returned, cut.returned) == (7, 0)
+
+
+def test_a_memo_of_random_answers_is_refused_before_the_walks_fill_it() -> None:
+    memo: dict[Any, Any] = {}
+
+    def step(state, action, rng):
+        if (state, action) not in memo:
+            memo[state, action] = ring(state, action, rng)
+        return memo[state, action]
+
+    with pytest.raises(OracleError, match="remember"):
+        look_first(mdp(step), 0, 0, calls=64)
+
+
+def test_the_callers_state_is_left_alone_and_ends_begin_anew() -> None:
+    start = [0, 1]
+
+    def step(state, action, rng):
+        return 0.5, [state[0] + 1, state[1]], state[0] == 2
+
+    problem = mdp(step, terminal=True, initial_state=start, key=tuple)
+    found = look_first(problem, start, 0, calls=30)
+    assert start == [0, 1]
+    assert found.steps == 20  # of 30, every third ended an episode
+
+
+def test_a_reward_outside_its_range_is_refused() -> None:
+    with pytest.raises(OracleError, match="range"):
+        look_first(mdp(lambda s, a, rng: (2.0, s)), 0, 0, calls=5)
+
+
+def test_a_time_limit_ends_the_walks() -> None:
+    found = look_first(mdp(ring), 0, 0, calls=64, seconds=-1.0)
+    assert found.steps == 0
