@@ -24,7 +24,9 @@ from smoothcruiser.query import KEYWORDS, Asked, Query, check_problem
 from smoothcruiser.tree.searches import Search
 
 # what ``evaluate`` takes of the keywords of ``plan``
-EVALUATES = frozenset(("epsilon", "delta", "budget", "seconds", "seed", "executor"))
+EVALUATES = frozenset(
+    ("epsilon", "delta", "budget", "seconds", "seed", "executor", "progress")
+)
 
 
 def plan(
@@ -234,7 +236,7 @@ def evaluate(
         state: where episodes begin; by default the problem's initial state.
         **asked: ``epsilon`` (a half-width to stop at), ``delta`` (by default 0.05),
             ``budget`` (by default a million calls where no other limit is given),
-            ``seconds``, ``seed`` and ``executor``, as in ``plan``.
+            ``seconds``, ``seed``, ``executor`` and ``progress``, as in ``plan``.
     """
     from smoothcruiser.evaluation import evaluate as evaluation
 

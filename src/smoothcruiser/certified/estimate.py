@@ -232,6 +232,12 @@ def _no_chance(search: Certified, drawn: int) -> tuple[str, ...]:
 def _notes(asked: Ends, reached: float, reason: str, num_calls: int) -> tuple[str, ...]:
     if reason == "epsilon":
         return ()
+    if reason == "hand":
+        return (
+            f"Stopped by hand after {num_calls:,} call{'s' if num_calls != 1 else ''}, "
+            f"at half-width {reached:.4g}; "
+            "the intervals hold as they are.",
+        )
     why = {
         "budget": f"the budget of {num_calls:,} calls was spent",
         "seconds": "the time was up",

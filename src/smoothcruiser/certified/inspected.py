@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.sampling import Sampler
-from smoothcruiser.engines.inspection import Looks, seen
+from smoothcruiser.engines.inspection import LOOK_SECONDS, Looks, seen
+from smoothcruiser.errors import Interrupted
 
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the step
+# of the seconds: at most so much before the first sample, and after the last
+BEFORE_SHARE, AFTER_SHARE = 0.1, 0.05
+LEAST_SECONDS = 0.1  # for either, so that the clock cuts short slow simulators alone
 
 
 class Inspected:
@@ -16,17 +22,46 @@ class Inspected:
     def __init__(self) -> None:
         self.looked: Looks | None = None  # seen before the first sample
         self.asked = 0  # calls of the last inspection after a query
+        self._each = 0.0  # seconds per call, before the first sample
 
-    def begin(self, sampler: Sampler, state: Any, left: int) -> int:
-        """Inspect the step; the calls include those of the inspection afterwards."""
-        calls, self.looked = sampler.look(state, None, left // INSPECTED_SHARE)
+    def begin(self, sampler: Sampler, state: Any, left: int, limits: Ends) -> int:
+        """Inspect the step; the calls include those of the inspection afterwards.
+
+        A stop in the middle leaves the step uninspected, and it is inspected when the
+        search goes on.
+        """
+        begin = time.perf_counter()
+        share = BEFORE_SHARE * (limits.deadline - begin)
+        seconds = min(LOOK_SECONDS, max(LEAST_SECONDS, share))
+        try:
+            with limits.hold.opened():
+                calls, self.looked = sampler.look(
+                    state, None, left // INSPECTED_SHARE, seconds
+                )
+        except (KeyboardInterrupt, Interrupted) as stop:
+            return getattr(stop, "calls", 0)
+        self._each = (time.perf_counter() - begin) / max(1, calls)
         return calls + len(self.looked)
 
-    def again(self, sampler: Sampler, state: Any) -> int:
-        """Repeat the inspection after a query."""
+    def reserved(self, limits: Ends) -> float:
+        """The seconds that the inspection after a query may take."""
+        if not self.looked:
+            return 0.0
+        share = LOOK_SECONDS if limits.seconds is None else AFTER_SHARE * limits.seconds
+        return min(LOOK_SECONDS, share, len(self.looked) * self._each)
+
+    def again(self, sampler: Sampler, state: Any, limits: Ends) -> int:
+        """Repeat the inspection after a query, as far as there is time."""
         if not self.looked:
             return 0
-        calls, _ = sampler.look(state, self.looked, 0)
+        calls, left = 0, max(LEAST_SECONDS, limits.deadline - time.perf_counter())
+        if sampler.ready and self._each <= left:
+            try:
+                with limits.hold.opened():
+                    seconds = min(LOOK_SECONDS, left)
+                    calls, _ = sampler.look(state, self.looked, 0, seconds)
+            except (KeyboardInterrupt, Interrupted) as stop:
+                calls = getattr(stop, "calls", 0)
         counted = 0 if self.asked else len(self.looked)
         self.asked = calls
         return calls - counted

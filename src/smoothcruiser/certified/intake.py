@@ -15,6 +15,7 @@ beginning of its stream, and a bound that holds for all n holds there
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,10 @@ class Batch:
         self.raws, self.rewards = self.raws[: self.drawn], self.rewards[: self.drawn]
 
 
+def _never() -> None:
+    """No reason to stop."""
+
+
 class Intake:
     """Enters batches in one memory."""
 
@@ -108,16 +113,18 @@ class Intake:
         self.batch = Batch(pairs[:chunk], counts[:chunk])
         return pairs[chunk:], counts[chunk:]
 
-    def enter(self) -> None:
+    def enter(self, over: Callable[[], str | None] = _never) -> str | None:
         """Enter the samples that the batch has; the others are not taken any more.
 
-        Raises ``Full`` where the memory has no room; the rest then waits. Rows of a
-        known model are entered when they are read (``reading``).
+        Raises ``Full`` where the memory has no room, and returns the reason where
+        ``over`` gives one; the rest then waits. Between two parts of a batch the
+        memory is whole, and entering may go on from there. Rows of a known model are
+        entered when they are read (``reading``).
         """
         batch, memory = self.batch, self.memory
         if batch is None or batch.drawn == 0 or has_rows(self.problem):
             self.batch = None
-            return
+            return None
         batch.truncate()
         low, high = self.problem.facts.reward_range
         resolved, before = self.sampler.resolved, batch.entered
@@ -143,14 +150,20 @@ class Intake:
                     self.salt,
                 )
             )
+            reason = None
             if batch.entered == batch.drawn:
                 break
             memory.make_room(rehash_with=self.loops.rehash)
+            reason = over()
+            if reason is not None:
+                break
         if not resolved:
             memory.resolve()
         if self.problem.deterministic:
             self._compare(batch.pairs)
-        self.batch = None
+        if reason is None:
+            self.batch = None
+        return reason
 
     def _check_payoffs(self, batch: Batch, end: int) -> None:
         """Refuse rewards on steps that do not end the episode."""

@@ -18,8 +18,9 @@ from smoothcruiser.certified.spelling import Unspelled
 
 LEAST_SECONDS = 10.0
 RARELY = 32
-SLICE_SECONDS = 1.0
-FIRST_SLICE = 16  # samples, where it is not known how long one takes
+# of a slice: Ctrl-C and time limits are seen between two of them
+SLICE_SECONDS = 0.1
+POOL_SECONDS = 1.0  # of a slice that workers share
 MOST_GROWTH = 16  # of a slice against the one before
 
 
@@ -51,14 +52,22 @@ class Keeper:
 
 
 class Pace:
-    """How many samples take about ``SLICE_SECONDS``."""
+    """How many samples take how long."""
 
     def __init__(self) -> None:
-        self.most = FIRST_SLICE
+        self.last = 0  # samples of the last slice
+        self.each = 0.0  # seconds per sample there
+
+    def within(self, seconds: float, more: float = 0.0) -> int:
+        """The samples that take about so long, with ``more`` seconds each for entering.
+
+        The first slice is one sample, and none is much larger than the one before.
+        """
+        fit = max(1, MOST_GROWTH * self.last)
+        each = self.each + more
+        return fit if each <= 0.0 else max(1, min(fit, int(seconds / each)))
 
     def took(self, samples: int, seconds: float) -> None:
         """Learn from a slice."""
-        fit = MOST_GROWTH * self.most
-        if seconds > 0.0:
-            fit = min(fit, int(SLICE_SECONDS * samples / seconds))
-        self.most = max(1, fit)
+        if samples:
+            self.last, self.each = samples, seconds / samples

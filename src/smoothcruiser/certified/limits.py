@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from smoothcruiser.certified.bounds.base import Bound
 from smoothcruiser.certified.price import EqualSamples
 from smoothcruiser.certified.rounding import model_floor
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import nearest_to_zero
 
 DEFAULT_BUDGET = 10**9
 LARGEST = sys.float_info.max
+HAND_SECONDS = 0.4  # for the answer, after Ctrl-C
 
 Target = Literal["q_values", "value"]
 
@@ -38,6 +41,19 @@ class Ends:
     # the share of |V| that half-widths may have, in place of epsilon
     relative: float | None = None
     floor: float = 0.0  # the half-width that double precision can reach
+    hold: Hold = field(default_factory=Hold)  # says whether Ctrl-C was pressed
+
+    def over(self, need: float = 0.0) -> str | None:
+        """Why to stop now, with ``need`` seconds for the answer; None: go on."""
+        if self.hold.came:
+            return "hand"
+        return "seconds" if time.perf_counter() + need > self.deadline else None
+
+    def closing(self) -> Ends:
+        """The limits of what only the answer needs, after a stop."""
+        hand = time.perf_counter() + HAND_SECONDS
+        deadline = min(self.deadline, hand) if self.hold.came else self.deadline
+        return replace(self, deadline=deadline, hold=Hold())
 
     def goal_at(self, interval: tuple[float, float]) -> float | None:
         """The half-width that ends the query where V is known to lie in ``interval``.

@@ -9,6 +9,11 @@ oracles use threads instead (``sampling.CompiledSampler``).
 
 from __future__ import annotations
 
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from smoothcruiser.certified.graph import END
@@ -19,7 +24,7 @@ from smoothcruiser.certified.sampling import Sampler
 from smoothcruiser.engines.base import Executor
 from smoothcruiser.engines.inspection import Looks, look, sendable
 from smoothcruiser.engines.pools.base import Build, check_workers
-from smoothcruiser.errors import OracleError
+from smoothcruiser.errors import Interrupted, OracleError
 from smoothcruiser.jit.streams import from_words
 from smoothcruiser.problem.answers import raised
 from smoothcruiser.problem.problem import Problem
@@ -84,7 +89,7 @@ def draw_part(problem: Problem, item: tuple[int, list[PairJob]]) -> list[Drawn]:
 
 
 def look_elsewhere(
-    problem: Problem, item: tuple[Any, int, Looks | None, int]
+    problem: Problem, item: tuple[Any, int, Looks | None, int, float]
 ) -> tuple[int, Looks]:
     """Inspect the step, and return as much of the result as can be sent back."""
     calls, found = look(problem, *item)
@@ -114,7 +119,7 @@ class ParallelSampler(Sampler):
     ) -> None:
         super().__init__(problem, memory, seed)
         assert executor.pool is not None
-        self.size = check_workers(compute.workers)
+        self.workers = check_workers(compute.workers)
         self.pool = executor.pool(Build(problem, itself), compute)
 
     @property
@@ -122,13 +127,34 @@ class ParallelSampler(Sampler):
         """None: each worker inspects the step for itself."""
 
     def look(
-        self, state: Any, looked: Looks | None, most_calls: int
+        self, state: Any, looked: Looks | None, most_calls: int, seconds: float
     ) -> tuple[int, Looks]:
         """Inspect the step in a worker.
 
         A simulator that crashes must not take this process with it.
         """
-        return self.pool.ask(look_elsewhere, (state, self.seed, looked, most_calls))
+        item = (state, self.seed, looked, most_calls, seconds)
+        with self._in_time():
+            return self.pool.ask(look_elsewhere, item)
+
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """Wait for workers until the deadline; then ``Interrupted`` is raised.
+
+        What they had under way is given up, and the next task starts them anew.
+        """
+        left = min(self.deadline - time.perf_counter(), threading.TIMEOUT_MAX)
+        timer = threading.Timer(max(0.0, left), self.pool.stop)
+        timer.daemon = True
+        timer.start()
+        self.ready = False
+        try:
+            yield
+            self.ready = True
+        finally:
+            timer.cancel()
+            timer.join()
+            self.pool.restart()
 
     def draw(self, batch: Batch, most: int) -> None:
         """Take the next samples of a batch, at most ``most`` of them.
@@ -151,25 +177,39 @@ class ParallelSampler(Sampler):
                     tuple(four),
                 )
             )
-        for pair, drawn in zip(pairs.tolist(), self._gathered(jobs), strict=False):
+        gathered, stop = self._gathered(jobs)
+        for pair, drawn in zip(pairs.tolist(), gathered, strict=False):
             try:
                 self._enter(pair, drawn, batch)
             except Full as error:
                 error.calls = int(counts.sum()) + begun - batch.drawn
                 raise
             self.words[pair] = drawn.words
+        if stop is not None:
+            raise Interrupted("The search was stopped.") from stop
 
-    def _gathered(self, jobs: list[PairJob]) -> list[Drawn]:
-        """Return the results of the jobs, in their order."""
-        parts = _parts(jobs, PARTS_PER_WORKER * self.size)
-        found: list[list[Drawn]] = [[] for _ in parts]
+    def _gathered(
+        self, jobs: list[PairJob]
+    ) -> tuple[list[Drawn], BaseException | None]:
+        """Return the results of the jobs, in their order, and what stopped them.
+
+        After a stop they are those before the first job that was not finished.
+        """
+        parts = _parts(jobs, PARTS_PER_WORKER * self.workers)
+        found: list[list[Drawn] | None] = [None for _ in parts]
 
         def report(item: tuple[int, list[PairJob]], part: list[Drawn]) -> bool:
             found[item[0]] = part
             return False
 
-        self.pool.map(draw_part, enumerate(parts), report)
-        return [drawn for part in found for drawn in part]
+        stopped: BaseException | None = None
+        try:
+            with self.hold.opened(), self._in_time():
+                self.pool.map(draw_part, enumerate(parts), report)
+        except (KeyboardInterrupt, Interrupted) as stop:
+            stopped = stop
+        done = itertools.takewhile(lambda part: part is not None, found)
+        return [drawn for part in done for drawn in part or ()], stopped
 
     def _enter(self, pair: int, drawn: Drawn, batch: Batch) -> None:
         facts, memory = self.problem.facts, self.memory

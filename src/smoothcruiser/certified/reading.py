@@ -17,15 +17,17 @@ are one. It leaves out what a row must be (``problem.rows``).
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import numpy as np
 
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.intake import Batch
+from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.room import Full
 from smoothcruiser.certified.sampling import ALWAYS_COMPARED, COMPARED_EVERY, Sampler
-from smoothcruiser.errors import OracleError
+from smoothcruiser.errors import Interrupted, OracleError
 from smoothcruiser.problem.answers import at
 from smoothcruiser.problem.rows import Row, check_rewards, read_row
 from smoothcruiser.problem.states import identical, is_fixed, unchanged
@@ -33,6 +35,7 @@ from smoothcruiser.problem.tabular import Ints
 
 BLOCK = 4096  # rows that are entered together
 READ_AGAIN = 64  # rows that are read a second time after a query
+LEAST_SECONDS = 0.1  # for these, so that the clock cuts short slow models alone
 
 
 class RowReader(Sampler):
@@ -50,11 +53,17 @@ class RowReader(Sampler):
         for begin in range(0, len(pairs), BLOCK):
             self._read_block(pairs[begin : begin + BLOCK], batch)
 
-    def read_again(self) -> None:
-        """Refuse a model that answers differently when it is asked again."""
+    def read_again(self, limits: Ends) -> None:
+        """Refuse a model that answers differently when it is asked again.
+
+        Nothing more is read when time is up.
+        """
         g, size = self.memory.graph, self.memory.num_pairs
         known = np.flatnonzero(g.pairs["total"][:size] > 0.0)
+        least = time.perf_counter() + LEAST_SECONDS
         for pair in known[:: 1 + len(known) // READ_AGAIN]:
+            if time.perf_counter() > max(least, limits.deadline):
+                return
             found = g.pairs[pair]
             kept = g.entries[found["start"] : found["start"] + found["length"]]
             (node,), (action,) = self._places(pair[None])
@@ -78,7 +87,12 @@ class RowReader(Sampler):
 
     def _read_block(self, pairs: Ints, batch: Batch) -> None:
         nodes, actions = self._places(pairs)
-        rows = list(map(self._row, nodes, actions))
+        try:
+            with self.hold.opened():  # nothing is entered so far
+                rows = list(map(self._row, nodes, actions))
+        except KeyboardInterrupt as stop:
+            self.torn = any(map(self._is_torn, nodes))
+            raise Interrupted("The search was stopped.") from stop
         left_out: Full | None = None
         found = None
         if not self.memory.is_crowded(sum(map(len, rows))):

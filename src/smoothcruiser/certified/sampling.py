@@ -17,21 +17,29 @@ nothing is sampled, and ``reading.RowReader`` takes their place.
 
 from __future__ import annotations
 
-import itertools
+import math
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.intake import Batch
+from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.memory_kernel import mixed
 from smoothcruiser.certified.room import Full
-from smoothcruiser.engines.pools.threads import Threads
+from smoothcruiser.certified.shared import make_threads, run_shared
 from smoothcruiser.engines.registry import choose
-from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.engines.watchdog import waiting_until
+from smoothcruiser.errors import (
+    Interrupted,
+    InvalidInput,
+    OracleError,
+    SmoothcruiserError,
+)
 from smoothcruiser.jit.build import compiled, is_compiled
+from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.answers import (
     at,
@@ -43,7 +51,13 @@ from smoothcruiser.problem.answers import (
 )
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import check_ends, has_rows
-from smoothcruiser.problem.states import Guard, copied, unchanged, written_into
+from smoothcruiser.problem.states import (
+    Guard,
+    copied,
+    is_fixed,
+    unchanged,
+    written_into,
+)
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.query import Compute
 
@@ -53,8 +67,9 @@ if TYPE_CHECKING:
 # arrivals of plain values at a node that are compared with the first
 ALWAYS_COMPARED, COMPARED_EVERY = 8, 64
 GOLDEN = 0x9E3779B97F4A7C15  # the odd step of SplitMix64
-# samples of a round below which handing it to threads costs more than it saves
-LEAST_SHARED = 20_000
+# a slice below which handing it to threads costs more than it saves: in samples, and
+# in seconds where it is known how long one takes
+LEAST_SHARED, SHARED_SECONDS = 20_000, 1e-3
 
 
 def first_words(seed: int, pairs: Ints) -> Any:
@@ -73,6 +88,10 @@ class Sampler:
     """Samples batches, and keeps the streams of the pairs."""
 
     resolved: bool  # whether ``raws`` are nodes already
+    workers = 0  # processes that share a slice; 0: it is sampled here
+    ready = True  # whether ``look`` would get an answer at once
+    torn = False  # whether a step that was broken off has left its state changed
+    deadline = math.inf  # after which nobody waits for workers
 
     def __init__(self, problem: Problem, memory: Memory, seed: int) -> None:
         self.problem, self.memory, self.seed = problem, memory, seed
@@ -81,6 +100,7 @@ class Sampler:
         self.guard = Guard()
         # how often a node was met by a plain value that is no int
         self.arrivals: dict[int, int] = {}
+        self.hold = Hold()  # of the query under way
 
     @property
     def looks(self) -> int | None:
@@ -91,18 +111,22 @@ class Sampler:
         return self.guard.looks
 
     def look(
-        self, state: Any, looked: Looks | None, most_calls: int
+        self, state: Any, looked: Looks | None, most_calls: int, seconds: float
     ) -> tuple[int, Looks]:
         """Run ``inspection.look`` where the step runs."""
         from smoothcruiser.engines.inspection import look
 
-        return look(self.problem, state, self.seed, looked, most_calls)
+        return look(self.problem, state, self.seed, looked, most_calls, seconds)
 
     def draw(self, batch: Batch, most: int) -> None:
-        """Take the next samples of a batch, at most ``most`` of them."""
+        """Take the next samples of a batch, at most ``most`` of them.
+
+        A stop raises ``Interrupted`` with the calls that were lost; it leaves the
+        batch and the streams as if only the jobs before it had been sampled.
+        """
         raise NotImplementedError
 
-    def read_again(self) -> None:
+    def read_again(self, limits: Ends) -> None:
         """Refuse a known model that answers differently now; no samples do."""
 
     def take_up(self, batch: Batch) -> None:
@@ -110,6 +134,24 @@ class Sampler:
 
     def check_written(self, batch: Batch) -> None:
         """Refuse a state that the job in progress has written into, before it is kept."""
+
+    def _is_torn(self, node: int) -> bool:
+        """Whether a node's state is not what it was, after a step was broken off.
+
+        A step that makes a move and takes it back has then only made it.
+        """
+        memory = self.memory
+        state = memory.states[node]
+        if self.problem.key is None and is_fixed(state):
+            return False
+        try:
+            key: Any = self.problem.key_of(state)
+        except SmoothcruiserError:
+            return True
+        if self.problem.horizon is not None:
+            key = (key, memory.remaining[node])
+        seen = memory.others.get(key)
+        return seen is None or seen.node != node
 
     def close(self) -> None:
         """Release workers, where there are any."""
@@ -151,12 +193,13 @@ class CompiledSampler(Sampler):
     """Batches of a compiled oracle over whole numbers."""
 
     resolved = False
+    _each = 0.0  # seconds per sample of the last slice
 
     def __init__(
         self, problem: Problem, memory: Memory, seed: int, *, workers: int = 1
     ) -> None:
         super().__init__(problem, memory, seed)
-        self.pool = Threads(workers, self, _nothing) if workers > 1 else None
+        self.pool = make_threads(workers, self._run) if workers > 1 else None
         begin = time.perf_counter()
         from smoothcruiser.certified import draws_kernel as draws
 
@@ -233,11 +276,13 @@ class CompiledSampler(Sampler):
         raws, rewards = batch.raws[new], batch.rewards[new]
         words = self._streams(pairs)
         try:
-            if self.pool is None or size < LEAST_SHARED:
+            begin = time.perf_counter()
+            small = size < LEAST_SHARED and size * self._each < SHARED_SECONDS
+            if self.pool is None or small:
                 status = self._run(states, actions, counts, words, raws, rewards, fault)
             else:
-                status = self._run_shared(
-                    states, actions, counts, words, raws, rewards, fault
+                status = run_shared(
+                    self.pool, states, actions, counts, words, raws, rewards, fault
                 )
         except KeyboardInterrupt:
             raise
@@ -254,95 +299,14 @@ class CompiledSampler(Sampler):
                 "keeps for ends; number states otherwise, or drop numba.njit from the "
                 "step."
             )
+        self._each = (time.perf_counter() - begin) / size
         self.words[pairs] = words
         batch.drawn += size
-
-    def _run_shared(
-        self,
-        states: Ints,
-        actions: Ints,
-        counts: Ints,
-        words: Any,
-        raws: Ints,
-        rewards: Floats,
-        fault: Ints,
-    ) -> int:
-        """Do the same on several threads.
-
-        Jobs are split into contiguous parts of about the same number of
-        samples, each with its streams and buffers.
-        """
-        assert self.pool is not None
-        ends, number = np.cumsum(counts), self.pool.size
-        cuts = [
-            0,
-            *(
-                int(np.searchsorted(ends, ends[-1] * part / number)) + 1
-                for part in range(1, number)
-            ),
-            len(counts),
-        ]
-        cuts = sorted({min(cut, len(counts)) for cut in cuts})
-        parts = []
-        for first, last in itertools.pairwise(cuts):
-            low, high = int(ends[first] - counts[first]), int(ends[last - 1])
-            jobs = (
-                states[first:last],
-                actions[first:last],
-                counts[first:last],
-                words[first:last],
-                raws[low:high],
-                rewards[low:high],
-                np.zeros(2, dtype=np.int64),
-            )
-            parts.append(_Part(first, low, jobs))
-        found: dict[int, int | BaseException] = {}
-
-        def report(part: _Part, ended: int | BaseException) -> bool:
-            found[part.first] = ended
-            return False
-
-        self.pool.map(_run_part, iter(parts), report)
-        for part in parts:  # the first fault in the order of the jobs is reported
-            ended, wrong = found[part.first], part.jobs[-1]
-            fault[0], fault[1] = part.first + wrong[0], part.low + wrong[1]
-            if isinstance(ended, BaseException):
-                raise ended
-            if ended != self.draws.FINE:
-                return ended
-        return int(self.draws.FINE)
 
     def close(self) -> None:
         """End the threads."""
         if self.pool is not None:
             self.pool.close()
-
-
-class _Part(NamedTuple):
-    """Jobs for one thread.
-
-    It has the first of them, the place of its first sample, and the arguments
-    of ``CompiledSampler._run``.
-    """
-
-    first: int
-    low: int
-    jobs: tuple[Any, ...]
-
-
-def _run_part(sampler: CompiledSampler, part: _Part) -> int | BaseException:
-    """Return how a part ended, or what it raised.
-
-    The sampler decides which fault comes first.
-    """
-    try:
-        return sampler._run(*part.jobs)
-    except BaseException as error:
-        return error
-
-
-def _nothing() -> None:
-    """Do nothing: samples of a round take milliseconds and cannot be interrupted."""
 
 
 class PythonSampler(Sampler):
@@ -354,6 +318,7 @@ class PythonSampler(Sampler):
     resolved = True
 
     _before: Any = None  # a copy of the state whose job is watched
+    _samples: Any = None  # counts those of the job under way
 
     def draw(self, batch: Batch, most: int) -> None:
         """Take the next samples of a batch, at most ``most`` of them.
@@ -375,13 +340,38 @@ class PythonSampler(Sampler):
                 batch.watched = self.guard.due(whole)
                 self._before = self.guard.copied(state) if batch.watched else None
             rng = from_words(words[job])
+            begun, hold = batch.drawn, self.hold
             try:
+                hold.begin()
                 self._draw_pair(pair, count, rng, batch)
+                hold.open = False
+            except BaseException as error:
+                if not hold.broke(error):
+                    raise
+                # The job is sampled again from where it began. A sample that was
+                # dropped because it took long, and not sampled again, would be
+                # missing for what it is.
+                rng, batch.drawn = from_words(words[job]), begun
+                self.torn = self._is_torn(node)
+                raise Interrupted(
+                    "The search was stopped.", calls=count - self._under_way()
+                ) from error
             finally:
                 self.words[pair] = rng.words
             if batch.drawn == end and batch.watched:
                 self.guard.compare(self._before, state, action)
                 batch.watched = False
+
+    def _under_way(self) -> int:
+        """The samples of the job under way that were not begun."""
+        return 0 if self._samples is None else self._samples.__length_hint__()
+
+    def _node(self, state: Any, remaining: int) -> int:
+        """The node of a next state; a stop must not break off what enters it."""
+        self.hold.open = False
+        found = self.memory.node_of(state, remaining)
+        self.hold.begin()
+        return found
 
     def take_up(self, batch: Batch) -> None:  # noqa: D102
         if batch.watched:
@@ -416,7 +406,8 @@ class PythonSampler(Sampler):
             batch.drawn,
         )
         crowded, before = memory.is_crowded(count), rng.words.copy()
-        for i in range(at, at + count):
+        self._samples = iter(range(at, at + count))
+        for i in self._samples:
             if crowded:
                 batch.drawn, before = i, rng.words.copy()
             try:
@@ -444,10 +435,10 @@ class PythonSampler(Sampler):
                     met = arrivals[found] = arrivals.get(found, -1) + 1
                     # equal values need not be the same state: 1 and True
                     if met < ALWAYS_COMPARED or met % COMPARED_EVERY == 0:
-                        found = memory.node_of(after, after_steps)
+                        found = self._node(after, after_steps)
             except (KeyError, TypeError):
                 try:
-                    found = memory.node_of(after, after_steps)
+                    found = self._node(after, after_steps)
                 except Full as error:  # the samples from ``before`` on are not taken
                     rng.words[:], error.calls = before, i + 1 - batch.drawn
                     raise
@@ -456,12 +447,19 @@ class PythonSampler(Sampler):
 
 
 def make_sampler(
-    problem: Problem, memory: Memory, state: Any, seed: int, compute: Compute
+    problem: Problem,
+    memory: Memory,
+    state: Any,
+    seed: int,
+    compute: Compute,
+    hold: Hold,
+    deadline: float = math.inf,
 ) -> Sampler:
     """Return the sampler that fits the problem.
 
     Rows of a known model are read. Otherwise it is compiled where the step is and
-    states are whole numbers, Python elsewhere, and on workers if requested.
+    states are whole numbers, Python elsewhere, and on workers if requested. A stop,
+    or the deadline, ends the wait for workers with KeyboardInterrupt.
     """
     if has_rows(problem):
         from smoothcruiser.certified.reading import RowReader
@@ -481,7 +479,8 @@ def make_sampler(
     if executor.pool is not None:
         from smoothcruiser.certified.parallel import ParallelSampler
 
-        return ParallelSampler(problem, memory, seed, executor, compute)
+        with hold.opened(), waiting_until(deadline):
+            return ParallelSampler(problem, memory, seed, executor, compute)
     return PythonSampler(problem, memory, seed)
 
 

@@ -36,7 +36,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
@@ -66,18 +67,21 @@ from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.certified.steering import Jobs, Steering, with_checks
 from smoothcruiser.certified.sweeps import Sweeps
 from smoothcruiser.certified.table import Table, table_of
+from smoothcruiser.certified.taking import Taking
 from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
-from smoothcruiser.jit.interrupts import stoppable
+from smoothcruiser.jit.interrupts import Hold, held
 from smoothcruiser.jit.keys import SALT, Key
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import copied
-from smoothcruiser.problem.tabular import Ints
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Compute, Promise, Where, check_delta
+
+STOPS = ("seconds", "hand", "callback")  # ends of a query that can go on as it was
+ENOUGH = ("epsilon", "rounding")  # ends of a query that is answered
 
 
 class Certified:
@@ -132,6 +136,7 @@ class Certified:
         self._sampler: Sampler
         self._intake: Intake
         self._pace = Pace()
+        self._taking = Taking(self)
         self._at: Position | None = None  # the query under way, or the last one
         self._inspected = Inspected()
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
@@ -194,7 +199,6 @@ class Certified:
 
     # --- queries --------------------------------------------------------------
 
-    @stoppable()
     def query(
         self,
         state: Any = None,
@@ -209,7 +213,7 @@ class Certified:
         """Return the Estimate at ``state``, with half-widths of at most ``epsilon``.
 
         With ``relative`` in its place they are at most that share of |V|. They
-        are larger where budget, seconds, callback or the room for states
+        are larger where budget, seconds, callback, Ctrl-C or the room for states
         ended the query before. ``target`` says which intervals have to be
         narrow: those of all action values (and so that of the value), or the
         value's alone. ``budget`` counts the calls of this query (``num_calls``). All
@@ -224,26 +228,26 @@ class Certified:
         state = state if kept is None else kept
         if self.keeper is not None:
             self.spelling.check(state)
-        compile_seconds = self._prepare(state)
-        try:
-            root = self.memory.node_of(state, self.problem.horizon or 0)
-        except Full as error:
-            raise InvalidInput(
-                f"State {state!r:.60} has no room in this memory ({error}); "
-                "start another one."
-            ) from None
-        if root == END:
-            return terminal_estimate(self.problem, state, "certified", self.seed)
-        self._at = Position(
-            root, self.num_calls, limits.epsilon, limits.target, limits.relative
-        )
-        with self._faults():
-            self._enter_waiting()
-            self._region.start(root)
-            self._steering.start()
-        return self._answer(limits, begin, compile_seconds)
+        with held() as hold:
+            limits = replace(limits, hold=hold)
+            compile_seconds = self._prepare(state, hold, limits.deadline)
+            try:
+                root = self.memory.node_of(state, self.problem.horizon or 0)
+            except Full as error:
+                raise InvalidInput(
+                    f"State {state!r:.60} has no room in this memory ({error}); "
+                    "start another one."
+                ) from None
+            if root == END:
+                return terminal_estimate(self.problem, state, "certified", self.seed)
+            self._at = Position(
+                root, self.num_calls, limits.epsilon, limits.target, limits.relative
+            )
+            with self._faults():
+                self._region.start(root)
+                self._steering.start()
+            return self._answer(limits, begin, compile_seconds)
 
-    @stoppable()
     def go_on(
         self,
         *,
@@ -262,12 +266,15 @@ class Certified:
         limits = make_limits(
             at.epsilon, budget, seconds, callback, at.target, begin, at.relative
         )
-        compile_seconds = self._prepare(self.memory.states[at.root])
-        left = limits.budget - (self.num_calls - at.first_call)
-        if at.waiting(self._intake.batch) > left:  # a smaller budget than before
-            self._enter_waiting()
-            at.end_round()
-        return self._answer(limits, begin, compile_seconds)
+        with held() as hold:
+            limits = replace(limits, hold=hold)
+            compile_seconds = self._prepare(
+                self.memory.states[at.root], hold, limits.deadline
+            )
+            left = limits.budget - (self.num_calls - at.first_call)
+            if at.waiting(self._intake.batch) > left:  # a smaller budget than before
+                at.end_round()
+            return self._answer(limits, begin, compile_seconds)
 
     def _answer(self, limits: Ends, begin: float, compile_seconds: float) -> Estimate:
         """Search from the position on, and describe what was found."""
@@ -278,11 +285,15 @@ class Certified:
         at = self._at
         assert at is not None
         state = self.memory.states[at.root]
-        with self._faults(), overdue(limits.seconds):
-            reason = self.reason = self._search(at, limits, begin)
-            self.memory.check_untouched()
-            self._sampler.read_again()
-            self.num_calls += self._inspected.again(self._sampler, state)
+        reason = limits.over()
+        if self._prepared:
+            self._sampler.hold = limits.hold
+            self._sampler.deadline = limits.deadline
+            with self._faults(), overdue(limits.seconds):
+                reason = self._search(at, limits, begin)
+                self._end(at, limits, state)
+        self.reason = reason
+        assert reason is not None
         return answer(
             self,
             at.root,
@@ -294,6 +305,20 @@ class Certified:
             seconds=time.perf_counter() - begin - compile_seconds,
             compile_seconds=compile_seconds,
         )
+
+    def _end(self, at: Position, limits: Ends, state: Any) -> None:
+        """Inspect the step and the states again, after a query."""
+        if self._sampler.torn:
+            self._fault = (
+                "a step that was stopped in the middle has left its state changed"
+            )
+            if self.keeper is not None:
+                self.keeper.unkept = f"{self._fault}."
+            return
+        self.memory.check_untouched()
+        closing = limits.closing()
+        self._sampler.read_again(closing)
+        self.num_calls += self._inspected.again(self._sampler, state, closing)
 
     def _check_whole(self) -> None:
         if self._fault is not None:
@@ -311,18 +336,34 @@ class Certified:
             self._fault = f"{type(error).__name__}: {error}"
             raise
 
-    def _prepare(self, state: Any) -> float:
-        """Compile what the first query needs, and return the seconds spent."""
+    def _prepare(self, state: Any, hold: Hold, deadline: float = math.inf) -> float:
+        """Compile what the first query needs, and return the seconds spent.
+
+        A stop, or the deadline, while it waits for workers leaves it unprepared.
+        """
         self._check_whole()
         if self._prepared:
             return 0.0
         begin = time.perf_counter()
+        self._prepared = self._build(state, hold, deadline)
+        return time.perf_counter() - begin
+
+    def _build(self, state: Any, hold: Hold, deadline: float) -> bool:
         self._region = Region(self.problem, self.memory, self.bound, self.radius_scale)
         self._sweeps = Sweeps(self.problem, self._region, self._crossed)
         self._steering = self.steering(self.problem, self._region, exact=self.exact)
-        self._sampler = make_sampler(
-            self.problem, self.memory, state, self.seed, self._compute
-        )
+        try:
+            self._sampler = make_sampler(
+                self.problem,
+                self.memory,
+                state,
+                self.seed,
+                self._compute,
+                hold,
+                deadline,
+            )
+        except KeyboardInterrupt:  # or its time was up
+            return False
         salt = np.random.SeedSequence(
             self.seed, spawn_key=(Key.CERTIFIED, SALT)
         ).generate_state(1, np.uint64)[0]
@@ -330,11 +371,11 @@ class Certified:
             self.problem, self.memory, self._sampler, self._region.loops, salt
         )
         self._region.warm()
-        self._prepared = True
-        return time.perf_counter() - begin
+        return True
 
     def _search(self, at: Position, limits: Ends, begin: float) -> str:
         """Run rounds until the query may end, and return why it did."""
+        self._taking.start(begin)
         while True:
             left = limits.budget - (self.num_calls - at.first_call)
             nothing = at.ended
@@ -343,51 +384,51 @@ class Certified:
             if nothing in FULL and not self.memory.is_crowded(1):
                 nothing = None  # it was given more room
             if nothing is None and not at.sampling:
+                # samples of an earlier round come first
+                nothing = self._taking.waiting(limits)
+            if nothing is None and not at.sampling:
                 self._sweeps.settle(at, limits, self._save_if_due)
-                stopped = self._stopped(at, limits, begin)
-                if stopped is not None:
-                    return stopped
+                nothing = self._stopped(at, limits)
+                if nothing in ENOUGH:
+                    return nothing
                 # nothing was sampled so far
-                if self._inspected.looked is None and left > 0 and not self.known:
+                fresh = self._inspected.looked is None and not self.known
+                if nothing is None and fresh and left > 0:
                     state = self.memory.states[at.root]
-                    calls = self._inspected.begin(self._sampler, state, left)
+                    calls = self._inspected.begin(self._sampler, state, left, limits)
                     self.num_calls, left = self.num_calls + calls, left - calls
                     self._save(at)
-                nothing = "budget" if left <= 0 else self._begin_round(at, limits, left)
+                    nothing = limits.over()
+                if nothing is None:
+                    nothing = (
+                        "budget" if left <= 0 else self._begin_round(at, limits, left)
+                    )
             if nothing is None:
-                nothing = self._sample(at, limits)
-            if nothing == "seconds":  # it was saved: the rest is for the answer alone
-                self._sweeps.settle(at, limits)
+                nothing = self._taking.round(at, limits)
+            if nothing in STOPS:  # it was saved: the rest is for the answer alone
+                self._sweeps.settle(at, limits.closing())
                 if self._sweeps.narrow(at, limits):
                     self._save(at)
                     return self._sweeps.reached(at, limits)
                 return nothing
             if nothing is not None:
                 self._save(at, nothing)
-                self._sweeps.finish(at, limits, limits.deadline)
+                self._sweeps.finish(at, limits)
                 if self._sweeps.narrow(at, limits):
                     return self._sweeps.reached(at, limits)
-                return "seconds" if time.perf_counter() > limits.deadline else nothing
+                return limits.over() or nothing
 
-    def _stopped(self, at: Position, limits: Ends, begin: float) -> str | None:
+    def _stopped(self, at: Position, limits: Ends) -> str | None:
         """Return why a query ends between two rounds, if it does.
 
         It is saved as it is: it can be taken up at this point.
         """
-        reason = None
+        reason: str | None
         if self._sweeps.narrow(at, limits):
             reason = self._sweeps.reached(at, limits)
-        elif limits.callback is not None:
-            report = Progress(
-                calls=self.num_calls - at.first_call,
-                seconds=time.perf_counter() - begin,
-                interval=self.memory.interval(at.root),
-                half_width=self.memory.half_width(at.root, limits.target),
-                states=self.memory.num_nodes - 1,
-            )
-            reason = "callback" if limits.callback(report) is False else None
-        if reason is None and time.perf_counter() > limits.deadline:
-            reason = "seconds"
+        else:
+            reason = self._taking.said_stop(at, limits, least_seconds=0.0)
+            reason = reason or limits.over(self._taking.ending(limits))
         if reason is not None:
             self._save(at)
         return reason
@@ -395,7 +436,7 @@ class Certified:
     def _save(self, at: Position, ended: str | None = None) -> None:
         """Save the search, if there is a keeper, at a point where it is whole."""
         at.ended = ended
-        if self.keeper is not None:
+        if self.keeper is not None and not self._sampler.torn:
             self.keeper.save(lambda: to_bytes(self), self.num_calls)
 
     def _save_if_due(self, at: Position) -> None:
@@ -407,7 +448,7 @@ class Certified:
         """The assumptions of this memory's certificates."""
         if self.known:
             return known_assumptions(self.problem)
-        looked = self._inspected.words(self._sampler)
+        looked = self._inspected.words(self._sampler) if self._prepared else ""
         law = one_outcome(self._twice) if self.problem.deterministic else SAME_LAW
         return assumptions(self.problem, law, looked=looked)
 
@@ -425,59 +466,10 @@ class Certified:
             else self._jobs(at, limits, left)
         )
         if len(pairs) == 0:
-            return "exhausted"
-        self._give_shares(pairs)
+            return limits.over() or "exhausted"
+        self._taking.give_shares(pairs)
         at.begin_round(pairs, counts)
         return None
-
-    def _sample(self, at: Position, limits: Ends) -> str | None:
-        """Sample the jobs of the round; return None, or why it was left.
-
-        Where time is up, the search is saved before what was sampled is entered.
-        """
-        intake = self._intake
-        try:
-            while intake.batch is not None or len(at.pairs):
-                if intake.batch is None:
-                    at.pairs, at.counts = intake.begin(at.pairs, at.counts)
-                in_time = self._fill(at, limits)
-                if in_time:
-                    intake.enter()
-                    self._save_if_due(at)
-                if not in_time or time.perf_counter() > limits.deadline:
-                    self._save(at)
-                    intake.enter()
-                    at.end_round()
-                    return "seconds"
-        except Full as error:
-            self.num_calls += error.calls
-            self._enter_waiting()
-            return error.reason
-        at.end_round()
-        return None
-
-    def _fill(self, at: Position, limits: Ends) -> bool:
-        """Sample the batch, in slices if someone waits; False if time was up before."""
-        batch = self._intake.batch
-        assert batch is not None
-        sliced = self.keeper is not None or limits.deadline < math.inf
-        while batch.drawn < batch.size:
-            begin, before = time.perf_counter(), batch.drawn
-            try:
-                self._sampler.draw(batch, self._pace.most if sliced else batch.size)
-            finally:
-                self.num_calls += batch.drawn - before
-            self._pace.took(batch.drawn - before, time.perf_counter() - begin)
-            if batch.drawn < batch.size:
-                if time.perf_counter() > limits.deadline:
-                    return False
-                self._save_if_due(at)
-        return True
-
-    def _enter_waiting(self) -> None:
-        """Enter the samples of a round that was left, as far as there is room."""
-        with suppress(Full):
-            self._intake.enter()
 
     def _jobs(self, at: Position, limits: Ends, left: int) -> Jobs:
         """Return which pairs to sample, and how often each."""
@@ -489,9 +481,9 @@ class Certified:
             if len(pairs):
                 return pairs, counts
             # certainly narrow enough, unless rounding prevents it
-            # whatever the time: a search that is taken up must get here too
-            self._sweeps.finish(at, limits, math.inf)
-            if self._sweeps.narrow(at, limits):
+            self._save(at)  # a stop in here is taken up from here
+            self._sweeps.finish(at, limits)
+            if self._sweeps.narrow(at, limits) or limits.over() is not None:
                 return pairs, counts
             steered = calls
         pairs, counts = choose.steered(root, limits, steered)
@@ -502,13 +494,3 @@ class Certified:
             counts, twice = with_checks(counts, self._drawn_pairs, left)
             self._twice += twice
         return pairs, counts
-
-    def _give_shares(self, pairs: Ints) -> None:
-        """Assign the next k to every new pair, before its first sample."""
-        g = self.memory.graph
-        new = pairs[g.pairs["total"][pairs] == 0.0]
-        if not self.exact:
-            g.pairs["cost"][new] = self.bound.cost(
-                self._drawn_pairs + 1 + np.arange(len(new)), self.delta
-            )
-        self._drawn_pairs += len(new)

@@ -30,6 +30,7 @@ from smoothcruiser.certified.soundness import require
 from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.engines.inspection import Look, Looks
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import copied, is_fixed
 
@@ -260,9 +261,10 @@ def _restore(search: Certified, data: bytes) -> None:
     _add_ends(memory, spelling, json.loads(bytes(parts["ends"])))
     soundness.check_graph(search, nodes, pairs, entries)
     _fill_graph(memory, nodes, pairs, entries, header)
-    search._prepare(
-        memory.states[1] if memory.num_nodes > 1 else search.problem.start()
-    )
+    first = memory.states[1] if memory.num_nodes > 1 else search.problem.start()
+    search._prepare(first, Hold())
+    if not search._prepared:
+        raise KeyboardInterrupt
     sampler, region = search._sampler, search._region
     require(sampler.resolved is header["resolved"], "its step was of another kind")
     soundness.check_raws(search, pairs, entries)

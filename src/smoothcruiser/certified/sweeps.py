@@ -30,6 +30,7 @@ class Sweeps:
         self.region, self.memory, self.crossed = region, region.memory, crossed
         self.exact = problem.deterministic or has_rows(problem)
         self.steps = problem.facts.steps(problem.horizon)
+        self.seconds = 0.0  # of the last sweep
 
     def narrow(self, at: Position, limits: Ends) -> bool:
         """Whether the query is answered."""
@@ -61,13 +62,13 @@ class Sweeps:
             little = LITTLE * 2.0 * self.memory.half_width(at.root, limits.target)
             if self.narrow(at, limits) or closed <= little:
                 at.swept = SETTLED
-            elif time.perf_counter() > limits.deadline:
+            elif limits.over(self.seconds) is not None:
                 return
             if pause is not None:
                 pause(at)
 
-    def finish(self, at: Position, limits: Ends, deadline: float) -> None:
-        """Sweep all nodes in reach until a scan moves none of them.
+    def finish(self, at: Position, limits: Ends) -> None:
+        """Sweep all nodes in reach until a scan moves none of them, or time is up.
 
         Sweeps are cheap and make full use of the samples. The widest node then
         satisfies width <= gamma width + radii + what the last sweep moved, so
@@ -75,7 +76,7 @@ class Sweeps:
         """
         self.region.list_reach()
         tune = SCAN
-        while not self.narrow(at, limits) and time.perf_counter() <= deadline:
+        while not self.narrow(at, limits) and limits.over(self.seconds) is None:
             before = self.region.widths
             self._sweep(tune)
             goal = limits.goal_at(self.memory.interval(at.root))
@@ -90,7 +91,9 @@ class Sweeps:
 
     def _sweep(self, tune: int) -> float:
         """Run ``Region.sweep``; bounds that exclude each other are an error."""
+        begin = time.perf_counter()
         closed = self.region.sweep(tune)
+        self.seconds = time.perf_counter() - begin
         if closed < 0.0:
             raise self.crossed(int(-closed))
         return closed

@@ -9,9 +9,9 @@ the reason, and the other commands work.
 Answers go to standard output (``--json``: exactly one object), everything else to
 standard error. Exit codes: 0 an answer, 1 an error that is ours
 (``SMOOTHCRUISER_TRACEBACK=1`` shows where), 2 a request that cannot be met as it stands
-(one sentence says why and what to change), 130 stopped by Ctrl-C with what is known, 143
-the same for SIGTERM, 141 the reader of the output has left (``| head``). A second signal
-ends the process at once.
+(one sentence says why and what to change), 130 stopped by Ctrl-C (what holds by then is
+printed as any answer is, and its notes say so), 143 the same for SIGTERM, 141 the reader
+of the output has left (``| head``). A second signal ends the process at once.
 
 Nothing heavy is imported before a command needs it: ``--help`` and ``explain`` never
 load Numba.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
 
+from smoothcruiser.cli.exit import SIGNALLED, ctrl_c
 from smoothcruiser.cli.options import (
     print_json,
     problem_options,
@@ -26,14 +28,17 @@ def exact(problem: Any, state: Any, as_json: bool) -> None:
     from smoothcruiser import api
 
     start = state_of(problem, state)
-    estimate = api.plan(problem, start, method="exact")
+    with ctrl_c() as stopped:
+        estimate = api.plan(problem, start, method="exact")
     if as_json:
         print_json(estimate.to_dict())
-        return
-    from smoothcruiser.report.answers import show_estimate
-    from smoothcruiser.report.console import console
-    from smoothcruiser.report.problems import show_problem
+    else:
+        from smoothcruiser.report.answers import show_estimate
+        from smoothcruiser.report.console import console
+        from smoothcruiser.report.problems import show_problem
 
-    out = console()
-    show_problem(out, "exact", problem, start)
-    show_estimate(out, estimate)
+        out = console()
+        show_problem(out, "exact", problem, start)
+        show_estimate(out, estimate)
+    if stopped:
+        sys.exit(SIGNALLED + stopped[0])

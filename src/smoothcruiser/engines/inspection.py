@@ -106,7 +106,8 @@ def look(
     ``most_calls`` bounds the calls of both inspections together. After ``seconds`` no
     further pair is inspected; there is always one.
 
-    Raises ``OracleError`` for a step that breaks its contract.
+    Raises ``OracleError`` for a step that breaks its contract. A KeyboardInterrupt
+    says how many calls were made.
     """
     if problem.tables is not None or problem.is_terminal(state):
         return 0, ()
@@ -124,6 +125,9 @@ def look(
                 inspector.again(looked)
     except Hung as error:
         raise companion_hung(problem.call_seconds) from error
+    except KeyboardInterrupt as stop:
+        stop.calls = inspector.calls  # type: ignore[attr-defined]
+        raise
     return inspector.calls, tuple(inspector.looked) if looked is None else looked
 
 

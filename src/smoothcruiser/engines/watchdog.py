@@ -1,4 +1,4 @@
-"""Watchdogs for oracles that hang: two end a call, one says that a limit has passed.
+"""Watchdogs: two end a call, one ends a wait, one says that a limit has passed.
 
 The problem's ``call_seconds`` limits one call. A watching thread sees that no
 call has finished for that long and raises inside the call, so that the error
@@ -23,12 +23,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any, Protocol, Self, TypeVar
 
 from smoothcruiser.errors import Hung
+from smoothcruiser.jit.interrupts import TimeIsUp
 
 # A share of ``call_seconds`` between two checks of the watching thread: an
 # overlong call is ended at most 25% late.
@@ -149,6 +151,45 @@ def _in_a_call(frame: FrameType | None) -> bool:
     while frame is not None and frame.f_code not in _callers:
         frame = frame.f_back
     return frame is not None
+
+
+@contextmanager
+def waiting_until(deadline: float) -> Iterator[None]:
+    """Raise ``TimeIsUp`` in here at ``deadline``, in the clock of ``perf_counter``.
+
+    It is for waits, such as that for a cluster; oracles are not called in here.
+    """
+    left = deadline - time.perf_counter()
+    if left >= threading.TIMEOUT_MAX:
+        yield
+        return
+    main = threading.current_thread() is threading.main_thread()
+    by_signal = main and hasattr(signal, "pthread_kill")
+    thread = threading.get_ident()
+
+    def end() -> None:
+        if by_signal:
+            signal.pthread_kill(thread, signal.SIGALRM)
+        else:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(thread), ctypes.py_object(TimeIsUp)
+            )
+
+    timer = threading.Timer(max(0.0, left), end)
+    timer.daemon = True
+    before = signal.signal(signal.SIGALRM, _raise_time_is_up) if by_signal else None
+    try:
+        timer.start()
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        if by_signal:
+            signal.signal(signal.SIGALRM, before)
+
+
+def _raise_time_is_up(*_: Any) -> None:
+    raise TimeIsUp
 
 
 @contextmanager

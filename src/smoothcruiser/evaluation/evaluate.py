@@ -25,21 +25,24 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from smoothcruiser.engines.inspection import look, seen
+from smoothcruiser.engines.inspection import LOOK_SECONDS, Looks, look, seen
 from smoothcruiser.engines.registry import machine_code
 from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.estimate import Certificate, Estimate, Interval, terminal_estimate
-from smoothcruiser.evaluation.confidence import HIGH, LOW, TOTAL, begin
+from smoothcruiser.evaluation.confidence import HIGH, LOW, TOTAL, T, begin
+from smoothcruiser.evaluation.notes import RolloutSummary, claim, delta_of, notes_of
 from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
-from smoothcruiser.jit.interrupts import stoppable
+from smoothcruiser.jit.interrupts import Hold, held
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.setting import REACH
@@ -48,10 +51,14 @@ from smoothcruiser.tree.tree import Tree
 # where no limit is set: a second of compiled code, some seconds of Python
 DEFAULT_CALLS = 1_000_000
 NO_LIMIT = 2**62  # calls: more than any run makes
-DEFAULT_DELTA = 0.05
 FIRST_CHECK = 16  # rollouts before the first check whether epsilon is reached
 RATIO = 1.1  # between two such checks: at most 10% more rollouts than needed
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the step
+# of the seconds: at most so much for inspecting it before, and after
+BEFORE_SHARE, AFTER_SHARE = 0.1, 0.05
+HAND_SECONDS = 0.2  # for inspecting it after Ctrl-C
+LEAST_SECONDS = 0.1  # so that the clock cuts short slow simulators alone
+BATCH_SECONDS = 0.5  # of rollouts between two reports
 UNIT = 2.0**-53  # of double precision
 CERTAIN_ROLLOUTS = 16  # of a world that is declared deterministic
 # share of epsilon that the truncation at H may take: H grows by
@@ -72,17 +79,6 @@ class Bounds:
     size: float  # |sums on the way to X| <= size
 
 
-@dataclass(frozen=True)
-class RolloutSummary:
-    """What the rollouts found of V_pi; an interval with low > high is empty."""
-
-    count: int
-    mean: float
-    interval: Interval
-    certain: bool = False  # a certain policy in a certain world
-
-
-@stoppable()
 def evaluate(query: Query, policy: Any) -> Estimate:
     """The regularized value of ``policy`` with its interval.
 
@@ -121,21 +117,46 @@ def evaluate(query: Query, policy: Any) -> Estimate:
     steps = _steps(problem, policy, query.promise.epsilon)
     bounds = _bounds(problem, steps)
     setting = rollout_setting(problem, steps, bounds.middle)
-    task = RolloutTask(problem, state, setting, query.seed)
-    rollouts = rollouts_of(task, policy, compiled)
-    most_calls = _most_calls(query)
-    inspected = None if most_calls == NO_LIMIT else most_calls // INSPECTED_SHARE
-    calls, pairs = look(problem, state, query.seed, most_calls=inspected)
-    rollouts.spend(calls + len(pairs))  # each pair is called once more at the end
+    with held() as hold:
+        task = RolloutTask(problem, state, setting, query.seed, hold)
+        with closing(rollouts_of(task, policy, compiled)) as rollouts:
+            return _evaluated(query, policy, bounds, task, rollouts)
+
+
+def _evaluated(
+    query: Query, policy: Any, bounds: Bounds, task: RolloutTask, rollouts: Rollouts
+) -> Estimate:
+    """The answer of the rollouts, until a limit or a stop ends them."""
+    problem, state, hold, steps = (
+        query.problem,
+        query.place,
+        task.hold,
+        task.setting.limit,
+    )
+    most_calls, seconds = _most_calls(query), query.limits.seconds
     started = time.perf_counter()
+    inspected = None if most_calls == NO_LIMIT else most_calls // INSPECTED_SHARE
+    allowed = LOOK_SECONDS if seconds is None else BEFORE_SHARE * seconds
+    allowed = max(allowed, LEAST_SECONDS)
+    calls, pairs = _looked(query, hold, None, inspected, min(LOOK_SECONDS, allowed))
+    rollouts.spend(calls + len(pairs))  # each pair is called once more at the end
+    each = (time.perf_counter() - started) / max(1, calls)
+    after = min(LOOK_SECONDS, len(pairs) * each)
+    if seconds is not None:
+        after = min(after, AFTER_SHARE * seconds)
+        rollouts.deadline = started + seconds - after
     found = _certain(rollouts, bounds, most_calls) if problem.deterministic else None
     if found is None:
-        seconds = query.limits.seconds
-        deadline = math.inf if seconds is None else started + seconds
         with overdue(seconds):
-            found = _sampled(rollouts, bounds, query, deadline, steps)
+            found = _sampled(rollouts, bounds, query, hold, steps)
     ran = time.perf_counter() - started
-    again, _ = look(problem, state, query.seed, pairs)
+    after = min(after, HAND_SECONDS) if hold.came else LOOK_SECONDS
+    if seconds is not None:
+        left = started + seconds - time.perf_counter()
+        after = min(after, max(LEAST_SECONDS, left))
+    again = 0
+    if pairs and each <= after:
+        again, _ = _looked(query, Hold() if hold.came else hold, pairs, None, after)
     rollouts.spend(again - len(pairs))
     inspection = seen(len(pairs), again, rollouts.looks, rollouts.doubts)
     assumed = (
@@ -153,7 +174,7 @@ def evaluate(query: Query, policy: Any) -> Estimate:
     low = max(bounds.low, found.interval[0] - slack)
     high = min(bounds.high, found.interval[1] + slack)
     if low > high:
-        raise contradiction(state, _delta(query), assumed)
+        raise contradiction(state, delta_of(query), assumed)
     found = replace(found, interval=(low, high))
     certificate = _certificate(query, steps, bounds, found, assumed)
     return Estimate(
@@ -164,7 +185,7 @@ def evaluate(query: Query, policy: Any) -> Estimate:
         action=None,
         num_calls=rollouts.calls,
         epsilon=(high - low) / 2.0,
-        delta=0.0 if found.certain else _delta(query),
+        delta=0.0 if found.certain else delta_of(query),
         method="evaluate",
         certificate=certificate,
         seconds=ran,
@@ -173,18 +194,29 @@ def evaluate(query: Query, policy: Any) -> Estimate:
         state=state,
         seed=query.seed,
         executor=rollouts.name,
-        notes=_notes(query, policy, steps, found, rollouts.calls),
+        notes=notes_of(query, policy, steps, found, rollouts, hold),
     )
+
+
+def _looked(
+    query: Query,
+    hold: Hold,
+    pairs: Looks | None,
+    most_calls: int | None,
+    seconds: float,
+) -> tuple[int, Looks]:
+    """What ``look`` returns; after a stop in the middle the calls alone."""
+    problem, state = query.problem, query.place
+    try:
+        with hold.opened():
+            return look(problem, state, query.seed, pairs, most_calls, seconds)
+    except KeyboardInterrupt as stop:
+        return getattr(stop, "calls", 0), ()
 
 
 def start_of(policy: Any, state: Any) -> Any:
     """Where a policy starts: ``state``, or the root of a Tree if that is None."""
     return policy.state if state is None and isinstance(policy, Tree) else state
-
-
-def _delta(query: Query) -> float:
-    delta = query.promise.delta
-    return DEFAULT_DELTA if delta is None else delta
 
 
 def _most_calls(query: Query) -> int:
@@ -229,50 +261,50 @@ def _certain(
 
 
 def _sampled(
-    rollouts: Rollouts,
-    bounds: Bounds,
-    query: Query,
-    deadline: float,
-    steps: int,
+    rollouts: Rollouts, bounds: Bounds, query: Query, hold: Hold, steps: int
 ) -> RolloutSummary:
     """The mean of rollouts and the interval of V_pi, until a limit is reached."""
     epsilon, most_calls = query.promise.epsilon, _most_calls(query)
     # Bets for the count that a budget pays for (more where episodes end early);
     # for an unknown count with epsilon or a clock.
     aim = max(1.0, (most_calls - rollouts.calls) / steps)
-    if epsilon is not None or deadline < math.inf:
+    if epsilon is not None or rollouts.deadline < math.inf:
         aim = 0.0
-    sequence = begin(_delta(query), aim)
+    sequence = begin(delta_of(query), aim)
     started = time.perf_counter()
-    count, next_check = 0, FIRST_CHECK
+    count, next_check, refused = 0, FIRST_CHECK, False
     while True:
-        batch = next_check - count
-        # no more at a time than half of the time that is left allows
-        if deadline < math.inf:
-            now = time.perf_counter()
-            speed = count / max(now - started, 1e-9)
-            batch = min(batch, max(1, int(0.5 * (deadline - now) * speed)))
+        speed = count / max(time.perf_counter() - started, 1e-9)
+        batch = min(next_check - count, max(1, int(BATCH_SECONDS * speed)))
         more = rollouts.run(batch, most_calls, bounds.least, bounds.spread, sequence)
-        used_up = more < batch or time.perf_counter() >= deadline
-        count += more
+        count = int(sequence[T])
+        used_up = more < batch or time.perf_counter() >= rollouts.deadline
         low = bounds.least + bounds.spread * float(sequence[LOW]) - bounds.cut
         high = bounds.least + bounds.spread * float(sequence[HIGH]) + bounds.cut
         low, high = max(bounds.low, low), min(bounds.high, high)
-        narrow = epsilon is not None and (high - low) / 2.0 <= epsilon
-        if low > high or used_up or narrow:
+        due = count >= next_check
+        narrow = due and epsilon is not None and (high - low) / 2.0 <= epsilon
+        if query.progress is not None and not used_up and not narrow:
+            report = Progress(
+                calls=rollouts.calls,
+                price=None if most_calls == NO_LIMIT else most_calls,
+                seconds=time.perf_counter() - started,
+                interval=(low, high) if low <= high else None,
+            )
+            try:
+                with hold.opened():
+                    refused = query.progress(report) is False
+            except KeyboardInterrupt:
+                used_up = True
+        if low > high or used_up or narrow or refused:
             break
-        if count >= next_check:
+        if due:
             next_check = math.ceil(next_check * RATIO)
     mean = 0.5 * (bounds.low + bounds.high)
     if count:
         mean = bounds.least + bounds.spread * float(sequence[TOTAL]) / count
-    return RolloutSummary(count, min(max(mean, low), high), (low, high))
-
-
-def _claim(problem: Problem) -> str:
-    if problem.is_game:
-        return "the value of the two players' policies"
-    return "the value of the policy; its lower end is a lower bound on V(state)"
+    mean = min(max(mean, low), high)
+    return RolloutSummary(count, mean, (low, high), refused=refused)
 
 
 def _certificate(
@@ -292,41 +324,11 @@ def _certificate(
         kind="policy",
         interval=found.interval,
         q_intervals=(),
-        confidence=1.0 if found.certain else 1.0 - _delta(query),
+        confidence=1.0 if found.certain else 1.0 - delta_of(query),
         bound=f"{how} of at most {steps:,} steps, cut <= {bounds.cut:.3g}: "
-        f"{_claim(query.problem)}",
+        f"{claim(query.problem)}",
         assumptions=assumed,
     )
-
-
-def _notes(
-    query: Query, policy: Any, steps: int, found: RolloutSummary, calls: int
-) -> tuple[str, ...]:
-    sure = "surely" if found.certain else f"with probability {1.0 - _delta(query):g}"
-    first = (
-        f"{found.count:,} fresh rollout{'s' if found.count != 1 else ''}; the "
-        f"interval holds {_claim(query.problem)}, {sure}."
-    )
-    if found.count == 0:
-        first = (
-            f"The budget ended before the first rollout of up to {steps:,} steps; "
-            "the interval is what was known beforehand."
-        )
-    notes = [first]
-    if isinstance(policy, Estimate):
-        notes.append(
-            f"The estimate knows its policy at state {policy.state!r} alone; "
-            "elsewhere the blind policy was played."
-        )
-    half = 0.5 * (found.interval[1] - found.interval[0])
-    epsilon, seconds = query.promise.epsilon, query.limits.seconds
-    if epsilon is not None and half > epsilon:
-        spent = f"{calls:,} calls" if seconds is None else f"{seconds:g} s"
-        notes.append(
-            f"epsilon = {epsilon:g} was not reached within {spent}: the "
-            f"half-width is {half:.4g}; give it more."
-        )
-    return tuple(notes)
 
 
 # --- bounds -------------------------------------------------------------------

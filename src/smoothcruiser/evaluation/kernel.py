@@ -15,6 +15,7 @@ import numpy as np
 
 from smoothcruiser.engines.compiled.kernel import keep, load, store, transition
 from smoothcruiser.evaluation.confidence import take
+from smoothcruiser.jit.memory import flag_at
 from smoothcruiser.operators.dispatch import (
     builtin_blind,
     builtin_gradient,
@@ -104,12 +105,13 @@ def policy_rollouts(
     table: Floats, follows: bool, ints: Ints, hashes: Ints, states: Any,
     scratch: Any, root_state: Any, meta: Ints, fault: Floats,
     count: int, most_calls: int, low: float, spread: float,
-    sequence: Floats, lots: Floats, rng: Any,
+    sequence: Floats, lots: Floats, rng: Any, stop: int,
 ) -> tuple[int, int]:  # fmt: skip
     """(how it ended, the number of rollouts finished).
 
     Each takes (X - low)/spread into ``sequence``. A rollout that the budget
-    interrupts is not counted. ``lots[0]`` becomes 1 where the policy left
+    interrupts is not counted, nor is one that the flag at address ``stop``
+    interrupts. ``lots[0]`` becomes 1 where the policy left
     something to chance; ``lots[1]`` is the last X.
     """
     K = setting.num_actions
@@ -125,7 +127,7 @@ def policy_rollouts(
         weight = 1.0
         depth = 0
         while depth < setting.limit:
-            if meta[CALLS] >= most_calls:
+            if meta[CALLS] >= most_calls or flag_at(stop) != 0:
                 return CUT, finished
             size = 0
             for a in range(K):

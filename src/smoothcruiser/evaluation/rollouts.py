@@ -9,19 +9,22 @@ stream found the policy.
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from smoothcruiser.engines.compiled.kernel import allocate
+from smoothcruiser.engines.pools.threads import Threads
 from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.evaluation import kernel as evaluate_kernel
 from smoothcruiser.evaluation.confidence import take
 from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
@@ -56,6 +59,7 @@ class RolloutTask:
     state: Any  # where they start
     setting: Setting
     seed: int
+    hold: Hold = field(default_factory=Hold)  # says whether Ctrl-C was pressed
 
 
 class Rollouts(Protocol):
@@ -63,6 +67,7 @@ class Rollouts(Protocol):
 
     name: str
     compile_seconds: float
+    deadline: float  # no step begins after it, in the clock of ``perf_counter``
 
     @property
     def looks(self) -> int:
@@ -92,8 +97,13 @@ class Rollouts(Protocol):
     ) -> int:
         """The number of rollouts finished, each taken into ``sequence``.
 
-        It is below ``count`` where the calls are used up.
+        It is below ``count`` where the calls are used up, the time is up, or the run
+        was stopped by hand. The rollout under way is then dropped, and no other
+        follows: the intervals hold at every count (``confidence``).
         """
+
+    def close(self) -> None:
+        """Release threads, where there are any."""
 
 
 class CompiledPolicy(NamedTuple):
@@ -124,6 +134,7 @@ class CompiledRollouts:
 
     name = "compiled"
     looks, doubts = 0, ""  # machine code is not inspected while it runs
+    deadline = math.inf
 
     def __init__(self, task: RolloutTask, policy: CompiledPolicy) -> None:
         self.problem, self.setting, self.policy = task.problem, task.setting, policy
@@ -139,10 +150,20 @@ class CompiledRollouts:
         self.scratch = reserve(2)
         self.rng = stream(task.seed, Key.ROLLOUTS)
         self.lots = np.zeros(2)  # whether the policy ever drew lots, and the last X
+        self.hold, self.stop = task.hold, np.zeros(1, np.int64)
         begin = time.perf_counter()
         self.kernel = _kernel(machine, operator)
         self._run(0, 0, 0.0, 1.0, np.zeros(10))
         self.compile_seconds = time.perf_counter() - begin
+        # The main thread has to be free to hear of a stop.
+        self.thread = Threads(1, self, self._interrupt)
+
+    def _interrupt(self) -> None:
+        self.stop[0] = 1
+
+    def close(self) -> None:
+        """End the thread."""
+        self.thread.close()
 
     @classmethod
     def of_table(cls, task: RolloutTask, table: Any) -> CompiledRollouts:
@@ -226,18 +247,16 @@ class CompiledRollouts:
             sequence,
             self.lots,
             self.rng,
+            self.stop.ctypes.data,
         )
         return int(status), int(finished)
 
     def run(
         self, count: int, most_calls: int, low: float, spread: float, sequence: Any
     ) -> int:
-        """The number of rollouts finished, each taken into ``sequence``.
-
-        It is below ``count`` where the calls are used up.
-        """
+        """As in ``Rollouts``."""
         try:
-            status, finished = self._run(count, most_calls, low, spread, sequence)
+            status, finished = self._in_time(count, most_calls, low, spread, sequence)
         except (SmoothcruiserError, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -249,6 +268,30 @@ class CompiledRollouts:
             self._complain(status)
         return finished
 
+    def _in_time(self, *rollouts: Any) -> tuple[int, int]:
+        """What ``_run`` returns, in the thread, until a stop or the deadline."""
+        found: list[tuple[int, int]] = []
+
+        def report(_: Any, ended: tuple[int, int]) -> bool:
+            found.append(ended)
+            return True
+
+        left = min(self.deadline - time.perf_counter(), threading.TIMEOUT_MAX)
+        timer = threading.Timer(max(0.0, left), self._interrupt)
+        timer.daemon = True
+        timer.start()
+        try:
+            with self.hold.opened():
+                self.thread.map(_run_rollouts, iter([rollouts]), report)
+        except KeyboardInterrupt:
+            found += [
+                ended for ended in self.thread.abandoned if isinstance(ended, tuple)
+            ]
+        finally:
+            timer.cancel()
+        # a call that did not return even then is left behind (``Threads``)
+        return found[-1] if found else (kernel.CUT, 0)
+
     def _complain(self, status: int) -> None:
         from smoothcruiser.tree.compiled import complain
 
@@ -258,6 +301,10 @@ class CompiledRollouts:
         )
         action, reward = int(self.meta[kernel.FAULT]), float(self.fault[0])
         complain(self.problem, self.setting, status, where, action, reward)
+
+
+def _run_rollouts(rollouts: CompiledRollouts, item: Any) -> tuple[int, int]:
+    return rollouts._run(*item)
 
 
 def _kernel(machine: Any, operator: Operator) -> Any:
@@ -282,6 +329,7 @@ class PlainRollouts:
 
     name = "reference"
     compile_seconds = 0.0
+    deadline = math.inf
 
     def __init__(self, task: RolloutTask, start_walk: Callable[[], Walk]) -> None:
         self.problem, self.state = task.problem, task.state
@@ -291,6 +339,10 @@ class PlainRollouts:
         self.random, self.last = False, 0.0
         self.calls = 0
         self.guard = Guard()
+        self.hold = task.hold
+
+    def close(self) -> None:
+        """Do nothing: nothing is held."""
 
     @property
     def looks(self) -> int:
@@ -309,21 +361,23 @@ class PlainRollouts:
     def run(
         self, count: int, most_calls: int, low: float, spread: float, sequence: Any
     ) -> int:
-        """The number of rollouts finished, each taken into ``sequence``.
-
-        It is below ``count`` where the calls are used up.
-        """
+        """As in ``Rollouts``."""
         before = copied(self.state)
         with watched(self, self.problem.call_seconds):
             finished = self._run(count, most_calls, low, spread, sequence)
-        self.guard.compare(before, self.state, 0)
+        if not self.hold.came:  # a step that was broken off may leave it changed
+            self.guard.compare(before, self.state, 0)
         return finished
 
     def _run(
         self, count: int, most_calls: int, low: float, spread: float, sequence: Any
     ) -> int:
         for finished in range(count):
-            x = self._rollout(most_calls)
+            try:
+                with self.hold.opened():
+                    x = self._rollout(most_calls)
+            except KeyboardInterrupt:
+                return finished
             if x is None:
                 return finished
             self.last = x
@@ -340,13 +394,13 @@ class PlainRollouts:
             raise beyond_total(x, low, high)
 
     def _rollout(self, most_calls: int) -> float | None:
-        """X of one rollout; None where the calls are used up before its end."""
+        """X of one rollout; None where calls or time are used up before its end."""
         operator, problem = self.problem.operator, self.problem
         policy = self.start_walk()
         state, action = self.state, None
         total, weight = 0.0, 1.0
         for _ in range(self.setting.limit):
-            if self.calls >= most_calls:
+            if self.calls >= most_calls or time.perf_counter() > self.deadline:
                 return None
             actions = problem.legal_actions(state)
             w = [self.weights[a] for a in actions]

@@ -231,9 +231,9 @@ def pack(m: Model, policy: Floats, value: Floats, packed: Packed) -> None:
 
 
 def evaluate(packed: Packed, x: Floats, y: Floats, most: int, enough: float) -> int:
-    """Sweep X <- T_pi X in place in ``x``, and return the number of sweeps.
+    """Sweep X <- T_pi X in place in ``x``, ``most`` times, and return that number.
 
-    It is ``most``, or fewer once a sweep's width is at most ``enough``.
+    Once a sweep's width is at most ``enough`` it ends, with minus their number.
     """
     start, weight, target, income = (
         packed.start,
@@ -254,7 +254,7 @@ def evaluate(packed: Packed, x: Floats, y: Floats, most: int, enough: float) -> 
         for s in range(len(x)):
             x[s] = y[s]
         if high - low <= enough:
-            return sweep + 1
+            return -(sweep + 1)
     return most
 
 

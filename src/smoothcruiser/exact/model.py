@@ -26,6 +26,15 @@ from smoothcruiser.operators.parts import parts_of
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Bools, Floats, Tables
 
+# sweeps between two looks at the clock: at first, and for how long
+FIRST_PART, PART_SECONDS = 16, 0.025
+
+Over = Callable[[], str | None]  # why to stop now, if there is a reason
+
+
+def never_over() -> None:
+    """No reason to stop."""
+
 
 @dataclass(frozen=True, eq=False)
 class Kernels:
@@ -62,11 +71,27 @@ class Evaluator:
     income: Floats
     reads: int  # numbers that one sweep reads
 
-    def sweep(self, x: Floats, most: int, enough: float) -> int:
+    def sweep(
+        self, x: Floats, most: int, enough: float, over: Over = never_over
+    ) -> int:
         """Sweep ``x`` in place, and return the number of sweeps.
 
-        It is ``most``, or fewer once a sweep's width is at most ``enough``.
+        It is ``most``, or fewer once a sweep's width is at most ``enough`` or
+        ``over`` gives a reason to stop.
         """
+        done, part = 0, FIRST_PART
+        while done < most and over() is None:
+            begin = time.perf_counter()
+            found = self._sweep(x, min(part, most - done), enough)
+            done += abs(found)
+            if found < 0:
+                break
+            if time.perf_counter() - begin < PART_SECONDS:
+                part *= 2
+        return done
+
+    def _sweep(self, x: Floats, most: int, enough: float) -> int:
+        """The number of sweeps, negative once one was narrow enough."""
         if self.packed is not None:
             return self.kernels.evaluate(self.packed, x, np.empty(len(x)), most, enough)
         assert self.matrix is not None
@@ -74,7 +99,7 @@ class Evaluator:
             step = self.income + self.matrix @ x - x
             x += step
             if float(np.max(step) - np.min(step)) <= enough:
-                return done + 1
+                return -(done + 1)
         return most
 
     def solve(self) -> Floats:

@@ -70,12 +70,12 @@ def check_model(problem: Problem) -> None:
         )
 
 
-def known_model(problem: Problem) -> Known:
+def known_model(problem: Problem, deadline: float = math.inf) -> Known:
     """The tables of ``problem``, or those of the states that ``outcomes`` leads to."""
     if problem.tables is not None:
         return Known(problem.tables)
     check_model(problem)
-    return explore(problem)
+    return explore(problem, deadline=deadline)
 
 
 def explore(

@@ -50,9 +50,17 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.exact.loops import Model
-from smoothcruiser.exact.model import Kernels, evaluator, prepare, room_for_policy
+from smoothcruiser.exact.model import (
+    Kernels,
+    Over,
+    evaluator,
+    never_over,
+    prepare,
+    room_for_policy,
+)
 from smoothcruiser.exact.reachable import Known, known_model
 from smoothcruiser.exact.solution import Solution
+from smoothcruiser.exact.stopped import SLACK, UNIT, last_stage, left_early
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
@@ -63,7 +71,6 @@ DEFAULT_TOLERANCE = 1e-10  # of the span of the expected rewards
 # States of a dense linear solve: 32 MB and about 0.3 s. Larger problems evaluate
 # policies by sweeps.
 LARGEST_SOLVE = 2_000
-UNIT = 2.0**-53  # unit roundoff of float64
 # Steps without a smaller width. In exact arithmetic every step shrinks it, so ten in
 # a row are rounding.
 PATIENCE = 10
@@ -75,8 +82,6 @@ FIRST_SWEEPS = 16
 FORCING = 0.1
 UNLIMITED = 2**62
 MOST_STAGE_VALUES = 250_000_000  # 2 GB of float64
-# covers the handful of roundings in the evaluation of a bound itself
-SLACK = 1.0 + 2.0**-20
 
 
 def solve(
@@ -110,12 +115,30 @@ def solve(
         0.729
     """
     _check(tolerance, method, max_sweeps)
+    asked = {"tolerance": tolerance, "method": method, "max_sweeps": max_sweeps}
+    return solve_model(problem, known_model(problem), **asked)  # type: ignore[arg-type]
+
+
+def solve_model(
+    problem: Problem,
+    known: Known,
+    *,
+    tolerance: float | None = None,
+    method: str = "auto",
+    max_sweeps: int | None = None,
+    over: Over = never_over,
+) -> Solution:
+    """The Solution of a problem whose states are listed, as in ``solve``.
+
+    Where ``over`` gives a reason to stop, it is the Solution of the sweeps so far,
+    with the bound that these have proven.
+    """
     begin = time.perf_counter()
-    known = known_model(problem)
     model, kernels, compile_seconds = prepare(problem, known.tables)
     search = _Search(
         model, kernels, problem.operator, max_sweeps, finite=problem.horizon is not None
     )
+    search.over = over
     if problem.horizon is not None:
         found = _backward_induction(search, problem.horizon, tolerance, known)
     else:
@@ -208,6 +231,7 @@ class _Search:
             finite,
             0,
         )
+        self.over: Over = never_over  # says when to stop with what was reached
         self.room = room_for_policy(model)
         self.clamped = not operator.shift_invariant or bool(np.any(model.sign == 0.0))
         self.rounding_scale = operator.rounding_scale(model.live.shape[1])
@@ -341,6 +365,7 @@ def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Foun
     while (
         search.bound(best) > (aim := _aim(search, best, tolerance))
         and stalled < PATIENCE
+        and search.over() is None
     ):
         search.check_budget(best, aim)
         before, proposal = point, point.w
@@ -361,7 +386,9 @@ def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Foun
         best = point if point.width < best.width else best
     bound, floor = search.bound(best), search.floor(best.top)
     note = ""
-    if bound > aim:
+    if bound > aim and stalled < PATIENCE:
+        note = left_early(search.sweeps, bound)
+    elif bound > aim:
         note = (
             f"rounding of float64 stops at {bound:.3g}, of which {floor:.3g} is the "
             "proven worst case of one answer's rounding"
@@ -419,7 +446,7 @@ def _improve(
             max(0.25 * target, FORCING * point.width),
         )
     x = point.w.copy()
-    done = policy.sweep(x, most, enough)
+    done = policy.sweep(x, most, enough, search.over)
     search.sweeps += done
     return (
         x,
@@ -455,6 +482,11 @@ def _backward_induction(
         point = search.backup(stages[h - 1], zero=h == 1)
         stages[h] = point.w
         bound = SLACK * (search.model.discount * bound + search.rounding(point.top))
+        if h < horizon and search.over() is not None:
+            bound = last_stage(search.model, stages[: h + 1], horizon, bound)
+            stages[h, known.unknown(horizon, horizon)] = np.nan
+            note = left_early(search.sweeps, bound)
+            return _Found(stages[h], bound, "backward-induction", note=note)
     if tolerance is not None and bound > tolerance:
         raise InvalidInput(
             f"tolerance={tolerance!r} cannot be proven: rounding of float64 over "

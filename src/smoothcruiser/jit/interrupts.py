@@ -1,20 +1,30 @@
-"""Ctrl-C ends a run, also in the middle of machine code that never returns.
+"""Ctrl-C ends a run with an answer, also in the middle of something.
+
+A KeyboardInterrupt may be raised between any two instructions, also in the middle of
+entering a sample. So a run that answers from what it has is *held*: there Ctrl-C is a
+request that the run reads when it likes (``Hold.came``), and an exception only where
+the run says that it may be broken off (``Hold.open``): in a call of the user's step, in
+a wait for workers.
 
 Python hears of a signal when its main thread is back in Python code. A step that
 loops for ever in machine code never lets it come back, and with the interpreter's
 lock in its hand it stops every other thread too. So while a run is under way
-(``stoppable``) the system calls machine code of our own, built here with LLVM:
+(``stoppable``, ``held``) the system calls machine code of our own, built here with LLVM:
 
-  the first signal    goes on to Python, which stops the run politely: it raises
-                      KeyboardInterrupt, and the run answers from what it has;
-                      for Ctrl-C a line says how to end at once
+  the first signal    goes on to Python, which stops the run politely: the run
+                      answers from what it has; for Ctrl-C a line says how to end
+                      at once
   the second one      ends the process with what is stored, exit code 128 + number
+
+A notebook's kernel is not ended: its owner would lose more than this run. There the
+second Ctrl-C raises KeyboardInterrupt wherever the run is.
 
 A wrapper such as ``timeout`` sends a signal to the process and to its group, so
 that it comes twice at once. What follows within ``SAME_SECONDS`` is therefore the
 same signal. SIGINT is treated so, and SIGTERM where the command line has a handler
-for it. Handlers of the user's own, notebooks, runs outside the main thread, where
-Python takes no signals, and systems without POSIX signals are left as they are.
+for it. A handler of the user's own is called each time, as always; if it raises
+KeyboardInterrupt, a held run takes that as a request. Runs outside the main thread,
+where Python takes no signals, are left as they are.
 
 The handler may interrupt any code, so it only calls what POSIX calls
 async-signal-safe: clock_gettime, getpid, write, _exit.
@@ -45,6 +55,82 @@ _words = (ctypes.c_int64 * (PYTHON + len(SIGNALS)))()
 _texts: dict[int, Any] = {}  # what the addresses of texts point to
 _hints: list[str] = []  # of the runs under way, the innermost last
 _heard: list[float] = []  # when runs were stopped by Ctrl-C and answered
+_python: dict[int, Any] = {}  # the handlers in Python that ``_received`` stands for
+
+
+class TimeIsUp(KeyboardInterrupt):
+    """A wait that a time limit has ended (``engines.watchdog``): no stop by hand."""
+
+
+class Hold:
+    """Whether a run was asked to stop, and whether it may be broken off now."""
+
+    __slots__ = ("came", "open", "when")
+
+    def __init__(self) -> None:
+        self.came = False
+        self.open = False  # in here, a stop raises KeyboardInterrupt
+        self.when = 0.0
+
+    def ask(self) -> None:
+        """Take note of a stop."""
+        if not self.came:
+            _heard.append(time.monotonic())
+        self.came, self.when = True, time.monotonic()
+
+    def begin(self) -> None:
+        """From here on a stop raises KeyboardInterrupt; so does one that came before."""
+        self.open = True  # first, lest a stop falls between the two
+        if self.came:
+            raise KeyboardInterrupt
+
+    def broke(self, error: BaseException) -> bool:
+        """Whether an error that ended an open part is a stop.
+
+        A KeyboardInterrupt is, also one of the user's own; so is what comes after a
+        stop, which reaches a simulator's child processes as well.
+        """
+        self.open = False
+        if isinstance(error, KeyboardInterrupt) and not isinstance(error, TimeIsUp):
+            self.ask()
+        return self.came
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """A part that a stop breaks off, with KeyboardInterrupt."""
+        try:
+            self.begin()
+            yield
+            self.open = False
+        except BaseException as error:
+            if self.broke(error) and not isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
+            raise
+
+
+_hold: Hold | None = None  # of the held run in the main thread
+
+
+@contextmanager
+def held() -> Iterator[Hold]:
+    """A run that Ctrl-C asks to stop, instead of raising KeyboardInterrupt anywhere.
+
+    Held runs inside each other are one run: who asks one of them to stop means all.
+    Outside the main thread nobody asks.
+    """
+    global _hold
+    if threading.current_thread() is not threading.main_thread():
+        yield Hold()
+        return
+    outer = _hold
+    mine = Hold() if outer is None else outer
+    was_open, mine.open = mine.open, False
+    _hold = mine
+    try:
+        with stoppable():
+            yield mine
+    finally:
+        _hold, mine.open = outer, was_open
 
 
 @contextmanager
@@ -54,13 +140,14 @@ def stoppable(*handlers: Any) -> Iterator[None]:
 
     ``handlers`` raise KeyboardInterrupt, as Python's own does.
     """
-    if not _takes_signals():
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     _hints.append("")
     taken: list[signal.Signals] = []
     try:
         if len(_hints) == 1:
+            _listen(handlers)
             taken = _take((signal.default_int_handler, *handlers))
         yield
     finally:
@@ -68,6 +155,42 @@ def stoppable(*handlers: Any) -> Iterator[None]:
         _give_back(taken)
         if _hints:
             _say(LAST, f"{ENDED}{_hints[-1]}")
+        else:
+            _listen_no_more()
+
+
+def _listen(handlers: tuple[Any, ...]) -> None:
+    """Put ``_received`` before the handlers in Python."""
+    for number in SIGNALS:
+        earlier = signal.getsignal(number)
+        mine = number == signal.SIGINT or earlier in handlers
+        if mine and callable(earlier) and earlier is not _received:
+            _python[number] = earlier
+            signal.signal(number, _received)
+
+
+def _listen_no_more() -> None:
+    for number, earlier in _python.items():
+        if signal.getsignal(number) is _received:  # nobody else has taken it since
+            signal.signal(number, earlier)
+    _python.clear()
+
+
+def _received(number: int, frame: Any) -> None:
+    """Call the handler that was there; a held run takes its KeyboardInterrupt as a
+    request.
+    """
+    hold, now = _hold, time.monotonic()
+    again = hold is not None and hold.came
+    if hold is not None and again and now - hold.when <= SAME_SECONDS:
+        return
+    try:
+        _python[number](number, frame)
+    except KeyboardInterrupt:
+        if hold is not None:
+            hold.ask()
+        if hold is None or hold.open or again:
+            raise
 
 
 def heard() -> int:
@@ -86,30 +209,22 @@ def hear(error: BaseException) -> None:
 
 def tell_at_the_end(hint: str) -> None:
     """Let a second Ctrl-C print where the work of this run is kept."""
-    if _takes_signals() and _hints:
+    if threading.current_thread() is threading.main_thread() and _hints:
         _hints[-1] = f" {hint}"
         _say(LAST, f"{ENDED}{_hints[-1]}")
 
 
-def _takes_signals() -> bool:
-    """Whether this thread is the one where Python takes signals.
-
-    A notebook's kernel is left alone: its stop button may be pressed often, and its
-    owner would lose more than this run.
-    """
-    main = threading.current_thread() is threading.main_thread()
-    return main and os.name == "posix" and "ipykernel" not in sys.modules
-
-
 def _take(known: tuple[Any, ...]) -> list[signal.Signals]:
-    """Handle the signals whose handler is a known one; which ones they are.
+    """Let machine code handle the signals of known handlers; which ones they are.
 
-    Whoever has a handler of his own decides himself what a signal means.
+    Whoever has a handler of his own decides himself what a second signal means.
     """
+    if os.name != "posix" or "ipykernel" in sys.modules:
+        return []
     _say(FIRST, STOPPING)
     _say(LAST, ENDED)
     _words[COUNT], _words[OWNER] = 0, os.getpid()
-    taken = [number for number in SIGNALS if signal.getsignal(number) in known]
+    taken = [number for number in SIGNALS if _python.get(number) in known]
     for number in taken:
         _words[PYTHON + SIGNALS.index(number)] = _handler_of(number)
         _handle(number, _address())

@@ -16,6 +16,7 @@ from smoothcruiser.errors import (
     WorkersLost,
 )
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.jit.interrupts import held
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
     Forecast,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 PLAN = ("epsilon", "delta", "target", "budget", "max_states")
 # ends after which no limit brings anything more
 OVER = ("epsilon", "rounding", "exhausted")
+# ends that no limit has set
+LEFT = ("hand", "callback")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,15 +136,19 @@ class Searching(Prepared):
 
     def run(self) -> Estimate:
         """The Estimate of one query on a memory of its own; a store keeps both."""
+        with held():  # also while modules are imported and workers end
+            return self.annotated(self._run())
+
+    def _run(self) -> Estimate:
         query = replace(self.query, state=self.query.place)
         memory = memory_of(query, self.method.bound)
         try:
             if query.compute.store is None:
-                return self.annotated(ask(memory, query, DEFAULT_BUDGET))
+                return ask(memory, query, DEFAULT_BUDGET)
             from smoothcruiser.store import Store
 
             with Store(query.compute.store) as opened:
-                return self.annotated(_kept(memory, query, opened, self.stored))
+                return _kept(memory, query, opened, self.stored)
         finally:
             memory.close()
 
@@ -181,17 +188,16 @@ def _kept(
                 seconds=limits.seconds,
                 callback=query.progress,
             )
-    except KeyboardInterrupt as error:
-        raise Interrupted(
-            f"The search was stopped. {_unkept(memory) or hint}", calls=memory.num_calls
-        ) from error
+    except KeyboardInterrupt as error:  # before it was read back, or a second one
+        raise Interrupted(f"The search was stopped. {hint}") from error
     except (StoreError, WorkersLost) as error:
         raise type(error)(f"{error} {hint}") from error
     estimate = replace(estimate, run=number)
     if memory.reason in OVER:
         opened.finish(number, estimate)
         return estimate
-    hint = f"{hint[:-1]} and a larger limit (--budget, --seconds, --max-states)."
+    if memory.reason not in LEFT:
+        hint = f"{hint[:-1]} and a larger limit (--budget, --seconds, --max-states)."
     hint = _unkept(memory) or hint
     return replace(estimate, notes=(*estimate.notes, hint))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.jit.interrupts import Hold, held
 from smoothcruiser.methods.base import Forecast, Method, Prepared, Session
 from smoothcruiser.query import Query, nearest_to_zero
 
@@ -55,20 +57,45 @@ class Solving(Prepared):
     """A model about to be solved."""
 
     def run(self) -> Estimate:
-        """The row of the solution that belongs to the state."""
-        from smoothcruiser.exact import solve
+        """The row of the solution that belongs to the state.
+
+        Where time or Ctrl-C ends it before, it is that of the sweeps so far, or what
+        the rewards allow where not all states were listed.
+        """
+        with held() as hold:
+            return self._run(hold)
+
+    def _run(self, hold: Hold) -> Estimate:
         from smoothcruiser.exact.claims import broken_bounds
-        from smoothcruiser.exact.estimate import exact_estimate
+        from smoothcruiser.exact.estimate import exact_estimate, unexplored_estimate
+        from smoothcruiser.exact.reachable import TooLarge, known_model
+        from smoothcruiser.exact.solver import solve_model
 
         begin = time.perf_counter()
         problem, state = self.query.problem, self.query.place
-        solution = solve(
-            problem
-            if problem.tables is not None
-            else replace(problem, initial_state=state)
-        )
+        seconds = self.query.limits.seconds
+        deadline = math.inf if seconds is None else begin + seconds
+        if problem.tables is None:
+            problem = replace(problem, initial_state=state)
+
+        def over() -> str | None:
+            if hold.came:
+                return "hand"
+            return "seconds" if time.perf_counter() > deadline else None
+
+        try:
+            with hold.opened():
+                known = known_model(problem, deadline)
+        except (TooLarge, KeyboardInterrupt) as stop:
+            if over() is None:  # there are too many states for any time
+                raise
+            told = str(stop) or "Stopped by hand while states were being listed."
+            answer = unexplored_estimate(problem, state, (*self.notes, told))
+            return replace(answer, seconds=time.perf_counter() - begin)
+        solution = solve_model(problem, known, over=over)
         bound = float(solution.residual_bound)
-        said = (solution.note, broken_bounds(problem, solution, state))
+        stopped = "Stopped by hand. " if hold.came and solution.note else ""
+        said = (f"{stopped}{solution.note}", broken_bounds(problem, solution, state))
         notes = (*self.notes, *(note for note in said if note))
         answer = exact_estimate(problem, solution, state, notes)
         promise = self.query.promise
@@ -79,10 +106,12 @@ class Solving(Prepared):
             asked, words = promise.relative * nearest, promise.words
         if asked is not None and answer.interval is not None and bound > asked:
             note = f"epsilon={words} is below what double precision can prove here."
+            if over() is not None:
+                note = f"epsilon={words} was not reached."
             answer = replace(answer, notes=(*answer.notes, note))
         compiling = solution.compile_seconds
-        seconds = time.perf_counter() - begin - compiling
-        return replace(answer, seconds=seconds, compile_seconds=compiling)
+        elapsed = time.perf_counter() - begin - compiling
+        return replace(answer, seconds=elapsed, compile_seconds=compiling)
 
 
 class Lookup(Session):

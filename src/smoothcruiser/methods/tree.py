@@ -9,14 +9,16 @@ one-sided. What this file leaves out: the searches themselves (``tree.searches``
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.estimate import Estimate
-from smoothcruiser.jit.interrupts import hear
+from smoothcruiser.estimate import Certificate, Estimate, best_action
+from smoothcruiser.jit.interrupts import Hold, held
 from smoothcruiser.methods.base import Forecast, Method, Prepared, Session
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Limits, Query
@@ -120,6 +122,10 @@ class Growing(Prepared):
 
     def run(self) -> Estimate:
         """The Estimate: without a certificate, or with that of the tree's policy."""
+        with held() as hold:
+            return self.annotated(self._run(hold))
+
+    def _run(self, hold: Hold) -> Estimate:
         query, certify = self.query, self.method.certify
         budget, simulations = query.limits.calls, query.limits.simulations
         seconds = query.limits.seconds
@@ -129,34 +135,98 @@ class Growing(Prepared):
         # compiling is part of what the user waits for
         planted = time.perf_counter()
         left = None if seconds is None else max(1e-3, seconds - (planted - begin))
+        limits = Limits(calls=calls, seconds=left, simulations=simulations)
         if left is not None and certify:
             left /= 2.0
-        limits = Limits(calls=calls, seconds=left, simulations=simulations)
-        try:
+        reporter = _Reporter(query.progress, limits, planted)
+        with suppress(KeyboardInterrupt):  # a tree answers at any time
             tree.grow(
                 simulations=simulations,
                 calls=calls,
                 seconds=left,
-                progress=_reporter(query.progress, limits, planted),
+                progress=None if query.progress is None else reporter,
             )
-        except KeyboardInterrupt as stop:
-            if not any(tree.node(0).edge_visits):
-                raise
-            hear(stop)
-            answer = self.annotated(tree.estimate())  # a tree answers at any time
-            note = (
-                f"Stopped by hand after {tree.num_calls:,} calls: the answer of what "
-                "was grown."
-            )
-            return replace(answer, notes=(*answer.notes, note))
-        answer = tree.estimate()
-        if certify:
+        answer = tree.estimate() if any(tree.node(0).edge_visits) else _blind(tree)
+        if certify and (hold.came or reporter.refused):
+            answer = _boxed(tree, answer)
+        elif certify:
             paid = tree.num_calls if budget is None and seconds is None else None
             paid = paid if budget is None else budget - tree.num_calls
+            if seconds is not None:
+                left = max(1e-3, begin + seconds - time.perf_counter())
             answer = certified(
-                tree, answer, budget=paid, seconds=left, delta=query.promise.delta
+                tree,
+                answer,
+                budget=paid,
+                seconds=left,
+                delta=query.promise.delta,
+                progress=query.progress,
             )
-        return self.annotated(answer)
+        if not hold.came and not reporter.refused:
+            return answer
+        note = (
+            f"Stopped by {'hand' if hold.came else 'the callback'} after "
+            f"{answer.num_calls:,} calls: the answer of what was grown."
+        )
+        return replace(answer, notes=(*answer.notes, note))
+
+
+def _blind(tree: Tree) -> Estimate:
+    """The answer of a tree without one simulation: it prefers nothing."""
+    problem, root = tree.problem, tree.node(0)
+    left = None if problem.horizon is None else problem.horizon - tree.elapsed
+    middle = sum(problem.facts.value_bounds(root.player, left)) / 2.0
+    weights = problem.operator.weights(problem.num_actions)
+    blind = problem.operator.blind([weights[a] for a in root.actions])
+    policy = dict(zip(root.actions, blind, strict=True))
+    values = dict.fromkeys(root.actions, middle)
+    shares = tuple(policy.get(a, 0.0) for a in range(problem.num_actions))
+    q_values = tuple(values.get(a, math.nan) for a in range(problem.num_actions))
+    note = (
+        f"Not one simulation was finished: one may take {tree.setting.limit:,} oracle "
+        "calls. The value is the middle of what is possible and the policy knows "
+        "nothing; give it more calls (--budget) or seconds, or a smaller depth=."
+    )
+    return Estimate(
+        value=middle,
+        interval=None,
+        q_values=q_values,
+        policy=shares,
+        action=best_action(shares, q_values, root.player),
+        num_calls=tree.num_calls,
+        epsilon=None,
+        delta=None,
+        method=tree.method.name,
+        certificate=None,
+        seconds=tree.seconds,
+        compile_seconds=tree._backend.compile_seconds,
+        problem=problem.name,
+        state=tree.state,
+        seed=tree.seed,
+        executor=tree._backend.name,
+        notes=(note,),
+    )
+
+
+def _boxed(tree: Tree, answer: Estimate) -> Estimate:
+    """``answer`` with what is certain before the first rollout of its policy."""
+    left = None if tree.problem.horizon is None else tree.problem.horizon - tree.elapsed
+    interval = tree.problem.facts.value_bounds(tree.node(0).player, left)
+    certificate = Certificate(
+        kind="policy",
+        interval=interval,
+        q_intervals=(),
+        confidence=1.0,
+        bound="what the rewards allow: its policy was not rolled out",
+    )
+    return replace(
+        answer,
+        value=min(max(answer.value, interval[0]), interval[1]),
+        interval=interval,
+        certificate=certificate,
+        epsilon=(interval[1] - interval[0]) / 2.0,
+        delta=0.0,
+    )
 
 
 def _planted(method: TreeSearch, query: Query) -> Tree:
@@ -171,15 +241,21 @@ def _planted(method: TreeSearch, query: Query) -> Tree:
     )
 
 
-def _reporter(
-    progress: Callable[[Progress], object] | None, limits: Limits, begin: float
-) -> Callable[[Tree], object] | None:
-    """What turns a growing tree into reports, None where nobody listens."""
-    if progress is None:
-        return None
+class _Reporter:
+    """Turns a growing tree into reports, and knows whether one was answered by False."""
 
-    def report(tree: Tree) -> object:
-        spent = time.perf_counter() - begin
+    def __init__(
+        self,
+        progress: Callable[[Progress], object] | None,
+        limits: Limits,
+        begin: float,
+    ) -> None:
+        self.progress, self.limits, self.begin = progress, limits, begin
+        self.refused = False
+
+    def __call__(self, tree: Tree) -> object:
+        assert self.progress is not None
+        limits, spent = self.limits, time.perf_counter() - self.begin
         share = max(
             tree.simulations / limits.simulations if limits.simulations else 0.0,
             spent / limits.seconds if limits.seconds else 0.0,
@@ -189,7 +265,7 @@ def _reporter(
         price = limits.calls
         if price is None:
             price = max(tree.num_calls, round(tree.num_calls / min(1.0, share)))
-        return progress(
+        said = self.progress(
             Progress(
                 calls=tree.num_calls,
                 price=price,
@@ -198,8 +274,8 @@ def _reporter(
                 value=tree.node(0).value,
             )
         )
-
-    return report
+        self.refused = said is False
+        return said
 
 
 class Keeping(Session):
@@ -234,7 +310,9 @@ class Keeping(Session):
             simulations=limits.simulations,
             calls=limits.calls,
             seconds=limits.seconds,
-            progress=_reporter(query.progress, limits, time.perf_counter()),
+            progress=None
+            if query.progress is None
+            else _Reporter(query.progress, limits, time.perf_counter()),
         )
         estimate = tree.estimate()
         compiling = estimate.compile_seconds if fresh else 0.0
@@ -257,6 +335,7 @@ def certified(
     budget: int | None,
     seconds: float | None = None,
     delta: float | None = None,
+    progress: Callable[[Progress], object] | None = None,
 ) -> Estimate:
     """``answer`` with the certificate of the tree's policy, a lower bound on V."""
     from smoothcruiser.evaluation.evaluate import evaluate
@@ -269,6 +348,7 @@ def certified(
         seconds=seconds,
         delta=delta,
         seed=tree.seed,
+        progress=progress,
     )
     below = evaluate(query, tree)
     assert below.certificate is not None

@@ -18,6 +18,7 @@ import numpy as np
 from smoothcruiser.engines.compiled.kernel import allocate, load
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.jit.oracle import bounds_parts, first_line, oracle_parts
 from smoothcruiser.jit.streams import Stream
 from smoothcruiser.problem.answers import (
@@ -287,6 +288,9 @@ class CompiledTree:
             copy.deepcopy(self.rng),
         )
         return other
+
+    def listen(self, hold: Hold) -> None:
+        """Do nothing: machine code is not broken off; a slice of it is short."""
 
     def warm(self) -> None:
         """Compile what a move needs, and count its time as compile time."""

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from smoothcruiser.engines.watchdog import watched
+from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.problem.answers import Answer, answered
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.problem import Problem
@@ -115,6 +116,7 @@ class PlainTree:
             0,
         )
         self.guard = Guard()
+        self.hold = Hold()
         self.root = self._new(state)
         self._order: list[PlainNode] | None = None
         # A simulation that ran out of calls: the stream when it began, the
@@ -175,16 +177,23 @@ class PlainTree:
             return answer
         self.calls += 1
         setting = self.setting
-        reward, after, over = answered(
-            self.problem,
-            state,
-            action,
-            self.rng,
-            setting.low,
-            setting.high,
-            setting.ends,
-            self.guard,
-        )
+        try:
+            self.hold.begin()  # a stop may break off the step, and nothing else
+            reward, after, over = answered(
+                self.problem,
+                state,
+                action,
+                self.rng,
+                setting.low,
+                setting.high,
+                setting.ends,
+                self.guard,
+            )
+            self.hold.open = False
+        except BaseException as error:
+            if self.hold.broke(error):
+                raise KeyboardInterrupt from error
+            raise
         answer = (
             reward,
             after,
@@ -404,6 +413,10 @@ class PlainTree:
         )
         other.unborn = {id(twins[number]) for number in self.unborn}
         return other
+
+    def listen(self, hold: Hold) -> None:
+        """Let a stop break off a call of the step."""
+        self.hold = hold
 
     def warm(self) -> None:
         """Do nothing: there is nothing to compile."""

@@ -32,7 +32,7 @@ from smoothcruiser.engines.registry import machine_code, not_compiled
 from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, best_action
-from smoothcruiser.jit.interrupts import stoppable
+from smoothcruiser.jit.interrupts import held
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
@@ -56,6 +56,8 @@ from smoothcruiser.tree.setting import REACH, setting_of, truncation
 MOST_SHOWN = 10  # actions whose visits a note lists
 MOST_TRIED = 1000  # states after our move in which the other player's move is sought
 UNLIMITED = 2**62
+FULL_SLICE = 4096  # calls: smaller slices only find out how long a call takes
+SLICE_SECONDS = 0.025  # at the least: about 20 to 40 checks per second
 
 
 class Tree:
@@ -150,7 +152,6 @@ class Tree:
         """Compile what growing needs, so that the first seconds are not spent on it."""
         self._backend.warm()
 
-    @stoppable()
     def grow(
         self,
         *,
@@ -165,7 +166,8 @@ class Tree:
         tree depends on the seed alone, however they are sliced; with seconds,
         on the machine. There are never more calls than requested: a simulation
         that needs more waits, and is resumed next time. ``progress`` is called
-        a few times per second.
+        a few times per second, and ends it by returning False. Ctrl-C raises
+        KeyboardInterrupt and leaves a tree that answers and can grow on.
         """
         if simulations is None and calls is None and seconds is None:
             raise InvalidInput("grow needs a limit: simulations=, calls= or seconds=.")
@@ -180,15 +182,17 @@ class Tree:
             UNLIMITED if simulations is None else self.simulations + int(simulations)
         )
         last_call = UNLIMITED if calls is None else self.num_calls + int(calls)
-        # Calls between two checks of the clock, when Ctrl-C is noticed too.
-        size = 4096 if seconds is None else 1
-        # This takes one call, and only where a state can be written into at
-        # all.
-        if not self._untouched and last_call > self.num_calls:
-            self._backend.spend(look_once(self.problem, self.state, self.seed))
-            self._untouched = True
-        with overdue(seconds):
+        with held() as hold, overdue(seconds):
             try:
+                # This takes one call, and only where a state can be written into at
+                # all.
+                if not self._untouched and last_call > self.num_calls:
+                    with hold.opened():
+                        calls_made = look_once(self.problem, self.state, self.seed)
+                    self._backend.spend(calls_made)
+                    self._untouched = True
+                self._backend.listen(hold)
+                size = 1  # calls between two checks of the clock and of Ctrl-C
                 while True:
                     before = time.perf_counter()
                     finished = self._backend.run(
@@ -201,9 +205,15 @@ class Tree:
                         or (seconds is not None and now - begin >= seconds)
                     ):
                         break
-                    if progress is not None and progress(self) is False:
-                        break
-                    if now - before < 0.025:  # about 20 to 40 checks per second
+                    if hold.came:
+                        raise KeyboardInterrupt
+                    full = size >= FULL_SLICE or now - before >= SLICE_SECONDS
+                    if progress is not None and full:
+                        with hold.opened():
+                            said = progress(self)
+                        if said is False:
+                            break
+                    if now - before < SLICE_SECONDS:
                         size *= 2
             finally:  # Ctrl-C included
                 self.seconds += time.perf_counter() - begin

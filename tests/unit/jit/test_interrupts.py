@@ -8,7 +8,12 @@ import time
 
 import pytest
 
-from smoothcruiser.jit.interrupts import SAME_SECONDS, stoppable, tell_at_the_end
+from smoothcruiser.jit.interrupts import (
+    SAME_SECONDS,
+    held,
+    stoppable,
+    tell_at_the_end,
+)
 
 pytestmark = [
     pytest.mark.compiles,
@@ -127,3 +132,54 @@ def test_other_threads_are_left_alone():
     thread.start()
     thread.join()
     assert found
+
+
+def test_a_held_run_reads_a_stop_and_is_broken_off_only_where_it_is_open():
+    with held() as hold:
+        signal.raise_signal(signal.SIGINT)
+        assert hold.came
+        with pytest.raises(KeyboardInterrupt), hold.opened():
+            raise AssertionError("what follows a stop does not begin")
+    with held() as hold:
+        with pytest.raises(KeyboardInterrupt), hold.opened():
+            signal.raise_signal(signal.SIGINT)
+        assert hold.came
+        with held() as inner:  # one run: the inner one has been stopped too
+            assert inner is hold
+
+
+def test_the_second_stop_of_a_notebook_ends_a_run_that_is_not_open(monkeypatch):
+    """A kernel must not end, so it is an exception, wherever the run is."""
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    with held() as hold:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)  # at once: the same press
+        hold.when -= 2.0 * SAME_SECONDS
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_users_handler_that_raises_asks_a_held_run_to_stop():
+    def handler(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with held() as hold:
+            signal.raise_signal(signal.SIGINT)
+            assert hold.came
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_what_a_stop_breaks_in_the_users_code_is_a_stop():
+    """Ctrl-C reaches a simulator's own processes too, and its step fails."""
+    with held() as hold:
+        hold.came = False
+        with pytest.raises(KeyboardInterrupt), hold.opened():
+            hold.came = True
+            raise OSError("broken pipe")
+        hold.came = False
+        with pytest.raises(OSError, match="an error as always"), hold.opened():
+            raise OSError("an error as always")

@@ -12,7 +12,7 @@ import smoothcruiser as sc
 from smoothcruiser.certified import keeping
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.cli.app import app
-from smoothcruiser.errors import Interrupted, InvalidInput
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.store import Store
 
 pytestmark = pytest.mark.compiles
@@ -104,7 +104,6 @@ def test_a_larger_budget_goes_on_from_all_samples(tmp_path):
 
 def test_a_smaller_budget_than_before_is_kept(tmp_path, monkeypatch):
     """A round that was under way is not finished beyond the new budget."""
-    monkeypatch.setattr(keeping, "FIRST_SLICE", 1)
     monkeypatch.setattr(keeping, "MOST_GROWTH", 1)
     store = tmp_path / "store.db"
     part = sc.plan(plain(), **ASKED | {"epsilon": 0.01}, seconds=0.05, store=store)
@@ -113,7 +112,7 @@ def test_a_smaller_budget_than_before_is_kept(tmp_path, monkeypatch):
 
 
 def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path, monkeypatch):
-    """The hint names the run, and what was saved ends with the same bits."""
+    """The answer names the run, and what was saved ends with the same bits."""
     monkeypatch.setattr(keeping, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(keeping, "RARELY", 0)
     store = tmp_path / "store.db"
@@ -122,8 +121,9 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path, monkeypatch):
         if report.calls > 500:
             raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted, match="--resume 1 --store"):
-        sc.plan(plain(), **ASKED, store=store, progress=pressed)
+    part = sc.plan(plain(), **ASKED, store=store, progress=pressed)
+    assert part.notes[0].startswith(f"Stopped by hand after {part.num_calls:,} calls")
+    assert "--resume 1 --store" in part.notes[-1]
     with Store(store, write=False) as opened:
         assert opened.get(1).calls_done > 100
     assert bits(sc.resume(1, store, plain())) == bits(sc.plan(plain(), **ASKED))

@@ -78,6 +78,9 @@ class Pool(Protocol):
     def stop(self) -> None:
         """Ask what is under way to end. May be called from another thread."""
 
+    def restart(self) -> None:
+        """Take tasks again after ``stop``."""
+
     def close(self) -> None:
         """Release threads, processes and connections."""
 
@@ -169,3 +172,7 @@ class Futures(ABC):
     def stop(self) -> None:
         """As in ``Pool``."""
         self.stopped = True
+
+    def restart(self) -> None:
+        """As in ``Pool``."""
+        self.stopped = False

@@ -57,6 +57,7 @@ Recipe = tuple[dict[str, Any] | None, bytes | None, dict[str, str]]
 
 
 END_SECONDS = 5.0  # for a process that has been told to end
+CLOSE_SECONDS = 0.3  # for an idle one, before it is killed
 
 
 class Processes(Futures):
@@ -137,8 +138,14 @@ class Processes(Futures):
             self.abandon(futures)
 
     def close(self) -> None:
-        """End the processes."""
-        self.pool.shutdown(wait=True, cancel_futures=True)
+        """End the processes; those that are only starting are not waited for."""
+        processes = self.pool.processes()
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        deadline = time.monotonic() + CLOSE_SECONDS
+        for process in processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+            if process.is_alive():
+                process.kill()
 
     def abandon(self, futures: list[Future[Any]]) -> None:
         """End processes in the middle of an item.

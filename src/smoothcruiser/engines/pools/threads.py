@@ -59,6 +59,10 @@ class ThisThread:
         self.stopped = True
         self.interrupt()
 
+    def restart(self) -> None:
+        """As in ``Pool``."""
+        self.stopped = False
+
     def close(self) -> None:
         """Do nothing: nothing is held."""
 

@@ -1,0 +1,169 @@
+"""Taking the samples of a round, and leaving it in the middle when it is time.
+
+A round may be left by the clock, by Ctrl-C, by a callback that returns False, and
+where the memory is full. Whatever ends it, what is entered of a pair is the
+beginning of its stream, and nothing more is sampled until what waits is entered
+(docs/certified.md, section 9). So a round is left between two slices, or inside a
+slice that is then sampled again from where it began.
+
+The clock: entering samples, the last sweeps and the inspection afterwards take time
+too. What they took before is kept apart (``ending``), so that the answer is there
+when the time is up.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smoothcruiser.certified.keeping import POOL_SECONDS, SLICE_SECONDS
+from smoothcruiser.certified.limits import Ends
+from smoothcruiser.certified.position import Position
+from smoothcruiser.certified.room import Full
+from smoothcruiser.errors import Interrupted
+from smoothcruiser.problem.tabular import Ints
+from smoothcruiser.progress import Progress
+
+if TYPE_CHECKING:
+    from smoothcruiser.certified.search import Certified
+
+LAST_SWEEPS = 2  # for which the clock leaves room
+SLICE_SHARE = 0.25  # of the time that is left
+REPORT_SECONDS = 0.5  # between two reports to a callback within a round
+
+
+class Taking:
+    """Takes the samples of one memory."""
+
+    def __init__(self, search: Certified) -> None:
+        self.search = search
+        self.entering = 0.0  # seconds per sample, when some were last entered
+        self.lost = 0  # calls whose samples were dropped, of a slice that was left
+        self._begun = self._told = 0.0  # the query, and the last report to a callback
+
+    def start(self, begin: float) -> None:
+        """Begin a query; it was asked at ``begin``."""
+        self._begun = self._told = begin
+
+    def said_stop(
+        self, at: Position, limits: Ends, least_seconds: float = REPORT_SECONDS
+    ) -> str | None:
+        """Report to the callback, if the last report is old; return whether it stops."""
+        search, now = self.search, time.perf_counter()
+        if limits.callback is None or now - self._told < least_seconds:
+            return None
+        report = Progress(
+            calls=search.num_calls - at.first_call,
+            seconds=now - self._begun,
+            interval=search.memory.interval(at.root),
+            half_width=search.memory.half_width(at.root, limits.target),
+            states=search.memory.num_nodes - 1,
+        )
+        try:
+            with limits.hold.opened():
+                said = limits.callback(report)
+        except KeyboardInterrupt:
+            return "hand"
+        self._told = time.perf_counter()
+        return "callback" if said is False else None
+
+    def ending(self, limits: Ends) -> float:
+        """The seconds between the last sample and the answer."""
+        if limits.deadline == math.inf:
+            return 0.0
+        search = self.search
+        batch = search._intake.batch
+        waiting = 0 if batch is None else batch.drawn - batch.entered
+        sweeps = LAST_SWEEPS * search._sweeps.seconds
+        return waiting * self.entering + sweeps + search._inspected.reserved(limits)
+
+    def give_shares(self, pairs: Ints) -> None:
+        """Assign the next k to every new pair, before its first sample."""
+        search = self.search
+        g = search.memory.graph
+        new = pairs[g.pairs["total"][pairs] == 0.0]
+        if not search.exact:
+            g.pairs["cost"][new] = search.bound.cost(
+                search._drawn_pairs + 1 + np.arange(len(new)), search.delta
+            )
+        search._drawn_pairs += len(new)
+
+    def round(self, at: Position, limits: Ends) -> str | None:
+        """Sample the jobs of the round; return None, or why it was left.
+
+        A search that was left by the clock or by hand is saved before what was
+        sampled is entered.
+        """
+        search, intake = self.search, self.search._intake
+        try:
+            while intake.batch is not None or len(at.pairs):
+                if intake.batch is None:
+                    at.pairs, at.counts = intake.begin(at.pairs, at.counts)
+                reason = self._fill(at, limits) or self._enter(limits)
+                if reason is None:
+                    search._save_if_due(at)
+                    reason = limits.over(self.ending(limits))
+                if reason is not None:
+                    search._save(at)
+                    search.num_calls += self.lost
+                    self._enter(limits.closing())
+                    at.end_round()
+                    return reason
+        except Full as error:
+            search.num_calls += error.calls
+            self.waiting(limits)
+            return error.reason
+        at.end_round()
+        return None
+
+    def waiting(self, limits: Ends) -> str | None:
+        """Enter the samples of a round that was left, as far as there is room.
+
+        Returns why some still wait, if it was for want of time.
+        """
+        reason = None
+        with suppress(Full):
+            reason = self._enter(limits)
+        return reason
+
+    def _enter(self, limits: Ends) -> str | None:
+        """Enter what was sampled; return None, or why some of it waits."""
+        begin, batch = time.perf_counter(), self.search._intake.batch
+        if batch is None:
+            return None
+        before = batch.entered
+        reason = self.search._intake.enter(limits.over)
+        entered = batch.entered - before
+        if entered:
+            self.entering = (time.perf_counter() - begin) / entered
+        return reason
+
+    def _fill(self, at: Position, limits: Ends) -> str | None:
+        """Sample the batch in slices; return None, or why it is not full."""
+        search, sampler = self.search, self.search._sampler
+        batch, pace, self.lost = search._intake.batch, search._pace, 0
+        assert batch is not None
+        while batch.drawn < batch.size:
+            ending = self.ending(limits)
+            reason = limits.over(ending) or self.said_stop(at, limits)
+            if reason is not None:
+                return reason
+            left = limits.deadline - ending - time.perf_counter()
+            slice_seconds = POOL_SECONDS if sampler.workers else SLICE_SECONDS
+            most = pace.within(min(slice_seconds, SLICE_SHARE * left), self.entering)
+            begin, before = time.perf_counter(), batch.drawn
+            try:
+                sampler.draw(batch, max(most, sampler.workers))
+            except Interrupted as stop:
+                self.lost = stop.calls
+                return limits.over() or "seconds"
+            finally:
+                search.num_calls += batch.drawn - before
+            pace.took(batch.drawn - before, time.perf_counter() - begin)
+            if batch.drawn < batch.size:
+                search._save_if_due(at)
+        return None

@@ -1,0 +1,139 @@
+"""Trees, evaluations and exact solutions that are stopped answer with what holds."""
+
+import math
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.exact.reachable import known_model
+from smoothcruiser.exact.solver import solve_model
+
+pytestmark = pytest.mark.compiles
+
+
+class Broken:
+    """A coin whose call of the given number is broken off."""
+
+    def __init__(self, number):
+        self.left = number
+
+    def __call__(self, state, action, rng):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return float(rng.random() < 0.5), 0
+
+
+def coin(number):
+    """V = 1: a mean reward of 1/2 at discount 1/2."""
+    about = {"num_actions": 2, "discount": 0.5, "operator": sc.Max()}
+    return sc.MDP(Broken(number), initial_state=0, **about)
+
+
+@pytest.mark.parametrize("number", [1, 3, 60, 400])
+@pytest.mark.parametrize("certify", [False, True])
+def test_a_tree_answers_whenever_it_is_stopped(number, certify):
+    """Before the first simulation, while it grows, and while it is rolled out."""
+    asked = {"method": "uct", "budget": 700, "certify": certify}
+    answer = sc.plan(coin(number), **asked, **({"delta": 0.01} if certify else {}))
+    assert "Stopped by hand after" in answer.notes[-1]
+    assert sum(answer.policy) == pytest.approx(1.0)
+    assert math.isfinite(answer.value)
+    if certify:
+        assert answer.interval[0] <= 1.0 <= answer.interval[1]
+
+
+def test_a_tree_that_a_callback_stops_is_certified_by_what_the_rewards_allow():
+    problem = sc.make("chain:n=5", discount=0.5, temperature=0.1)
+    stop = {"progress": lambda report: False, "certify": True, "budget": 10**8}
+    answer = sc.plan(problem, method="ments", **stop)
+    assert "Stopped by the callback" in answer.notes[-1]
+    assert answer.interval == pytest.approx(problem.facts.value_bounds())
+
+
+@pytest.mark.parametrize("number", [1, 20, 100, 900])
+def test_an_evaluation_answers_whenever_it_is_stopped(number):
+    found = sc.evaluate(coin(number), lambda s: [0.5, 0.5], delta=0.01)
+    assert "Stopped by hand after" in found.notes[-1]
+    assert found.interval[0] <= 1.0 <= found.interval[1]
+    assert found.epsilon == 0.5 * (found.interval[1] - found.interval[0])
+
+
+def test_an_evaluation_in_machine_code_is_stopped_from_its_callback():
+    problem = sc.make("chain:n=5", discount=0.5, temperature=0.1)
+    solution = sc.solve(problem)
+
+    def press(report):
+        signal.raise_signal(signal.SIGINT)
+
+    found = sc.evaluate(problem, solution, delta=0.01, budget=10**9, progress=press)
+    assert "Stopped by hand after" in found.notes[-1]
+    assert found.interval[0] <= solution.values[0] <= found.interval[1]
+    found = sc.evaluate(
+        problem, solution, delta=0.01, budget=10**9, progress=lambda report: False
+    )
+    assert "by the callback" in found.notes[-1]
+
+
+def garnet(**about):
+    rng = np.random.default_rng(5)
+    P = rng.dirichlet(np.ones(6), (30, 3))
+    wide = np.zeros((30, 3, 30))
+    for s, a in np.ndindex(30, 3):
+        wide[s, a, rng.choice(30, 6, replace=False)] = P[s, a]
+    return sc.tabular(wide, rng.random((30, 3)) - 0.4, **about)
+
+
+WORLDS = {
+    "discount": {"discount": 0.99, "operator": sc.Entropy(0.1)},
+    "terminal": {
+        "discount": 0.9,
+        "operator": sc.Max(),
+        "terminal": np.arange(30) % 7 == 1,
+    },
+    "horizon": {"discount": 1.0, "operator": sc.Sparsemax(0.2), "horizon": 12},
+    "short": {"discount": 0.7, "operator": sc.Max(), "horizon": 5},
+}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_every_sweep_of_an_exact_solution_has_a_bound_that_holds(name):
+    """Stopped after each number of looks at the clock; values and action values."""
+    problem = garnet(**WORLDS[name])
+    whole = sc.solve(problem)
+    bounds = []
+    for most in range(40):
+        looks = iter(range(most))
+        part = solve_model(
+            problem,
+            known_model(problem),
+            method="value-iteration",
+            over=lambda looks=looks: None if next(looks, None) is not None else "hand",
+        )
+        slack = part.residual_bound + whole.residual_bound
+        assert np.abs(part.values - whole.values).max() <= slack
+        assert np.nanmax(np.abs(part.q_values - whole.q_values)) <= slack
+        bounds.append(part.residual_bound)
+    assert bounds[0] > bounds[-1]
+    assert "stopped after" in part.note or part.residual_bound <= whole.residual_bound
+
+
+def test_a_model_that_is_not_listed_in_time_has_what_the_rewards_allow():
+    def endless(state, action):
+        time.sleep(1e-3)
+        return [(0.5, 0.2, state + 1), (0.5, 0.8, 2 * state + action)]
+
+    problem = sc.MDP(
+        lambda state, action, rng: (0.5, state + 1),
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Max(),
+        initial_state=0,
+        outcomes=endless,
+    )
+    answer = sc.plan(problem, method="exact", seconds=0.05)
+    assert answer.interval == pytest.approx((0.0, 2.0))
+    assert "The time was up" in answer.notes[-1]
