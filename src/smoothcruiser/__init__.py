@@ -24,7 +24,15 @@ if (
         sys.path.append(str(home))
 
 from smoothcruiser import adapters
-from smoothcruiser.api import calibrate, evaluate, explain, plan, prepare, solve
+from smoothcruiser.api import (
+    calibrate,
+    evaluate,
+    explain,
+    plan,
+    plan_many,
+    prepare,
+    solve,
+)
 from smoothcruiser.check import check
 from smoothcruiser.errors import (
     BrokenPromise,
@@ -39,6 +47,7 @@ from smoothcruiser.errors import (
 from smoothcruiser.estimate import Certificate, Estimate
 from smoothcruiser.methods.auto import Auto
 from smoothcruiser.methods.certified import CertifiedSearch
+from smoothcruiser.methods.estimates import Estimates
 from smoothcruiser.methods.exact import Exact
 from smoothcruiser.methods.resume import resume
 from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling, run
@@ -81,6 +90,7 @@ __all__ = [
     "CustomOperator",
     "Entropy",
     "Estimate",
+    "Estimates",
     "Exact",
     "Game",
     "InvalidInput",
@@ -112,6 +122,7 @@ __all__ = [
     "explain",
     "make",
     "plan",
+    "plan_many",
     "play",
     "prepare",
     "resume",

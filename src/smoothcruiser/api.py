@@ -10,11 +10,14 @@ states can be told apart; it says in ``notes`` what it chose and why.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Unpack
 
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.base import Method, Prepared, prepared, refuse_unused
+from smoothcruiser.methods.estimates import Estimates
+from smoothcruiser.methods.many import plan_all
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import KEYWORDS, Asked, Query, check_problem
@@ -77,6 +80,46 @@ def plan(
     query = query.at(query.place, query.seed)
     chosen = resolve(method, options, delta_prime=delta_prime, certify=certify)
     return prepared(chosen, query).run()
+
+
+def plan_many(
+    problem: Problem,
+    states: Iterable[Any],
+    *,
+    method: str | Method | Search = "auto",
+    options: dict[str, Any] | None = None,
+    delta_prime: float | None = None,
+    certify: bool = False,
+    **asked: Unpack[Asked],
+) -> Estimates:
+    """The values of many states: all promises hold together with probability 1 - delta.
+
+    Certified search keeps one memory for all of them, so that what they share is
+    sampled once. A known model is solved once. Other methods plan each of n states
+    with delta/n. "auto" chooses one method, by the first state. A state that is
+    listed twice is planned once; one that no limit reached has the interval that
+    the rewards allow, with a note.
+
+    >>> import smoothcruiser as sc
+    >>> problem = sc.make("chain:n=5", discount=0.2, temperature=1.0)
+    >>> answers = sc.plan_many(problem, [0, 1, 4], epsilon="10%", delta=0.1)
+    >>> len(answers), answers[2].state, answers.num_calls
+    (3, 4, 0)
+
+    Args:
+        problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
+        states: where to plan, in the order of the answers.
+        method: a name or a method object.
+        options: parameters of the method, by name.
+        delta_prime: the paper's confidence per node, for method "paper": each state
+            has all of it.
+        certify: let a tree search spend half of its budget on a lower bound.
+        **asked: the keywords of ``plan`` but ``store``. ``delta``, ``budget`` and
+            ``seconds`` are for all states together.
+    """
+    query = Query.of(problem, None, **asked)
+    chosen = resolve(method, options, delta_prime=delta_prime, certify=certify)
+    return plan_all(chosen, query, states)
 
 
 def prepare(

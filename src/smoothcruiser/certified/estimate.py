@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.certified.room import FULL
 from smoothcruiser.estimate import (
+    ADVICE,
     Certificate,
     Estimate,
     Interval,
@@ -32,6 +33,7 @@ from smoothcruiser.problem.assumptions import assumptions as assumed
 from smoothcruiser.problem.problem import Problem
 
 if TYPE_CHECKING:
+    from smoothcruiser.certified.limits import Ends
     from smoothcruiser.certified.search import Certified
 
 CORNERS = 10  # actions: 1,024 corners take a few milliseconds
@@ -53,7 +55,7 @@ def answer(
     root: int,
     state: Any,
     *,
-    epsilon: float | None,
+    asked: Ends,
     reached: float,
     reason: str,
     num_calls: int,
@@ -74,8 +76,9 @@ def answer(
     made = "rows of outcomes= read" if search.known else "calls"
     notes = (
         *search.notes,
-        *_notes(epsilon, reached, reason, num_calls),
+        *_notes(asked, reached, reason, num_calls),
         f"{seen} seen; {search.num_calls:,} {made} in this memory so far.",
+        *_no_chance(search, drawn),
     )
     return describe(
         problem,
@@ -85,7 +88,9 @@ def answer(
         confidence=1.0 if exact else 1.0 - search.delta,
         bound="interval iteration" if exact else search.bound.word,
         assumptions=search.assumed,
-        epsilon=reached if epsilon is None or reason != "epsilon" else epsilon,
+        epsilon=asked.epsilon
+        if reason == "epsilon" and asked.epsilon is not None
+        else reached,
         delta=0.0 if exact else search.delta,
         num_calls=0 if search.known else num_calls,
         **spent,
@@ -212,9 +217,19 @@ def assumptions(
     return (*found, SAME_KEY) if problem.key is not None else found
 
 
-def _notes(
-    epsilon: float | None, reached: float, reason: str, num_calls: int
-) -> tuple[str, ...]:
+def _no_chance(search: Certified, drawn: int) -> tuple[str, ...]:
+    """Advice where every pair that was sampled has had one outcome."""
+    single = search.memory.num_entries == drawn
+    if search.exact or not single or search.num_calls < 2 * max(drawn, 1):
+        return ()
+    return (
+        f"{ADVICE}no chance was seen in {drawn:,} pairs. If there is none, "
+        f"deterministic=True learns as much from {drawn:,} calls, not "
+        f"{search.num_calls:,}.",
+    )
+
+
+def _notes(asked: Ends, reached: float, reason: str, num_calls: int) -> tuple[str, ...]:
     if reason == "epsilon":
         return ()
     why = {
@@ -230,11 +245,14 @@ def _notes(
         ),
         **FULL,
     }[reason]
-    if epsilon is None:
+    promise = f"epsilon={asked.epsilon:g}" if asked.epsilon is not None else None
+    if asked.relative is not None:
+        promise = f"epsilon={100.0 * asked.relative:g}% of the value"
+    if promise is None:
         return (f"Stopped because {why}; the intervals hold as they are.",)
     return (
         (
-            f"epsilon={epsilon:g} was not reached: {why} at half-width {reached:.4g}. "
+            f"{promise} was not reached: {why} at half-width {reached:.4g}. "
             "The intervals hold as they are."
         ),
     )

@@ -33,6 +33,7 @@ from smoothcruiser.certified.room import PYTHON_BYTES, Full, Room, size_of
 from smoothcruiser.certified.rounding import rounded_box
 from smoothcruiser.errors import OracleError
 from smoothcruiser.problem.answers import flickering
+from smoothcruiser.problem.bounds import bounds_at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import check_recognizable, identical, is_fixed
@@ -288,9 +289,15 @@ class Memory:
                     facts, player, None if problem.horizon is None else left
                 )
             i = first_node + len(rows)
+            v_low, v_high, q_low, q_high = self._boxes[player, left]
+            if problem.value_gap is not None:
+                v_low, v_high = bounds_at(problem, state, (v_low, v_high))
             rows.append(
                 (
-                    *self._boxes[player, left],
+                    v_low,
+                    v_high,
+                    q_low,
+                    q_high,
                     1.0 if player == 1 else -1.0,
                     0.0,
                     0.0,

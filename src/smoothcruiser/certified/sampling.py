@@ -33,7 +33,14 @@ from smoothcruiser.engines.registry import choose
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.jit.build import compiled, is_compiled
 from smoothcruiser.jit.keys import Key
-from smoothcruiser.problem.answers import at, outside, raised, undeclared_end, unpacked
+from smoothcruiser.problem.answers import (
+    at,
+    early_payoff,
+    outside,
+    raised,
+    undeclared_end,
+    unpacked,
+)
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import check_ends, has_rows
 from smoothcruiser.problem.states import Guard, copied, unchanged, written_into
@@ -128,6 +135,10 @@ class Sampler:
     def _bad_reward(self, reward: Any, pair: int) -> OracleError:
         low, high = self.problem.facts.reward_range
         return outside(reward, self._where(pair), low, high)
+
+    def early_payoff(self, reward: float, pair: int) -> OracleError:
+        """The error of a reward on a step that does not end the episode."""
+        return early_payoff(reward, self._where(pair))
 
     def _undeclared_end(self, pair: int) -> OracleError:
         return undeclared_end(self._where(pair))

@@ -107,7 +107,9 @@ def take_up(search: Certified, data: bytes, state: Any, promise: Promise) -> Non
     at, key_of = search._at, search.problem.key_of
     require(at is not None, "no query is under way")
     assert at is not None
-    asked = (promise.epsilon, promise.target)
-    require((at.epsilon, at.target) == asked, "it is of another promise")
+    epsilon = None if promise.relative is not None else promise.epsilon
+    asked = (epsilon, promise.relative, promise.target)
+    found = (at.epsilon, at.relative, at.target)
+    require(found == asked, "it is of another promise")
     known = key_of(search.memory.states[at.root])
     require(known == key_of(state), "it is of another state")

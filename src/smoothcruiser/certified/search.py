@@ -65,6 +65,7 @@ from smoothcruiser.certified.snapshot import to_bytes
 from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.certified.steering import Jobs, Steering, with_checks
 from smoothcruiser.certified.sweeps import Sweeps
+from smoothcruiser.certified.table import Table, table_of
 from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
@@ -142,6 +143,11 @@ class Certified:
         if self._prepared:
             self._sampler.close()
 
+    def table(self) -> Table:
+        """All states seen so far, with bounds that hold together (``table``)."""
+        self._check_whole()
+        return table_of(self)
+
     # --- stores ---------------------------------------------------------------
 
     @cached_property
@@ -194,6 +200,7 @@ class Certified:
         state: Any = None,
         *,
         epsilon: float | None = None,
+        relative: float | None = None,
         budget: float | None = None,
         seconds: float | None = None,
         callback: Callable[[Progress], object] | None = None,
@@ -201,14 +208,17 @@ class Certified:
     ) -> Estimate:
         """Return the Estimate at ``state``, with half-widths of at most ``epsilon``.
 
-        They are larger where budget, seconds, callback or the room for states
+        With ``relative`` in its place they are at most that share of |V|. They
+        are larger where budget, seconds, callback or the room for states
         ended the query before. ``target`` says which intervals have to be
         narrow: those of all action values (and so that of the value), or the
         value's alone. ``budget`` counts the calls of this query (``num_calls``). All
         estimates of one memory hold together with probability 1 - delta.
         """
         begin = time.perf_counter()
-        limits = make_limits(epsilon, budget, seconds, callback, target, begin)
+        limits = make_limits(
+            epsilon, budget, seconds, callback, target, begin, relative
+        )
         state = self.problem.start(state)
         kept = copied(state)  # the caller may write into its own copy
         state = state if kept is None else kept
@@ -224,7 +234,9 @@ class Certified:
             ) from None
         if root == END:
             return terminal_estimate(self.problem, state, "certified", self.seed)
-        self._at = Position(root, self.num_calls, limits.epsilon, limits.target)
+        self._at = Position(
+            root, self.num_calls, limits.epsilon, limits.target, limits.relative
+        )
         with self._faults():
             self._enter_waiting()
             self._region.start(root)
@@ -247,7 +259,9 @@ class Certified:
         begin, at = time.perf_counter(), self._at
         if at is None:
             raise InvalidInput("No query of this memory is under way; ask one.")
-        limits = make_limits(at.epsilon, budget, seconds, callback, at.target, begin)
+        limits = make_limits(
+            at.epsilon, budget, seconds, callback, at.target, begin, at.relative
+        )
         compile_seconds = self._prepare(self.memory.states[at.root])
         left = limits.budget - (self.num_calls - at.first_call)
         if at.waiting(self._intake.batch) > left:  # a smaller budget than before
@@ -273,7 +287,7 @@ class Certified:
             self,
             at.root,
             state,
-            epsilon=limits.epsilon,
+            asked=limits,
             reached=self.memory.half_width(at.root, limits.target),
             reason=reason,
             num_calls=self.num_calls - at.first_call,

@@ -108,7 +108,10 @@ def to_bytes(search: Certified) -> bytes:
     return b"".join([MAGIC, len(top).to_bytes(8, "little"), top, *views, *texts])
 
 
-AT = ("root", "first_call", "epsilon", "target", "swept", "ended", "sampling")
+AT = (
+    *("root", "first_call", "epsilon", "relative", "target"),
+    *("swept", "ended", "sampling"),
+)
 BATCH = ("drawn", "entered", "watched")
 
 

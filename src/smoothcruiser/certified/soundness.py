@@ -228,11 +228,11 @@ def check_position(search: Certified, at: Position) -> None:
     require(
         whole(at.first_call) and at.first_call <= search.num_calls, "its calls are none"
     )
-    epsilon = at.epsilon
-    require(
-        epsilon is None or (is_number(epsilon) and 0.0 < epsilon < np.inf),
-        "its epsilon is none",
-    )
+    for epsilon in (at.epsilon, at.relative):
+        require(
+            epsilon is None or (is_number(epsilon) and 0.0 < epsilon < np.inf),
+            "its epsilon is none",
+        )
     require(at.target in ("q_values", "value"), "its target is none")
     require(at.ended in ENDS and isinstance(at.sampling, bool), "its end is none")
     require(

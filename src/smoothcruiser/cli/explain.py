@@ -6,7 +6,12 @@ from typing import Any
 
 import click
 
-from smoothcruiser.cli.options import print_json, problem_options, promise_options
+from smoothcruiser.cli.options import (
+    method_option,
+    print_json,
+    problem_options,
+    promise_options,
+)
 from smoothcruiser.errors import Unpayable
 
 
@@ -18,6 +23,7 @@ from smoothcruiser.errors import Unpayable
     metavar="NAME",
     help="As for plan; auto explains what plan would choose.  [default: smoothcruiser]",
 )
+@method_option
 @click.option(
     "--calibrate",
     is_flag=True,
@@ -86,8 +92,8 @@ def _prepared(problem: Any, method: str | None, asked: dict[str, Any]) -> Any:
     """
     from smoothcruiser import api
 
-    if method is not None:
-        ready = api.prepare(problem, method=method, **asked)
+    if method is not None or asked["options"]:
+        ready = api.prepare(problem, method=method or "smoothcruiser", **asked)
         return ready, ready
     chosen = api.prepare(problem, method="auto", **asked)
     try:

@@ -11,6 +11,7 @@ import click
 
 from smoothcruiser.cli.exit import SIGNALLED, complain, ctrl_c
 from smoothcruiser.cli.options import (
+    State,
     find_modules_here,
     made_from,
     optional_problem_options,
@@ -28,6 +29,7 @@ from smoothcruiser.errors import (
     printable,
 )
 from smoothcruiser.methods import METHODS, resolve
+from smoothcruiser.problem.states import shaped
 from smoothcruiser.query import DEFAULTS, KEYWORDS
 
 
@@ -42,6 +44,11 @@ from smoothcruiser.query import DEFAULTS, KEYWORDS
     help=f"One of {', '.join(METHODS)}.",
 )
 @state_option
+@click.option(
+    "--states",
+    type=State(),
+    help="Several states as a JSON list, which share --delta, --budget and --seconds.",
+)
 @run_options
 @tree_options
 @click.option(
@@ -73,6 +80,7 @@ def plan(
     compare_exact: bool,
     page: str | None,
     as_json: bool,
+    states: Any,
     **asked: Any,
 ) -> None:
     """Answer: the value of a state and of its actions, as promised.
@@ -83,7 +91,11 @@ def plan(
     from smoothcruiser.report.answers import show_estimate
     from smoothcruiser.report.bar import Bar
     from smoothcruiser.report.console import console
+    from smoothcruiser.report.many import show_estimates
 
+    if states is not None:
+        one = {"--state": asked["state"], "--resume": resume, "--report": page}
+        _refuse_beside_states(one | {"--compare-exact": compare_exact})
     if page is not None:
         from smoothcruiser.report.page import check_page
 
@@ -94,7 +106,9 @@ def plan(
     with ctrl_c() as stopped:
         try:
             with bar:
-                if resume is not None:
+                if states is not None:
+                    estimate = _planned_many(states, asked, head)
+                elif resume is not None:
                     estimate = _resumed(resume, trust, asked, head)
                 else:
                     estimate, truth = _planned(asked, compare_exact, head)
@@ -110,6 +124,8 @@ def plan(
         if as_json:
             beside = {} if truth is None else {"exact": truth.to_dict()}
             print_json(estimate.to_dict() | beside)
+        elif states is not None:
+            show_estimates(console(), head.problem, estimate)
         else:
             head.show()
             show_estimate(console(), estimate, truth, **about)
@@ -165,10 +181,33 @@ class Head:
         self._waiting = ()
 
 
-def _planned(asked: dict[str, Any], compare_exact: bool, head: Head) -> tuple[Any, Any]:
-    """The estimate, and the exact one beside it where it was wanted and can be had."""
+def _refuse_beside_states(given: dict[str, Any]) -> None:
+    """Refuse options that are about one state."""
+    for option, value in given.items():
+        if value is not None and value is not False:
+            raise click.UsageError(
+                f"--states answers for many states, and {option} is about one; drop one "
+                "of the two."
+            )
+
+
+def _planned_many(states: Any, asked: dict[str, Any], head: Head) -> Any:
+    """The estimates at all states."""
     from smoothcruiser import api
 
+    if not isinstance(states, tuple):
+        raise click.UsageError(
+            f"--states is a JSON list, [0, 1, 2], got {states!r:.60}."
+        )
+    problem, method, rest = _method_of(asked, head)
+    del rest["state"]
+    head.problem = problem
+    shaped_states = [shaped(state, problem.initial_state) for state in states]
+    return api.plan_many(problem, shaped_states, method=method, **rest)
+
+
+def _method_of(asked: dict[str, Any], head: Head) -> tuple[Any, Any, dict[str, Any]]:
+    """The problem, the method with its parameters, and the keywords of ``plan``."""
     rest = dict(asked)
     problem = made_from(rest)
     if problem is None:
@@ -176,13 +215,21 @@ def _planned(asked: dict[str, Any], compare_exact: bool, head: Head) -> tuple[An
             "Missing argument 'PROBLEM': chain:n=5, say, or your own as "
             "module:attribute."
         )
-    start = state_of(problem, rest.pop("state"))
-    truth, note = _truth(problem, start) if compare_exact else (None, ())
-    head.about(problem, start)
     own = {name: rest.pop(name) for name in ("options", "delta_prime", "certify")}
     method = resolve(rest.pop("method"), **own)
     if "progress" in method.takes:  # the bar is ours: nobody asked for it by name
         rest["progress"] = head.bar.report
+    return problem, method, rest
+
+
+def _planned(asked: dict[str, Any], compare_exact: bool, head: Head) -> tuple[Any, Any]:
+    """The estimate, and the exact one beside it where it was wanted and can be had."""
+    from smoothcruiser import api
+
+    problem, method, rest = _method_of(asked, head)
+    start = state_of(problem, rest.pop("state"))
+    truth, note = _truth(problem, start) if compare_exact else (None, ())
+    head.about(problem, start)
     ready = api.prepare(problem, start, method=method, **rest)
     ready.check()
     head.announce(ready.explanation)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from smoothcruiser.engines.base import Workers
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
+from smoothcruiser.jit.interrupts import hear
 from smoothcruiser.progress import Progress
 from smoothcruiser.schedule.schedule import Schedule
 
@@ -185,6 +186,7 @@ def run(
         if not ledger.complete:
             workers.map(ledger.source(), seed, report)
     except (Interrupted, KeyboardInterrupt) as stop:
+        hear(stop)
         workers.stop()
         if not outcome.kept:
             raise _nothing_yet(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from smoothcruiser.engines.base import Engine, Job, Report
@@ -23,6 +24,14 @@ class ShardWorkers:
         self.unfinished = 0
         self.looked: Looks | None = None  # what the inspection before the run saw
         self.look_calls = 0
+        # what engines elsewhere move to; empty where they stay at their own state
+        self.moves: tuple[Any, ...] = ()
+
+    def lent(self, state: Any) -> ShardWorkers:
+        """The same pool at another state; closing what is returned leaves it open."""
+        lent = ShardWorkers(self.name, Lent(self.pool))
+        lent.moves = (state,)
+        return lent
 
     @property
     def stuck(self) -> int:
@@ -34,7 +43,7 @@ class ShardWorkers:
         if not self.pool.reachable:
             return self.look_calls, 0
         task = look_elsewhere if self.engine is None else look_here
-        calls, self.looked = self.pool.ask(task, (seed, self.looked))
+        calls, self.looked = self.pool.ask(task, (seed, self.looked, *self.moves))
         self.look_calls += calls
         return self.look_calls, calls
 
@@ -48,7 +57,7 @@ class ShardWorkers:
 
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
         """As in ``Workers``."""
-        items = ((shard, seed) for shard in source)
+        items = ((shard, seed, *self.moves) for shard in source)
         try:
             self.pool.map(run_shard, items, lambda item, part: report(item[0], part))
         except (Interrupted, KeyboardInterrupt):
@@ -65,6 +74,19 @@ class ShardWorkers:
     def close(self) -> None:
         """As in ``Workers``."""
         self.pool.close()
+
+
+class Lent:
+    """A pool that somebody else closes."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)  # what is not here is the pool's own
+
+    def close(self) -> None:
+        """Leave it open."""
 
 
 def local_workers(
@@ -99,17 +121,22 @@ def _engine(problem: Any, name: str, **parts: Any) -> Engine:
 # --- tasks --------------------------------------------------------------------
 
 
-def run_shard(engine: Engine, item: tuple[Shard, int]) -> Partial:
-    """The sums of one shard."""
-    return engine.run_shard(*item)
+def run_shard(engine: Engine, item: Any) -> Partial:
+    """The sums of one shard: ``item`` is (shard, seed), or (shard, seed, state)."""
+    shard, seed, *moves = item
+    if moves:
+        engine = type(engine)(replace(engine.job, state=moves[0]))
+    return engine.run_shard(shard, seed)
 
 
-def look_here(engine: Engine, item: tuple[int, Looks | None]) -> tuple[int, Looks]:
-    """An inspection of the step (``inspection.look``)."""
-    return look(engine.job.problem, engine.job.state, *item)
+def look_here(engine: Engine, item: Any) -> tuple[int, Looks]:
+    """An inspection of the step: ``item`` is (seed, looks), perhaps with a state."""
+    seed, looked, *moves = item
+    state = moves[0] if moves else engine.job.state
+    return look(engine.job.problem, state, seed, looked)
 
 
-def look_elsewhere(engine: Engine, item: tuple[int, Looks | None]) -> tuple[int, Looks]:
+def look_elsewhere(engine: Engine, item: Any) -> tuple[int, Looks]:
     """An inspection of the step, reduced to what can be sent back."""
     calls, found = look_here(engine, item)
     return calls, sendable(found)

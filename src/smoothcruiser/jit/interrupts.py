@@ -44,6 +44,7 @@ COUNT, WHEN, OWNER, FIRST, LAST, PYTHON = 0, 1, 2, 3, 5, 7
 _words = (ctypes.c_int64 * (PYTHON + len(SIGNALS)))()
 _texts: dict[int, Any] = {}  # what the addresses of texts point to
 _hints: list[str] = []  # of the runs under way, the innermost last
+_heard: list[float] = []  # when runs were stopped by Ctrl-C and answered
 
 
 @contextmanager
@@ -67,6 +68,20 @@ def stoppable(*handlers: Any) -> Iterator[None]:
         _give_back(taken)
         if _hints:
             _say(LAST, f"{ENDED}{_hints[-1]}")
+
+
+def heard() -> int:
+    """How many runs of this process have answered a Ctrl-C with what they had.
+
+    Whoever runs several of them ends all when the number grows.
+    """
+    return len(_heard)
+
+
+def hear(error: BaseException) -> None:
+    """Note that a run is about to answer in spite of ``error``, if it is a Ctrl-C."""
+    if isinstance(error, KeyboardInterrupt):
+        _heard.append(time.monotonic())
 
 
 def tell_at_the_end(hint: str) -> None:

@@ -23,9 +23,8 @@ import math
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from smoothcruiser.engines.calibrate import calls_per_second
-from smoothcruiser.engines.pilot import Pilot, look_first
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
@@ -44,6 +43,9 @@ from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.query import KEYWORDS, Limits, Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Level
+
+if TYPE_CHECKING:
+    from smoothcruiser.engines.pilot import Pilot
 
 # calls of the walks of a pilot: a hundredth of the schedule's price, within these
 FEWEST, MOST = 32, 64
@@ -314,6 +316,8 @@ class _Choosing:
         deadline, seconds = math.inf, self.limits.seconds
         if seconds is not None:
             deadline = time.perf_counter() + PILOT_SECONDS * seconds
+        from smoothcruiser.engines.pilot import look_first
+
         query = self.query
         self.pilot = look_first(
             self.problem, query.place, query.seed, calls=calls, deadline=deadline

@@ -106,13 +106,29 @@ class Prepared(ABC):
     def check(self) -> None:  # noqa: B027 - most methods refuse nothing more
         """Refuse now what ``run`` would refuse before its first oracle call."""
 
+    @property
+    def parts(self) -> tuple[Prepared, ...]:
+        """What is run, one after the other, until the promise is kept."""
+        return (self,)
+
+    @property
+    def looked(self) -> int:
+        """Oracle calls that preparing took."""
+        return 0
+
     def with_notes(self, *notes: str) -> Self:
         """The same with notes before those it has."""
         return replace(self, notes=(*notes, *self.notes))
 
     def annotated(self, estimate: Estimate) -> Estimate:
-        """The estimate with the notes of its preparation before its own."""
-        return replace(estimate, notes=(*self.notes, *estimate.notes))
+        """The estimate with the notes of its preparation before its own.
+
+        Advice on the request comes last.
+        """
+        from smoothcruiser.methods.advice import advice
+
+        more = advice(self.query, self.explanation, estimate)
+        return replace(estimate, notes=(*self.notes, *estimate.notes, *more))
 
     def __str__(self) -> str:
         return str(self.explanation)
@@ -139,6 +155,10 @@ class Method(ABC):
     def session(self, query: Query) -> Session:
         """What is kept between decisions; by default nothing."""
         return Session(self, query)
+
+    def together(self, query: Query) -> Session:
+        """What ``plan_many`` keeps between its states; by default what an agent does."""
+        return self.session(query)
 
     @property
     def resumes(self) -> frozenset[str]:
@@ -198,6 +218,8 @@ class Session:
     method: Any  # a Method
     query: Query
     decisions: int = field(default=0, init=False)
+    # whether one memory, and so one delta, serves all decisions
+    shared: ClassVar[bool] = False
 
     def decide(self, state: Any, *, remaining: int | None = None) -> Estimate:
         """The Estimate at ``state``, with ``remaining`` steps left of a horizon."""
@@ -211,6 +233,13 @@ class Session:
     def fixed(self, state: Any) -> Estimate:
         """The Estimate at ``state`` that depends on nothing that was decided before."""
         return prepared(self.method, self._at(state, self.query.seed, None)).run()
+
+    def reviewed(self, estimate: Estimate, deadline: float) -> Estimate:
+        """An earlier answer with what was learned since; by default as it was.
+
+        After ``deadline``, a time of ``time.perf_counter``, nothing is computed for it.
+        """
+        return estimate
 
     def moved(self, action: int) -> None:
         """Take notice of the action that was taken."""

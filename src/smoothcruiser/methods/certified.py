@@ -25,7 +25,7 @@ from smoothcruiser.methods.base import (
 )
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import check_ends, has_rows
-from smoothcruiser.query import Query
+from smoothcruiser.query import Promise, Query
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
@@ -61,10 +61,10 @@ class CertifiedSearch(Method):
         return frozenset(where | {"budget", "seconds", "max_states"})
 
     def prepare(self, query: Query) -> Searching:  # noqa: D102
-        epsilon, limits = query.promise.epsilon, query.limits
-        known = has_rows(query.problem)
+        epsilon, relative = _accuracy(query.promise)
+        limits, known = query.limits, has_rows(query.problem)
         delta = 0.0 if known else query.promise.failure()
-        if epsilon is None and limits.calls is None and limits.seconds is None:
+        if not query.promise.asked and limits.calls is None and limits.seconds is None:
             raise InvalidInput(
                 "certified search needs epsilon to stop at a promise, or budget or "
                 "seconds to stop at a price."
@@ -82,7 +82,7 @@ class CertifiedSearch(Method):
             check_ends(problem)
             return Searching(method=self, query=query, explanation=_reading(query))
         forecast = CertifiedForecast(
-            problem.facts, epsilon, delta, problem.inspection_calls
+            problem.facts, epsilon, delta, problem.inspection_calls, relative=relative
         )
         return Searching(method=self, query=query, explanation=forecast)
 
@@ -210,7 +210,7 @@ def _record(query: Query, memory: Certified) -> Record:
         problem=query.problem,
         method="certified",
         plan={
-            "epsilon": promise.epsilon,
+            "epsilon": promise.epsilon if promise.relative is None else promise.words,
             "delta": promise.delta,
             "target": promise.target,
             "budget": limits.calls,
@@ -226,6 +226,7 @@ def _record(query: Query, memory: Certified) -> Record:
 class Remembering(Session):
     """Decisions that share a memory of certified search, and so its delta."""
 
+    shared = True
     _memory: Any = None
 
     def _decide(self, query: Query) -> Estimate:
@@ -235,9 +236,24 @@ class Remembering(Session):
             self._memory = memory_of(self.query, self.method.bound)
         return ask(self._memory, query, None)
 
+    def reviewed(self, estimate: Estimate, deadline: float) -> Estimate:
+        """The answer with the bounds that the memory has by now."""
+        if self._memory is None:
+            return estimate
+        from smoothcruiser.certified.table import reviewed
+
+        return reviewed(self._memory, estimate, deadline)
+
     def close(self) -> None:  # noqa: D102
         if self._memory is not None:
             self._memory.close()
+
+
+def _accuracy(promise: Promise) -> tuple[float | None, float | None]:
+    """(epsilon, share of |V|), one of the two at the most."""
+    if promise.relative is not None:
+        return None, promise.relative
+    return promise.epsilon, None
 
 
 def memory_of(query: Query, bound: str) -> Certified:
@@ -261,9 +277,11 @@ def memory_of(query: Query, bound: str) -> Certified:
 def ask(memory: Certified, query: Query, budget: int | None) -> Estimate:
     """The memory's answer; ``budget`` counts where the query names none."""
     limits = query.limits
+    epsilon, relative = _accuracy(query.promise)
     return memory.query(
         query.place,
-        epsilon=query.promise.epsilon,
+        epsilon=epsilon,
+        relative=relative,
         budget=budget if limits.calls is None else limits.calls,
         seconds=limits.seconds,
         target=query.promise.target,

@@ -9,7 +9,7 @@ from typing import Any
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods.base import Forecast, Method, Prepared, Session
-from smoothcruiser.query import Query
+from smoothcruiser.query import Query, nearest_to_zero
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +69,14 @@ class Solving(Prepared):
         bound = float(solution.residual_bound)
         notes = (*self.notes, solution.note) if solution.note else self.notes
         answer = exact_estimate(problem, solution, state, notes)
-        asked = self.query.promise.epsilon
+        promise = self.query.promise
+        asked: float | None = promise.epsilon
+        words: object = asked
+        if promise.relative is not None:
+            nearest = nearest_to_zero((answer.value - bound, answer.value + bound))
+            asked, words = promise.relative * nearest, promise.words
         if asked is not None and answer.interval is not None and bound > asked:
-            note = f"epsilon={asked:g} is below what double precision can prove here."
+            note = f"epsilon={words} is below what double precision can prove here."
             answer = replace(answer, notes=(*answer.notes, note))
         compiling = solution.compile_seconds
         seconds = time.perf_counter() - begin - compiling
@@ -81,8 +86,8 @@ class Solving(Prepared):
 class Lookup(Session):
     """Decisions read from one solution, which is made when the first one is due.
 
-    Where a state is not among those that the solution reaches, or values depend on
-    the time (a horizon), the decision is planned afresh.
+    Where a state is not among those that the solution reaches, or its value is that
+    with other steps left of a horizon, the decision is planned afresh.
     """
 
     _solution: Any = None
@@ -91,7 +96,11 @@ class Lookup(Session):
         return self._decide(self._at(state, self.query.seed, None))
 
     def _decide(self, query: Query) -> Estimate:
-        found = self._found(query) if query.problem.horizon is None else None
+        problem = query.problem
+        timed = problem.horizon is not None and (
+            problem.tables is None or problem is not self.query.problem
+        )
+        found = None if timed else self._found(query)
         return super()._decide(query) if found is None else found
 
     def _found(self, query: Query) -> Estimate | None:
@@ -100,7 +109,10 @@ class Lookup(Session):
 
         begin = time.perf_counter()
         if self._solution is None:
-            self._solution = solve(query.problem)
+            problem = query.problem
+            if problem.tables is None and problem.initial_state is None:
+                problem = replace(problem, initial_state=query.state)
+            self._solution = solve(problem)
         try:
             answer = exact_estimate(query.problem, self._solution, query.state)
         except InvalidInput:

@@ -14,9 +14,8 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from smoothcruiser.engines.pilot import Pilot
 from smoothcruiser.estimate import Certificate, Estimate, Interval, not_excluded
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared
 from smoothcruiser.methods.certified import Searching, ask, memory_of
@@ -27,12 +26,15 @@ from smoothcruiser.query import Query
 from smoothcruiser.schedule.numbers import duration, rate, short
 from smoothcruiser.schedule.schedule import Level, counted
 
+if TYPE_CHECKING:
+    from smoothcruiser.engines.pilot import Pilot
+
 # A search that has spent a share of its calls is judged by what it will need: with n
 # calls for a half-width w, about n (w/epsilon)**RATE in all. The widths of searches
 # fall like this, as measured (docs/evidence/portfolio.md).
 RATE, JUDGED_FROM = 1.5, 0.125
 # ends of a search after which its user wants no more
-BY_HAND = ("callback", "by hand")
+BY_HAND = ("callback", "hand")
 P = TypeVar("P", bound=Prepared)
 
 
@@ -173,6 +175,16 @@ class Chosen(Prepared):
     inner: Prepared
     spent: float = 0.0  # seconds that preparing took
 
+    @property
+    def parts(self) -> tuple[Prepared, ...]:
+        """The one method."""
+        return (self.inner,)
+
+    @property
+    def looked(self) -> int:
+        """Calls of the pilot."""
+        return 0 if self.explanation.pilot is None else self.explanation.pilot.calls
+
     def check(self) -> None:
         """Refuse what the method refuses."""
         self.inner.check()
@@ -191,6 +203,16 @@ class Race(Prepared):
     search: Searching
     schedule: Scheduling
     spent: float = 0.0  # seconds that preparing took
+
+    @property
+    def parts(self) -> tuple[Prepared, ...]:
+        """Both, each with half of delta."""
+        return self.search, self.schedule
+
+    @property
+    def looked(self) -> int:
+        """Calls of the pilot."""
+        return 0 if self.explanation.pilot is None else self.explanation.pilot.calls
 
     def check(self) -> None:
         """Refuse what the schedule refuses."""

@@ -24,15 +24,17 @@ from smoothcruiser.errors import (
 )
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.interrupts import stoppable, tell_at_the_end
-from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared
+from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, Session
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.query import Asked, Query
+from smoothcruiser.query import Asked, Compute, Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
+    from smoothcruiser.engines.base import Job, Workers
+    from smoothcruiser.engines.lending import Lender
     from smoothcruiser.store import Record, Store, StoredRun
 
 COARSEST = 0.5  # of the value span: a wider promise says nothing
@@ -74,6 +76,10 @@ class Scheduled(Method):
             found.check()
         return found
 
+    def together(self, query: Query) -> Session:
+        """One schedule for all states, on workers that are opened once."""
+        return Repeating(self, query)
+
     def pick_up(self, stored: StoredRun, query: Query) -> Scheduling:
         """The rest of a stored run, whoever made its schedule."""
         from smoothcruiser.store.checks import schedule_from
@@ -90,9 +96,28 @@ class Scheduled(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothCruiser(Scheduled):
-    """The sharp schedule: the paper's algorithm with our constants, optimized."""
+    """The sharp schedule: the paper's algorithm with our constants, optimized.
 
+    With ``relax``, a name such as "entropy", the promise is about the unregularized
+    value, whatever the problem's operator: the operators of that name are tried at
+    temperatures that epsilon allows, plain max among them, and the cheapest runs.
+    """
+
+    relax: str | None = None
     name = "smoothcruiser"
+
+    def __post_init__(self) -> None:
+        if self.relax is not None:
+            from smoothcruiser.schedule.relaxation import family_of
+
+            family_of(self.relax)  # refuses what is none
+
+    def prepare(self, query: Query) -> Scheduling:  # noqa: D102
+        if self.relax is None:
+            return super().prepare(query)
+        from smoothcruiser.methods.relaxing import prepare_relaxed
+
+        return prepare_relaxed(self, query, self.relax)
 
     def schedule(self, query: Query) -> Schedule:  # noqa: D102
         from smoothcruiser.schedule.compiler.optimizer import compile_schedule
@@ -180,8 +205,11 @@ def _promise(query: Query) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, kw_only=True)
 class Scheduling(Prepared):
     """A schedule about to run."""
+
+    workers: Lender | None = None  # who opens them, where they serve several runs
 
     def check(self) -> None:
         """Refuse a price above the budget, with what can be paid instead."""
@@ -205,7 +233,30 @@ class Scheduling(Prepared):
         """The Estimate of one run; with a store its finished shards are kept."""
         if self.stored is None:
             self.check()
-        return self.annotated(_started(self.query, self.explanation, self.stored))
+        opened = None if self.workers is None else self.workers.open
+        return self.annotated(
+            _started(self.query, self.explanation, self.stored, opened)
+        )
+
+
+class Repeating(Session):
+    """Decisions that follow one schedule: it depends on no state."""
+
+    _ready: Any = None  # what prepared the first one
+
+    def _decide(self, query: Query) -> Estimate:
+        if self._ready is None:
+            from smoothcruiser.engines.lending import Lender
+
+            self._ready = replace(self.method.prepare(query), workers=Lender())
+        moved = self._ready.query.at(query.state, query.seed)
+        moved = replace(moved, limits=query.limits, progress=query.progress)
+        found: Estimate = replace(self._ready, query=moved).run()
+        return found
+
+    def close(self) -> None:  # noqa: D102
+        if self._ready is not None:
+            self._ready.workers.close()
 
 
 def run(
@@ -250,17 +301,20 @@ def _check_family(query: Query, stored: str, number: int) -> None:
 
 
 def _started(
-    query: Query, schedule: Schedule, stored: StoredRun | None = None
+    query: Query,
+    schedule: Schedule,
+    stored: StoredRun | None = None,
+    opened: Callable[[Job, Compute], Workers] | None = None,
 ) -> Estimate:
     """A run, in a store if one was named; one that is stored already goes on."""
     query = replace(query, state=query.place)
     if query.compute.store is None:
-        return _run(query, schedule, None)
+        return _run(query, schedule, None, opened)
     from smoothcruiser.store import Store
 
-    with Store(query.compute.store) as opened:
-        number = opened.begin(record(query, schedule)) if stored is None else stored.id
-        return _run(query, schedule, (opened, number))
+    with Store(query.compute.store) as store:
+        number = store.begin(record(query, schedule)) if stored is None else stored.id
+        return _run(query, schedule, (store, number))
 
 
 def record(query: Query, schedule: Schedule) -> Record:
@@ -282,7 +336,10 @@ def record(query: Query, schedule: Schedule) -> Record:
 
 @stoppable()
 def _run(
-    query: Query, schedule: Schedule, keeper: tuple[Store, int] | None
+    query: Query,
+    schedule: Schedule,
+    keeper: tuple[Store, int] | None,
+    opened: Callable[[Job, Compute], Workers] | None = None,
 ) -> Estimate:
     from smoothcruiser.engines.answer import assemble, interval_of
     from smoothcruiser.engines.base import Job
@@ -311,7 +368,8 @@ def _run(
     segments = cut(schedule, shards=compute.shards)
     pool = None
     try:
-        pool = open_workers(Job(problem, schedule, state, rule.center), compute)
+        job = Job(problem, schedule, state, rule.center)
+        pool = (opened or open_workers)(job, compute)
         pool.inspect(query.seed)
         outcome = run_shards(
             pool,

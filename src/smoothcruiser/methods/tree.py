@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.jit.interrupts import hear
 from smoothcruiser.methods.base import Forecast, Method, Prepared, Session
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Limits, Query
@@ -104,6 +105,10 @@ class TreeSearch(Method):
         """The tree below the moves made; a certified one is grown anew each time."""
         return super().session(query) if self.certify else Keeping(self, query)
 
+    def together(self, query: Query) -> Session:
+        """One tree for each state."""
+        return Session(self, query)
+
     def __str__(self) -> str:
         return str(self.search)
 
@@ -134,9 +139,10 @@ class Growing(Prepared):
                 seconds=left,
                 progress=_reporter(query.progress, limits, planted),
             )
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             if not any(tree.node(0).edge_visits):
                 raise
+            hear(stop)
             answer = self.annotated(tree.estimate())  # a tree answers at any time
             note = (
                 f"Stopped by hand after {tree.num_calls:,} calls: the answer of what "

@@ -28,15 +28,17 @@ legend   symbol   public name
                   the relaxation; 0 is plain max
 
 What this file decides: the split of epsilon, by trying shares with the schedule
-compiler. It leaves out running the plan: plan the problem with ``operator``,
-``sampling_epsilon`` and ``delta``, and hand the value to
-``Relaxation.unregularized``.
+compiler. It leaves out running the plan (``methods.relaxing``). Proofs:
+docs/theory.md, section 11.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from textwrap import indent
+from typing import Any
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.operators import OPERATORS, Entropy, Max, Operator, TemperedOperator
@@ -72,6 +74,12 @@ class Relaxation:
     operator: Operator  # Max() where relaxing does not pay
     schedule: Schedule  # keeps (sampling_epsilon, delta) for V_lambda
     tried: tuple[Tried, ...] = ()
+    family: str = ""  # the operators that were tried beside plain max
+
+    @property
+    def method(self) -> str:
+        """The name of the method that will run."""
+        return self.schedule.method
 
     @property
     def temperature(self) -> float:
@@ -93,8 +101,78 @@ class Relaxation:
 
         ``player`` is who moves at the state.
         """
-        low, high = value_band(self.schedule.facts, player)
+        low, high = self.band(player)
         return value - 0.5 * (low + high)
+
+    def band(self, player: int = 1) -> tuple[float, float]:
+        """Return what holds V_lambda - V_0 where ``player`` moves."""
+        return value_band(self.schedule.facts, player)
+
+    def q_band(self, player: int = 1) -> tuple[float, float]:
+        """Return what holds Q_lambda - Q_0 of every action of ``player``."""
+        return q_band(self.schedule.facts, player)
+
+    def widened(self, epsilon: float | None) -> float | None:
+        """Return the promise about V_0 that ``epsilon`` for V_lambda makes."""
+        if epsilon is None or epsilon == self.sampling_epsilon:
+            return None if epsilon is None else self.epsilon
+        return epsilon + _half_width(self.schedule.facts)
+
+    @property
+    def verdict(self) -> str:
+        """Say in one sentence what was chosen, and what the other way costs."""
+        plain = [x.num_calls for x in self.tried if x.temperature == 0.0]
+        soft = [x for x in self.tried if x.temperature > 0.0 and x.num_calls]
+        best = min(soft, key=lambda x: x.num_calls or 0, default=None)
+        if self.temperature > 0.0:
+            against = (
+                f"{plain[0]:,} calls with plain max, which is usually cheaper"
+                if plain and plain[0] is not None
+                else "no schedule with plain max"
+            )
+            return (
+                f"The value is the unregularized one, through {self.operator.label}: "
+                f"{self.num_calls:,} calls, against {against}."
+            )
+        against = (
+            f"no schedule with {self.family}"
+            if best is None
+            else f"{best.num_calls:,} with {self.family} at its best temperature, "
+            f"{best.temperature:.3g}"
+        )
+        return (
+            f"The value is the unregularized one, by plain max: {self.num_calls:,} "
+            f"calls, against {against}."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain data: its schedule, the promise, and what was tried."""
+        split = {
+            "family": self.family,
+            "temperature": self.temperature,
+            "sampling_epsilon": self.sampling_epsilon,
+            "tried": [asdict(x) for x in self.tried],
+        }
+        shown = self.schedule.to_dict()
+        return shown | {"epsilon": self.epsilon, "relaxation": split}
+
+    def to_json(self, **options: Any) -> str:
+        """The plan as JSON text."""
+        return json.dumps(self.to_dict(), **options)
+
+    def __str__(self) -> str:
+        half = self.epsilon - self.sampling_epsilon
+        lines = [
+            self.verdict,
+            f"Of epsilon {self.epsilon:.4g}, {half:.4g} is for the distance to the "
+            f"unregularized value and {self.sampling_epsilon:.4g} for sampling.",
+            "",
+            f"  {'share':>8}  {'temperature':>11}  {'calls':>14}",
+        ]
+        for x in self.tried:
+            calls = "none" if x.num_calls is None else f"{x.num_calls:,}"
+            lines.append(f"  {x.share:8.2%}  {x.temperature:11.4g}  {calls:>14}")
+        return "\n".join([*lines, "", indent(str(self.schedule), "  ")])
 
 
 def step_band(facts: Facts) -> tuple[float, float]:
@@ -129,6 +207,26 @@ def value_band(facts: Facts, player: int = 1) -> tuple[float, float]:
     low, high = min(own[0], other[0]), max(own[1], other[1])
     after = even + odd - 1.0
     return own[0] + low * after, own[1] + high * after
+
+
+def q_band(facts: Facts, player: int = 1) -> tuple[float, float]:
+    """Return [low, high], which holds Q_lambda(s, a) - Q_0(s, a) for every action.
+
+    It is gamma times the band of the next state, whoever moves there.
+    """
+    if facts.horizon == 1:
+        return 0.0, 0.0
+    after = facts
+    if facts.horizon is not None:
+        after = replace(facts, horizon=facts.horizon - 1)
+    movers = (
+        (1,) if not facts.game else ((3 - player,) if facts.alternating else (1, 2))
+    )
+    bands = [value_band(after, mover) for mover in movers]
+    low, high = min(band[0] for band in bands), max(band[1] for band in bands)
+    if facts.terminals:
+        low, high = min(low, 0.0), max(high, 0.0)
+    return facts.discount * low, facts.discount * high
 
 
 def _turns(facts: Facts) -> tuple[float, float]:
@@ -226,12 +324,27 @@ def relax(
         best = min(found, key=lambda share: prices[share])
         if best == 0.0:
             break  # shares still closer to 0 are plain max for every purpose
-    return replace(found[best], tried=tuple(tried[share] for share in sorted(tried)))
+    return replace(
+        found[best],
+        tried=tuple(tried[share] for share in sorted(tried)),
+        family=str(family.name),
+    )
 
 
 def _half_width(facts: Facts) -> float:
     bands = [value_band(facts, player) for player in ((1, 2) if facts.game else (1,))]
     return max(0.5 * (high - low) for low, high in bands)
+
+
+def family_of(name: Any) -> type[TemperedOperator]:
+    """Return the operators called ``name``, with any temperature."""
+    named = {str(family.name): family for family in _families()}
+    if name not in named:
+        raise InvalidInput(
+            "relax must name operators with a known distance to max, one of "
+            f"{', '.join(named)}, got {name!r}."
+        )
+    return named[name]
 
 
 def _names() -> str:

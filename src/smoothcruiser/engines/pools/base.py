@@ -105,6 +105,8 @@ class Futures(ABC):
     abandoned: Sequence[Any] = ()
     reachable: bool = True
     stuck: int = 0
+    # for items that are not needed any more, where workers are to serve another run
+    patience: float = 0.0
 
     @abstractmethod
     def window(self) -> int:
@@ -128,6 +130,11 @@ class Futures(ABC):
     @abstractmethod
     def abandon(self, futures: list[Any]) -> None:
         """Forget items under way: they are no longer needed."""
+
+    def leave(self, futures: list[Any]) -> None:
+        """Forget items under way at the end of a run; its workers may be used again."""
+        if futures:
+            self.abandon(futures)
 
     def map(
         self,
@@ -154,6 +161,8 @@ class Futures(ABC):
                     )
                 for future in self.finished(list(waiting)):
                     if report(waiting.pop(future), self.result(future)):
+                        self.leave(list(waiting))
+                        waiting.clear()
                         return
         finally:
             if waiting:

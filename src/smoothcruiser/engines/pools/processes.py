@@ -130,6 +130,12 @@ class Processes(Futures):
             raise answer
         return answer
 
+    def leave(self, futures: list[Future[Any]]) -> None:
+        """Wait for ``patience`` seconds before processes are ended: they start slowly."""
+        under_way = [future for future in futures if not future.cancel()]
+        if wait(under_way, timeout=self.patience).not_done:
+            self.abandon(futures)
+
     def close(self) -> None:
         """End the processes."""
         self.pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,226 @@
+"""What a memory of certified search knows of every state that it has seen.
+
+All bounds of one memory hold together with probability 1 - delta (docs/certified.md,
+section 3), whatever was asked and wherever it stopped. So a table of them is one
+promise about all states, not one per state. A state that was only met on the way has
+the bounds that its samples allow, at worst those of the rewards.
+
+What this file decides: how that is read. Reading changes nothing in the memory, and
+a table keeps what it was made of when queries go on.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, overload
+
+from smoothcruiser.certified.estimate import describe
+from smoothcruiser.certified.graph import END
+from smoothcruiser.certified.limits import LARGEST, Target, make_limits
+from smoothcruiser.certified.position import Position
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.estimate import Estimate, Interval, Spread, best_action, plain
+from smoothcruiser.problem.problem import Problem
+
+if TYPE_CHECKING:
+    from smoothcruiser.certified.memory import Memory
+    from smoothcruiser.certified.search import Certified
+
+
+@dataclass(frozen=True)
+class Row:
+    """A state that was seen. Illegal actions have policy 0 and NaN elsewhere."""
+
+    state: Any
+    remaining: int | None  # steps left, where the problem has a horizon
+    player: int  # who moves: 1 maximizes, 2 minimizes
+    interval: Interval  # of V
+    q_intervals: tuple[Interval, ...]
+    policy: tuple[float, ...]  # of the middle of the action values' intervals
+    action: int  # the recommended one
+    samples: tuple[int, ...]  # of each action
+
+    @property
+    def value(self) -> float:
+        """The middle of the interval."""
+        return 0.5 * (self.interval[0] + self.interval[1])
+
+
+@dataclass(frozen=True, repr=False)
+class Table(Sequence[Row]):
+    """The states that a memory has seen, in the order it met them.
+
+    All intervals of all rows hold together with probability at least ``confidence``.
+    Terminal states are left out: they are worth 0. Rows are made when they are
+    read.
+    """
+
+    problem: Problem
+    confidence: float
+    num_calls: int  # of the memory so far
+    _states: list[Any] = field(repr=False)
+    _remaining: list[int] = field(repr=False)
+    _places: dict[Any, int] = field(repr=False)  # of each key
+    _nodes: Any = field(repr=False)  # (n,) of graph.NODE
+    _pairs: Any = field(repr=False)  # (p,) of graph.pair_type
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        """The row at a place of the table; ``at`` finds that of a state."""
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = range(len(self))[index]
+        node, problem = self._nodes[i], self.problem
+        pairs = self._pairs[node["first"] : node["first"] + node["size"]]
+        player = 1 if node["sign"] > 0.0 else 2
+        actions = pairs["action"].tolist()
+        lows, highs = pairs["q_lower"].tolist(), pairs["q_upper"].tolist()
+        boxes = list(zip(lows, highs, strict=True))
+        middles = [0.5 * (low + high) for low, high in boxes]
+        gradient = problem.operator.gradient(
+            middles, player=player, weights=pairs["prior"].tolist()
+        )
+        spread = Spread.over(problem.num_actions, actions, middles, boxes, gradient)
+        samples = [0] * problem.num_actions
+        for action, total in zip(actions, pairs["total"].tolist(), strict=True):
+            samples[action] = int(total)
+        return Row(
+            state=self._states[i],
+            remaining=None if problem.horizon is None else self._remaining[i],
+            player=player,
+            interval=(float(node["lower"]), float(node["upper"])),
+            q_intervals=spread.q_intervals,
+            policy=spread.policy,
+            action=best_action(spread.policy, spread.q_values, player),
+            samples=tuple(samples),
+        )
+
+    def at(self, state: Any, remaining: int | None = None) -> Row:
+        """The row of a state; with a horizon, that with ``remaining`` steps left.
+
+        Args:
+            state: a state as the step returns it.
+            remaining: steps left, by default all of the horizon; None without one.
+        """
+        problem = self.problem
+        if problem.horizon is None and remaining is not None:
+            raise InvalidInput(
+                f"The problem has no horizon, so no steps are counted; drop remaining="
+                f"{remaining!r}."
+            )
+        state = problem.start(state)
+        place = self._places.get(_key(problem, state, remaining))
+        if place is None:
+            left = "" if problem.horizon is None else " with that many steps left"
+            raise InvalidInput(
+                f"The state {state!r:.60} is terminal (worth 0) or was never seen{left}; "
+                "ask a query about it first."
+            )
+        return self[place]
+
+    def __contains__(self, state: object) -> bool:
+        """Whether a state was seen (with all steps of a horizon left)."""
+        problem = self.problem
+        return _key(problem, problem.start(state), None) in self._places
+
+    def to_dict(self) -> dict[str, Any]:
+        """The rows and their confidence as plain data."""
+        return {
+            "problem": self.problem.name,
+            "confidence": self.confidence,
+            "num_calls": self.num_calls,
+            "rows": [plain(row) | {"value": row.value} for row in self],
+        }
+
+    def to_json(self, **options: Any) -> str:
+        """The rows and their confidence as JSON text."""
+        return json.dumps(self.to_dict(), **options)
+
+    def __repr__(self) -> str:
+        return (
+            f"Table of {len(self):,} states of {self.problem.name}: all bounds hold "
+            f"together with probability {self.confidence:g}"
+        )
+
+
+def table_of(search: Certified) -> Table:
+    """The table of a memory as it is now."""
+    memory, n = search.memory, search.memory.num_nodes
+    g, problem = memory.graph, search.problem
+    return Table(
+        problem=problem,
+        confidence=1.0 if search.exact else 1.0 - search.delta,
+        num_calls=search.num_calls,
+        _states=memory.states[1:],
+        _remaining=memory.remaining[1:],
+        _places={key: node - 1 for key, node in _nodes(memory) if node != END},
+        _nodes=g.nodes[1:n].copy(),
+        _pairs=g.pairs[: memory.num_pairs].copy(),
+    )
+
+
+def reviewed(search: Certified, estimate: Estimate, deadline: float) -> Estimate:
+    """An earlier estimate of a memory, with the bounds that it has by now.
+
+    Until ``deadline`` they are swept first. The estimate is returned as it is where
+    they have not moved, or the state is unknown. No query goes on after that.
+    """
+    if search._fault is not None or not search._prepared:
+        return estimate
+    problem, memory = search.problem, search.memory
+    key = _key(problem, estimate.state, None)
+    seen = memory.others.get(key)
+    node = memory.nodes.get(key) if seen is None else seen.node
+    if node is None or node == END:
+        return estimate
+    at = search._at
+    target: Target = "q_values" if at is None else at.target
+    now = time.perf_counter()
+    if now < deadline:
+        limits = make_limits(None, 1, min(deadline - now, LARGEST), None, target, now)
+        search._region.start(node)
+        search._sweeps.settle(Position(node, 0, None, target), limits)
+    if memory.interval(node) == estimate.interval:
+        return estimate
+    reached = memory.half_width(node, target)
+    found = describe(
+        problem,
+        memory.graph,
+        node,
+        estimate.state,
+        confidence=1.0 if search.exact else 1.0 - search.delta,
+        bound="interval iteration" if search.exact else search.bound.word,
+        assumptions=search.assumed,
+        epsilon=reached,
+        delta=0.0 if search.exact else search.delta,
+        num_calls=estimate.num_calls,
+        seconds=estimate.seconds,
+        compile_seconds=estimate.compile_seconds,
+    )
+    note = f"Samples for other states narrowed it to half-width {reached:.4g}."
+    return replace(found, seed=search.seed, notes=(*estimate.notes, note))
+
+
+def _nodes(memory: Memory) -> list[tuple[Any, int]]:
+    """The key and the node of every state that a memory recognizes."""
+    plain_values = memory.nodes.items()
+    return [*plain_values, *((key, seen.node) for key, seen in memory.others.items())]
+
+
+def _key(problem: Problem, state: Any, remaining: int | None) -> Any:
+    """What ``Memory.node_of`` finds a state by."""
+    key = problem.key_of(state)
+    if problem.horizon is None:
+        return key
+    return key, problem.horizon if remaining is None else remaining

@@ -1,0 +1,159 @@
+"""``smoothcruiser`` with ``relax``: a promise about the unregularized value V_0.
+
+A schedule estimates V_lambda and Q_lambda under the relaxed operator; what the
+operator adds lies in a known band (``schedule.relaxation``), whose middle is
+subtracted and whose half-width epsilon has paid for. Proof: docs/theory.md,
+section 11. The policy of the answer is that of V_0: greedy in its action values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from smoothcruiser.errors import InvalidInput, Unpayable
+from smoothcruiser.estimate import (
+    NOWHERE,
+    Estimate,
+    Interval,
+    Spread,
+    best_action,
+    not_excluded,
+)
+from smoothcruiser.methods.base import DEFAULT_BUDGET
+from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
+from smoothcruiser.operators import Max, Operator
+from smoothcruiser.problem.answers import contradiction
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.query import Query
+from smoothcruiser.schedule.numbers import short
+from smoothcruiser.schedule.relaxation import Relaxation, family_of, relax
+
+
+def prepare_relaxed(method: SmoothCruiser, query: Query, family: str) -> Relaxing:
+    """The cheapest plan for V_0, through an operator of ``family`` or plain max."""
+    if query.compute.store is not None:
+        raise InvalidInput(
+            "With relax a run is not kept: its samples are of another problem than the "
+            "one that was asked about; drop store (--store), or drop relax."
+        )
+    # a share of the span means that of V_0
+    query = query.on(under(query.problem, Max()))
+    promise = query.promise
+    found = relax(
+        query.problem.facts,
+        epsilon=promise.half_width(),
+        delta=promise.failure(),
+        family=family_of(family),
+        target=promise.target,
+    )
+    ready = Relaxing(method=method, query=query, explanation=found)
+    if query.limits.calls is not None:
+        ready.check()
+    return ready
+
+
+def under(problem: Problem, operator: Operator) -> Problem:
+    """The same problem with another operator; declared bounds were for its own."""
+    if operator == problem.operator:
+        return problem
+    return replace(problem, operator=operator, value_bounds=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relaxing(Scheduling):
+    """A schedule for V_lambda about to run, whose answer is about V_0.
+
+    The query's problem is the unregularized one.
+    """
+
+    def check(self) -> None:
+        """Refuse a price above the budget."""
+        plan: Relaxation = self.explanation
+        budget = self.query.limits.calls or DEFAULT_BUDGET
+        price = plan.num_calls + self.query.problem.inspection_calls
+        if price > budget:
+            raise Unpayable(
+                f"This promise about the unregularized value costs {short(price)} "
+                f"oracle calls, above the budget of {short(budget)} (--budget); ask for "
+                "a larger epsilon."
+            )
+
+    def run(self) -> Estimate:
+        """The Estimate of V_0 and of its action values."""
+        self.check()
+        plan: Relaxation = self.explanation
+        problem = under(self.query.problem, plan.operator)
+        inner = Scheduling(
+            method=self.method,
+            query=replace(self.query, problem=problem),
+            explanation=plan.schedule,
+            workers=self.workers,
+        )
+        found = unrelaxed(self.query.problem, plan, inner.run())
+        notes = (plan.verdict, *((GREEDY,) if found.policy else ()), *found.notes)
+        return self.annotated(replace(found, notes=notes))
+
+
+# of the largest number in a shift: bands are sums of powers, rounded a few times
+ROUNDING = 1e-14
+GREEDY = "The policy is greedy in these action values: it is that of plain max."
+
+
+def unrelaxed(problem: Problem, plan: Relaxation, found: Estimate) -> Estimate:
+    """An estimate of V_lambda as one of V_0; ``problem`` is the unregularized one."""
+    mover, facts = problem.mover(found.state), problem.facts
+    band, q_band = plan.band(mover), plan.q_band(mover)
+    bounds, q_bounds = facts.value_bounds(mover), facts.q_bounds(mover)
+    actions = problem.legal_actions(found.state) if found.q_values else []
+    q_values = [_within(found.q_values[a] - _middle(q_band), q_bounds) for a in actions]
+    certificate, boxes = found.certificate, [NOWHERE] * len(actions)
+    if certificate is not None and certificate.q_intervals:
+        boxes = [
+            _shifted(certificate.q_intervals[a], q_band, q_bounds) for a in actions
+        ]
+    policy: tuple[float, ...] = ()
+    if actions:
+        greedy = Max().gradient(q_values, player=mover, weights=[1.0] * len(actions))
+        spread = Spread.over(problem.num_actions, actions, q_values, boxes, greedy)
+        policy = spread.policy
+    interval = (
+        None if found.interval is None else _shifted(found.interval, band, bounds)
+    )
+    if certificate is not None:
+        assert interval is not None
+        if any(low > high for low, high in (interval, *boxes)):
+            raise contradiction(found.state, plan.delta, certificate.assumptions)
+        q_intervals = spread.q_intervals if actions else ()
+        certificate = replace(
+            certificate,
+            interval=interval,
+            q_intervals=q_intervals,
+            best_actions=not_excluded(q_intervals, mover) if actions else None,
+            policy_loss=None,
+        )
+    return replace(
+        found,
+        value=_within(found.value - _middle(band), bounds),
+        interval=interval,
+        q_values=spread.q_values if actions else (),
+        policy=policy,
+        action=best_action(policy, spread.q_values, mover) if actions else None,
+        epsilon=plan.widened(found.epsilon),
+        certificate=certificate,
+    )
+
+
+def _middle(band: Interval) -> float:
+    return 0.5 * (band[0] + band[1])
+
+
+def _within(value: float, bounds: Interval) -> float:
+    return min(max(value, bounds[0]), bounds[1])
+
+
+def _shifted(interval: Interval, band: Interval, bounds: Interval) -> Interval:
+    """What holds x if ``interval`` holds x + y, ``band`` y, and ``bounds`` x."""
+    low, high = interval[0] - band[1], interval[1] - band[0]
+    slack = ROUNDING * max(map(abs, (*interval, *band)))
+    low, high = low - slack, high + slack
+    return max(low, bounds[0]), min(high, bounds[1])

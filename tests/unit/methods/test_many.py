@@ -1,0 +1,225 @@
+"""Many states in one call: one promise, one memory, one schedule, one solution."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+import smoothcruiser.exact as solver
+from smoothcruiser.jit.keys import Key
+from smoothcruiser.methods.exact import Exact
+
+pytestmark = pytest.mark.compiles
+
+COMMON = {"num_actions": 2, "discount": 0.5, "operator": sc.Entropy(1.0)}
+
+
+def ring(state, action, rng):
+    """A coin for a reward, and a walk around twelve places; 11 is the end."""
+    return float(rng.random() < 0.2 + 0.05 * state), (state + 1 + action) % 12
+
+
+def ended(state):
+    return state == 11
+
+
+def outcomes(state, action):
+    p, after = 0.2 + 0.05 * state, (state + 1 + action) % 12
+    return [(p, 1.0, after), (1.0 - p, 0.0, after)]
+
+
+@pytest.fixture(scope="module")
+def world():
+    return sc.MDP(ring, reward_range=(0, 1), terminal=ended, **COMMON)
+
+
+@pytest.fixture(scope="module")
+def truth():
+    known = sc.MDP(
+        ring,
+        reward_range=(0, 1),
+        terminal=ended,
+        outcomes=outcomes,
+        initial_state=0,
+        **COMMON,
+    )
+    solution = sc.solve(known)
+    return {s: float(solution.values[solution.index(s)]) for s in range(11)}
+
+
+def holds(answers, truth):
+    return all(
+        x.interval[0] <= truth[x.state] <= x.interval[1]
+        for x in answers
+        if x.state != 11
+    )
+
+
+def test_a_schedule_answers_each_state_with_its_share_of_delta(world):
+    """Each answer is that of ``plan`` at delta/n under the seed of decision i."""
+    how = {"epsilon": "15%", "method": "smoothcruiser", "executor": "python"}
+    answers = sc.plan_many(world, [3, 11, 5], delta=0.1, seed=7, **how)
+    for i, (state, place) in enumerate([(3, 0), (5, 2)]):
+        found = np.random.SeedSequence(7, spawn_key=(Key.PLANS, i)).generate_state(1)
+        alone = sc.plan(world, state, delta=0.05, seed=int(found[0]), **how)
+        assert answers[place].value == alone.value
+        assert answers[place].certificate.confidence == 0.95
+    assert answers[1].value == 0.0
+    assert answers.delta == 0.1
+
+
+def test_the_workers_change_no_bit(world):
+    how = {"epsilon": "15%", "delta": 0.1, "method": "smoothcruiser"}
+    one, two = (
+        sc.plan_many(world, [0, 4, 0], executor=executor, workers=workers, **how)
+        for executor, workers in (("reference", None), ("processes", 1))
+    )
+    assert [(x.value, x.interval, x.num_calls) for x in one] == [
+        (x.value, x.interval, x.num_calls) for x in two
+    ]
+
+
+def test_a_state_that_is_listed_twice_is_paid_for_once(world):
+    how = {"epsilon": "15%", "delta": 0.1, "method": "certified"}
+    answers = sc.plan_many(world, [2, 2, 2], **how)
+    assert answers[0] is answers[1] is answers[2]
+    assert answers.num_calls == answers[0].num_calls
+
+
+def test_equal_states_of_other_types_are_two(world):
+    """True == 1, and a step may still tell them apart."""
+    answers = sc.plan_many(world, [1, True], method="uct", simulations=10)
+    assert answers[0] is not answers[1]
+
+
+def test_certified_search_samples_common_successors_once(world, truth):
+    """One memory: later states cost a fraction of what they cost alone, and all
+    intervals hold.
+    """
+    how = {"epsilon": 0.3, "delta": 0.1, "method": "certified"}
+    answers = sc.plan_many(world, range(6), **how)
+    alone = sum(sc.plan(world, s, **how).num_calls for s in range(6))
+    assert answers.num_calls < 0.6 * alone
+    assert holds(answers, truth)
+    assert {x.certificate.confidence for x in answers} == {0.9}
+    assert all(x.epsilon <= 0.3 for x in answers)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, None])
+def test_a_budget_is_for_all_states(world, truth, epsilon):
+    answers = sc.plan_many(
+        world, range(8), epsilon=epsilon, delta=0.1, budget=900, method="certified"
+    )
+    assert 700 < answers.num_calls <= 900
+    assert holds(answers, truth)
+
+
+def test_what_one_state_leaves_goes_to_those_that_missed(world):
+    """The first state needs more than its share, and the others leave it theirs."""
+    how = {"epsilon": 0.3, "delta": 0.1, "method": "certified"}
+    price = sc.plan_many(world, [0, 9, 10], **how).num_calls
+    answers = sc.plan_many(world, [0, 9, 10], budget=1.2 * price, **how)
+    assert answers[0].num_calls > 0.4 * price
+    assert all(x.epsilon <= 0.3 for x in answers)
+
+
+def test_states_beyond_the_budget_have_what_rewards_allow(world, truth):
+    """Forty calls for eleven states: every one is answered, most without a sample."""
+    answers = sc.plan_many(world, range(11), delta=0.1, budget=40, method="certified")
+    assert len(answers) == 11
+    assert answers.num_calls <= 40
+    assert holds(answers, truth)
+    assert answers[10].notes[0].startswith("The budget was spent")
+
+
+def test_a_stop_by_hand_ends_the_call_and_keeps_what_there_is(world, truth):
+    """Ctrl-C in the third state: two answers, and the rest is what rewards allow."""
+    seen = []
+
+    def progress(report):
+        seen.append(report.calls)
+        if report.calls > price:
+            raise KeyboardInterrupt
+
+    how = {"epsilon": "15%", "method": "smoothcruiser", "executor": "python"}
+    price = sc.plan_many(world, [0, 1], delta=0.05, **how).num_calls
+    answers = sc.plan_many(world, [0, 1, 2, 3], delta=0.1, progress=progress, **how)
+    assert seen == sorted(seen)
+    assert answers[1].epsilon == answers[0].epsilon
+    assert answers[3].interval == world.facts.value_bounds()
+    assert "by hand" in answers[3].notes[0]
+    assert holds(answers, truth)
+
+
+def test_a_callback_that_says_no_ends_the_call(world, truth):
+    answers = sc.plan_many(
+        world,
+        range(4),
+        epsilon=0.01,
+        delta=0.1,
+        method="certified",
+        progress=lambda report: report.calls < 500,
+    )
+    assert answers.num_calls < 2_000
+    assert "callback" in answers[3].notes[0]
+    assert holds(answers, truth)
+
+
+def test_a_known_model_is_solved_once(monkeypatch):
+    problem = sc.make("garnet:states=12,actions=2,seed=1", discount=0.5, temperature=1)
+    solved, solve = [], solver.solve
+    monkeypatch.setattr(solver, "solve", lambda p: solved.append(p) or solve(p))
+    answers = sc.plan_many(problem, range(12))
+    assert len(solved) == 1
+    assert answers.method == Exact.name
+    assert answers.delta == 0.0
+    assert [x.state for x in answers] == list(range(12))
+
+
+def test_trees_grow_apart_within_one_budget(world):
+    answers = sc.plan_many(world, [0, 1, 2], method="uct", budget=300)
+    assert answers.num_calls <= 300
+    assert answers.delta is None
+    assert all(x.certificate is None for x in answers)
+
+
+def test_no_states_no_calls(world):
+    answers = sc.plan_many(world, [], epsilon=0.1, delta=0.1)
+    assert len(answers) == answers.num_calls == 0
+    assert [x.value for x in sc.plan_many(world, [11], epsilon=0.1, delta=0.1)] == [0]
+
+
+def test_answers_are_data(world):
+    answers = sc.plan_many(world, [0, 5], epsilon="15%", delta=0.1, method="certified")
+    data = json.loads(answers.to_json())
+    assert [x["state"] for x in data["estimates"]] == [0, 5]
+    assert data["delta"] == 0.1
+    assert "2 states by certified" in str(answers)
+
+
+@pytest.mark.parametrize(
+    ("states", "how", "words"),
+    [
+        ("abc", {}, "takes a list of states"),
+        ({1, 2}, {}, "takes a list of states"),
+        (3, {}, "takes a list of states"),
+        ([0, None], {}, "State 1 of the list"),
+        ([0], {"store": "runs.db"}, "keeps nothing in a store"),
+        ([0], {"simulations": 5}, "does not use simulations"),
+        ([0], {"delta": None}, "needs delta"),
+    ],
+)
+def test_bad_input_gets_one_sentence(world, states, how, words):
+    asked = {"epsilon": 0.3, "delta": 0.1, "method": "smoothcruiser"} | how
+    with pytest.raises(sc.InvalidInput, match=words):
+        sc.plan_many(world, states, **asked)
+
+
+def test_a_price_above_the_share_of_the_budget_is_refused_before_it_is_paid():
+    problem = sc.make("chain:n=5", discount=0.2, temperature=1.0)
+    how = {"epsilon": "15%", "delta": 0.1, "method": "smoothcruiser"}
+    with pytest.raises(sc.Unpayable, match="4 states share budget and delta"):
+        sc.plan_many(problem, range(4), budget=200, **how)
