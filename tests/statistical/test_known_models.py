@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from smoothcruiser.certified.search import Certified
+from smoothcruiser.errors import OracleError
 from smoothcruiser.operators import Entropy, Max
 from smoothcruiser.problem.problem import MDP, Game
 
@@ -198,7 +199,24 @@ def test_no_bound_misses_with_a_horizon_and_an_entropy(seed: int) -> None:
         )
 
 
-def test_bounds_without_the_allowance_for_rounding_are_found_out() -> None:
-    """The comparison above can fail: a half-width of 0 misses a third."""
-    third = Fraction(1) / 3
-    assert not Fraction(1.0 / 3.0) == third
+@pytest.mark.compiles
+def test_an_allowance_of_the_wrong_sign_is_found_out() -> None:
+    """The comparison can fail: bounds that rounding has to widen are narrowed."""
+
+    class Narrowed(Certified):
+        radius_scale = -1e3
+
+    rows = random_rows(np.random.default_rng(2))
+    truth = rational_values(rows, 0.9, [False] * SIZE)
+    problem = MDP(
+        never,
+        num_actions=ACTIONS,
+        discount=0.9,
+        operator=Max(),
+        initial_state=0,
+        outcomes=lambda state, action: rows[state, action],
+    )
+    memory = Narrowed(problem)
+    with pytest.raises((AssertionError, OracleError)):
+        memory.query(epsilon=1e-13)
+        check_all_bounds(memory, lambda state, left: truth[state])
