@@ -7,6 +7,7 @@ states met, to the last bit, with no tolerance.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from decimal import Decimal, getcontext
 from fractions import Fraction
@@ -217,6 +218,7 @@ def test_an_allowance_of_the_wrong_sign_is_found_out() -> None:
         outcomes=lambda state, action: rows[state, action],
     )
     memory = Narrowed(problem)
-    with pytest.raises((AssertionError, OracleError)):
+    with contextlib.suppress(OracleError):  # bounds that cross are found at once
         memory.query(epsilon=1e-13)
+    with pytest.raises(AssertionError):
         check_all_bounds(memory, lambda state, left: truth[state])

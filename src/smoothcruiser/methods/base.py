@@ -2,8 +2,9 @@
 
     Query  ->  method.prepare(query)  ->  Prepared: explanation, notes, run()  ->  Estimate
 
-``prepare`` makes no oracle call, and its explanation is what ``explain`` prints, so
-that an explanation and the run that follows it cannot disagree. ``takes`` names the
+``prepare`` makes no oracle call, but for a time limit those that measure the simulator,
+and its explanation is what ``explain`` prints, so that an explanation and the run that
+follows it cannot disagree. ``takes`` names the
 keywords that a method uses; ``prepared`` refuses every other one, for all methods.
 A ``Session`` is what an ``Agent`` keeps between decisions.
 

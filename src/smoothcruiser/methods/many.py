@@ -57,7 +57,7 @@ from smoothcruiser.methods.portfolio import together
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import identical
 from smoothcruiser.progress import Progress
-from smoothcruiser.query import Limits, Query, check_delta
+from smoothcruiser.query import Limits, Promise, Query, check_delta
 
 
 def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
@@ -109,8 +109,8 @@ def _answers(
     A part whose session shares has its share of delta for all states together; what
     it leaves open goes to the next part, and both intervals hold.
     """
-    wanted, total = query.promise.epsilon, _budget(query)
-    parts = ready.parts if wanted is not None else ready.parts[:1]
+    total = _budget(query)
+    parts = ready.parts if query.promise.asked else ready.parts[:1]
     answers: dict[int, Estimate] = {}
     todo, spent = list(there), ready.looked
     for number, part in enumerate(parts):
@@ -136,7 +136,7 @@ def _answers(
             elif reached:
                 place = part.query.at(there[i], query.seed)
                 answers[i] = _combined(place, answers[i], found[i])
-        todo = [i for i in todo if _missed(answers[i], wanted)]
+        todo = [i for i in todo if _missed(answers[i], query.promise)]
         if not todo or call.by_hand:
             break
     return answers
@@ -161,9 +161,11 @@ def _until(query: Query, begin: float, last: bool) -> float:
     return begin + seconds if last else now + 0.5 * (begin + seconds - now)
 
 
-def _missed(answer: Estimate, wanted: float | None) -> bool:
+def _missed(answer: Estimate, promise: Promise) -> bool:
     """Whether a promise was not kept: the interval is too wide."""
-    return wanted is not None and answer.epsilon is not None and answer.epsilon > wanted
+    if answer.epsilon is None or answer.interval is None:
+        return False
+    return promise.is_missed(answer.epsilon, answer.interval)
 
 
 def _combined(query: Query, first: Estimate, second: Estimate) -> Estimate:
@@ -236,7 +238,7 @@ def _share(query: Query, count: int) -> Query:
 
 def _budget(query: Query) -> int | None:
     """The calls of all states together; None where each has the method's default."""
-    promised = query.promise.epsilon is not None
+    promised = query.promise.asked
     return query.limits.calls or (DEFAULT_BUDGET if promised else None)
 
 
@@ -292,13 +294,13 @@ class Call:
     def _is_open(self, i: int) -> bool:
         """Whether a state may be asked about again."""
         answer = self.answers[i]
-        return answer is None or _missed(answer, self.query.promise.epsilon)
+        return answer is None or _missed(answer, self.query.promise)
 
     def _final(self, session: Session, i: int) -> Estimate:
         """The answer at state ``i``, with what later states have taught."""
         answer, until = self.answers[i], 0.0 if self.by_hand else self.until
         if answer is not None:
-            done = self.query.promise.epsilon is not None and not self._is_open(i)
+            done = self.query.promise.asked and not self._is_open(i)
             return answer if done else session.reviewed(answer, until)
         nothing = unreached(self.each, self.places[i], self.method, self.ended)
         found = session.reviewed(nothing, until)

@@ -217,6 +217,7 @@ class Fickle:
             OracleError,
             "changed the state",
         ),
+        ({"payoffs": "end", "terminal": lambda s: s == 60}, OracleError, "payoffs="),
         ({"value_bounds": (9.0, 9.5)}, OracleError, "so something that was assumed"),
     ],
 )
