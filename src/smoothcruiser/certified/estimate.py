@@ -31,6 +31,7 @@ from smoothcruiser.estimate import (
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.assumptions import assumptions as assumed
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.query import Compute
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.limits import Ends
@@ -43,6 +44,10 @@ SAME_LAW = (
 )
 KNOWN_LAW = (
     "outcomes= is the model: what it lists for a state and an action is their law"
+)
+NO_WORKERS = (
+    "Executor and workers were not used: nothing is sampled, and outcomes= is read in "
+    "this process."
 )
 SAME_KEY = (
     "states with one key= have one future (mover, legal actions and end are "
@@ -74,8 +79,10 @@ def answer(
         f"{memory.num_entries:,} outcomes"
     )
     made = "rows of outcomes= read" if search.known else "calls"
+    idle = search.known and search._compute != Compute()
     notes = (
         *search.notes,
+        *((NO_WORKERS,) if idle else ()),
         *_notes(asked, reached, reason, num_calls),
         f"{seen} seen; {search.num_calls:,} {made} in this memory so far.",
         *_no_chance(search, drawn),

@@ -165,12 +165,16 @@ class Memory:
         return float(found["lower"]), float(found["upper"])
 
     def half_width(self, node: int, target: Target) -> float:
-        """Return half the width of the node's interval, or of its widest action's."""
+        """Return half the width of the node's interval, or of its widest action's.
+
+        The value's is no wider than that but for rounding, which counts too.
+        """
+        found = self.graph.nodes[node]
+        width = float(found["upper"] - found["lower"])
         if target == "value":
-            found = self.graph.nodes[node]
-            return 0.5 * float(found["upper"] - found["lower"])
+            return 0.5 * width
         pairs = self.pairs_of(node)
-        return 0.5 * float((pairs["q_upper"] - pairs["q_lower"]).max())
+        return 0.5 * max(width, float((pairs["q_upper"] - pairs["q_lower"]).max()))
 
     def node_of(self, state: Any, remaining: int, *, admitted: bool = False) -> int:
         """Return the node of a state with ``remaining`` steps left; 0 if it is over.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from smoothcruiser.certified.bounds.base import Bound
+from smoothcruiser.certified.graph import empty_graph
 from smoothcruiser.certified.loops import make_loops, warm
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.ranges import largest_value
@@ -30,7 +31,7 @@ class Region:
 
     def warm(self) -> None:
         """Compile the loops, or load them."""
-        warm(self.loops, self.bound, self.memory.graph, self.rules)
+        warm(self.loops, self.bound, empty_graph(self.bound.fields), self.rules)
 
     @property
     def listed(self) -> Ints:

@@ -18,6 +18,7 @@ from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.keys import CheckKey
 from smoothcruiser.operators import check_operator
 from smoothcruiser.problem.answers import two_in_one
+from smoothcruiser.problem.rows import check_rewards, read_row
 from smoothcruiser.problem.states import check_recognizable, identical, same_state
 
 EPISODE_STEPS = 200  # of an episode whose total is compared
@@ -52,19 +53,13 @@ def determinism(probe: Probe) -> Finding:
 
 def outcomes(probe: Probe) -> Finding:
     """The frequencies of samples are those of ``outcomes=``."""
-    model_of = probe.problem.outcomes
-    if model_of is None:
+    if probe.problem.outcomes is None:
         return Finding("outcomes", "ok", "no known model is claimed.")
     pairs = probe.some(12)
     samples = 20 * SAMPLES if probe.spent / max(1, probe.calls) < 1e-3 else SAMPLES
     for i, (state, action) in enumerate(pairs):
-        model = list(model_of(state, action))
-        total = math.fsum(p for p, _, _ in model)
-        if abs(total - 1.0) > 1e-8:
-            raise OracleError(
-                f"outcomes({state!r}, {action}) has probabilities that sum to "
-                f"{total:.9g}; they must sum to 1."
-            )
+        model = read_row(probe.problem, state, action)
+        check_rewards(probe.problem, model, state, action)
         counts = [0] * len(model)
         for k in range(samples):
             reward, after, _ = probe.sample(

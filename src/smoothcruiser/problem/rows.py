@@ -24,6 +24,7 @@ from smoothcruiser.errors import (
 from smoothcruiser.problem.answers import at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE
+from smoothcruiser.problem.totals import pays_early
 
 Row = list[tuple[float, float, Any]]
 
@@ -78,13 +79,19 @@ def read_row(problem: Problem, state: Any, action: int) -> Row:
 
 
 def check_rewards(problem: Problem, row: Row, state: Any, action: int) -> None:
-    """Refuse rewards outside ``reward_range``.
+    """Refuse rewards outside ``reward_range``, or before the end if only ends pay.
 
-    Bounds on states whose rows were not read rest on that range. The exact solver
-    reads all rows, and needs no range.
+    Bounds on states whose rows were not read rest on that. The exact solver reads
+    all rows, and needs no range.
     """
     low, high = problem.facts.reward_range
-    for _, reward, _ in row:
+    for _, reward, after in row:
+        if pays_early(problem, reward, after, ended=False):
+            raise OracleError(
+                f"{_call(state, action)} lists reward {reward!r} with {after!r}, where "
+                "the episode goes on, but payoffs='end' is declared; drop payoffs= "
+                "(total_reward_range= may hold), or fix outcomes."
+            )
         if not low <= reward <= high:
             raise OracleError(
                 f"{_call(state, action)} lists reward {reward!r}, outside "

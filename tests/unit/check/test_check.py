@@ -198,7 +198,7 @@ def coin(state, action, rng):
         ([(0.9, 0.5, 0), (0.1, 0.5, 1)], "has probability 0.9 in outcomes="),
         ([(1.0, 0.5, 0)], "which outcomes= does not list"),
         ([(0.5, 0.4, 0), (0.5, 0.5, 1)], "which outcomes= does not list"),
-        ([(0.5, 0.5, 0), (0.4, 0.5, 1)], "must sum to 1"),
+        ([(0.5, 0.5, 0), (0.4, 0.5, 1)], "sum to 1"),
     ],
 )
 def test_claims_of_a_model(model, words):

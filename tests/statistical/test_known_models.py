@@ -1,0 +1,224 @@
+"""Certified search over a known model has delta 0, so no interval may ever fail.
+
+Small worlds made to break it are compared with values in exact arithmetic: rational
+numbers for plain max, forty digits for the entropy. Compared are all bounds of all
+states met, to the last bit, with no tolerance.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from decimal import Decimal, getcontext
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smoothcruiser.certified.search import Certified
+from smoothcruiser.errors import OracleError
+from smoothcruiser.operators import Entropy, Max
+from smoothcruiser.problem.problem import MDP, Game
+
+getcontext().prec = 40
+SIZE, ACTIONS = 4, 2
+EPSILONS = (0.1, 1e-3, 1e-9, 1e-13)
+DISCOUNTS = (0.0, 0.3, 0.9, 0.999)
+
+
+def never(state: Any, action: int, rng: Any) -> Any:
+    raise AssertionError("the step was called")
+
+
+def random_rows(rng: np.random.Generator) -> dict[tuple[int, int], list[Any]]:
+    """Rows with tiny shares, near loops, ties, repeated next states and zeros."""
+    rows = {}
+    for state, action in itertools.product(range(SIZE), range(ACTIONS)):
+        count = int(rng.integers(1, 5))
+        kind = rng.integers(4)
+        if kind == 0:  # nearly a loop
+            shares = np.r_[1.0 - 1e-12, np.full(count, 1e-12 / count)]
+        elif kind == 1:  # far below the rounding of the others
+            shares = np.r_[rng.dirichlet(np.ones(count)), 1e-17, 1e-300]
+        else:
+            shares = np.r_[rng.dirichlet(np.ones(count)), 0.0]
+        shares = shares * (1.0 + 1e-7 * rng.uniform(-1.0, 1.0))
+        after = rng.integers(SIZE, size=len(shares))
+        after[0] = state if kind == 0 else after[0]
+        paid = rng.choice([0.0, 0.1, 1.0 / 3.0, 1.0], size=len(shares))
+        if kind == 3:  # the same next state, other rewards; and ties
+            after[:] = after[0]
+        rows[state, action] = [
+            (float(p), float(r), int(z))
+            for p, r, z in zip(shares, paid, after, strict=True)
+        ]
+    return rows
+
+
+def exactly(row: list[Any], discount: float, values: list[Fraction]) -> Fraction:
+    """The action value of a row, with its shares divided by their exact sum."""
+    total = sum(Fraction(p) for p, _, _ in row)
+    mean = sum(
+        Fraction(p) * (Fraction(r) + Fraction(discount) * values[z]) for p, r, z in row
+    )
+    return mean / total
+
+
+def solved(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction]:
+    """The solution of a linear system, by elimination."""
+    rows = [[*row, b] for row, b in zip(matrix, right, strict=True)]
+    for i in range(len(rows)):
+        pivot = next(k for k in range(i, len(rows)) if rows[k][i] != 0)
+        rows[i], rows[pivot] = rows[pivot], rows[i]
+        rows[i] = [x / rows[i][i] for x in rows[i]]
+        for k in range(len(rows)):
+            if k != i and rows[k][i] != 0:
+                rows[k] = [
+                    x - rows[k][i] * y for x, y in zip(rows[k], rows[i], strict=True)
+                ]
+    return [row[-1] for row in rows]
+
+
+def rational_values(
+    rows: dict[tuple[int, int], list[Any]], discount: float, minimal: list[bool]
+) -> list[Fraction]:
+    """V of every state: that of the one pair of policies which no player leaves."""
+    zero = [Fraction(0)] * SIZE
+    for policy in itertools.product(range(ACTIONS), repeat=SIZE):
+        chosen = [rows[s, policy[s]] for s in range(SIZE)]
+        matrix = [
+            [
+                Fraction(int(s == z))
+                - exactly(
+                    [(p, 0.0, int(y == z)) for p, _, y in chosen[s]],
+                    discount,
+                    [Fraction(0), Fraction(1)],
+                )
+                for z in range(SIZE)
+            ]
+            for s in range(SIZE)
+        ]
+        values = solved(matrix, [exactly(row, discount, zero) for row in chosen])
+        best = [
+            (min if minimal[s] else max)(
+                exactly(rows[s, a], discount, values) for a in range(ACTIONS)
+            )
+            for s in range(SIZE)
+        ]
+        if best == values:
+            return values
+    raise AssertionError("some pair of policies is optimal")
+
+
+def check_all_bounds(memory: Certified, true_value: Any) -> None:
+    graph = memory.memory.graph
+    for node in range(1, memory.memory.num_nodes):
+        state, left = memory.memory.states[node], memory.memory.remaining[node]
+        low, high = memory.memory.interval(node)
+        assert type(true_value(state, left))(low) <= true_value(state, left)
+        assert true_value(state, left) <= type(true_value(state, left))(high)
+    assert not graph.pairs["cost"].any()  # no share of delta was given away
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("seed", range(40))
+def test_no_bound_of_any_state_misses_the_rational_value(seed: int) -> None:
+    """MDPs and games, plain max, discounts to 0.999, epsilon to below rounding."""
+    rng = np.random.default_rng(seed)
+    rows, discount = random_rows(rng), DISCOUNTS[seed % len(DISCOUNTS)]
+    minimal = [bool(x) for x in rng.integers(2, size=SIZE)] if seed % 2 else [False] * 4
+    truth = rational_values(rows, discount, minimal)
+    problem = Game(
+        never,
+        player=lambda state: 2 if minimal[state] else 1,
+        num_actions=ACTIONS,
+        discount=discount,
+        operator=Max(),
+        initial_state=0,
+        outcomes=lambda state, action: rows[state, action],
+    )
+    memory = Certified(problem)
+    for epsilon in EPSILONS:
+        found = memory.query(epsilon=epsilon)
+        assert found.num_calls == 0
+        assert found.delta == 0.0
+        reached = 0.5 * (found.interval[1] - found.interval[0])
+        assert reached <= epsilon or memory.reason in ("rounding", "exhausted")
+        check_all_bounds(memory, lambda state, left: truth[state])
+
+
+def decimal_value(
+    rows: Any, discount: float, temperature: float, state: int, left: int
+) -> Decimal:
+    """V with ``left`` steps to go under the entropy, by its definition."""
+    if left == 0 or state == SIZE - 1:
+        return Decimal(0)
+    found = []
+    for action in range(ACTIONS):
+        row = rows[state, action]
+        total = sum(Decimal(p) for p, _, _ in row)
+        mean = sum(
+            Decimal(p)
+            * (
+                Decimal(r)
+                + Decimal(discount)
+                * decimal_value(rows, discount, temperature, z, left - 1)
+            )
+            for p, r, z in row
+            if p > 0.0
+        )
+        found.append(mean / total)
+    scale = Decimal(temperature)
+    return scale * sum((q / scale).exp() for q in found).ln()
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("seed", range(12))
+def test_no_bound_misses_with_a_horizon_and_an_entropy(seed: int) -> None:
+    """Horizons 1 to 3, an end, discounts 1 and just below it."""
+    rng = np.random.default_rng(1_000 + seed)
+    rows, horizon = random_rows(rng), 1 + seed % 3
+    discount = (1.0, 1.0 - 1e-10, 0.7)[seed // 3 % 3]
+    temperature = float(rng.choice([0.05, 1.0]))
+    problem = MDP(
+        never,
+        num_actions=ACTIONS,
+        discount=discount,
+        operator=Entropy(temperature),
+        initial_state=0,
+        horizon=horizon,
+        terminal=lambda state: state == SIZE - 1,
+        outcomes=lambda state, action: rows[state, action],
+    )
+    memory = Certified(problem)
+    for epsilon in EPSILONS:
+        memory.query(epsilon=epsilon)
+        check_all_bounds(
+            memory,
+            lambda state, left: decimal_value(rows, discount, temperature, state, left),
+        )
+
+
+@pytest.mark.compiles
+def test_an_allowance_of_the_wrong_sign_is_found_out() -> None:
+    """The comparison can fail: bounds that rounding has to widen are narrowed."""
+
+    class Narrowed(Certified):
+        radius_scale = -1e3
+
+    rows = random_rows(np.random.default_rng(2))
+    truth = rational_values(rows, 0.9, [False] * SIZE)
+    problem = MDP(
+        never,
+        num_actions=ACTIONS,
+        discount=0.9,
+        operator=Max(),
+        initial_state=0,
+        outcomes=lambda state, action: rows[state, action],
+    )
+    memory = Narrowed(problem)
+    with contextlib.suppress(OracleError):  # bounds that cross are found at once
+        memory.query(epsilon=1e-13)
+    with pytest.raises(AssertionError):
+        check_all_bounds(memory, lambda state, left: truth[state])
