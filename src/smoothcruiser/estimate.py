@@ -18,6 +18,7 @@ from smoothcruiser.schedule.schedule import counted
 
 Interval = tuple[float, float]
 NOWHERE: Interval = (math.nan, math.nan)  # of an illegal action
+ADVICE = "Advice: "  # begins a note that says how to ask better
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 ``Query.of(problem, state, **asked)`` is the only place that checks the arguments
 of ``plan``, ``explain``, ``Agent`` and the command line. Methods get a Query and
-can rely on it: epsilon is a number ("5%" was read here), counts are whole,
-seconds are above 0. ``given`` names what the caller set, so that an option that a
+can rely on it: epsilon is a number ("5%" was read here), or ``relative`` is the
+share of |V| that was asked for ("2% of value"), counts are whole, seconds are
+above 0. ``given`` names what the caller set, so that an option that a
 method does not use can be refused (``methods.base``). What this file leaves out:
 whether a method needs what is missing, and the names of executors.
 """
@@ -11,6 +12,7 @@ whether a method needs what is missing, and the names of executors.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +31,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Progress
 from smoothcruiser.schedule.schedule import Target
 
+_OF_VALUE = re.compile(r"(\S+)\s*%\s*of\s+(?:the\s+)?value", re.IGNORECASE)
 # a smaller one cannot be shared out among the levels of a plan: float64 ends at 5e-324
 LEAST_DELTA = 1e-250
 
@@ -46,7 +49,7 @@ class Asked(TypedDict, total=False):
     """The keywords of ``plan``, ``explain``, ``Agent`` and the command line."""
 
     epsilon: float | str | None
-    delta: float | None
+    delta: float | str | None
     target: Target
     budget: float | None
     seconds: float | None
@@ -77,9 +80,24 @@ class Promise:
     # epsilon in the caller's own words: a share means another number where the value
     # span is another one, as with fewer steps left of a horizon
     words: float | str | None = None
+    # the share of |V| that half-widths may have, where that was asked for: those of
+    # all action values too, with target "q_values". ``epsilon`` is then a number that
+    # is surely small enough, or None where the bounds on V do not exclude 0.
+    relative: float | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether an accuracy was asked for, in numbers or as a share."""
+        return self.epsilon is not None or self.relative is not None
 
     def half_width(self) -> float:
         """Epsilon, for a method that cannot do without it."""
+        if self.epsilon is None and self.relative is not None:
+            raise InvalidInput(
+                f"epsilon={self.words!r} needs a method that learns the value while it "
+                "runs: use certified search (--method certified), give epsilon as a "
+                "number, or give value_bounds that exclude 0."
+            )
         if self.epsilon is None:
             raise InvalidInput(
                 "This method needs epsilon, the half-width of the promised interval "
@@ -161,13 +179,15 @@ class Query:
                 f"{values['progress']!r}."
             )
         counts = {name: _count(name, values[name]) for name in COUNTS}
+        epsilon, relative = read_epsilon(values["epsilon"], problem.facts)
         query = cls(
             problem=problem,
             promise=Promise(
-                epsilon=read_epsilon(values["epsilon"], problem.facts),
+                epsilon=epsilon,
                 delta=check_delta(values["delta"]),
                 target=values["target"],
                 words=values["epsilon"],
+                relative=relative,
             ),
             limits=Limits(
                 calls=None if budget is None else check_budget(budget),
@@ -198,8 +218,8 @@ class Query:
 
     def on(self, problem: Problem) -> Query:
         """The same request about another problem, its shares of the span read anew."""
-        epsilon = read_epsilon(self.promise.words, problem.facts)
-        promise = replace(self.promise, epsilon=epsilon)
+        epsilon, relative = read_epsilon(self.promise.words, problem.facts)
+        promise = replace(self.promise, epsilon=epsilon, relative=relative)
         return replace(self, problem=problem, promise=promise)
 
     def at(self, state: Any, seed: int) -> Query:
@@ -219,37 +239,70 @@ def check_problem(problem: object) -> None:
         )
 
 
-def read_epsilon(epsilon: float | str | None, facts: Facts) -> float | None:
-    """Epsilon as a number; "5%" is five percent of the value span B."""
+def read_epsilon(
+    epsilon: float | str | None, facts: Facts
+) -> tuple[float | None, float | None]:
+    """(epsilon as a number, share of |V| that was asked for).
+
+    "5%" is five percent of the value span B; "5% of value" a share of |V|. The
+    number is then the share of the smallest |V| that the bounds allow, None if it is
+    0.
+    """
     if epsilon is None:
-        return None
+        return None, None
+    relative = None
     if isinstance(epsilon, str):
         text = epsilon.strip()
+        words = _OF_VALUE.fullmatch(text)
         try:
-            if text.endswith("%"):
+            if words is not None:
+                relative = float(words[1]) / 100.0
+            elif text.endswith("%"):
                 epsilon = float(text[:-1]) / 100.0 * facts.value_span()
             else:
                 epsilon = float(text)
         except ValueError:
             raise InvalidInput(
-                "epsilon must be a number above 0 or a percentage such as 5%, got "
-                f"{text!r}."
+                "epsilon must be a number above 0, a percentage of the value span such "
+                f"as 5%, or a share of the value such as '2% of value', got {text!r}."
             ) from None
-    if not is_number(epsilon) or not 0.0 < epsilon < math.inf:
+    found = epsilon if relative is None else relative
+    if not is_number(found) or not 0.0 < found < math.inf:  # type: ignore[operator]
         raise InvalidInput(f"epsilon must be a finite number above 0, got {epsilon!r}.")
-    return float(epsilon)
+    if relative is None:
+        return float(epsilon), None
+    least = min(
+        nearest_to_zero(facts.value_bounds(player))
+        for player in ((1, 2) if facts.game else (1,))
+    )
+    return relative * least or None, relative
 
 
-def check_delta(delta: float | None) -> float | None:
-    """Delta, if it is a probability strictly between 0 and 1 or not set."""
+def nearest_to_zero(interval: tuple[float, float]) -> float:
+    """The smallest |v| of an interval."""
+    return max(interval[0], -interval[1], 0.0)
+
+
+def check_delta(delta: float | str | None) -> float | None:
+    """Delta, if it is a probability strictly between 0 and 1 or not set.
+
+    Text is read too: "0.1" and "10%" are the same.
+    """
     if delta is None:
         return None
-    if not is_number(delta) or not LEAST_DELTA <= delta < 1.0:
+    found: Any = delta
+    if isinstance(delta, str):
+        text = delta.strip()
+        try:
+            found = float(text[:-1]) / 100.0 if text.endswith("%") else float(text)
+        except ValueError:
+            found = None
+    if not is_number(found) or not LEAST_DELTA <= found < 1.0:
         raise InvalidInput(
-            "delta must be a probability strictly between 0 and 1, and at least "
-            f"{LEAST_DELTA:g}, got {delta!r}."
+            "delta must be a probability strictly between 0 and 1, such as 0.1 or 10%, "
+            f"and at least {LEAST_DELTA:g}, got {delta!r}."
         )
-    return float(delta)
+    return float(found)
 
 
 def check_budget(budget: float) -> int:

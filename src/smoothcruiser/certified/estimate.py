@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.certified.room import FULL
 from smoothcruiser.estimate import (
+    ADVICE,
     Certificate,
     Estimate,
     Interval,
@@ -32,12 +33,16 @@ from smoothcruiser.problem.assumptions import assumptions as assumed
 from smoothcruiser.problem.problem import Problem
 
 if TYPE_CHECKING:
+    from smoothcruiser.certified.limits import Ends
     from smoothcruiser.certified.search import Certified
 
 CORNERS = 10  # actions: 1,024 corners take a few milliseconds
 SAME_LAW = (
     "draws of the oracle are independent, and follow one law for each state and "
     "action: a state's hash tells all that matters"
+)
+KNOWN_LAW = (
+    "outcomes= is the model: what it lists for a state and an action is their law"
 )
 SAME_KEY = (
     "states with one key= have one future (mover, legal actions and end are "
@@ -50,14 +55,16 @@ def answer(
     root: int,
     state: Any,
     *,
-    epsilon: float | None,
+    asked: Ends,
     reached: float,
     reason: str,
+    num_calls: int,
     **spent: Any,
 ) -> Estimate:
     """The Estimate of a query that ended for ``reason`` with half-width ``reached``.
 
-    ``spent`` is what it cost: ``num_calls``, ``seconds`` and ``compile_seconds``.
+    It took ``num_calls`` of the step, or of ``outcomes`` where that is read instead;
+    ``spent`` is its ``seconds`` and ``compile_seconds``.
     """
     problem, memory = search.problem, search.memory
     exact = search.exact
@@ -66,10 +73,12 @@ def answer(
         f"{memory.num_nodes - 1:,} states, {drawn:,} pairs and "
         f"{memory.num_entries:,} outcomes"
     )
+    made = "rows of outcomes= read" if search.known else "calls"
     notes = (
         *search.notes,
-        *_notes(epsilon, reached, reason, spent["num_calls"]),
-        f"{seen} seen; {search.num_calls:,} calls in this memory so far.",
+        *_notes(asked, reached, reason, num_calls),
+        f"{seen} seen; {search.num_calls:,} {made} in this memory so far.",
+        *_no_chance(search, drawn),
     )
     return describe(
         problem,
@@ -79,8 +88,11 @@ def answer(
         confidence=1.0 if exact else 1.0 - search.delta,
         bound="interval iteration" if exact else search.bound.word,
         assumptions=search.assumed,
-        epsilon=reached if epsilon is None or reason != "epsilon" else epsilon,
+        epsilon=asked.epsilon
+        if reason == "epsilon" and asked.epsilon is not None
+        else reached,
         delta=0.0 if exact else search.delta,
+        num_calls=0 if search.known else num_calls,
         **spent,
         seed=search.seed,
         notes=notes,
@@ -192,15 +204,32 @@ def one_outcome(twice: int) -> str:
     return f"deterministic=True: every state and action has one outcome ({checked})"
 
 
-def assumptions(problem: Problem, law: str, *, looked: str) -> tuple[str, ...]:
+def known_assumptions(problem: Problem) -> tuple[str, ...]:
+    """Return what an answer assumes where the model is known and nothing is sampled."""
+    return assumptions(problem, KNOWN_LAW, looked="", checked="row")
+
+
+def assumptions(
+    problem: Problem, law: str, *, looked: str, checked: str = "call"
+) -> tuple[str, ...]:
     """Return what the promise assumes; ``law`` says what the outcomes follow."""
-    found = assumed(problem, law, looked)
+    found = assumed(problem, law, looked, checked)
     return (*found, SAME_KEY) if problem.key is not None else found
 
 
-def _notes(
-    epsilon: float | None, reached: float, reason: str, num_calls: int
-) -> tuple[str, ...]:
+def _no_chance(search: Certified, drawn: int) -> tuple[str, ...]:
+    """Advice where every pair that was sampled has had one outcome."""
+    single = search.memory.num_entries == drawn
+    if search.exact or not single or search.num_calls < 2 * max(drawn, 1):
+        return ()
+    return (
+        f"{ADVICE}no chance was seen in {drawn:,} pairs. If there is none, "
+        f"deterministic=True learns as much from {drawn:,} calls, not "
+        f"{search.num_calls:,}.",
+    )
+
+
+def _notes(asked: Ends, reached: float, reason: str, num_calls: int) -> tuple[str, ...]:
     if reason == "epsilon":
         return ()
     why = {
@@ -212,15 +241,18 @@ def _notes(
             "(move rewards towards 0), so it ended"
         ),
         "exhausted": (
-            "all that can be drawn was drawn and what is left is rounding, so it ended"
+            "all that can be seen was seen and what is left is rounding, so it ended"
         ),
         **FULL,
     }[reason]
-    if epsilon is None:
+    promise = f"epsilon={asked.epsilon:g}" if asked.epsilon is not None else None
+    if asked.relative is not None:
+        promise = f"epsilon={100.0 * asked.relative:g}% of the value"
+    if promise is None:
         return (f"Stopped because {why}; the intervals hold as they are.",)
     return (
         (
-            f"epsilon={epsilon:g} was not reached: {why} at half-width {reached:.4g}. "
+            f"{promise} was not reached: {why} at half-width {reached:.4g}. "
             "The intervals hold as they are."
         ),
     )

@@ -34,6 +34,7 @@ class CertifiedForecast:
     method: str = "certified"
     num_calls: None = None  # not known before the run
     levels: tuple[()] = ()  # it follows no schedule
+    relative: float | None = None  # share of |V|, in place of epsilon
 
     def most_calls(self, num_pairs: int) -> int | None:
         """Calls that certainly suffice if ``num_pairs`` pairs are met.
@@ -61,6 +62,7 @@ class CertifiedForecast:
         return {
             "method": self.method,
             "epsilon": self.epsilon,
+            **({} if self.relative is None else {"relative": self.relative}),
             "delta": self.delta,
             "num_calls": None,
             "bounds": bounds,
@@ -71,6 +73,14 @@ class CertifiedForecast:
         return json.dumps(self.to_dict(), **options)
 
     def __str__(self) -> str:
+        if self.relative is not None:
+            return (
+                "certified search: the value and every action value within "
+                f"{100.0 * self.relative:g}% of the value with probability "
+                f"{1 - self.delta:g}\n\nIts price depends on the problem and is not "
+                "known before the run. It cannot end while the interval of\nthe value "
+                "holds 0: it then runs to its budget or its seconds.\n"
+            )
         if self.epsilon is None:
             return (
                 "certified search: intervals that hold with probability "

@@ -4,9 +4,9 @@ A node is a state (with the steps that remain, where there is a horizon); node 0
 is the end, with value 0: every terminal state and every state after the last
 step. A pair is a node with one legal action; the pairs of a node are
 neighbours. An entry is a distinct outcome (next state, reward) of a pair with
-the number of times it came. The entries of a pair are neighbours in a pool and
-move to its end when they need room, so the pool is at most about four times as
-large as what was seen.
+the number of times it came, or with its probability where the model is known.
+The entries of a pair are neighbours in a pool and move to its end when they need
+room, so the pool is at most about four times as large as what was seen.
 
 A pair has the fields below and those that its bound needs (``pair_type``).
 """
@@ -42,7 +42,7 @@ NODE = np.dtype(
     align=True,
 )
 PAIR: tuple[tuple[str, str], ...] = (
-    ("total", "f8"),  # samples
+    ("total", "f8"),  # samples; 1 where its row of a known model was read
     ("cost", "f8"),  # log(2 / (delta p_k)); 0 where outcomes are exact
     ("q_lower", "f8"),
     ("q_upper", "f8"),
@@ -62,7 +62,7 @@ ENTRY = np.dtype(
     [
         ("raw", "i8"),  # the next state as the oracle's number
         ("reward", "f8"),
-        ("weight", "f8"),  # times seen
+        ("weight", "f8"),  # times seen, or its probability
         ("target", "i8"),  # the next state's node
     ],
     align=True,

@@ -20,11 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smoothcruiser.certified.graph import END, END_RAW
 from smoothcruiser.certified.loops import Loops
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.errors import OracleError
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.tabular import Floats, Ints
+from smoothcruiser.problem.totals import AT_THE_END
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.sampling import Sampler
@@ -108,16 +111,19 @@ class Intake:
     def enter(self) -> None:
         """Enter the samples that the batch has; the others are not taken any more.
 
-        Raises ``Full`` where the memory has no room; the rest then waits.
+        Raises ``Full`` where the memory has no room; the rest then waits. Rows of a
+        known model are entered when they are read (``reading``).
         """
         batch, memory = self.batch, self.memory
-        if batch is None or batch.drawn == 0:
+        if batch is None or batch.drawn == 0 or has_rows(self.problem):
             self.batch = None
             return
         batch.truncate()
         low, high = self.problem.facts.reward_range
         resolved, before = self.sampler.resolved, batch.entered
         if before == 0:
+            if self.problem.payoffs == AT_THE_END:
+                self._check_payoffs(batch, END if resolved else END_RAW)
             if resolved:
                 memory.check_turns(np.repeat(batch.pairs, batch.counts), batch.raws)
             elif memory.is_crowded(batch.drawn):
@@ -145,6 +151,17 @@ class Intake:
         if self.problem.deterministic:
             self._compare(batch.pairs)
         self.batch = None
+
+    def _check_payoffs(self, batch: Batch, end: int) -> None:
+        """Refuse rewards on steps that do not end the episode."""
+        paid = np.flatnonzero((batch.rewards != 0.0) & (batch.raws != end))
+        if end == END_RAW:  # states, some of which may be terminal
+            raws, first = np.unique(batch.raws[paid], return_index=True)
+            ended = [self.problem.is_terminal(int(raw)) for raw in raws]
+            paid = paid[first[~np.array(ended, dtype=bool)]]
+        if len(paid):
+            pair = batch.pairs[int(np.searchsorted(batch.ends, paid[0], side="right"))]
+            raise self.sampler.early_payoff(float(batch.rewards[paid[0]]), int(pair))
 
     def _compare(self, pairs: Ints) -> None:
         g = self.memory.graph

@@ -10,9 +10,11 @@ from typing import Literal
 
 from smoothcruiser.certified.bounds.base import Bound
 from smoothcruiser.certified.price import EqualSamples
+from smoothcruiser.certified.rounding import model_floor
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.progress import Progress
+from smoothcruiser.query import nearest_to_zero
 
 DEFAULT_BUDGET = 10**9
 LARGEST = sys.float_info.max
@@ -33,6 +35,28 @@ class Ends:
     deadline: float
     callback: Callable[[Progress], object] | None
     target: Target
+    # the share of |V| that half-widths may have, in place of epsilon
+    relative: float | None = None
+    floor: float = 0.0  # the half-width that double precision can reach
+
+    def goal_at(self, interval: tuple[float, float]) -> float | None:
+        """The half-width that ends the query where V is known to lie in ``interval``.
+
+        A share of |V| is a share of the smallest |v| in there: all that is known of
+        |V| from below. None where there is no goal (yet).
+        """
+        if self.relative is None:
+            return self.goal
+        least = nearest_to_zero(interval)
+        goal = max(self.relative * least, self.floor)
+        still = 0.5 * (interval[1] - interval[0]) <= goal
+        return goal if least > 0.0 or still else None
+
+    def is_reached(self, half_width: float, interval: tuple[float, float]) -> bool:
+        """Whether the promise itself is kept, whatever double precision can reach."""
+        if self.relative is not None:
+            return half_width <= self.relative * nearest_to_zero(interval)
+        return self.epsilon is not None and half_width <= self.epsilon
 
 
 def make_limits(
@@ -42,18 +66,22 @@ def make_limits(
     callback: Callable[[Progress], object] | None,
     target: str,
     now: float,
+    relative: float | None = None,
 ) -> Ends:
     """The limits of a query that begins at ``now``, where outcomes are exact."""
-    for name, value in (("epsilon", epsilon), ("budget", budget), ("seconds", seconds)):
+    if epsilon is not None and relative is not None:
+        raise InvalidInput("Give epsilon or relative, one of the two.")
+    numbers = {"epsilon": epsilon, "relative": relative}
+    for name, value in (numbers | {"budget": budget, "seconds": seconds}).items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and (not number or not 0.0 < value <= LARGEST):
             raise InvalidInput(
                 f"{name} must be a finite number above 0, got {value!r:.60}."
             )
-    if epsilon is None and budget is None and seconds is None and callback is None:
+    if all(x is None for x in (epsilon, relative, budget, seconds, callback)):
         raise InvalidInput(
-            "Certified search has to know when to stop: give epsilon, budget, "
-            "seconds or callback."
+            "Certified search has to know when to stop: give epsilon, relative, "
+            "budget, seconds or callback."
         )
     if target not in ("q_values", "value"):
         raise InvalidInput(f"target must be 'q_values' or 'value', got {target!r}.")
@@ -66,7 +94,18 @@ def make_limits(
         deadline=math.inf if seconds is None else now + seconds,
         callback=callback,
         target=target,  # type: ignore[arg-type]
+        relative=relative,
     )
+
+
+def read(limits: Ends, facts: Facts) -> Ends:
+    """Return the limits where rows of a known model are read.
+
+    The goal is never below what rounding allows.
+    """
+    if limits.epsilon is None:
+        return limits
+    return replace(limits, goal=max(limits.epsilon, model_floor(facts)))
 
 
 def estimated(limits: Ends, bound: Bound, facts: Facts, delta: float) -> Ends:
@@ -74,8 +113,9 @@ def estimated(limits: Ends, bound: Bound, facts: Facts, delta: float) -> Ends:
 
     The goal is never below what rounding allows, and the price has a bound.
     """
+    limits = replace(limits, floor=bound.floor(facts))
     if limits.epsilon is None:
         return limits
-    goal = max(limits.epsilon, bound.floor(facts))
+    goal = max(limits.epsilon, limits.floor)
     equal = EqualSamples(bound, facts, limits.epsilon, delta)
     return replace(limits, goal=goal, equal=equal)

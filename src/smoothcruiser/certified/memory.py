@@ -30,11 +30,14 @@ from smoothcruiser.certified.limits import Target
 from smoothcruiser.certified.memory_kernel import SHORT_SCAN
 from smoothcruiser.certified.ranges import box
 from smoothcruiser.certified.room import PYTHON_BYTES, Full, Room, size_of
+from smoothcruiser.certified.rounding import rounded_box
 from smoothcruiser.errors import OracleError
 from smoothcruiser.problem.answers import flickering
+from smoothcruiser.problem.bounds import bounds_at
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import check_recognizable, identical, is_fixed
-from smoothcruiser.problem.tabular import Ints
+from smoothcruiser.problem.tabular import Floats, Ints
 
 # states whose mover and legal actions are requested again after a query
 ASKED_AGAIN = 512
@@ -65,6 +68,7 @@ class Memory:
         self._state_bytes = PYTHON_BYTES  # of the largest state measured
         self._fit = 0  # so many states fit for certain
         self.num_pairs = 0
+        self._box = rounded_box if has_rows(problem) else box
         self._boxes: dict[tuple[int, int], tuple[float, float, float, float]] = {}
         self._weights = problem.operator.weights(problem.num_actions)
         self.graph = empty_graph(bound.fields)
@@ -277,13 +281,19 @@ class Memory:
                 continue
             player, actions = problem.mover(state), problem.legal_actions(state)
             if (player, left) not in self._boxes:
-                self._boxes[player, left] = box(
+                self._boxes[player, left] = self._box(
                     facts, player, None if problem.horizon is None else left
                 )
             i = first_node + len(rows)
+            v_low, v_high, q_low, q_high = self._boxes[player, left]
+            if problem.value_gap is not None:
+                v_low, v_high = bounds_at(problem, state, (v_low, v_high))
             rows.append(
                 (
-                    *self._boxes[player, left],
+                    v_low,
+                    v_high,
+                    q_low,
+                    q_high,
                     1.0 if player == 1 else -1.0,
                     0.0,
                     0.0,
@@ -355,6 +365,49 @@ class Memory:
         made = self._add_nodes([states[i] for i in new], [remaining[i] for i in new])
         self.nodes.update((keys[i], node) for i, node in zip(new, made, strict=True))
         return [END if over[i] else self.nodes[key] for i, key in enumerate(keys)]
+
+    def add_plain(self, states: list[Any], keys: list[Any]) -> list[int]:
+        """Return the nodes of new states that are plain values.
+
+        A key has the steps left, where there is a horizon. Their room was checked.
+        """
+        horizon = self.problem.horizon is not None
+        made = self._add_nodes(states, [key[1] if horizon else 0 for key in keys])
+        for key, state, node in zip(keys, states, made, strict=True):
+            self.nodes[key] = node
+            if node == END:
+                self.over[key] = state
+        return made
+
+    def enter_rows(
+        self,
+        pairs: Ints,
+        lengths: Ints,
+        targets: Ints,
+        rewards: Floats,
+        weights: Floats,
+    ) -> None:
+        """Enter whole rows of a known model, one for each pair.
+
+        The outcomes of a row are neighbours. Raises ``Full`` where the memory may
+        not hold that much, and enters none.
+        """
+        self.check_turns(np.repeat(pairs, lengths), targets)
+        used = int(self.graph.sizes[ENTRIES])
+        need, pool = used + len(targets), self.graph.entries
+        if need > len(pool):
+            grown = max(need, 2 * len(pool)) * pool.itemsize
+            if self._used(0) + grown > self.room.max_bytes:
+                raise Full(self.room.why)
+            self._fit = 0
+            self._grow("entries", need)
+        g, ends = self.graph, used + np.cumsum(lengths)
+        entries = g.entries[used:need]
+        entries["raw"], entries["target"] = targets, targets
+        entries["reward"], entries["weight"] = rewards, weights
+        g.pairs["start"][pairs], g.pairs["total"][pairs] = ends - lengths, 1.0
+        g.pairs["length"][pairs], g.pairs["room"][pairs] = lengths, lengths
+        g.sizes[ENTRIES] = need
 
     def check_turns(self, pairs: Ints, targets: Ints) -> None:
         """Refuse a move that keeps the turn where turns were declared to alternate.

@@ -32,6 +32,7 @@ class Position:
     first_call: int  # calls of the memory before the query
     epsilon: float | None
     target: Target
+    relative: float | None = None
     swept: int = 0  # sweeps since the last round
     ended: str | None = None  # why there is nothing more to sample
     sampling: bool = False  # whether a round is under way

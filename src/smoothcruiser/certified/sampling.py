@@ -11,7 +11,8 @@ independent across pairs.
 Two samplers fill the same buffers (next state as a whole number, reward):
 ``CompiledSampler`` for tabular problems and for numba.njit steps over whole
 numbers, ``PythonSampler`` for any step over states that have keys. Neither
-reads tables or outcomes: they call the oracle.
+reads tables or outcomes: they call the oracle. Where a problem has outcomes,
+nothing is sampled, and ``reading.RowReader`` takes their place.
 """
 
 from __future__ import annotations
@@ -32,8 +33,16 @@ from smoothcruiser.engines.registry import choose
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.jit.build import compiled, is_compiled
 from smoothcruiser.jit.keys import Key
-from smoothcruiser.problem.answers import at, outside, raised, undeclared_end, unpacked
+from smoothcruiser.problem.answers import (
+    at,
+    early_payoff,
+    outside,
+    raised,
+    undeclared_end,
+    unpacked,
+)
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import check_ends, has_rows
 from smoothcruiser.problem.states import Guard, copied, unchanged, written_into
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.query import Compute
@@ -93,6 +102,9 @@ class Sampler:
         """Take the next samples of a batch, at most ``most`` of them."""
         raise NotImplementedError
 
+    def read_again(self) -> None:
+        """Refuse a known model that answers differently now; no samples do."""
+
     def take_up(self, batch: Batch) -> None:
         """Get ready for the rest of a batch that another process has begun."""
 
@@ -123,6 +135,10 @@ class Sampler:
     def _bad_reward(self, reward: Any, pair: int) -> OracleError:
         low, high = self.problem.facts.reward_range
         return outside(reward, self._where(pair), low, high)
+
+    def early_payoff(self, reward: float, pair: int) -> OracleError:
+        """The error of a reward on a step that does not end the episode."""
+        return early_payoff(reward, self._where(pair))
 
     def _undeclared_end(self, pair: int) -> OracleError:
         return undeclared_end(self._where(pair))
@@ -444,9 +460,14 @@ def make_sampler(
 ) -> Sampler:
     """Return the sampler that fits the problem.
 
-    It is compiled where the step is and states are whole numbers, Python
-    elsewhere, and on workers if requested.
+    Rows of a known model are read. Otherwise it is compiled where the step is and
+    states are whole numbers, Python elsewhere, and on workers if requested.
     """
+    if has_rows(problem):
+        from smoothcruiser.certified.reading import RowReader
+
+        check_ends(problem)
+        return RowReader(problem, memory, seed)
     whole = (
         isinstance(state, int | np.integer)
         and not isinstance(state, bool)

@@ -10,7 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.certified.snapshot import check_size, restore, to_bytes
+from smoothcruiser.certified.snapshot import (
+    check_size,
+    read_header,
+    restore,
+    to_bytes,
+)
 from smoothcruiser.certified.soundness import require
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.problem import Problem
@@ -74,13 +79,37 @@ def found(
     return stored, data, problem, notes
 
 
+def loaded(
+    kind: type[Certified],
+    stored: StoredRun,
+    data: bytes,
+    problem: Problem,
+    notes: tuple[str, ...],
+    **rest: Any,
+) -> Certified:
+    """A new memory that holds what ``found`` has found; ``rest`` are its options."""
+    header = read_header(data)
+    memory = kind(
+        problem,
+        delta=header["delta"] or None,  # 0 where no delta was needed
+        seed=stored.seed,
+        bound=header["bound"],
+        **rest,
+    )
+    memory.notes = notes
+    restore(memory, data)
+    return memory
+
+
 def take_up(search: Certified, data: bytes, state: Any, promise: Promise) -> None:
     """Put a stored memory into a new search, in the middle of its query."""
     restore(search, data)
     at, key_of = search._at, search.problem.key_of
     require(at is not None, "no query is under way")
     assert at is not None
-    asked = (promise.epsilon, promise.target)
-    require((at.epsilon, at.target) == asked, "it is of another promise")
+    epsilon = None if promise.relative is not None else promise.epsilon
+    asked = (epsilon, promise.relative, promise.target)
+    found = (at.epsilon, at.relative, at.target)
+    require(found == asked, "it is of another promise")
     known = key_of(search.memory.states[at.root])
     require(known == key_of(state), "it is of another state")

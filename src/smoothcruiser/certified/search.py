@@ -48,19 +48,20 @@ from smoothcruiser.certified.estimate import (
     SAME_LAW,
     answer,
     assumptions,
+    known_assumptions,
     one_outcome,
 )
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.inspected import Inspected
 from smoothcruiser.certified.intake import Intake
 from smoothcruiser.certified.keeping import Keeper, Pace
-from smoothcruiser.certified.limits import Ends, Target, estimated, make_limits
+from smoothcruiser.certified.limits import Ends, Target, estimated, make_limits, read
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.room import FULL, Full, Room, check_max_states
 from smoothcruiser.certified.sampling import Sampler, make_sampler
-from smoothcruiser.certified.snapshot import read_header, restore, to_bytes
+from smoothcruiser.certified.snapshot import to_bytes
 from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.certified.steering import Jobs, Steering, with_checks
 from smoothcruiser.certified.sweeps import Sweeps
@@ -72,6 +73,7 @@ from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import SALT, Key
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.tabular import Ints
 from smoothcruiser.progress import Progress
@@ -92,7 +94,7 @@ class Certified:
         self,
         problem: Problem,
         *,
-        delta: float,
+        delta: float | None = None,
         seed: int = 0,
         bound: str = DEFAULT,
         max_states: int | None = None,
@@ -100,6 +102,8 @@ class Certified:
     ) -> None:
         """Start an empty memory for ``problem``.
 
+        ``delta`` is the probability that any interval of this memory fails. A
+        problem with ``outcomes=`` is not sampled: its rows are read, and delta is 0.
         ``bound`` is a word of ``certified.bounds.BOUNDS``; it says how far a
         mean of samples can be from what it estimates, and certificates name it.
         ``max_states`` is the most states to keep, by default as many as fit in
@@ -109,14 +113,16 @@ class Certified:
         and change no bit of the result.
         """
         self._compute = Compute.of("Certified", where)
-        self.delta = Promise(delta=check_delta(delta)).failure()
+        self.known = has_rows(problem)  # whether rows are read instead of samples
+        promise = Promise(delta=check_delta(delta))
+        self.delta = 0.0 if self.known else promise.failure()
         self.problem, self.seed = problem, seed
         self.bound = bound_of(bound)
         self.memory = Memory(
             problem, self.bound, Room.at_hand(check_max_states(max_states))
         )
-        self.num_calls = 0
-        self.exact = problem.deterministic  # whether one sample is the exact outcome
+        self.num_calls = 0  # of the step, or of outcomes= where that is read
+        self.exact = problem.deterministic or self.known  # one look at a pair suffices
         self._drawn_pairs = 0  # k: pairs that have a share of delta
         self._fault: str | None = None
         self._prepared = False  # whether the next five are there
@@ -176,21 +182,10 @@ class Certified:
             trust: whether a module that the store names may be imported for it.
             max_states: as in ``Certified``; so are the other arguments.
         """
-        from smoothcruiser.certified.saving import found
+        from smoothcruiser.certified.saving import found, loaded
 
-        stored, data, problem, notes = found(path, problem, run, trust)
-        header = read_header(data)
-        memory = cls(
-            problem,
-            delta=header["delta"],
-            seed=stored.seed,
-            bound=header["bound"],
-            max_states=max_states,
-            **where,
-        )
-        memory.notes = notes
-        restore(memory, data)
-        return memory
+        stored = found(path, problem, run, trust)
+        return loaded(cls, *stored, max_states=max_states, **where)
 
     def keep(self, write: Callable[[bytes, int], None]) -> None:
         """Save every query while it runs; ``write`` takes a snapshot and its calls."""
@@ -205,6 +200,7 @@ class Certified:
         state: Any = None,
         *,
         epsilon: float | None = None,
+        relative: float | None = None,
         budget: float | None = None,
         seconds: float | None = None,
         callback: Callable[[Progress], object] | None = None,
@@ -212,14 +208,17 @@ class Certified:
     ) -> Estimate:
         """Return the Estimate at ``state``, with half-widths of at most ``epsilon``.
 
-        They are larger where budget, seconds, callback or the room for states
+        With ``relative`` in its place they are at most that share of |V|. They
+        are larger where budget, seconds, callback or the room for states
         ended the query before. ``target`` says which intervals have to be
         narrow: those of all action values (and so that of the value), or the
-        value's alone. ``budget`` counts the calls of this query. All estimates
-        of one memory hold together with probability 1 - delta.
+        value's alone. ``budget`` counts the calls of this query (``num_calls``). All
+        estimates of one memory hold together with probability 1 - delta.
         """
         begin = time.perf_counter()
-        limits = make_limits(epsilon, budget, seconds, callback, target, begin)
+        limits = make_limits(
+            epsilon, budget, seconds, callback, target, begin, relative
+        )
         state = self.problem.start(state)
         kept = copied(state)  # the caller may write into its own copy
         state = state if kept is None else kept
@@ -235,7 +234,9 @@ class Certified:
             ) from None
         if root == END:
             return terminal_estimate(self.problem, state, "certified", self.seed)
-        self._at = Position(root, self.num_calls, limits.epsilon, limits.target)
+        self._at = Position(
+            root, self.num_calls, limits.epsilon, limits.target, limits.relative
+        )
         with self._faults():
             self._enter_waiting()
             self._region.start(root)
@@ -258,7 +259,9 @@ class Certified:
         begin, at = time.perf_counter(), self._at
         if at is None:
             raise InvalidInput("No query of this memory is under way; ask one.")
-        limits = make_limits(at.epsilon, budget, seconds, callback, at.target, begin)
+        limits = make_limits(
+            at.epsilon, budget, seconds, callback, at.target, begin, at.relative
+        )
         compile_seconds = self._prepare(self.memory.states[at.root])
         left = limits.budget - (self.num_calls - at.first_call)
         if at.waiting(self._intake.batch) > left:  # a smaller budget than before
@@ -268,7 +271,9 @@ class Certified:
 
     def _answer(self, limits: Ends, begin: float, compile_seconds: float) -> Estimate:
         """Search from the position on, and describe what was found."""
-        if not self.exact:
+        if self.known:
+            limits = read(limits, self.problem.facts)
+        elif not self.exact:
             limits = estimated(limits, self.bound, self.problem.facts, self.delta)
         at = self._at
         assert at is not None
@@ -276,12 +281,13 @@ class Certified:
         with self._faults(), overdue(limits.seconds):
             reason = self.reason = self._search(at, limits, begin)
             self.memory.check_untouched()
+            self._sampler.read_again()
             self.num_calls += self._inspected.again(self._sampler, state)
         return answer(
             self,
             at.root,
             state,
-            epsilon=limits.epsilon,
+            asked=limits,
             reached=self.memory.half_width(at.root, limits.target),
             reason=reason,
             num_calls=self.num_calls - at.first_call,
@@ -342,7 +348,7 @@ class Certified:
                 if stopped is not None:
                     return stopped
                 # nothing was sampled so far
-                if self._inspected.looked is None and left > 0:
+                if self._inspected.looked is None and left > 0 and not self.known:
                     state = self.memory.states[at.root]
                     calls = self._inspected.begin(self._sampler, state, left)
                     self.num_calls, left = self.num_calls + calls, left - calls
@@ -399,6 +405,8 @@ class Certified:
     @property
     def assumed(self) -> tuple[str, ...]:
         """The assumptions of this memory's certificates."""
+        if self.known:
+            return known_assumptions(self.problem)
         looked = self._inspected.words(self._sampler)
         law = one_outcome(self._twice) if self.problem.deterministic else SAME_LAW
         return assumptions(self.problem, law, looked=looked)
@@ -490,7 +498,7 @@ class Certified:
         if len(pairs) == 0:
             pairs, counts = choose.equal(None, steered)
         choose.num_steered += int(counts.sum())
-        if self.exact:
+        if self.problem.deterministic and not self.known:
             counts, twice = with_checks(counts, self._drawn_pairs, left)
             self._twice += twice
         return pairs, counts

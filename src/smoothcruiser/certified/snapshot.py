@@ -30,6 +30,7 @@ from smoothcruiser.certified.soundness import require
 from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.engines.inspection import Look, Looks
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import copied, is_fixed
 
 if TYPE_CHECKING:
@@ -107,7 +108,10 @@ def to_bytes(search: Certified) -> bytes:
     return b"".join([MAGIC, len(top).to_bytes(8, "little"), top, *views, *texts])
 
 
-AT = ("root", "first_call", "epsilon", "target", "swept", "ended", "sampling")
+AT = (
+    *("root", "first_call", "epsilon", "relative", "target"),
+    *("swept", "ended", "sampling"),
+)
 BATCH = ("drawn", "entered", "watched")
 
 
@@ -262,7 +266,8 @@ def _restore(search: Certified, data: bytes) -> None:
     sampler, region = search._sampler, search._region
     require(sampler.resolved is header["resolved"], "its step was of another kind")
     soundness.check_raws(search, pairs, entries)
-    search._region.loops.rehash(memory.graph)
+    if not search.known:
+        search._region.loops.rehash(memory.graph)
     soundness.check_room(memory)
     soundness.check_order(memory, ints["order"])
     region.order, region.count = ints["order"].copy(), len(ints["order"])
@@ -338,7 +343,7 @@ def _fill_graph(
 ) -> None:
     """Copy what was checked into the arrays of the memory."""
     (size, slots), used = header["room"], header["used"]
-    soundness.check_pool(pairs, used, size, slots)
+    soundness.check_pool(pairs, used, size, slots, known=has_rows(memory.problem))
     graph = memory.graph
     graph.nodes[: len(nodes)], graph.pairs[: len(pairs)] = nodes, pairs
     pool = np.zeros(size, ENTRY)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
 
 MOST = 2**53  # whole numbers below it are exact as floats
+ROW_ROUNDING = 2.0**-50  # of a probability that was normalized
 # fields of nodes and pairs that follow from the problem and the order of its states
 NODE_FACTS = ("q_low", "q_high", "sign", "first", "size")
 PAIR_FACTS = ("prior", "node", "action")
@@ -106,6 +107,7 @@ def _check_shares(search: Certified, pairs: Any) -> None:
     require(bool(np.all(total == np.floor(total))), "a count is no whole number")
     if search.exact:
         require(not pairs["cost"].any(), "a share of delta was not given")
+        require(not search.known or bool(np.all(total <= 1.0)), "a row was read twice")
         return
     given = np.sort(pairs["cost"][pairs["cost"] != 0.0])
     due = np.sort(search.bound.cost(1 + np.arange(k), search.delta))
@@ -124,10 +126,9 @@ def _check_outcomes(search: Certified, nodes: Any, pairs: Any, entries: Any) -> 
     )
     low, high = search.problem.facts.reward_range
     weight, reward, target = entries["weight"], entries["reward"], entries["target"]
-    require(
-        bool(np.all(weight >= 1.0) and np.all(weight == np.floor(weight))),
-        "an outcome has no count",
-    )
+    counts = np.all(weight >= 1.0) and np.all(weight == np.floor(weight))
+    shares = np.all((weight > 0.0) & (weight <= 1.0 + ROW_ROUNDING))
+    require(bool(shares if search.known else counts), "an outcome has no count")
     require(
         bool(np.all((low <= reward) & (reward <= high))), "a reward is out of range"
     )
@@ -136,10 +137,10 @@ def _check_outcomes(search: Certified, nodes: Any, pairs: Any, entries: Any) -> 
     )
     owner = np.repeat(np.arange(len(pairs)), length)
     sums = np.bincount(owner, weights=weight, minlength=len(pairs))
-    require(np.array_equal(sums, pairs["total"]), "counts do not add up")
-    require(
-        not search.problem.deterministic or bool((length <= 1).all()), "outcomes differ"
-    )
+    gap = ROW_ROUNDING * length if search.known else np.zeros(len(pairs))
+    require(bool(np.all(abs(sums - pairs["total"]) <= gap)), "counts do not add up")
+    one = search.problem.deterministic and not search.known
+    require(not one or bool((length <= 1).all()), "outcomes differ")
     memory = search.memory
     if memory.problem.horizon is not None:
         left = np.asarray(memory.remaining)
@@ -166,11 +167,12 @@ def check_raws(search: Certified, pairs: Any, entries: Any) -> None:
         require(same, "an outcome leads to two states")
 
 
-def check_pool(pairs: Any, used: Any, size: Any, slots: Any) -> None:
+def check_pool(pairs: Any, used: Any, size: Any, slots: Any, *, known: bool) -> None:
     """Refuse places in the pool that overlap, or room that no search makes.
 
     Room doubles: a pair of room r has had 2 + 4 + ... + r places, more than half
-    of the last of them in use.
+    of the last of them in use. Outcomes of a known model are never looked up, so
+    that their hash table is empty.
     """
     start, length = pairs["start"], pairs["length"].astype(np.int64)
     room = pairs["room"].astype(np.int64)
@@ -192,7 +194,7 @@ def check_pool(pairs: Any, used: Any, size: Any, slots: Any) -> None:
         bool(np.all(first[1:] >= last[:-1])) and bool(np.all(last <= used)),
         "outcomes overlap",
     )
-    hashed = int(length[length > SHORT_SCAN].sum())
+    hashed = 0 if known else int(length[length > SHORT_SCAN].sum())
     require(
         slots & (slots - 1) == 0
         and max(1024, 2 * hashed) <= slots <= max(1024, 8 * (hashed + 64)),
@@ -226,11 +228,11 @@ def check_position(search: Certified, at: Position) -> None:
     require(
         whole(at.first_call) and at.first_call <= search.num_calls, "its calls are none"
     )
-    epsilon = at.epsilon
-    require(
-        epsilon is None or (is_number(epsilon) and 0.0 < epsilon < np.inf),
-        "its epsilon is none",
-    )
+    for epsilon in (at.epsilon, at.relative):
+        require(
+            epsilon is None or (is_number(epsilon) and 0.0 < epsilon < np.inf),
+            "its epsilon is none",
+        )
     require(at.target in ("q_values", "value"), "its target is none")
     require(at.ended in ENDS and isinstance(at.sampling, bool), "its end is none")
     require(
@@ -246,7 +248,8 @@ def check_jobs(search: Certified, pairs: Ints, counts: Ints) -> None:
     require(len(pairs) == len(counts), "its jobs are none")
     inside = (pairs >= 0) & (pairs < search.memory.num_pairs)
     require(bool(inside.all()), "a job is of no pair")
-    require(bool(np.all((counts >= 1) & (counts < MOST))), "a job has no samples")
+    most = 2 if search.known else MOST
+    require(bool(np.all((counts >= 1) & (counts < most))), "a job has no samples")
     if not search.exact:
         cost = search.memory.graph.pairs["cost"][pairs]
         require(bool((cost > 0.0).all()), "a job has no share of delta")

@@ -143,13 +143,14 @@ class Steering:
 
     def _growth(self, root: int, limits: Ends) -> float:
         """Return the calls of the next round, as a share of those so far."""
-        node, goal = self.memory.graph.nodes[root], limits.goal
+        node = self.memory.graph.nodes[root]
+        goal = limits.goal_at(self.memory.interval(root))
         half_width = self.memory.half_width(root, limits.target)
         if half_width > UNTOLD * 0.5 * float(node["q_high"] - node["q_low"]):
             return 1.0
         return (
             GROWTH
-            if goal is None
+            if not goal
             else min(GROWTH, max(LEAST_GROWTH, half_width / goal - 1.0))
         )
 
@@ -169,7 +170,8 @@ class Steering:
                 )
             )
         widths = pairs["q_upper"] - pairs["q_lower"]
-        goal = 0.5 * float(widths.max()) if limits.goal is None else 2.0 * limits.goal
+        half = limits.goal_at(self.memory.interval(root))
+        goal = 0.5 * float(widths.max()) if half is None else 2.0 * half
         wide = (widths > goal).astype(np.float64)
         share: Floats = wide / max(1.0, wide.sum())
         return share

@@ -13,6 +13,7 @@ from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.position import SETTLED, Position
 from smoothcruiser.certified.region import Region
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import has_rows
 
 # sweeps end when one closes less than this share of the width (weighted by visits)
 LITTLE = 0.01
@@ -27,20 +28,20 @@ class Sweeps:
     ) -> None:
         """``crossed`` says what to raise where the bounds of a node cross."""
         self.region, self.memory, self.crossed = region, region.memory, crossed
-        self.exact = problem.deterministic
+        self.exact = problem.deterministic or has_rows(problem)
         self.steps = problem.facts.steps(problem.horizon)
 
     def narrow(self, at: Position, limits: Ends) -> bool:
         """Whether the query is answered."""
+        goal = limits.goal_at(self.memory.interval(at.root))
         return (
-            limits.goal is not None
-            and self.memory.half_width(at.root, limits.target) <= limits.goal
+            goal is not None and self.memory.half_width(at.root, limits.target) <= goal
         )
 
     def reached(self, at: Position, limits: Ends) -> str:
         """What a narrow answer has reached: epsilon, or what rounding leaves."""
-        assert limits.epsilon is not None
-        reached = self.memory.half_width(at.root, limits.target) <= limits.epsilon
+        half_width = self.memory.half_width(at.root, limits.target)
+        reached = limits.is_reached(half_width, self.memory.interval(at.root))
         return "epsilon" if reached else "rounding"
 
     def settle(
@@ -77,11 +78,9 @@ class Sweeps:
         while not self.narrow(at, limits) and time.perf_counter() <= deadline:
             before = self.region.widths
             self._sweep(tune)
-            goal = (
-                self.memory.half_width(at.root, limits.target)
-                if limits.goal is None
-                else limits.goal
-            )
+            goal = limits.goal_at(self.memory.interval(at.root))
+            if goal is None:
+                goal = self.memory.half_width(at.root, limits.target)
             still = float((before - self.region.widths).max()) <= (
                 0.0 if self.exact else 2.0 * SWEPT * goal / self.steps
             )

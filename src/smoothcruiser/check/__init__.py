@@ -15,7 +15,8 @@ afterwards. Here they are tested on states met by random walks:
                                      an answer is the same after the next answer
   claims                             reward_range, legal, player, alternating,
                                      terminal, deterministic, outcomes, key,
-                                     value_bounds, a user's own operator
+                                     value_bounds, payoffs,
+                                     total_reward_range, a user's own operator
 
 Next states are compared by value, and by their futures under equal streams
 where their values differ or cannot be seen. Each test is exact but for
@@ -39,7 +40,7 @@ from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.problem.arguments import check_call_seconds, check_seed
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.query import check_problem
+from smoothcruiser.query import Promise, check_delta, check_problem
 from smoothcruiser.schedule.numbers import duration, short
 
 
@@ -86,6 +87,7 @@ TESTS: tuple[tuple[str, Callable[[Probe], Finding]], ...] = (
     ("outcomes", claims.outcomes),
     ("memory", claims.keys),
     ("bounds", claims.value_bounds),
+    ("totals", claims.totals),
     ("ends", claims.ends),
 )
 
@@ -96,7 +98,7 @@ def check(
     state: Any = None,
     *,
     epsilon: float | str = "10%",
-    delta: float = 0.1,
+    delta: float | str = 0.1,
     seed: int = 0,
     call_seconds: float = 10.0,
 ) -> Report:
@@ -109,7 +111,7 @@ def check(
         state: where to begin; the default is the problem's initial state.
         epsilon: accuracy of the promise that is priced, in units of reward or
             as a share of the span of values; "10%" by default.
-        delta: its probability of failure; 0.1 by default.
+        delta: its probability of failure, 0.1 by default; "10%" is the same.
         seed: of the streams used here; 0 by default.
         call_seconds: a call that takes longer counts as hanging, where the
             problem sets no limit itself; 10 by default.
@@ -122,6 +124,7 @@ def check(
     check_problem(problem)
     check_call_seconds(call_seconds)
     check_seed(seed)
+    chance = Promise(delta=check_delta(delta)).failure()
     probe = Probe(problem, seed, float(problem.call_seconds or call_seconds))
     findings: list[Finding] = []
     start = problem.start(state)
@@ -133,7 +136,7 @@ def check(
                     break  # a later test would only fail for the same reason
     good = all(finding.verdict != "wrong" for finding in findings)
     speed, price = (
-        (_speed(problem, start), _price(problem, epsilon, delta))
+        (_speed(problem, start), _price(problem, epsilon, chance))
         if good
         else (None, None)
     )
@@ -143,7 +146,7 @@ def check(
             Finding("speed", "ok", f"{speed:,.0f} calls a second on one core.")
         )
     if good:
-        findings.append(_price_finding(price, seconds, epsilon, delta))
+        findings.append(_price_finding(price, seconds, epsilon, chance))
     return Report(problem.name, tuple(findings), probe.calls, speed, price, seconds)
 
 

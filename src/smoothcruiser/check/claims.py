@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from smoothcruiser.check.probe import SAMPLES, Finding, Probe
+from smoothcruiser.check.probe import ENOUGH_SECONDS, SAMPLES, WALKS, Finding, Probe
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.keys import CheckKey
 from smoothcruiser.operators import check_operator
@@ -13,6 +13,8 @@ from smoothcruiser.problem.answers import two_in_one
 from smoothcruiser.problem.states import check_recognizable, identical, same_state
 
 FALSE_ALARM = 1e-6  # of each statistical test
+EPISODE_STEPS = 200  # of an episode whose total is compared
+TOTAL_ROUNDING = 1e-14  # of a sum of rewards, per term
 
 
 def determinism(probe: Probe) -> Finding:
@@ -200,6 +202,60 @@ def value_bounds(probe: Probe) -> Finding:
             "proves them."
         ),
     )
+
+
+def totals(probe: Probe) -> Finding:
+    """Every part of a random episode to its end adds up to the declared total.
+
+    An episode that was cut off may add anything in the range to what it has.
+    """
+    problem, facts = probe.problem, probe.problem.facts
+    if facts.total_range is None:
+        return Finding("totals", "ok", "no range of the total reward is claimed.")
+    low, high = facts.total_range
+    finished = 0
+    for i, (state, _) in enumerate(probe.some(WALKS)):
+        if problem.is_terminal(state):
+            continue
+        path, over = _episode(probe, state, i)
+        finished += over
+        least, most = (0.0, 0.0) if over else (low, high)
+        for reward, place in reversed(path):
+            least, most = (reward + facts.discount * x for x in (least, most))
+            slack = TOTAL_ROUNDING * len(path) * max(1.0, facts.reward_bound)
+            if least > high + slack or most < low - slack:
+                raise OracleError(
+                    f"The rewards from state {place!r} on add up to "
+                    f"{least if least > high else most:.6g} or "
+                    f"{'more' if least > high else 'less'} in one episode, outside "
+                    f"[{low:g}, {high:g}], which total_reward_range or payoffs= "
+                    "declare; widen the range, or drop it."
+                )
+            least, most = max(least, low), min(most, high)
+    return Finding(
+        "totals",
+        "ok",
+        f"{finished} random episodes to their end fit the declared total; only all "
+        "episodes prove it.",
+    )
+
+
+def _episode(probe: Probe, state: Any, number: int) -> tuple[list[Any], bool]:
+    """(reward, state) of each step of random play, and whether it came to an end."""
+    problem, path = probe.problem, []
+    rng = probe.stream(CheckKey.TOTALS, number)
+    for _ in range(min(EPISODE_STEPS, problem.horizon or EPISODE_STEPS)):
+        actions = problem.legal_actions(state)
+        reward, after, over = probe.sample(
+            state, actions[rng.integers(len(actions))], rng
+        )
+        path.append((reward, state))
+        if over or len(path) == problem.horizon:
+            return path, True
+        state = after
+        if probe.spent > ENOUGH_SECONDS:
+            break
+    return path, False
 
 
 def ends(probe: Probe) -> Finding:

@@ -12,6 +12,7 @@ from smoothcruiser.jit.keys import CheckKey, Key
 from smoothcruiser.problem.answers import (
     Answer,
     at,
+    early_payoff,
     hung,
     outside,
     raised,
@@ -21,6 +22,7 @@ from smoothcruiser.problem.answers import (
 from smoothcruiser.problem.futures import same_future
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import same_state
+from smoothcruiser.problem.totals import pays_early
 
 # random walks, steps of each, samples of a pair: some 700 calls in all, fewer for
 # slow oracles
@@ -84,6 +86,8 @@ class Probe:
             raise outside(reward, at(state, action), low, high)
         if ended and not self.problem.facts.terminals:
             raise undeclared_end(at(state, action))
+        if pays_early(self.problem, reward, after, ended):
+            raise early_payoff(reward, at(state, action))
         ended = ended or self.problem.is_terminal(after)
         self.ends += ended
         if ended and len(self.over) < WALKS:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from smoothcruiser.cli.options import (
+    Probability,
     print_json,
     problem_options,
     state_of,
@@ -30,7 +31,7 @@ WRONG = 1
 )
 @click.option(
     "--delta",
-    type=float,
+    type=Probability(),
     default=0.1,
     show_default=True,
     metavar="D",

@@ -32,9 +32,10 @@ from smoothcruiser.errors import Unpayable
 def explain(
     problem: Any, method: str | None, calibrate: bool, as_json: bool, **asked: Any
 ) -> None:
-    """Show the cheapest plan that keeps a promise, and its price; nothing is run.
+    """Show the cheapest plan that keeps a promise, and its price.
 
-    PROBLEM is built in (chain:n=5) or your own (module:attribute).
+    PROBLEM is built in (chain:n=5) or your own (module:attribute). Nothing is run,
+    except some hundred calls of your own simulator where auto looks before it chooses.
     """
     from smoothcruiser import api
     from smoothcruiser.report import price
@@ -63,7 +64,12 @@ def explain(
         print_json({**shown, "plan_method": chosen.method.name})
         return
     from smoothcruiser.report.console import console, put
-    from smoothcruiser.report.plans import show_alternatives, show_rivals, show_schedule
+    from smoothcruiser.report.plans import (
+        show_alternatives,
+        show_rivals,
+        show_schedule,
+        show_sentences,
+    )
 
     out = console()
     seconds = price.time_sentence(found.num_calls, speed, measured=calibrate)
@@ -73,9 +79,9 @@ def explain(
     show_alternatives(out, alternatives, budget, chosen.method.name)
     if chosen.method != ready.method and not alternatives:
         out.print()
-        put(
-            out, f"plan runs another method unless --method names it: {chosen.notes[0]}"
-        )
+        put(out, "Without --method, plan decides by itself:")
+        out.print()
+        show_sentences(out, str(chosen.explanation))
 
 
 def _prepared(problem: Any, method: str | None, asked: dict[str, Any]) -> Any:

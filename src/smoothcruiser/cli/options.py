@@ -59,6 +59,23 @@ class Calls(click.ParamType):  # type: ignore[type-arg]
         return int(number)
 
 
+class Probability(click.ParamType):  # type: ignore[type-arg]
+    """A probability of failure: 0.1 or 10%."""
+
+    name = "probability"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | None:
+        """The number."""
+        from smoothcruiser.query import check_delta
+
+        try:
+            return check_delta(value)
+        except SmoothcruiserError as error:
+            self.fail(str(error), param, ctx)
+
+
 class State(click.ParamType):  # type: ignore[type-arg]
     """A state as JSON; lists become tuples."""
 
@@ -202,14 +219,17 @@ def promise_options(function: Function) -> Function:
         ),
         click.option(
             "--delta",
-            type=float,
+            type=Probability(),
             metavar="D",
-            help="Allowed probability of failure, such as 0.1.",
+            help="Allowed probability of failure: 0.1, or 10%.",
         ),
         click.option(
             "--epsilon",
             metavar="E",
-            help="Half-width of the promise: 0.1, or 5% of the value span.",
+            help=(
+                "Half-width of the promise: 0.1, 5% (of the value span), or "
+                '"2% of value" (certified search).'
+            ),
         ),
     ):
         function = option(function)

@@ -12,6 +12,7 @@ import click
 
 from smoothcruiser.cli.options import (
     Calls,
+    Probability,
     find_modules_here,
     print_json,
     problem_options,
@@ -52,7 +53,7 @@ from smoothcruiser.errors import InvalidInput, said
     help="Half-width of the promise at every decision: 0.1, or 5%.",
 )
 @click.option(
-    "--delta", type=float, metavar="D", help="Allowed probability of failure."
+    "--delta", type=Probability(), metavar="D", help="Allowed probability of failure."
 )
 @click.option(
     "--budget",

@@ -24,13 +24,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.engines.base import Job, not_run
+from smoothcruiser.engines.rows import Floats, Ints, parts_of
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import (
     Interrupted,
@@ -42,103 +42,30 @@ from smoothcruiser.errors import (
 from smoothcruiser.operators.sampling import sampled_columns
 from smoothcruiser.problem.answers import (
     at,
+    early_payoff,
     outside,
     raised,
     too_few_legal,
     undeclared_end,
 )
 from smoothcruiser.problem.batched import (
-    MAX_BATCH,
-    Backend,
-    Batched,
-    BatchedFunction,
-    NumpyBackend,
     WrongShape,
 )
-from smoothcruiser.problem.problem import Game, Problem
-from smoothcruiser.problem.tabular import Tables
+from smoothcruiser.problem.bounds import bad_bounds, slack
+from smoothcruiser.problem.totals import AT_THE_END
 from smoothcruiser.schedule.schedule import Kind
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 # Bytes of one batch of states. Where a row takes a kilobyte or more, batches
 # are smaller than ``max_batch``.
 MOST_BYTES = 1 << 26
 
 
-@dataclass(frozen=True, eq=False)
-class RowFunctions:
-    """The functions of a problem over rows, and how rows are held."""
-
-    backend: Backend
-    step: Any
-    legal: Any
-    terminal: Any
-    player: Any
-    max_batch: int
-
-
-def parts_of(problem: Problem, max_batch: int | None = None) -> RowFunctions:
-    """A problem's functions over rows: the user's own, or those of its tables."""
-    if problem.tables is not None:
-        return _tabular_parts(problem, problem.tables, max_batch or MAX_BATCH)
-    assert isinstance(problem.oracle, Batched)  # the registry refuses others
-
-    def inner(function: Any) -> Any:
-        return function.function if isinstance(function, BatchedFunction) else None
-
-    player = inner(problem.player) if isinstance(problem, Game) else None
-    oracle = problem.oracle
-    return RowFunctions(
-        oracle.backend,
-        oracle.function,
-        inner(problem.legal),
-        inner(problem.terminal),
-        player,
-        max_batch or oracle.max_batch,
-    )
-
-
-def _tabular_parts(problem: Problem, tables: Tables, max_batch: int) -> RowFunctions:
-    accept, alias = tables.alias_form
-    start, size, K = tables.start[:-1], np.diff(tables.start), tables.num_actions
-    reward, next_state = tables.reward, tables.next_state
-
-    def step(
-        states: Ints, actions: Ints, rng: np.random.Generator
-    ) -> tuple[Floats, Ints]:
-        """Rewards and next states by alias sampling, with one uniform per row.
-
-        The method is that of ``problem.tabular_kernel``.
-        """
-        row = states * K + actions
-        u = rng.random(len(row)) * size.take(row)
-        i = u.astype(np.int64)
-        slot = start.take(row) + i
-        u -= i
-        slot = np.where(u >= accept.take(slot), alias.take(slot), slot)
-        return reward.take(slot), next_state.take(slot)
-
-    return RowFunctions(
-        backend=NumpyBackend(),
-        step=step,
-        legal=None
-        if problem.legal is None
-        else lambda states, actions: tables.legal[states, actions],
-        terminal=None
-        if problem.terminal is None
-        else lambda states: tables.terminal.take(states),
-        player=(lambda states: tables.player.take(states)) if problem.is_game else None,
-        max_batch=max_batch,
-    )
-
-
 class BatchedEngine:
     """Runs shards of one (problem, schedule, state) in batches."""
 
     name = "batched"
-    kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN, Kind.ROLLOUT, Kind.BLIND})
+    kinds = frozenset(Kind)
     parallel = False
     python = False
     guard = None  # a step gets rows of its own, which it may write into
@@ -188,7 +115,13 @@ class BatchedEngine:
         begin, parts = time.perf_counter(), self.parts
         companions = [
             (f, extra)
-            for f, extra in ((parts.legal, 1), (parts.terminal, 0), (parts.player, 0))
+            for f, extra in (
+                (parts.legal, 1),
+                (parts.terminal, 0),
+                (parts.player, 0),
+                (parts.lower, 0),
+                (parts.upper, 0),
+            )
             if f is not None
         ]
         with contextlib.suppress(Exception):
@@ -259,7 +192,13 @@ class BatchedEngine:
         if ended is not None and not self.schedule.facts.terminals and ended.any():
             bad = int(np.flatnonzero(ended)[0])
             raise undeclared_end(self._at(states, actions, bad))
-        return rewards, *self._going_on(after, ended, n)
+        going, alive = self._going_on(after, ended, n)
+        if self.problem.payoffs == AT_THE_END:
+            paid = np.flatnonzero(rewards if alive is None else rewards[alive])
+            if len(paid):
+                bad = int(paid[0] if alive is None else alive[paid[0]])
+                raise early_payoff(float(rewards[bad]), self._at(states, actions, bad))
+        return rewards, going, alive
 
     def _going_on(
         self, after: Any, ended: Bools | None, n: int
@@ -343,6 +282,8 @@ class BatchedEngine:
         weight: Any = 1.0
         while True:
             level = self.schedule.levels[row]
+            if level.kind == Kind.MIDDLE:
+                return _added(out, where, weight * self._middle(states, n))
             sign = (
                 self._signs(states, n)
                 if level.kind != Kind.CONSTANT or level.shift != 0.0
@@ -438,6 +379,23 @@ class BatchedEngine:
                 f"(min), got {player[bad]}."
             )
         return np.where(player == 1, 1.0, -1.0)
+
+    def _middle(self, states: Any, n: int) -> Floats:
+        """The middle of the bounds on V for every row."""
+        facts = self.schedule.facts
+        (low, high), room = facts.value_hull(), slack(facts)
+        lower, upper = (
+            np.asarray(self._ask(side, states, n), dtype=np.float64)
+            for side in ("lower", "upper")
+        )
+        gap = (facts.given_gap or 0.0) + room
+        kept = (upper - lower >= -room) & (upper - lower <= gap)  # false for NaN
+        kept &= (lower <= high + room) & (upper >= low - room)
+        if not kept.all():
+            bad = int(np.flatnonzero(~kept)[0])
+            state = self.backend.row(states, bad)
+            raise bad_bounds(state, float(lower[bad]), float(upper[bad]), facts)
+        return 0.5 * (np.maximum(lower, low) + np.minimum(upper, high))
 
     # --- naming the row at fault ----------------------------------------------
 

@@ -49,6 +49,7 @@ from smoothcruiser.problem.answers import (
     same_mover,
 )
 from smoothcruiser.problem.batched import Batched, rows_apart
+from smoothcruiser.problem.bounds import bounds_at
 from smoothcruiser.problem.futures import same_future
 from smoothcruiser.problem.problem import (
     CALLS_PER_LOOK,
@@ -195,6 +196,7 @@ class _Inspector:
         """The inspection of one pair, called twice from equal streams."""
         place, calls = len(self.looked) + 1, self.calls
         profile = self.problem.profile(state)
+        self._check_bounds(state)
         before = copied(state)
         # The step gets a copy, so that the caller's own state stays as it is.
         given = state if before is None else copy.deepcopy(before)
@@ -246,6 +248,15 @@ class _Inspector:
         if not same:
             raise written_into(before, state, action)
 
+    def _check_bounds(self, state: Any) -> None:
+        """Refuse bounds on V that depend on more than the state."""
+        problem = self.problem
+        if problem.value_gap is None or problem.is_terminal(state):
+            return
+        first, second = (bounds_at(problem, state) for _ in range(2))
+        if first != second:
+            raise flickering(state)
+
     def _stream(self, place: int) -> Stream:
         return stream(self.seed, Key.INSPECTION, place)
 
@@ -262,6 +273,7 @@ class _Inspector:
         where = f"at state {found.state!r}, action {found.action}"
         if self.problem.profile(found.state) != found.profile:
             raise flickering(found.state)
+        self._check_bounds(found.state)
         if found.kept is not None and unchanged(found.kept, after) is False:
             raise OracleError(
                 "A next state changed when the oracle was called again: "

@@ -43,7 +43,8 @@ class Pilot:
     steps: int  # of the walks, those that ended an episode left out
     returned: int  # of these, to a state that was met before
     by_chance: bool  # whether a call took a random number
-    seconds: float = field(compare=False)  # of one call, on average
+    # of one call, on average; None for machine code, which runs faster in an engine
+    seconds: float | None = field(compare=False)
 
     @property
     def comes_back(self) -> bool:
@@ -78,7 +79,7 @@ def look_first(
         steps=walks.steps,
         returned=walks.returned,
         by_chance=walks.by_chance,
-        seconds=walks.seconds / max(1, walks.calls),
+        seconds=None if problem.is_compiled else walks.seconds / max(1, walks.calls),
     )
 
 

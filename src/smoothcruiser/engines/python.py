@@ -25,13 +25,16 @@ from smoothcruiser.operators.sampling import proportional
 from smoothcruiser.problem.answers import (
     at,
     companion_hung,
+    early_payoff,
     hung,
     outside,
     raised,
     undeclared_end,
     unpacked,
 )
+from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.states import Guard, copied
+from smoothcruiser.problem.totals import AT_THE_END
 from smoothcruiser.schedule.schedule import Kind, Level
 
 Draw = Callable[[Any], float]
@@ -45,7 +48,7 @@ class PythonEngine:
     """
 
     name = "python"
-    kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN, Kind.ROLLOUT, Kind.BLIND})
+    kinds = frozenset(Kind)
     parallel = False
     python = True
     compile_seconds = 0.0
@@ -58,6 +61,7 @@ class PythonEngine:
         self.rng: Stream = stream(0)
         self.stopped = False
         self.low, self.high = schedule.facts.reward_range
+        self.late = problem.payoffs == AT_THE_END
         self.weights = problem.operator.weights(problem.num_actions)
         self.all_actions = (
             list(range(problem.num_actions)) if problem.legal is None else None
@@ -128,7 +132,10 @@ class PythonEngine:
             if not self.schedule.facts.terminals:
                 raise undeclared_end(at(state, action))
             return reward, after, True
-        return reward, after, self.problem.is_terminal(after)
+        ended = self.problem.is_terminal(after)
+        if self.late and reward != 0.0 and not ended:
+            raise early_payoff(reward, at(state, action))
+        return reward, after, ended
 
     def _raised(self, error: BaseException, state: Any, action: int) -> OracleError:
         if isinstance(error, Hung):
@@ -141,6 +148,9 @@ class PythonEngine:
         """A function that samples a level at a state that is not terminal (Alg. 2)."""
         if level.kind == Kind.CONSTANT:
             return self._constant(level)
+        if level.kind == Kind.MIDDLE:
+            problem = self.problem
+            return lambda state: 0.0 + 1.0 * middle_at(problem, state)
         if level.kind == Kind.PLUGIN:
             return self._plugin(row, level)
         if level.kind in (Kind.ROLLOUT, Kind.BLIND):
@@ -244,7 +254,7 @@ class PythonEngine:
             self.high,
             self.schedule.facts.terminals,
         )
-        later = problem.discount * (0.0 + 1.0 * constant) - center
+        later, late = problem.discount * (0.0 + 1.0 * constant) - center, self.late
         terminal = problem.terminal if callable(problem.terminal) else None
 
         def leaf_total(state: Any, action: int) -> float:
@@ -279,6 +289,8 @@ class PythonEngine:
                         raise
                     except BaseException:
                         ended = problem.is_terminal(after)  # raises with a sentence
+                if late and reward != 0.0 and not ended:
+                    raise early_payoff(reward, at(state, action))
                 total += reward - center if ended else reward + later
             if before is not None:
                 guard.compare(before, state, action)

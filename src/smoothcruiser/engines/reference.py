@@ -20,6 +20,7 @@ from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.jit.streams import Stream, stream
 from smoothcruiser.problem.answers import answered
+from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, copied
 from smoothcruiser.schedule.schedule import Kind
@@ -29,7 +30,7 @@ class ReferenceEngine:
     """Runs shards of one (problem, schedule, state) in plain Python."""
 
     name = "reference"
-    kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN, Kind.ROLLOUT, Kind.BLIND})
+    kinds = frozenset(Kind)
     parallel = False
     python = True
     compile_seconds = 0.0
@@ -139,6 +140,8 @@ class ReferenceEngine:
                 if level.shift != 0.0:
                     value += self.sign(state) * level.shift
                 return total + weight * value
+            if level.kind == Kind.MIDDLE:
+                return total + weight * middle_at(self.problem, state)
             actions = self.problem.legal_actions(state)
             sign = self.sign(state)
             if level.kind == Kind.BLIND:

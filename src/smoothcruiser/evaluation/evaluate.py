@@ -69,6 +69,7 @@ class Bounds:
     spread: float  # X <= least + spread
     middle: float
     cut: float
+    size: float  # |sums on the way to X| <= size
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,11 @@ def evaluate(query: Query, policy: Any) -> Estimate:
         True
     """
     problem, state = query.problem, query.place
+    if query.promise.relative is not None:
+        raise InvalidInput(
+            f"evaluate cannot aim at epsilon={query.promise.words!r}; give it as a "
+            "number, or as a percentage of the value span such as 5%."
+        )
     compiled = machine_code(query.compute.executor, "evaluate")
     if problem.is_terminal(state):
         return terminal_estimate(problem, state, "evaluate", query.seed)
@@ -143,7 +149,7 @@ def evaluate(query: Query, policy: Any) -> Estimate:
         )
         assumed = (*assumed, certain)
     # rounding of sums of so many terms
-    slack = 4.0 * UNIT * steps * max(abs(bounds.low), abs(bounds.high))
+    slack = 4.0 * UNIT * steps * bounds.size
     low = max(bounds.low, found.interval[0] - slack)
     high = min(bounds.high, found.interval[1] + slack)
     if low > high:
@@ -326,8 +332,8 @@ def _notes(
 # --- bounds -------------------------------------------------------------------
 
 
-def _income(problem: Problem) -> Interval:
-    """What one step may pay, the regularizer included."""
+def _regularized(problem: Problem) -> Interval:
+    """What the regularizer may add to the reward of one step."""
     operator = problem.operator
     if not operator.has_omega:
         raise InvalidInput(
@@ -338,28 +344,60 @@ def _income(problem: Problem) -> Interval:
     low, high = 0.0 - omega[1], 0.0 - omega[0]
     if problem.is_game:
         low, high = min(low, -high), max(high, -low)
-    return problem.reward_range[0] + low, problem.reward_range[1] + high
+    return low, high
 
 
-def _scaled(problem: Problem, steps: float) -> Interval:
-    """What so many (discounted) steps may pay.
+def _scaled(problem: Problem, step: Interval, steps: float) -> Interval:
+    """What so many (discounted) steps may add up to.
 
     An episode that may end may also pay nothing more.
     """
-    low, high = _income(problem)
+    low, high = step[0] * steps, step[1] * steps
     if problem.facts.terminals:
-        return min(low * steps, 0.0), max(high * steps, 0.0)
-    return low * steps, high * steps
+        return min(low, 0.0), max(high, 0.0)
+    return low, high
+
+
+def _untold(problem: Problem, steps: int | None) -> Interval:
+    """What so many steps may be worth by the range of one reward alone."""
+    (low, high), rewards = _regularized(problem), problem.reward_range
+    income = (rewards[0] + low, rewards[1] + high)
+    return _scaled(problem, income, problem.facts.steps(steps))
+
+
+def _earned(problem: Problem, steps: int | None, left: float = 0.0) -> Interval:
+    """What so many steps may be worth, the regularizer included.
+
+    None is the whole episode. ``left`` is the weight of what follows the steps,
+    which takes a known total apart: rewards of the steps are the total minus
+    ``left`` times the total of the rest (theory, Lemma T).
+    """
+    facts, total = problem.facts, problem.facts.total_range
+    found = _untold(problem, steps)
+    if total is None:
+        return found
+    low, high = _scaled(problem, _regularized(problem), facts.steps(steps))
+    # an episode that ended has no rest
+    rests = (0.0, *total) if facts.terminals else total
+    return (
+        max(found[0], total[0] + low - left * max(rests)),
+        min(found[1], total[1] + high - left * min(rests)),
+    )
 
 
 def _bounds(problem: Problem, steps: int) -> Bounds:
     ends = problem.facts.terminals
-    inside = _scaled(problem, problem.facts.steps(steps))
+    reach = None if problem.horizon is None else steps
+    size = max(abs(x) for x in _untold(problem, reach))
     if problem.horizon is not None:
+        inside = _earned(problem, steps)
         spread = inside[1] - inside[0]
-        return Bounds(*inside, least=inside[0], spread=spread, middle=0.0, cut=0.0)
-    whole = _scaled(problem, problem.facts.steps(None))
+        return Bounds(
+            *inside, least=inside[0], spread=spread, middle=0.0, cut=0.0, size=size
+        )
+    whole = _earned(problem, None)
     middle, left = 0.5 * (whole[0] + whole[1]), problem.discount**steps
+    inside = _earned(problem, steps, left)
     tail = left * middle
     # A rollout that ended gets no tail: with terminals both ends of the range
     # have to hold with and without it.
@@ -371,6 +409,7 @@ def _bounds(problem: Problem, steps: int) -> Bounds:
         spread=most - least,
         middle=middle,
         cut=0.5 * left * (whole[1] - whole[0]),
+        size=size,
     )
 
 
@@ -381,7 +420,7 @@ def _steps(problem: Problem, policy: Any, epsilon: float | None) -> int:
         return problem.horizon - elapsed
     if problem.discount == 0.0:
         return 1
-    low, high = _scaled(problem, problem.facts.steps(None))
+    low, high = _earned(problem, None)
     share = REACH
     if epsilon is not None:
         share = min(REACH, 2.0 * TRUNCATION_SHARE * epsilon / max(high - low, 1e-300))

@@ -26,7 +26,7 @@ from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.parts import parts_of
-from smoothcruiser.problem.answers import answered
+from smoothcruiser.problem.answers import answered, beyond_total
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, copied
 from smoothcruiser.tree import kernel
@@ -37,6 +37,9 @@ from smoothcruiser.tree.tree import Tree
 
 # how far probabilities may be from summing to 1, as printed decimals are
 SUM_TOLERANCE = 1e-6
+ROUNDING = (
+    1e-14  # relative error of a sum, per term; far above that of double precision
+)
 
 # (state, the action that led here or None) -> probabilities of all K actions,
 # or None for the blind policy
@@ -324,9 +327,17 @@ class PlainRollouts:
             if x is None:
                 return finished
             self.last = x
+            self._check_total(x, low, low + spread)
             y = min(max((x - low) / spread, 0.0), 1.0) if spread > 0.0 else 0.0
             take(sequence, y)
         return count
+
+    def _check_total(self, x: float, low: float, high: float) -> None:
+        """Refuse a rollout that a declared total excludes, rounding apart."""
+        total = self.problem.facts.total_range
+        slack = ROUNDING * self.setting.limit * max(abs(low), abs(high), abs(x))
+        if total is not None and not low - slack <= x <= high + slack:
+            raise beyond_total(x, low, high)
 
     def _rollout(self, most_calls: int) -> float | None:
         """X of one rollout; None where the calls are used up before its end."""

@@ -6,8 +6,16 @@
 from __future__ import annotations
 
 from smoothcruiser.exact.policy_value import policy_value
-from smoothcruiser.exact.reachable import explore, known_model
+from smoothcruiser.exact.reachable import TooLarge, explore, known_model
 from smoothcruiser.exact.solution import Solution
 from smoothcruiser.exact.solver import METHODS, solve
 
-__all__ = ["METHODS", "Solution", "explore", "known_model", "policy_value", "solve"]
+__all__ = [
+    "METHODS",
+    "Solution",
+    "TooLarge",
+    "explore",
+    "known_model",
+    "policy_value",
+    "solve",
+]

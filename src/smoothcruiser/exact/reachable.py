@@ -7,23 +7,33 @@ equal keys are one (``Problem.key_of``); a state that comes back under the key
 of another must have the same mover, legal actions and end. With a horizon the
 walk ends after that many steps: a state met there has no step left, so its rows
 stay empty and it is marked terminal, worth 0. This file decides nothing about
-values, and leaves out graphs too large for Python loops.
+values, and leaves out graphs too large for Python loops: certified search reads
+the rows that its answer needs.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError, said
-from smoothcruiser.problem.answers import at
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import check_ends, read_row
 from smoothcruiser.problem.states import check_recognizable
-from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE, Bools, Ints, Tables
+from smoothcruiser.problem.tabular import Bools, Ints, Tables
 
 MOST_STATES = 200_000  # about ten seconds of Python with a handful of outcomes per pair
+
+
+class TooLarge(InvalidInput):
+    """A model was not explored to its end; ``states`` were met until then."""
+
+    def __init__(self, sentence: str, states: int) -> None:
+        super().__init__(sentence)
+        self.states = states
 
 
 class Known(NamedTuple):
@@ -68,17 +78,17 @@ def known_model(problem: Problem) -> Known:
     return explore(problem)
 
 
-def explore(problem: Problem) -> Known:
+def explore(
+    problem: Problem, *, most_states: int | None = None, deadline: float = math.inf
+) -> Known:
     """Tables of the states reachable from ``initial_state``, and these states in order.
 
-    With a horizon they are the states within it.
+    With a horizon they are the states within it. Raises ``TooLarge`` where there
+    are more than ``most_states`` (by default ``MOST_STATES``), or where
+    ``time.perf_counter()`` passes ``deadline`` first.
     """
-    if problem.terminal is True:
-        raise InvalidInput(
-            "outcomes= cannot say where an episode ends; give terminal= as a "
-            "function of the state instead of True."
-        )
-    rows = _NumberedStates(problem)
+    check_ends(problem)
+    rows = _NumberedStates(problem, MOST_STATES if most_states is None else most_states)
     depth: list[int] = rows.depth
     cut = False
     counts: list[int] = []
@@ -90,6 +100,12 @@ def explore(problem: Problem) -> Known:
     legal: list[list[bool]] = []
     # grows while we walk: first met, first expanded
     for row, state in enumerate(rows.states):
+        if time.perf_counter() > deadline:
+            raise TooLarge(
+                f"The time was up when {len(rows.states):,} states had been met and "
+                f"{row:,} of them explored; allow more, or use certified search.",
+                len(rows.states),
+            )
         profile = rows.profiles[row]
         if profile is None:
             depth[row] = 0
@@ -100,7 +116,7 @@ def explore(problem: Problem) -> Known:
         player.append(1 if profile is None else profile[0])
         legal.append([action in allowed for action in range(problem.num_actions)])
         for action in range(problem.num_actions):
-            found = _outcomes(problem, state, action) if action in allowed else []
+            found = read_row(problem, state, action) if action in allowed else []
             counts.append(len(found))
             for p, reward, following in found:
                 target.append(rows.number_of(following, depth[row] + 1))
@@ -123,8 +139,8 @@ def explore(problem: Problem) -> Known:
 class _NumberedStates:
     """The states met so far, numbered by key, with the profile and depth of each."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, most: int) -> None:
+        self.problem, self.most = problem, most
         self.states: list[Any] = []
         self.profiles: list[tuple[int, ...] | None] = []
         self.depth: list[int] = []
@@ -140,45 +156,14 @@ class _NumberedStates:
         if row is not None:
             self.problem.check_alike(state, self.states[row], self.profiles[row])
             return row
-        if len(self.states) >= MOST_STATES:
-            many = f"More than {MOST_STATES} states can be reached"
-            raise InvalidInput(f"{many}: too many for exact; use a sampling method.")
+        if len(self.states) >= self.most:
+            raise TooLarge(
+                f"More than {self.most} states can be reached: too many for exact; use "
+                "certified search, which reads outcomes= where it needs them.",
+                len(self.states),
+            )
         row = self._number[key] = len(self.states)
         self.states.append(state)
         self.profiles.append(self.problem.profile(state))
         self.depth.append(depth)
         return row
-
-
-def _outcomes(
-    problem: Problem, state: Any, action: int
-) -> list[tuple[float, float, Any]]:
-    """The outcomes of one pair, checked and normalized."""
-    assert problem.outcomes is not None
-    where = f"outcomes({state!r}, {action})"
-    try:
-        found = [(float(p), float(r), z) for p, r, z in problem.outcomes(state, action)]
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(
-            f"{where} must list (probability, reward, next_state): {error}."
-        ) from error
-    except (SmoothcruiserError, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        raise OracleError(
-            f"outcomes raised {said(error)} {at(state, action)}; fix it there."
-        ) from error
-    total = math.fsum(p for p, _, _ in found)
-    if (
-        not all(p >= 0.0 for p, _, _ in found)
-        or not abs(total - 1.0) <= ROW_SUM_TOLERANCE
-    ):
-        raise InvalidInput(
-            f"{where} must hold probabilities that sum to 1, got "
-            f"{[p for p, _, _ in found]}."
-        )
-    if not all(math.isfinite(r) for _, r, _ in found):
-        raise InvalidInput(
-            f"{where} must hold finite rewards, got {[r for _, r, _ in found]}."
-        )
-    return [(p / total, r, z) for p, r, z in found if p > 0.0]

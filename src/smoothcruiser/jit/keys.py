@@ -66,3 +66,4 @@ class CheckKey(IntEnum):
     ENDS = 9
     OTHER_STREAMS = 10
     ROWS = 11
+    TOTALS = 12

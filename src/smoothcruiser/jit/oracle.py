@@ -77,6 +77,22 @@ def oracle_parts(
     }
 
 
+@lru_cache(maxsize=64)  # a machine is known by the functions in it
+def bounds_parts(lower: Any, upper: Any) -> dict[str, Any]:
+    """The user's bounds on V in the form that compiled engines call."""
+    from numba import njit
+
+    @njit(inline="always")
+    def below(data: Any, state: Any) -> Any:
+        return float(lower(state))
+
+    @njit(inline="always")
+    def above(data: Any, state: Any) -> Any:
+        return float(upper(state))
+
+    return {"BELOW": below, "ABOVE": above}
+
+
 def state_type(state: Any) -> Any:
     """The Numba type of a state."""
     import numba

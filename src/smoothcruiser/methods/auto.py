@@ -450,7 +450,7 @@ class _Choosing:
             each = 1.0 / self._speed
         elif self.problem.is_compiled:
             each = 1.0 / COMPILED_SPEED
-        elif self.pilot is not None:
+        elif self.pilot is not None and self.pilot.seconds is not None:
             each = self.pilot.seconds + PYTHON_OVERHEAD
         else:
             return None

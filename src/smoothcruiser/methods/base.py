@@ -121,8 +121,14 @@ class Prepared(ABC):
         return replace(self, notes=(*notes, *self.notes))
 
     def annotated(self, estimate: Estimate) -> Estimate:
-        """The estimate with the notes of its preparation before its own."""
-        return replace(estimate, notes=(*self.notes, *estimate.notes))
+        """The estimate with the notes of its preparation before its own.
+
+        Advice on the request comes last.
+        """
+        from smoothcruiser.methods.advice import advice
+
+        more = advice(self.query, self.explanation, estimate)
+        return replace(estimate, notes=(*self.notes, *estimate.notes, *more))
 
     def __str__(self) -> str:
         return str(self.explanation)

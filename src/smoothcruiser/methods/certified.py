@@ -16,9 +16,16 @@ from smoothcruiser.errors import (
     WorkersLost,
 )
 from smoothcruiser.estimate import Estimate
-from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, Session
+from smoothcruiser.methods.base import (
+    DEFAULT_BUDGET,
+    Forecast,
+    Method,
+    Prepared,
+    Session,
+)
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.query import Query
+from smoothcruiser.problem.rows import check_ends, has_rows
+from smoothcruiser.query import Promise, Query
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
@@ -54,9 +61,10 @@ class CertifiedSearch(Method):
         return frozenset(where | {"budget", "seconds", "max_states"})
 
     def prepare(self, query: Query) -> Searching:  # noqa: D102
-        epsilon, delta = query.promise.epsilon, query.promise.failure()
-        limits = query.limits
-        if epsilon is None and limits.calls is None and limits.seconds is None:
+        epsilon, relative = _accuracy(query.promise)
+        limits, known = query.limits, has_rows(query.problem)
+        delta = 0.0 if known else query.promise.failure()
+        if not query.promise.asked and limits.calls is None and limits.seconds is None:
             raise InvalidInput(
                 "certified search needs epsilon to stop at a promise, or budget or "
                 "seconds to stop at a price."
@@ -70,8 +78,11 @@ class CertifiedSearch(Method):
                     f"certified search does not run on executor {executor!r}; drop it, "
                     "or spread its samples with 'processes' or 'dask'."
                 )
+        if known:
+            check_ends(problem)
+            return Searching(method=self, query=query, explanation=_reading(query))
         forecast = CertifiedForecast(
-            problem.facts, epsilon, delta, problem.inspection_calls
+            problem.facts, epsilon, delta, problem.inspection_calls, relative=relative
         )
         return Searching(method=self, query=query, explanation=forecast)
 
@@ -134,6 +145,20 @@ class Searching(Prepared):
             memory.close()
 
 
+def _reading(query: Query) -> Forecast:
+    """What is known before a search that reads rows instead of sampling."""
+    epsilon = query.promise.epsilon
+    within = "" if epsilon is None else f" within ±{epsilon:g}"
+    sentence = (
+        f"certified search: the value and every action value{within}, with no chance "
+        "in it (delta 0). It makes 0 calls of\n"
+        "the step: outcomes= is the model, and it reads the rows that the answer needs, "
+        "as many as budget allows. How many\n"
+        "that are depends on the problem and is not known before the run.\n"
+    )
+    return Forecast("certified", 0, sentence, epsilon=epsilon, delta=0.0)
+
+
 def _kept(
     memory: Certified, query: Query, opened: Store, stored: StoredRun | None
 ) -> Estimate:
@@ -185,7 +210,7 @@ def _record(query: Query, memory: Certified) -> Record:
         problem=query.problem,
         method="certified",
         plan={
-            "epsilon": promise.epsilon,
+            "epsilon": promise.epsilon if promise.relative is None else promise.words,
             "delta": promise.delta,
             "target": promise.target,
             "budget": limits.calls,
@@ -224,6 +249,13 @@ class Remembering(Session):
             self._memory.close()
 
 
+def _accuracy(promise: Promise) -> tuple[float | None, float | None]:
+    """(epsilon, share of |V|), one of the two at the most."""
+    if promise.relative is not None:
+        return None, promise.relative
+    return promise.epsilon, None
+
+
 def memory_of(query: Query, bound: str) -> Certified:
     """An empty memory for the query."""
     from smoothcruiser.certified.search import Certified
@@ -231,7 +263,7 @@ def memory_of(query: Query, bound: str) -> Certified:
     compute = query.compute
     return Certified(
         query.problem,
-        delta=query.promise.failure(),
+        delta=query.promise.delta,
         seed=query.seed,
         bound=bound,
         max_states=query.limits.max_states,
@@ -245,9 +277,11 @@ def memory_of(query: Query, bound: str) -> Certified:
 def ask(memory: Certified, query: Query, budget: int | None) -> Estimate:
     """The memory's answer; ``budget`` counts where the query names none."""
     limits = query.limits
+    epsilon, relative = _accuracy(query.promise)
     return memory.query(
         query.place,
-        epsilon=query.promise.epsilon,
+        epsilon=epsilon,
+        relative=relative,
         budget=budget if limits.calls is None else limits.calls,
         seconds=limits.seconds,
         target=query.promise.target,

@@ -9,7 +9,7 @@ from typing import Any
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods.base import Forecast, Method, Prepared, Session
-from smoothcruiser.query import Query
+from smoothcruiser.query import Query, nearest_to_zero
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +69,14 @@ class Solving(Prepared):
         bound = float(solution.residual_bound)
         notes = (*self.notes, solution.note) if solution.note else self.notes
         answer = exact_estimate(problem, solution, state, notes)
-        asked = self.query.promise.epsilon
+        promise = self.query.promise
+        asked: float | None = promise.epsilon
+        words: object = asked
+        if promise.relative is not None:
+            nearest = nearest_to_zero((answer.value - bound, answer.value + bound))
+            asked, words = promise.relative * nearest, promise.words
         if asked is not None and answer.interval is not None and bound > asked:
-            note = f"epsilon={asked:g} is below what double precision can prove here."
+            note = f"epsilon={words} is below what double precision can prove here."
             answer = replace(answer, notes=(*answer.notes, note))
         compiling = solution.compile_seconds
         seconds = time.perf_counter() - begin - compiling

@@ -153,10 +153,12 @@ class Decision:
 def seen_by(pilot: Pilot) -> str:
     """What the pilot saw, as a sentence."""
     chance = "chance was seen" if pilot.by_chance else "no chance was seen"
+    speed = ""
+    if pilot.seconds:
+        speed = f"; the step alone makes {rate(1.0 / pilot.seconds)}"
     return (
         f"A look of {pilot.calls:,} calls, which are counted: {pilot.returned:,} of "
-        f"{pilot.steps:,} steps led to a state that was met before, {chance}, and the "
-        f"step alone makes {rate(1.0 / max(pilot.seconds, 1e-9))}."
+        f"{pilot.steps:,} steps led to a state that was met before, and {chance}{speed}."
     )
 
 

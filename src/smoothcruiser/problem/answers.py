@@ -18,6 +18,7 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
     said,
 )
+from smoothcruiser.problem.totals import pays_early
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
@@ -46,10 +47,24 @@ def hung(call_seconds: float | None, where: str) -> OracleError:
 
 
 def companion_hung(call_seconds: float | None) -> OracleError:
-    """A call of legal, terminal or player took too long."""
+    """A call of legal, terminal, player or value_bounds took too long."""
     return OracleError(
-        f"legal, terminal or player did not return within {call_seconds:g} s; mend "
-        "it, or raise call_seconds."
+        "legal, terminal, player or value_bounds did not return within "
+        f"{call_seconds:g} s; mend it, or raise call_seconds."
+    )
+
+
+def failure(name: str, error: BaseException, state: Any) -> BaseException:
+    """What to raise for an error in one of a problem's functions of the state.
+
+    Our own errors, an engine's signal (``Hung``) and Ctrl-C are raised as they are.
+    """
+    if isinstance(error, SmoothcruiserError | Hung | KeyboardInterrupt):
+        return error
+    first = str(error).split("\n")[0]  # Numba's messages fill pages
+    return OracleError(
+        f"{name} raised {type(error).__name__}: {first} at state {state!r}; mend it "
+        "there."
     )
 
 
@@ -59,6 +74,24 @@ def outside(reward: Any, where: str, low: float, high: float) -> OracleError:
         f"The oracle returned reward {reward!r} {where}, outside reward_range "
         f"({low:g}, {high:g}); declare the range that holds every reward, or mend the "
         "simulator."
+    )
+
+
+def early_payoff(reward: Any, where: str) -> OracleError:
+    """A step paid although it does not end the episode."""
+    return OracleError(
+        f"The oracle paid {reward!r} {where} and the episode went on, but payoffs='end' "
+        "is declared; drop payoffs= (total_reward_range= may hold), or let only the "
+        "step that ends the episode pay."
+    )
+
+
+def beyond_total(found: float, low: float, high: float) -> OracleError:
+    """An episode added up to what the declared total excludes."""
+    return OracleError(
+        f"An episode was worth {found:.6g}, regularizer included, outside "
+        f"[{low:.6g}, {high:.6g}], which total_reward_range or payoffs= allow; widen "
+        "the declared range, or drop it."
     )
 
 
@@ -82,8 +115,8 @@ def same_mover(state: Any) -> OracleError:
 def flickering(state: Any) -> OracleError:
     """A function of the state does not depend on the state alone."""
     return OracleError(
-        "legal, terminal or player answered differently when asked about state "
-        f"{state!r} again; let them depend on the state alone."
+        "legal, terminal, player or value_bounds answered differently when asked "
+        f"about state {state!r} again; let them depend on the state alone."
     )
 
 
@@ -145,10 +178,15 @@ def two_in_one(
 
 def contradiction(state: Any, delta: float, assumed: tuple[str, ...]) -> OracleError:
     """An interval is empty."""
+    chance = (
+        f". With probability at most {delta:g} this is chance (try another seed); "
+        "otherwise something that was assumed is false"
+        if delta
+        else ", so something that was assumed is false"
+    )
     return OracleError(
-        f"The bounds at state {state!r} exclude each other. With probability at most "
-        f"{delta:g} this is chance (try another seed); otherwise something that was "
-        f"assumed is false: {'; '.join(assumed)}."
+        f"The bounds at state {state!r} exclude each other{chance}: "
+        f"{'; '.join(assumed)}."
     )
 
 
@@ -198,4 +236,6 @@ def answered(
         raise outside(reward, at(state, action), low, high)
     if ended and not ends:
         raise undeclared_end(at(state, action))
+    if pays_early(problem, reward, after, ended):
+        raise early_payoff(reward, at(state, action))
     return reward, after, ended

@@ -6,6 +6,7 @@ Every declaration that an interval depends on is named.
 from __future__ import annotations
 
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.totals import AT_THE_END
 
 ONE_LAW = (
     "draws of the oracle are independent, and follow one law for each state and action"
@@ -39,6 +40,8 @@ def assumptions(
         for name in ("legal", "terminal", "player")
         if callable(getattr(problem, name, None))
     ]
+    if problem.value_gap is not None:
+        named.append("value_bounds")
     if problem.tables is None and named:
         found.append(
             f"{', '.join(named)} answer by the state alone (asked twice of some)"
@@ -48,6 +51,25 @@ def assumptions(
         found.append(
             f"the value of every state that is not terminal lies in {bounds}, as "
             "given in value_bounds"
+        )
+    if problem.payoffs == AT_THE_END:
+        found.append(
+            "only the step that ends an episode pays, as declared in payoffs='end' "
+            "(checked on every call of a plain Python step, and on the calls of a "
+            "compiled one that were inspected)"
+        )
+    if problem.total_reward_range is not None:
+        low, high = problem.total_reward_range
+        found.append(
+            f"the rewards from every state that is not terminal to the end add up, "
+            f"discounted, to a total in [{low:g}, {high:g}], as declared in "
+            "total_reward_range"
+        )
+    if facts.given_gap is not None:
+        found.append(
+            "lower(state) <= V(state) <= upper(state) for every state that is not "
+            f"terminal, at most {facts.given_gap:g} apart, as given in value_bounds "
+            "(checked against each other and the rewards where they were asked)"
         )
     if facts.alternating:
         found.append("turns alternate strictly, as declared")

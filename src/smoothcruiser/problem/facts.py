@@ -16,6 +16,10 @@ it, unless states differ in F(0) (varying actions, terminals, two players). In
 strictly alternating games V minus the offset of the player to move has span
 rho/(1-gamma) again; ``player_offset`` is that offset, 0 elsewhere, and
 ``value_range`` bounds V - sign(player) * player_offset.
+
+A declared range [l, u] of the total reward (``total_range``) puts V in [l, u]
+plus the value bounds of the same problem with rewards 0 (Lemma T, theory,
+section 2); that problem is ``unpaid``.
 """
 
 from __future__ import annotations
@@ -44,6 +48,12 @@ class Facts:
     # horizon for every number of steps left from 1 on; a terminal state is worth 0
     # whatever they say
     given_bounds: tuple[float, float] | None = None
+    # declared range of the discounted sum of rewards from any state that is not
+    # terminal, with any number of steps left from 1 on, to the end of the episode
+    total_range: tuple[float, float] | None = None
+    # the most that declared bounds are apart where they are functions of the state
+    # (``problem.bounds``); they hold where ``given_bounds`` would
+    given_gap: float | None = None
 
     @property
     def reward_span(self) -> float:
@@ -88,6 +98,18 @@ class Facts:
         """
         return not self.terminals and self.min_actions == self.num_actions
 
+    @property
+    def unpaid(self) -> Facts:
+        """The same problem with rewards 0: its values are what the regularizer adds."""
+        return replace(
+            self, reward_range=(0.0, 0.0), given_bounds=None, total_range=None
+        )
+
+    @property
+    def known_total(self) -> tuple[float, float] | None:
+        """``total_range`` where Lemma T holds; it needs F(Q + c) = F(Q) + c."""
+        return self.total_range if self.operator.shift_invariant else None
+
     def steps(self, remaining: int | None) -> float:
         """Sum of gamma**i over the remaining steps: 1/(1-gamma) without a horizon."""
         if remaining is None:
@@ -119,7 +141,10 @@ class Facts:
                 high * (1.0 - (-self.discount) ** remaining) / (1.0 + self.discount)
             )
         total = self.steps(remaining)
-        return self.reward_range[0] * total, self.reward_range[1] * total, offset
+        found = self.reward_range[0] * total, self.reward_range[1] * total
+        if self.known_total is not None and remaining != 0:
+            found = self._inside(found, self.known_total)
+        return *found, offset
 
     def _plain_range(self, remaining: int | None) -> tuple[float, float]:
         # the end: worth 0, whatever the user's bounds say of states before it
@@ -139,15 +164,25 @@ class Facts:
             bottom = -top
         if self.terminals:
             bottom, top = min(bottom, 0.0), max(top, 0.0)
-        # with no step left V is 0, whatever the user knows of the rest
-        if self.given_bounds is not None and remaining != 0:
-            inside = max(bottom, self.given_bounds[0]), min(top, self.given_bounds[1])
-            scale = max(abs(bottom), abs(top))
-            # bounds that are tight to the last digit
-            if 0.0 < inside[0] - inside[1] <= BOUNDS_ROUNDING * scale:
-                inside = inside[1], inside[0]
-            bottom, top = inside
-        return bottom, top
+        found = bottom, top
+        if self.known_total is not None:
+            added = self.unpaid._plain_range(remaining)
+            low, high = (x + y for x, y in zip(self.known_total, added, strict=True))
+            found = self._inside(found, (low, high))
+        if self.given_bounds is not None:
+            found = self._inside(found, self.given_bounds)
+        return found
+
+    @staticmethod
+    def _inside(
+        found: tuple[float, float], known: tuple[float, float]
+    ) -> tuple[float, float]:
+        """Both bounds together; those that are tight to the last digit may cross."""
+        inside = max(found[0], known[0]), min(found[1], known[1])
+        scale = max(abs(x) for x in found)
+        if 0.0 < inside[0] - inside[1] <= BOUNDS_ROUNDING * scale:
+            inside = inside[1], inside[0]
+        return inside
 
     def value_range(self, remaining: int | None = None) -> tuple[float, float]:
         """Bounds on V - sign(player) * player_offset with ``remaining`` steps left.
@@ -181,6 +216,18 @@ class Facts:
         offset = self.player_offset(remaining) * (1.0 if player == 1 else -1.0)
         return low + offset, high + offset
 
+    def value_hull(self) -> tuple[float, float]:
+        """Bounds on V in every state that is not terminal, whoever moves there.
+
+        With a horizon they hold for every number of steps left from 1 on: the
+        ends of ``_plain_range`` are monotone in it.
+        """
+        first, last = (
+            self._plain_range(left)
+            for left in ((None, None) if self.horizon is None else (1, self.horizon))
+        )
+        return min(first[0], last[0]), max(first[1], last[1])
+
     def value_span(self, remaining: int | None = None) -> float:
         """B: the width of the bounds on V."""
         low, high = self.value_range(remaining)
@@ -194,7 +241,7 @@ class Facts:
         It is [r_lo + gamma V_lo, r_hi + gamma V_hi], with the bounds on V of
         the next state. Where that may be terminal, its value 0 is among them,
         whatever the user's bounds say of states with a step left (theory,
-        section 2).
+        section 2). A range of the total holds r plus what follows at once.
         """
         remaining = self.horizon if remaining is None else remaining
         after = None if remaining is None else remaining - 1
@@ -205,17 +252,24 @@ class Facts:
         low, high = min(b[0] for b in bounds), max(b[1] for b in bounds)
         if self.terminals:
             low, high = min(low, 0.0), max(high, 0.0)
-        return self.reward_range[0] + self.discount * low, self.reward_range[
-            1
-        ] + self.discount * high
+        found = (
+            self.reward_range[0] + self.discount * low,
+            self.reward_range[1] + self.discount * high,
+        )
+        if self.known_total is None:
+            return found
+        added = self.unpaid.q_bounds(player, remaining)
+        total = (self.known_total[0] + added[0], self.known_total[1] + added[1])
+        return self._inside(found, total)
 
     def under(self, operator: Operator) -> Facts:
         """The same problem with another operator.
 
         Declared bounds on V hold for the old operator only, and are dropped.
         """
-        given = self.given_bounds if operator == self.operator else None
-        return replace(self, operator=operator, given_bounds=given)
+        if operator == self.operator:
+            return self
+        return replace(self, operator=operator, given_bounds=None, given_gap=None)
 
     def relaxation_bound(self) -> float:
         """|V_lambda - V_0| <= sup |F - max|/(1-gamma): what the regularizer may

@@ -231,7 +231,11 @@ def _changed(
     changes: dict[str, Any] = {"spec": spec, "name": name}
     if spec["discount"] is not None:
         changes["discount"] = spec["discount"]
+        if spec["discount"] != problem.discount:  # what was declared of sums and values
+            changes |= {"total_reward_range": None, "value_bounds": None}
     if operator is not None or spec["temperature"] is not None:
         base = operator if operator is not None else problem.operator.name
         changes["operator"] = _operator(base, spec["temperature"])
+        if changes["operator"] != problem.operator:
+            changes["value_bounds"] = None
     return dataclasses.replace(problem, **changes)

@@ -18,20 +18,25 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import (
-    Hung,
     InvalidInput,
-    OracleError,
     SmoothcruiserError,
     said,
 )
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.operators import Operator
-from smoothcruiser.problem.answers import bad_player, too_few_legal, two_in_one
+from smoothcruiser.problem.answers import (
+    bad_player,
+    failure,
+    too_few_legal,
+    two_in_one,
+)
 from smoothcruiser.problem.arguments import check_call_seconds, shortened
 from smoothcruiser.problem.batched import Batched
+from smoothcruiser.problem.bounds import check_bounds
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.oracle import Outcomes, ParsingOracle, Step
 from smoothcruiser.problem.states import identical, is_fixed, state_key
+from smoothcruiser.problem.totals import EVERY_STEP, check_totals, total_range
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.tabular import Tables
@@ -43,7 +48,6 @@ CALLS_PER_LOOK = 3  # two before a run, one after it
 MOST_STEPS = 1_000_000
 # of rewards and temperature: values are squared and summed, and must stay finite
 LARGEST_UNIT = 1e100
-MOST_STAGES = 10_000  # of a horizon at which declared bounds are checked
 LOOKED_BATCHES, LOOKED_ROWS = 4, 8  # of a step over arrays: are rows independent?
 
 
@@ -61,7 +65,11 @@ class Problem:
     # True: only the step's own terminated flag ends an episode
     terminal: Callable[[Any], bool] | bool | None = None
     initial_state: Any = None
-    value_bounds: tuple[float, float] | None = None
+    # of the discounted sum of rewards from any state that is not terminal
+    total_reward_range: tuple[float, float] | None = None
+    payoffs: str = EVERY_STEP  # one of ``totals.PAYOFFS``
+    value_bounds: tuple[Any, Any] | None = None  # two numbers, or two functions
+    value_gap: float | None = None  # the most that two functions are apart
     horizon: int | None = None
     deterministic: bool = False
     outcomes: Outcomes | None = None
@@ -78,7 +86,7 @@ class Problem:
     tables: Tables | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("num_actions", "horizon", "min_actions", "discount"):
+        for name in ("num_actions", "horizon", "min_actions", "discount", "value_gap"):
             object.__setattr__(self, name, _plain_number(getattr(self, name)))
         _check(self)
         # legal, terminal and player of a batched step are functions of arrays too
@@ -88,6 +96,9 @@ class Problem:
                     object.__setattr__(
                         self, name, self.oracle.function_of(getattr(self, name))
                     )
+            if self.value_bounds is not None:
+                bounds = tuple(self.oracle.function_of(x) for x in self.value_bounds)
+                object.__setattr__(self, "value_bounds", bounds)
 
     def __repr__(self) -> str:
         kind = type(self).__name__
@@ -116,17 +127,23 @@ class Problem:
             terminals=self.terminal is not None and self.terminal is not False,
             horizon=self.horizon,
             given_bounds=None
-            if self.value_bounds is None
+            if self.value_bounds is None or self.value_gap is not None
             else (float(self.value_bounds[0]), float(self.value_bounds[1])),
+            total_range=total_range(self),
+            given_gap=None if self.value_gap is None else float(self.value_gap),
         )
 
     @property
     def is_compiled(self) -> bool:
         """Whether every function of the problem can run inside compiled code."""
         parts = [self.oracle, self.legal, self.terminal, getattr(self, "player", None)]
-        return self.tables is not None or all(
-            part is None or isinstance(part, bool) or is_compiled(part)
-            for part in parts
+        bounds = () if self.value_gap is None else self.value_bounds or ()
+        return all(is_compiled(bound) for bound in bounds) and (
+            self.tables is not None
+            or all(
+                part is None or isinstance(part, bool) or is_compiled(part)
+                for part in parts
+            )
         )
 
     @property
@@ -154,7 +171,7 @@ class Problem:
         try:
             actions = [a for a in range(self.num_actions) if self.legal(state, a)]
         except BaseException as error:
-            raise _failure("legal", error, state) from error
+            raise failure("legal", error, state) from error
         if len(actions) < self.facts.min_actions:
             raise too_few_legal(state, len(actions), self.facts.min_actions)
         return actions
@@ -166,7 +183,7 @@ class Problem:
         try:
             return bool(self.terminal(state))
         except BaseException as error:
-            raise _failure("terminal", error, state) from error
+            raise failure("terminal", error, state) from error
 
     def mover(self, state: Any) -> int:
         """1 where the max player moves, 2 where the min player does."""
@@ -186,7 +203,7 @@ class Problem:
             found = self.key(state)
             hash(found)
         except BaseException as error:
-            raise _failure("key", error, state) from error
+            raise failure("key", error, state) from error
         return found
 
     def profile(self, state: Any) -> tuple[int, ...] | None:
@@ -264,7 +281,18 @@ class MDP(Problem):
             0.
         initial_state: where plans start by default.
         value_bounds: (low, high), known to hold V in every state that is not
-            terminal.
+            terminal: two numbers, or two functions of the state with
+            ``value_gap``.
+        value_gap: the most that the two functions are apart in any state.
+        total_reward_range: (low, high), known to hold the sum of rewards, weighted
+            1, discount, discount**2, …, from any state that is not terminal to the
+            end of the episode, whatever is played and whatever happens. With a
+            horizon it has to hold for every number of steps left, from 1 on; the
+            end is then the horizon, and with discount 1 the sum is a plain one. An
+            episode that never ends counts with all of its rewards.
+        payoffs: "end" if only the step that ends an episode pays, so that the total
+            is one reward; "every step", the default, claims nothing. A horizon that
+            cuts an episode off does not end it: that step pays 0 too.
         horizon: steps until the end; None, the default, for no limit.
         deterministic: whether a pair (state, action) always has one outcome;
             searches then sample it once.
@@ -329,24 +357,10 @@ class Game(Problem):
         try:
             player = int(self.player(state))
         except BaseException as error:
-            raise _failure("player", error, state) from error
+            raise failure("player", error, state) from error
         if player not in (1, 2):
             raise bad_player(state, player)
         return player
-
-
-def _failure(name: str, error: BaseException, state: Any) -> BaseException:
-    """What to raise for an error in a user's function.
-
-    Our own errors, an engine's signal (``Hung``) and Ctrl-C are raised as they are.
-    """
-    if isinstance(error, SmoothcruiserError | Hung | KeyboardInterrupt):
-        return error
-    first = str(error).split("\n")[0]  # Numba's messages fill pages
-    return OracleError(
-        f"{name} raised {type(error).__name__}: {first} at state {state!r}; mend it "
-        "there."
-    )
 
 
 def _require(condition: bool, sentence: str) -> None:
@@ -425,8 +439,6 @@ def _check(p: Problem) -> None:
             "measure them in a larger unit."
         ),
     )
-    if p.value_bounds is not None:
-        check_range("value_bounds", p.value_bounds)
     _require(
         p.legal is None or callable(p.legal),
         f"legal must be a function legal(state, action) or None, got {p.legal!r}.",
@@ -453,25 +465,8 @@ def _check(p: Problem) -> None:
     )
     check_call_seconds(p.call_seconds)
     p.operator.weights(p.num_actions)  # refuses a prior of another length
-    if p.value_bounds is not None:
-        _check_bounds(p)
-
-
-def _check_bounds(p: Problem) -> None:
-    """Refuse bounds that leave no room for a value at some stage."""
-    stages: list[int | None] = (
-        [None] if p.horizon is None else list(range(1, min(p.horizon, MOST_STAGES) + 1))
-    )
-    for left in stages:
-        low, high = p.facts._plain_range(left)
-        where = "" if left is None else f" with {left} of {p.horizon} steps left"
-        _require(
-            low <= high,
-            f"value_bounds {p.value_bounds!r} exclude every value that the rewards "
-            f"allow{where}; they have to hold "
-            "in every state that is not terminal, for every number of steps left: "
-            "widen them.",
-        )
+    check_totals(p)
+    check_bounds(p)
 
 
 def _check_discount(p: Problem) -> None:

@@ -25,6 +25,7 @@ from smoothcruiser.jit.build import compiled
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import MDP, Game, Problem, check_range
+from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -197,6 +198,8 @@ class TabularOptions(TypedDict, total=False):
     reward_range: tuple[float, float] | None
     horizon: int | None
     value_bounds: tuple[float, float] | None
+    total_reward_range: tuple[float, float] | None
+    payoffs: str
     name: str
     spec: dict[str, Any] | None
 
@@ -234,6 +237,10 @@ def tabular(
         horizon: steps until the end; None, the default, for no limit.
         value_bounds: (low, high), known to hold V in every state that is not
             terminal.
+        total_reward_range: (low, high), known to hold the discounted sum of rewards
+            from any state that is not terminal to the end, as in ``MDP``.
+        payoffs: "end" if only transitions into terminal states pay; "every step",
+            the default, claims nothing.
         name: shown in answers.
         spec: how ``make`` rebuilds the problem; set by ``make``.
 
@@ -279,6 +286,9 @@ def tabular(
             if low >= 0.0 and high <= 1.0
             else (float(np.min(reward[used])), float(np.max(reward[used])))
         )
+    payoffs = more.get("payoffs", EVERY_STEP)
+    if payoffs == AT_THE_END:
+        _check_payoffs(tables, used)
     counts = allowed.sum(axis=1)[~dead]
     common: dict[str, Any] = {
         "num_actions": num_actions,
@@ -289,6 +299,8 @@ def tabular(
         "terminal": (lambda s: bool(dead[s])) if dead.any() else None,
         "initial_state": initial_state,
         "value_bounds": more.get("value_bounds"),
+        "total_reward_range": more.get("total_reward_range"),
+        "payoffs": payoffs,
         "horizon": more.get("horizon"),
         "min_actions": int(counts.min()) if len(counts) else num_actions,
         "outcomes": tables.outcomes,
@@ -390,6 +402,20 @@ def _numbers(name: str, array: Any) -> Floats:
         return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} must be an array of numbers: {error}.") from error
+
+
+def _check_payoffs(tables: Tables, used: Any) -> None:
+    """Refuse rewards on the way where ``payoffs="end"`` is declared."""
+    paid = used & (tables.reward != 0.0) & (tables.prob > 0.0)
+    early = np.flatnonzero(paid & ~tables.terminal[tables.next_state])
+    if len(early):
+        row = int(np.searchsorted(tables.start, early[0], side="right")) - 1
+        state, action = divmod(row, tables.legal.shape[1])
+        raise InvalidInput(
+            f"R pays {tables.reward[early[0]]:g} at state {state}, action {action} on "
+            "the way to a state that is not terminal, but payoffs='end' is declared; "
+            "drop payoffs=."
+        )
 
 
 def _check_reward_range(bounds: Any, reward: Floats) -> None:

@@ -72,10 +72,17 @@ def show_forecast(
     Sentences are wrapped, a table is printed as it is.
     """
     title(out, "smoothcruiser explain", problem.name, f"method {forecast.method}")
+    text = str(forecast)
     for note in notes:
-        put(out, Text(note))
-        out.print()
-    for part in str(forecast).strip("\n").split("\n\n"):
+        if note not in text:
+            put(out, Text(note))
+            out.print()
+    show_sentences(out, text)
+
+
+def show_sentences(out: Console, text: str) -> None:
+    """Paragraphs, wrapped; a table, whose lines begin with a blank, as it is."""
+    for part in text.strip("\n").split("\n\n"):
         if part.startswith(" "):
             out.print(Text(part), soft_wrap=True)
         else:

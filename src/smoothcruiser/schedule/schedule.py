@@ -124,6 +124,9 @@ class Schedule:
     def _check_shape(self) -> None:
         for i, level in enumerate(self.levels):
             estimator = estimator_of(level.kind)
+            missing = estimator.missing(self.facts)
+            if missing is not None:
+                raise BrokenPromise(f"Level {i} ({level.kind.name}) needs {missing}.")
             if estimator.asks and not (level.samples >= 1 and 0 <= level.query < i):
                 raise BrokenPromise(
                     f"Level {i} ({level.kind.name}) needs samples >= 1 and a query "

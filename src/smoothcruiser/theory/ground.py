@@ -91,15 +91,40 @@ class Ground:
                 )
         return low, np.maximum(low, high)
 
+    def totalled(
+        self, low: Array, high: Array, remaining: int | None
+    ) -> tuple[Array, Array]:
+        """Return the bounds with what a known total adds to them (Lemma T)."""
+        total = self.facts.known_total
+        if total is None or remaining == 0:
+            return low, high
+        added_low, added_high = ground(self.facts.unpaid).values(remaining)
+        low = np.maximum(low, total[0] + added_low)
+        return low, np.maximum(low, np.minimum(high, total[1] + added_high))
+
+    def next_span(self, remaining: int | None) -> Array:
+        """Return the span of r + gamma V(z) in one state by its total, shape (P, 1).
+
+        ``remaining`` is the number of steps left in z. It is infinite where no total
+        is known.
+        """
+        total = self.facts.known_total
+        if total is None:
+            return np.full_like(self.sign, np.inf)
+        base = ground(self.facts.unpaid)
+        low, high = base.after(*base.values(remaining))
+        return total[1] - total[0] + self.facts.discount * (high - low)
+
     def q_box(self, remaining: int | None) -> Array:
         """Return B_Q of each player, shape (P, 1).
 
-        It is rho + gamma times the span of V over the next states.
+        It is rho + gamma times the span of V over the next states, or less by a
+        known total.
         """
-        low, high = self.after(
-            *self.values(None if remaining is None else remaining - 1)
-        )
-        return self.facts.reward_span + self.facts.discount * (high - low)
+        after = None if remaining is None else remaining - 1
+        low, high = self.after(*self.values(after))
+        box = self.facts.reward_span + self.facts.discount * (high - low)
+        return np.minimum(box, self.next_span(after))
 
     def blind(self, remaining: int | None) -> Array:
         """Return sup D(Q, 0) of each player, shape (P, 1)."""
@@ -144,7 +169,7 @@ def _stationary_values(base: Ground) -> tuple[Array, Array]:
             np.array([[b[1]] for b in bounds]),
         )
         for _ in range(_BELLMAN_STEPS):
-            new_low, new_high = base.bellman(low, high)
+            new_low, new_high = base.totalled(*base.bellman(low, high), None)
             low, high = np.maximum(low, new_low), np.minimum(high, new_high)
         _remember(key, (low, np.maximum(low, high)))
     return _VALUES[key]
@@ -158,7 +183,7 @@ def _stage_values(base: Ground, remaining: int) -> tuple[Array, Array]:
             start, (low, high) = stage, _VALUES[base.facts, stage]
             break
     for stage in range(start + 1, remaining + 1):
-        low, high = base.bellman(low, high)
+        low, high = base.totalled(*base.bellman(low, high), stage)
         _remember((base.facts, stage), (low, high))
     return low, high
 

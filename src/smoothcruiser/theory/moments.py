@@ -12,6 +12,7 @@ One sampled backup over it is xi = r + gamma X(z). Then
              (D is the Bregman remainder)
   BLIND      the same with D(Q, 0)
   CONSTANT   c - V                          in [c - V_hi, c - V_lo]
+  MIDDLE     (lower + upper)/2 - V          in [-gap/2, gap/2]
 
 for the max player; for the min player phi and E D change sides. A level adds
 sign(player) * shift, chosen to centre its interval, so widths obey w = gamma
@@ -38,6 +39,7 @@ from typing import Any
 
 import numpy as np
 
+from smoothcruiser.problem.bounds import slack
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.noise import (
     bregman_ceiling,
@@ -150,7 +152,8 @@ def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
     Var xi <= min(R^2/4, (rho + gamma m)^2/4 + gamma^2 v'), where m is the
     length of the interval that holds E[X(z) | z]. The first bound is Popoviciu
     for xi. The second is Popoviciu for E[xi | r, z] plus the mean of
-    Var[xi | r, z].
+    Var[xi | r, z]. Where the total of rewards is known, r + gamma V(z) has a span
+    of its own (Lemma T), and the bias is added to it.
     """
     facts = base.facts
     gamma = facts.discount
@@ -165,6 +168,10 @@ def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
     span = facts.reward_span + gamma * (high - low)
     between = facts.reward_span + gamma * np.minimum(
         high - low, np.maximum(mean_high - mean_low, 0.0)
+    )
+    # E[xi | r, z] = r + gamma V(z) + gamma bias(z), where a total holds the first two
+    between = np.minimum(
+        between, base.next_span(child_remaining) + gamma * (bias_high - bias_low)
     )
     return Backup(
         bias_low=gamma * bias_low,
@@ -206,6 +213,31 @@ def constant(
         np.zeros_like(guess),
         np.array([-math.inf]),
         np.array([shift]),
+    )
+
+
+def middle(base: Ground, remaining: int | None) -> Moments:
+    """Return the moments of the middle of bounds that depend on the state; it is free.
+
+    With V and the middle m both between lower(s) and upper(s), |m - V| <= gap/2. So
+    m lies within gap/2 of the bounds on V, and between the bounds that its own are
+    clipped to. It is no random number: in one state its variance is 0.
+    """
+    facts = base.facts
+    assert facts.given_gap is not None
+    room = slack(facts)
+    half = 0.5 * facts.given_gap + room
+    low, high = base.values(remaining)
+    bottom, top = facts.value_hull()
+    zero = np.zeros_like(low)
+    return Moments(
+        zero - half,
+        zero + half,
+        np.maximum(low - half, bottom - room),
+        np.minimum(high + half, top + room),
+        zero,
+        np.array([-math.inf]),
+        np.array([0.0]),
     )
 
 

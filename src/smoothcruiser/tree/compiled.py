@@ -18,9 +18,16 @@ import numpy as np
 from smoothcruiser.engines.compiled.kernel import allocate, load
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.jit.build import compiled
-from smoothcruiser.jit.oracle import first_line, oracle_parts
+from smoothcruiser.jit.oracle import bounds_parts, first_line, oracle_parts
 from smoothcruiser.jit.streams import Stream
-from smoothcruiser.problem.answers import at, bad_player, outside, undeclared_end
+from smoothcruiser.problem.answers import (
+    at,
+    bad_player,
+    flickering,
+    outside,
+    undeclared_end,
+)
+from smoothcruiser.problem.bounds import bounds_at
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import is_fixed
 from smoothcruiser.tree import kernel
@@ -60,22 +67,26 @@ _USED = {
 
 def machine_for(problem: Problem, state: Any) -> tuple[Machine, Any, Any]:
     """(machine, its data argument, the state in its form)."""
+    bounds: dict[str, Any] = {}
+    if problem.value_gap is not None:
+        bounds = {"BOUNDED": True} | bounds_parts(*(problem.value_bounds or ()))
+    own = tuple(bounds.values())
     if problem.tables is not None:
-        if "tabular" not in _machines:
-            _machines["tabular"] = Machine({})
-        return _machines["tabular"], problem.tables.sampling, int(state)
+        if ("tabular", own) not in _machines:
+            _machines["tabular", own] = Machine(bounds)
+        return _machines["tabular", own], problem.tables.sampling, int(state)
     import numba
 
     kind = numba.typeof(state)
     player = problem.player if isinstance(problem, Game) else None
     terminal = problem.terminal if callable(problem.terminal) else None
     shape = np.shape(state) if isinstance(kind, numba.types.Array) else None
-    key = (problem.oracle, problem.legal, terminal, player, kind, shape)
+    key = (problem.oracle, problem.legal, terminal, player, own, kind, shape)
     if key not in _machines:
         parts = oracle_parts(
             problem.oracle, problem.legal, terminal, player, kind, state
         )
-        _machines[key] = Machine(parts | hashing(kind))
+        _machines[key] = Machine(parts | bounds | hashing(kind))
     return _machines[key], (), state
 
 
@@ -383,6 +394,9 @@ def complain(
         problem.legal_actions(state)  # raises with the number of legal actions
     if status == kernel.BAD_PLAYER:
         raise bad_player(state, "another number")
+    if status == kernel.BAD_BOUNDS:
+        bounds_at(problem, state)  # raises with the numbers
+        raise flickering(state)
     if status == kernel.BAD_REWARD:
         raise outside(reward, at(state, action), setting.low, setting.high)
     raise undeclared_end(at(state, action))

@@ -32,6 +32,7 @@ from smoothcruiser.engines.compiled.kernel import (
     allocate,
     keep,
     load,
+    middle_of,
     store,
     transition,
 )
@@ -52,7 +53,9 @@ from smoothcruiser.tree.selection import (
 )
 
 # how a call of ``grow`` ended
-DONE, BAD_REWARD, UNDECLARED_END, FEW_ACTIONS, NO_ROOM, CUT, BAD_PLAYER = range(7)
+DONE, BAD_REWARD, UNDECLARED_END, FEW_ACTIONS, NO_ROOM, CUT, BAD_PLAYER, BAD_BOUNDS = (
+    range(8)
+)
 COUNT, SIMULATIONS, CALLS, FAULT, DEEPEST = range(5)  # slots of ``meta``
 # where a simulation was interrupted when the calls were used up
 NOTHING_HELD, IN_TREE, IN_ROLLOUT = range(3)
@@ -138,6 +141,14 @@ class Setting(NamedTuple):
     tail: float  # the estimate beyond the limit; 0 at a horizon
     expansion: int  # nodes added per simulation
     most_nodes: int
+    # whether a leaf is worth the middle of bounds on V at its state
+    bounded: bool = False
+    beyond: bool = False  # the same at the limit, where steps may be left
+    # of those bounds, as in ``engines.compiled.kernel.ScheduleTable``
+    gap: float = 0.0
+    value_low: float = 0.0
+    value_high: float = 0.0
+    slack: float = 0.0
 
 
 def state_hash(state: int) -> Any:
@@ -158,6 +169,7 @@ STEP, LEGAL, TERMINAL, PLAYER = (
 )
 ALLOCATE, LOAD, STORE, KEEP = allocate, load, store, keep
 HASH, SAME = state_hash, same
+BOUNDED = False
 
 
 def slot_of(node: int, action: int, state: Any, size: int) -> int:
@@ -390,6 +402,18 @@ def blind_rollout(
     return total + weight * setting.tail, DONE
 
 
+def leaf_value(setting: Setting, data: Any, state: Any) -> tuple[float, bool]:
+    """The middle of the bounds on V at a leaf, and whether they keep their claim."""
+    return middle_of(
+        data,
+        state,
+        setting.gap,
+        setting.value_low,
+        setting.value_high,
+        setting.slack,
+    )
+
+
 def grow(
     rule: TreeRule, setting: Setting, head: Floats, weights: Floats, data: Any, nodes: Nodes,
     desk: Desk, states: Any, scratch: Any, meta: Ints, fault: Floats, most_simulations: int,
@@ -497,6 +521,11 @@ def grow(
                 break
             if depth == setting.limit:
                 leaf = setting.tail
+                if BOUNDED and setting.beyond:
+                    leaf, kept = leaf_value(setting, data, after)
+                    if not kept:
+                        STORE(scratch, 1, after)
+                        return BAD_BOUNDS
                 break
             # The latest child is tried first: where moves are certain, it is
             # the only one.
@@ -525,13 +554,19 @@ def grow(
                 if added < setting.expansion and meta[COUNT] < capacity:
                     node = child
                     continue
-            leaf, status = blind_rollout(
-                setting, head, data, after, scratch, depth, 0.0, 1.0,
-                held, carry, meta, fault, most_calls, acts, rng,
-            )  # fmt: skip
-            if status != DONE:
-                held[STEPS] = depth
-                return status
+            if BOUNDED and setting.bounded:
+                leaf, kept = leaf_value(setting, data, after)
+                if not kept:
+                    STORE(scratch, 1, after)
+                    return BAD_BOUNDS
+            else:
+                leaf, status = blind_rollout(
+                    setting, head, data, after, scratch, depth, 0.0, 1.0,
+                    held, carry, meta, fault, most_calls, acts, rng,
+                )  # fmt: skip
+                if status != DONE:
+                    held[STEPS] = depth
+                    return status
             first_estimate(ints, floats, path[depth - 1, 2], leaf)
             break
         backup(

@@ -17,6 +17,7 @@ from typing import Any
 
 from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.problem.answers import Answer, answered
+from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.tree.kernel import Setting
@@ -265,10 +266,14 @@ class PlainTree:
     def evaluate_leaf(self, state: Any, depth: int) -> float:
         """The return of a blind rollout with F(0) per step.
 
-        At the depth limit it is the tail.
+        At the depth limit it is the tail. Where the state has bounds of its own,
+        it is their middle.
         """
         if depth == self.setting.limit:
-            return self.setting.tail
+            beyond = self.setting.beyond
+            return middle_at(self.problem, state) if beyond else self.setting.tail
+        if self.setting.bounded:
+            return self._first_estimate(middle_at(self.problem, state))
         total, weight = 0.0, 1.0
         while depth < self.setting.limit:
             self._pause()
@@ -283,6 +288,10 @@ class PlainTree:
             depth += 1
         else:
             total += weight * self.setting.tail
+        return self._first_estimate(total)
+
+    def _first_estimate(self, total: float) -> float:
+        """``total``, which becomes the first estimate of a new node."""
         if self.fresh is not None:
             self.fresh.visits, self.fresh.value, self.fresh.first = 1, total, total
         return total

@@ -2,7 +2,9 @@
 
 A simulation ends at ``depth``, at the horizon, or where the discount has made
 what follows worth less than ``REACH``. The tail then counts as the middle of
-what is possible, and ``truncation`` says how far that can be off.
+what is possible, and ``truncation`` says how far that can be off. Where bounds on
+V are functions of the state and the search estimates that V, every leaf counts as
+the middle of its own bounds, without a rollout.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from smoothcruiser.problem.bounds import slack
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.searches import Search
@@ -43,6 +46,12 @@ def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
         tail=0.5 * (low + high),
         expansion=limit if search.expansion is None else search.expansion,
         most_nodes=room if search.max_nodes is None else max(2, search.max_nodes),
+        bounded=_is_bounded(problem, search),
+        beyond=_is_bounded(problem, search) and left != 0,
+        gap=problem.facts.given_gap or 0.0,
+        value_low=problem.facts.value_hull()[0],
+        value_high=problem.facts.value_hull()[1],
+        slack=slack(problem.facts),
     )
 
 
@@ -66,8 +75,20 @@ def truncation(
     left = None if problem.horizon is None else problem.horizon - elapsed
     limit = depth_limit(problem, search, elapsed)
     low, high = _range(problem, search, left)
-    least, most = _range(problem, search, None if left is None else left - limit)
-    return high - low, 0.5 * (most - least) * problem.discount**limit
+    beyond = None if left is None else left - limit
+    least, most = _range(problem, search, beyond)
+    width = most - least
+    if _is_bounded(problem, search) and beyond != 0:
+        width = min(width, problem.facts.given_gap or 0.0)
+    return high - low, 0.5 * width * problem.discount**limit
+
+
+def _is_bounded(problem: Problem, search: Search) -> bool:
+    """Whether bounds at each state hold for what the search estimates."""
+    return (
+        problem.value_gap is not None
+        and search.operator(problem.operator) == problem.operator
+    )
 
 
 def _range(problem: Problem, search: Search, steps: int | None) -> tuple[float, float]:

@@ -49,7 +49,7 @@ def test_a_companion_that_hangs_is_ended_too():
         return False
 
     with pytest.raises(
-        sc.OracleError, match=r"legal, terminal or player did not return within 0\.3 s"
+        sc.OracleError, match=r"player or value_bounds did not return within 0\.3 s"
     ):
         sc.plan(
             sc.MDP(walk, terminal=terminal, call_seconds=0.3, **COMMON), 2, **PROMISE

@@ -27,7 +27,7 @@ from smoothcruiser.theory.ground import ground
 from smoothcruiser.theory.moments import backup, constant
 from smoothcruiser.theory.paper_accuracy import PaperConstants
 
-FACTS = Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0))
+FACTS = Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0), given_gap=0.5)
 
 
 class Stranger(IntEnum):

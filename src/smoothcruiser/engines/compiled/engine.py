@@ -27,6 +27,7 @@ from smoothcruiser.errors import (
 )
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.jit.oracle import (
+    bounds_parts,
     first_line,
     next_state_type,
     oracle_parts,
@@ -35,6 +36,7 @@ from smoothcruiser.jit.oracle import (
 from smoothcruiser.jit.streams import Stream, from_words, stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.parts import parts_of
+from smoothcruiser.problem.bounds import slack
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import Guard, is_fixed
 from smoothcruiser.schedule.schedule import Kind, Schedule
@@ -52,7 +54,7 @@ class CompiledEngine:
     """Runs shards of one (problem, schedule, state) as machine code."""
 
     name = "compiled"
-    kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN, Kind.ROLLOUT, Kind.BLIND})
+    kinds = frozenset(Kind)
     parallel = True
     python = False
     guard = None  # machine code is not watched while it runs
@@ -81,8 +83,9 @@ class CompiledEngine:
         except Exception as error:
             raise InvalidInput(
                 "The oracle could not be compiled into the engine: "
-                f"{first_line(error)} Check that step, legal, terminal and player "
-                "take the states that step returns, or use executor='reference'."
+                f"{first_line(error)} Check that step, legal, terminal, player and "
+                "value_bounds take the states that step returns, or use "
+                "executor='reference'."
             ) from error
 
     def stop(self) -> None:
@@ -219,6 +222,10 @@ def plan_of(
         varies=problem.legal is not None,
         ends=facts.terminals,
         game=problem.is_game,
+        gap=facts.given_gap or 0.0,
+        value_low=facts.value_hull()[0],
+        value_high=facts.value_hull()[1],
+        slack=slack(facts),
     )
     return plan, columns
 
@@ -229,6 +236,9 @@ def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
     All tabular problems share one machine; each user oracle has its own.
     """
     parts = _operator_parts(problem.operator)
+    bounds = () if problem.value_gap is None else tuple(problem.value_bounds or ())
+    if bounds:
+        parts |= {"BOUNDED": True} | bounds_parts(*bounds)
     if problem.tables is not None:
         return (
             compiled(kernel.run_shard, nogil=True, **parts),

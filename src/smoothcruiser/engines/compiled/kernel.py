@@ -62,10 +62,19 @@ from smoothcruiser.problem.tabular_kernel import (
 )
 
 # schedule.Kind as plain numbers, for the compiler
-CONSTANT, PLUGIN, ROLLOUT, BLIND = range(4)
+CONSTANT, PLUGIN, ROLLOUT, BLIND, MIDDLE = range(5)
 ENTER, DRAW, FINISH, ACT, RETURN = range(5)
 # how a shard ended
-DONE, BAD_REWARD, STOPPED, UNDECLARED_END, FEW_ACTIONS, BAD_PLAYER, WRITTEN = range(7)
+(
+    DONE,
+    BAD_REWARD,
+    STOPPED,
+    UNDECLARED_END,
+    FEW_ACTIONS,
+    BAD_PLAYER,
+    WRITTEN,
+    BAD_BOUNDS,
+) = range(8)
 
 # words of a frame; 2 K words and the state follow
 ROW, SIZE, SIGN, TOTAL, WEIGHT, SLOT, LEFT, REWARD, SUM, MARK, FIELDS = range(11)
@@ -107,6 +116,12 @@ class ScheduleTable(NamedTuple):
     varies: bool  # whether legal actions vary
     ends: bool  # whether there are terminal states
     game: bool
+    # of bounds on V that are functions: how far apart they may be, what they are
+    # clipped to, and how far rounding may move them
+    gap: float
+    value_low: float
+    value_high: float
+    slack: float
 
 
 def frame_words(num_actions: int, state_words: int) -> int:
@@ -168,6 +183,11 @@ def keep_word(address: int, state: Any) -> Any:
     return state
 
 
+def unbounded(data: Any, state: Any) -> float:
+    """Stand for a bound on V that depends on the state, where there is none."""
+    return 0.0
+
+
 STEP, LEGAL, TERMINAL, PLAYER = (
     transition,
     tabular_legal,
@@ -179,6 +199,9 @@ VALUE: Any = builtin_value
 # Whether states hold arrays, which a step could write into. It is a constant,
 # so that problems without arrays pay nothing.
 FRAGILE = False
+# Whether bounds on V are functions of the state, a constant for the same reason.
+BOUNDED = False
+BELOW, ABOVE = unbounded, unbounded
 BOTH: Any = builtin_both
 
 
@@ -259,6 +282,52 @@ def careful_leaf_total(
                     if mover != 1 and mover != 2:
                         return total, BAD_PLAYER
                     value += (1.0 if mover == 1 else -1.0) * shift
+                total += reward + (discount * value - center)
+        count -= POLL
+        if count <= 0:
+            return total, DONE
+        if flag_at(stop) != 0:
+            return total, STOPPED
+
+
+def middle_of(
+    data: Any, state: Any, gap: float, low: float, high: float, slack: float
+) -> tuple[float, bool]:
+    """The middle of the bounds at a state, and whether they keep what they claim."""
+    lower, upper = BELOW(data, state), ABOVE(data, state)
+    # nothing holds of NaN
+    kept = (
+        -slack <= upper - lower <= gap + slack
+        and lower <= high + slack
+        and upper >= low - slack
+    )
+    if lower < low:
+        lower = low
+    if upper > high:
+        upper = high
+    return 0.5 * (lower + upper), kept
+
+
+def bounded_leaf_total(
+    data: Any, state: Any, action: int, count: int, gap: float, value_low: float,
+    value_high: float, slack: float, center: float, discount: float, low: float,
+    high: float, ends: bool, rng: Any, stop: int,
+) -> tuple[float, int]:  # fmt: skip
+    """``leaf_total`` where the middle of bounds values the next state."""
+    total = 0.0
+    while True:
+        for _ in range(min(count, POLL)):
+            reward, after, over = STEP(data, state, action, rng)
+            if not (low <= reward <= high):
+                return total, BAD_REWARD
+            if over and not ends:
+                return total, UNDECLARED_END
+            if ends and (over or TERMINAL(data, after)):
+                total += reward - center
+            else:
+                value, kept = middle_of(data, after, gap, value_low, value_high, slack)
+                if not kept:
+                    return total, BAD_BOUNDS
                 total += reward + (discount * value - center)
         count -= POLL
         if count <= 0:
@@ -374,6 +443,20 @@ def run_shard(
                 v = total + weight * v
                 phase = RETURN
                 continue
+            if BOUNDED and kind == MIDDLE:
+                v, kept = middle_of(
+                    data,
+                    state,
+                    plan.gap,
+                    plan.value_low,
+                    plan.value_high,
+                    plan.slack,
+                )
+                if not kept:
+                    return BAD_BOUNDS, calls, grand_total, grand_square
+                v = total + weight * v
+                phase = RETURN
+                continue
             if game:
                 mover = PLAYER(data, state)
                 if mover != 1 and mover != 2:
@@ -418,7 +501,8 @@ def run_shard(
             number = int_at(samples, row)
             if FRAGILE:
                 mark = mark_of(frame + state_at, words)
-            if int_at(kinds, child) == CONSTANT:
+            bounded = BOUNDED and int_at(kinds, child) == MIDDLE
+            if int_at(kinds, child) == CONSTANT or bounded:
                 constant, shift = float_at(constants, child), float_at(shifts, child)
                 simple = not ends and not (game and shift != 0.0)
                 middle = float_at(centers, row)
@@ -427,7 +511,25 @@ def run_shard(
                 )
                 for j in range(size):
                     a = int_at(frame + actions_at, j) if varies else j
-                    if simple:
+                    if BOUNDED and bounded:
+                        subtotal, status = bounded_leaf_total(
+                            data,
+                            state,
+                            a,
+                            number,
+                            plan.gap,
+                            plan.value_low,
+                            plan.value_high,
+                            plan.slack,
+                            middle,
+                            discount,
+                            low,
+                            high,
+                            ends,
+                            rng,
+                            stop,
+                        )
+                    elif simple:
                         subtotal, status = leaf_total(
                             data, state, a, number, tail, low, high, rng, stop
                         )

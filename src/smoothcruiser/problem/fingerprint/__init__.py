@@ -43,6 +43,8 @@ DERIVED = {
     "game": "the class of the problem",
     "terminals": "the field terminal",
     "given_bounds": "the field value_bounds",
+    "total_range": "the fields payoffs and total_reward_range",
+    "given_gap": "the field value_gap",
 }
 LABELS = {"oracle": "step"}  # what users call it
 MOST_WALKS = 5  # each finds what the one before it could not yet know

@@ -42,7 +42,7 @@ from smoothcruiser.schedule.compiler.candidates import (
 from smoothcruiser.schedule.compiler.draft import Draft, polish, tighten
 from smoothcruiser.schedule.compiler.frontier import LOG_HOPELESS, Frontier
 from smoothcruiser.schedule.compiler.frontier_horizon import StagedFrontier
-from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, estimator_of
+from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, estimator_of, last_kind
 from smoothcruiser.schedule.schedule import Level, Root, Schedule, Target, price
 from smoothcruiser.theory.ground import ground
 from smoothcruiser.theory.stopping import choose_looks
@@ -50,7 +50,7 @@ from smoothcruiser.theory.stopping import choose_looks
 # Those of this package. A kind from elsewhere is compiled only where ``kinds`` names
 # it, so that registering one changes nobody's schedules.
 ALL_KINDS: Kinds = frozenset(Kind)
-SPARSE_SAMPLING_KINDS: Kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN})
+SPARSE_SAMPLING_KINDS: Kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN, Kind.MIDDLE})
 
 # Of delta. It raises log(2K/delta) by log(1/0.9) = 0.105, some 2-3% of the price,
 # which is within the 10% below.
@@ -119,7 +119,7 @@ def sparse_sampling(
     adaptive: bool = True,
     method: str = "sparse-sampling",
 ) -> Schedule:
-    """Return the cheapest schedule found of plug-ins and constants alone.
+    """Return the cheapest schedule found of plug-ins alone, which end in constants.
 
     This is Kearns, Mansour and Ng's sparse sampling in the same sharp form.
     """
@@ -203,7 +203,7 @@ def _best_draft(
 ) -> Draft:
     front = frontier_of(facts, kinds)
     drafts = [
-        _draft(facts, front, c, epsilon, delta)
+        _draft(facts, kinds, front, c, epsilon, delta)
         for c in candidates(facts, kinds, epsilon, delta, target)
     ]
     if _hopeless(drafts[0]):
@@ -217,6 +217,7 @@ def _best_draft(
 
 def _draft(
     facts: Facts,
+    kinds: Kinds,
     front: Frontier | StagedFrontier,
     candidate: Candidate,
     epsilon: float,
@@ -232,6 +233,7 @@ def _draft(
         if candidate.target == "value" or facts.horizon is None
         else facts.horizon - 1
     )
+    base = ground(facts)
     stack = [(candidate.table, candidate.index, horizon or 0)]
     down = 0 if horizon is None else 1
     while stack:
@@ -240,7 +242,11 @@ def _draft(
         index = 0 if horizon is not None and stage == 0 else index
         if (stage, index) in needed:
             continue
-        level = Level(Kind.CONSTANT) if index == 0 else table.levels[index]
+        level = (
+            Level(last_kind(base, kinds, stage if down else None))
+            if index == 0
+            else table.levels[index]
+        )
         needed[stage, index] = level
         if len(needed) > _MOST_ROWS:
             raise Unpayable(
@@ -265,7 +271,7 @@ def _draft(
         )
         rows.append(Level(level.kind, level.samples, query, continuation))
     return Draft(
-        ground(facts),
+        base,
         tuple(rows),
         tuple(None if horizon is None else stage for stage, _ in sorted(needed)),
         candidate.target,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
+
 from smoothcruiser.errors import InvalidInput, described
 from smoothcruiser.schedule.kinds.base import (
     FIRST_FOREIGN,
@@ -19,6 +21,7 @@ from smoothcruiser.schedule.kinds.base import (
 )
 from smoothcruiser.schedule.kinds.blind import Blind
 from smoothcruiser.schedule.kinds.constant import Constant
+from smoothcruiser.schedule.kinds.middle import Middle
 from smoothcruiser.schedule.kinds.plug_in import PlugIn
 from smoothcruiser.schedule.kinds.rollout import Rollout
 from smoothcruiser.theory.ground import Ground
@@ -34,6 +37,7 @@ __all__ = [
     "Walk",
     "estimator_of",
     "kind_named",
+    "last_kind",
     "moments_of",
     "register",
 ]
@@ -43,7 +47,7 @@ Kinds = frozenset[IntEnum]
 # by number; ``register`` adds to it
 KINDS: dict[int, Estimator] = {
     estimator.kind: estimator
-    for estimator in (Constant(), PlugIn(), Rollout(), Blind())
+    for estimator in (Constant(), PlugIn(), Rollout(), Blind(), Middle())
 }
 
 
@@ -142,3 +146,21 @@ def moments_of(
     They include the shift that centres its bias.
     """
     return estimator_of(kind).moments(base, samples, query, onward, remaining)
+
+
+def last_kind(base: Ground, kinds: Kinds, remaining: int | None) -> IntEnum:
+    """Return the narrowest of ``kinds`` in which a table may end.
+
+    It costs no calls, so nothing wider is worth a look. The constant is taken
+    where it is as narrow, because its samples have no range.
+    """
+    last = [
+        kind for kind in sorted(kinds) if estimator_of(kind).ends_chain(base, remaining)
+    ]
+    nothing = np.array([0.0])
+    return min(
+        last,
+        key=lambda kind: float(
+            moments_of(base, kind, nothing, None, None, remaining).width[0]
+        ),
+    )

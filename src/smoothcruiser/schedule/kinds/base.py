@@ -31,6 +31,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from smoothcruiser.errors import BrokenPromise
+from smoothcruiser.problem.facts import Facts
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.moments import Backup, Moments, moved
 
@@ -52,6 +53,7 @@ class Kind(IntEnum):
     PLUGIN = 1
     ROLLOUT = 2
     BLIND = 3
+    MIDDLE = 4
 
 
 class Pairs(NamedTuple):
@@ -111,6 +113,14 @@ class Estimator(ABC):
     def is_leaf(self) -> bool:
         """Whether a level of this kind has no children: it returns its constant."""
         return not self.asks and not self.goes_on
+
+    def missing(self, facts: Facts) -> str | None:
+        """Return what a level of this kind needs and ``facts`` lack, None if nothing."""
+        return None
+
+    def ends_chain(self, base: Ground, remaining: int | None) -> bool:
+        """Whether tables may end in a level of this kind, at ``remaining`` steps."""
+        return False
 
     @abstractmethod
     def moments(

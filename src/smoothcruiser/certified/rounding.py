@@ -1,0 +1,52 @@
+"""What rounding costs where nothing is estimated: rows of a known model.
+
+A search from samples has radii far above rounding. One from rows has none, and its
+intervals must hold the value of the model as it was given, to the last bit. Sweeps
+allow for the rounding of a mean and of F (``sweeps_kernel``); this file allows for
+that of the first bounds, and says how narrow intervals can become. Proofs:
+docs/certified.md, section 4.
+
+legend   symbol      public name
+  u                  ``UNIT``, twice the unit roundoff
+  S                  ``largest_value``
+"""
+
+from __future__ import annotations
+
+from smoothcruiser.certified.bounds.base import UNIT, value_rounding
+from smoothcruiser.certified.ranges import box, largest_value
+from smoothcruiser.problem.facts import Facts
+
+USUAL_ROW = 16  # outcomes of a pair, for a half-width that can be reached
+
+
+def rounded_box(
+    facts: Facts, player: int, left: int | None
+) -> tuple[float, float, float, float]:
+    """Return ``box``, widened by what rounding may have moved its ends.
+
+    They are (r + F(0)) sum gamma**t: F(0) errs as F does (``value_rounding``), the
+    sum by four units and, with a horizon, by two units of gamma**h against
+    1 - gamma**h, which is small where gamma is near 1.
+    """
+    size, strength = facts.num_actions, float(facts.operator.strength)
+    scale, lost = largest_value(facts), 4.0
+    if left is not None and 0.0 < facts.discount < 1.0:
+        lost += 2.0 / max(UNIT, 1.0 - facts.discount**left)
+    slack = lost * UNIT * scale + value_rounding(size, scale, strength)
+    slack += facts.steps(left) * value_rounding(size, 0.0, strength)
+    low, high, q_low, q_high = box(facts, player, left)
+    return low - slack, high + slack, q_low - slack, q_high + slack
+
+
+def model_floor(facts: Facts) -> float:
+    """Return a half-width that can be reached in spite of rounding, with usual rows.
+
+    A backup widens an interval by the allowances of a mean and of F on either side,
+    and a sweep that moves a bound by less than one unit does not move it: twice
+    their sum over all steps is certainly reached.
+    """
+    scale = largest_value(facts)
+    mean = (USUAL_ROW + 4.0) * UNIT * scale
+    backup = value_rounding(facts.num_actions, scale, float(facts.operator.strength))
+    return 2.0 * facts.steps(facts.horizon) * (mean + backup)

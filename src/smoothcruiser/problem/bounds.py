@@ -1,0 +1,161 @@
+"""Bounds on V that the user knows: two numbers, or two functions of the state.
+
+``value_bounds=(lower, upper)`` claims lower <= V <= upper in every state that is
+not terminal and, with a horizon, for every number of steps left from 1 on with
+which the state can be met. As functions they come with ``value_gap``, the most
+that they are apart in any state.
+
+What the rewards allow (``Facts.value_hull``) is intersected with them. An answer
+that proves the claim false is an error that names the state and the numbers:
+bounds that exclude each other, that are farther apart than the gap, or that
+leave nothing of what the rewards allow. Comparisons forgive ``slack``, the
+rounding of a user's own sums.
+
+What this file leaves out: what follows from the bounds (docs/theory.md, section 2;
+``theory.moments.middle``), and the loop over them in compiled code
+(``engines.compiled.kernel``).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from smoothcruiser.errors import InvalidInput, OracleError
+from smoothcruiser.problem.answers import failure
+from smoothcruiser.problem.arguments import is_number
+from smoothcruiser.problem.facts import BOUNDS_ROUNDING, Facts
+
+if TYPE_CHECKING:
+    from smoothcruiser.problem.problem import Problem
+
+MOST_STAGES = 10_000  # of a horizon at which declared bounds are checked
+
+Interval = tuple[float, float]
+
+
+def slack(facts: Facts) -> float:
+    """How far rounding may move the answers of functions that bound V."""
+    low, high = facts.value_hull()
+    return BOUNDS_ROUNDING * (max(abs(low), abs(high)) + (facts.given_gap or 0.0))
+
+
+def bounds_at(problem: Problem, state: Any, within: Interval | None = None) -> Interval:
+    """What ``lower`` and ``upper`` leave of ``within`` at a state that is not over.
+
+    ``within`` holds V of this state; by default it is what the rewards allow
+    anywhere.
+    """
+    facts = problem.facts
+    room = slack(facts)
+    low, high = facts.value_hull() if within is None else within
+    lower, upper = (_answer(problem, side, state) for side in (0, 1))
+    # nothing holds of NaN
+    if not (
+        -room <= upper - lower <= (facts.given_gap or 0.0) + room
+        and lower <= high + room
+        and upper >= low - room
+    ):
+        raise bad_bounds(state, lower, upper, facts, (low, high))
+    lower, upper = max(lower, low), min(upper, high)
+    # bounds that are tight to the last digit
+    return (lower, upper) if lower <= upper else (upper, lower)
+
+
+def middle_at(problem: Problem, state: Any) -> float:
+    """The middle of the bounds at a state that is not over."""
+    lower, upper = bounds_at(problem, state)
+    return 0.5 * (lower + upper)
+
+
+def bad_bounds(
+    state: Any, lower: float, upper: float, facts: Facts, within: Interval | None = None
+) -> OracleError:
+    """Two answers prove what was claimed false."""
+    low, high = facts.value_hull() if within is None else within
+    gap = facts.given_gap or 0.0
+    if not (math.isfinite(lower) and math.isfinite(upper)):
+        fault = "both have to be finite numbers"
+    elif lower > upper:
+        fault = "the lower bound has to be at most the upper one"
+    elif upper - lower > gap:
+        fault = (
+            f"they are {upper - lower:g} apart, more than value_gap={gap:g}; declare "
+            "the largest gap of all states"
+        )
+    else:
+        fault = (
+            f"the rewards allow values from {low:g} to {high:g}; mend value_bounds or "
+            "reward_range"
+        )
+    return OracleError(
+        f"value_bounds are {lower:.6g} and {upper:.6g} at state {state!r}, and {fault}."
+    )
+
+
+def _answer(problem: Problem, side: int, state: Any) -> float:
+    """What one of the two functions says of a state, as a float."""
+    function: Any = problem.value_bounds[side]  # type: ignore[index]
+    name = f"value_bounds[{side}]"
+    try:
+        found = function(state)
+    except BaseException as error:
+        raise failure(name, error, state) from error
+    try:
+        return float(found)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise OracleError(
+            f"{name} must return a number, got {found!r} at state {state!r}."
+        ) from error
+
+
+def check_bounds(p: Problem) -> None:
+    """Refuse bounds that are neither two numbers in order nor two functions.
+
+    Numbers must leave room for a value at every stage.
+    """
+    given: Any = p.value_bounds
+    pair = isinstance(given, tuple | list) and len(given) == 2
+    functions = pair and all(callable(x) for x in given)
+    if given is not None and not functions:
+        if not (pair and all(_is_finite(x) for x in given) and given[0] <= given[1]):
+            raise InvalidInput(
+                "value_bounds must be two finite numbers (low, high) with low <= high, "
+                f"or two functions of the state, got {given!r}."
+            )
+        _check_stages(p)
+    gap: Any = p.value_gap
+    if functions and gap is None:
+        raise InvalidInput(
+            "value_bounds that are functions of the state need value_gap=, the most "
+            "that upper(state) - lower(state) is in any state."
+        )
+    if gap is not None and not functions:
+        raise InvalidInput(
+            "value_gap= belongs to value_bounds that are two functions of the state, "
+            f"got value_bounds={given!r}; drop it."
+        )
+    if gap is not None and not (_is_finite(gap) and gap >= 0):
+        raise InvalidInput(
+            f"value_gap must be a finite number of at least 0, got {gap!r}."
+        )
+
+
+def _is_finite(value: Any) -> bool:
+    return is_number(value) and math.isfinite(value)
+
+
+def _check_stages(p: Problem) -> None:
+    """Refuse bounds that leave no room for a value at some stage."""
+    stages: list[int | None] = (
+        [None] if p.horizon is None else list(range(1, min(p.horizon, MOST_STAGES) + 1))
+    )
+    for left in stages:
+        low, high = p.facts._plain_range(left)
+        where = "" if left is None else f" with {left} of {p.horizon} steps left"
+        if not low <= high:
+            raise InvalidInput(
+                f"value_bounds {p.value_bounds!r} exclude every value that the rewards "
+                f"allow{where}; they have to hold in every state that is not "
+                "terminal, for every number of steps left: widen them."
+            )

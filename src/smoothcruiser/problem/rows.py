@@ -1,0 +1,97 @@
+"""Rows of a known model: what ``outcomes(state, action)`` lists, checked.
+
+A row is [(probability, reward, next_state), ...]. Its probabilities must sum to 1
+within ``ROW_SUM_TOLERANCE``, and are divided by their sum; outcomes of probability
+0 are left out. The sum is correctly rounded (``math.fsum``), so that each returned
+probability is within two roundings of the exact quotient.
+
+Who reads rows: the exact solver, which explores all states, and certified search,
+which reads them where it would sample. Sampling methods never do.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from smoothcruiser.errors import (
+    Hung,
+    InvalidInput,
+    OracleError,
+    SmoothcruiserError,
+    said,
+)
+from smoothcruiser.problem.answers import at
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE
+
+Row = list[tuple[float, float, Any]]
+
+
+def has_rows(problem: Problem) -> bool:
+    """Whether certified search reads ``outcomes`` instead of sampling.
+
+    Tables are sampled: they are there to be solved, and to test searches with.
+    """
+    return problem.outcomes is not None and problem.tables is None
+
+
+def check_ends(problem: Problem) -> None:
+    """Refuse a model that does not say where episodes end."""
+    if problem.terminal is True:
+        raise InvalidInput(
+            "outcomes= cannot say where an episode ends; give terminal= as a "
+            "function of the state instead of True."
+        )
+
+
+def read_row(problem: Problem, state: Any, action: int) -> Row:
+    """The outcomes of one pair, checked and normalized."""
+    assert problem.outcomes is not None
+    try:
+        found = [(float(p), float(r), z) for p, r, z in problem.outcomes(state, action)]
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"{_call(state, action)} must list (probability, reward, next_state): "
+            f"{error}."
+        ) from error
+    except (SmoothcruiserError, KeyboardInterrupt, Hung):
+        raise
+    except BaseException as error:
+        raise OracleError(
+            f"outcomes raised {said(error)} {at(state, action)}; fix it there."
+        ) from error
+    shares = [p for p, _, _ in found]
+    inside = all(0.0 <= p <= 2.0 for p in shares)
+    total = math.fsum(shares) if inside else math.nan
+    if not abs(total - 1.0) <= ROW_SUM_TOLERANCE:
+        raise InvalidInput(
+            f"{_call(state, action)} must hold probabilities that sum to 1, got "
+            f"{shares!r:.200}."
+        )
+    if not all(math.isfinite(r) for _, r, _ in found):
+        raise InvalidInput(
+            f"{_call(state, action)} must hold finite rewards, got "
+            f"{[r for _, r, _ in found]!r:.200}."
+        )
+    return [(p / total, r, z) for p, r, z in found if p > 0.0]
+
+
+def check_rewards(problem: Problem, row: Row, state: Any, action: int) -> None:
+    """Refuse rewards outside ``reward_range``.
+
+    Bounds on states whose rows were not read rest on that range. The exact solver
+    reads all rows, and needs no range.
+    """
+    low, high = problem.facts.reward_range
+    for _, reward, _ in row:
+        if not low <= reward <= high:
+            raise OracleError(
+                f"{_call(state, action)} lists reward {reward!r}, outside "
+                f"reward_range ({low:g}, {high:g}); declare the range that holds every "
+                "reward, or fix outcomes."
+            )
+
+
+def _call(state: Any, action: int) -> str:
+    return f"outcomes({state!r}, {action})"

@@ -1,0 +1,105 @@
+"""What the user knows of the total reward: its range, or that only ends pay.
+
+The total of a play from a state is r_0 + gamma r_1 + gamma**2 r_2 + …, up to the
+step that ends the episode (or reaches the horizon; for ever if neither comes).
+``total_reward_range=(l, u)`` claims that it lies in [l, u] for every play, whoever
+acts and whatever happens, from every state that is not terminal and, with a
+horizon, with every number of steps left from 1 on. ``payoffs="end"`` claims that
+a step which does not end the episode pays 0: the total is gamma**t r for one
+reward r, or 0, and lies in the hull of 0 and ``reward_range``. A horizon that cuts
+an episode off does not end it.
+
+Both become ``Facts.total_range``; what follows from it is Lemma T (docs/theory.md,
+section 2). What this file leaves out: episodes that are sampled to test the claim
+(``check.claims``).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.arguments import is_number
+from smoothcruiser.problem.facts import BOUNDS_ROUNDING
+
+if TYPE_CHECKING:
+    from smoothcruiser.problem.problem import Problem
+
+EVERY_STEP, AT_THE_END = PAYOFFS = ("every step", "end")
+MOST_STAGES = 10_000  # of a horizon at which a declared total is checked
+
+
+def total_range(problem: Problem) -> tuple[float, float] | None:
+    """The range of the total reward that a problem declares; None if it does not."""
+    ranges = []
+    if problem.total_reward_range is not None:
+        ranges.append(problem.total_reward_range)
+    if problem.payoffs == AT_THE_END:
+        low, high = problem.reward_range
+        ranges.append((min(low, 0.0), max(high, 0.0)))
+    if not ranges:
+        return None
+    return float(max(r[0] for r in ranges)), float(min(r[1] for r in ranges))
+
+
+def pays_early(problem: Problem, reward: float, after: Any, ended: bool) -> bool:
+    """Whether a step pays although it does not end the episode, as it must not."""
+    return (
+        problem.payoffs == AT_THE_END
+        and reward != 0.0
+        and not ended
+        and not problem.is_terminal(after)
+    )
+
+
+def check_totals(p: Problem) -> None:
+    """Refuse words and ranges that cannot hold."""
+    if not (isinstance(p.payoffs, str) and p.payoffs in PAYOFFS):
+        raise InvalidInput(
+            f"payoffs must be one of {', '.join(map(repr, PAYOFFS))}, got "
+            f"{p.payoffs!r}."
+        )
+    if p.payoffs == AT_THE_END and (p.terminal is None or p.terminal is False):
+        raise InvalidInput(
+            "payoffs='end' needs ends: pass terminal= (a function, or True if the "
+            "step's own flag ends an episode)."
+        )
+    given: Any = p.total_reward_range
+    if given is None:
+        return
+    ok = (
+        isinstance(given, tuple | list)
+        and len(given) == 2
+        and all(is_number(x) and math.isfinite(x) for x in given)
+        and given[0] <= given[1]
+    )
+    if not ok:
+        raise InvalidInput(
+            "total_reward_range must be two finite numbers (low, high) with low <= "
+            f"high, got {given!r}."
+        )
+    _check_stages(p)
+
+
+def _check_stages(p: Problem) -> None:
+    """Refuse a range of the total that no rewards can add up to at some stage."""
+    facts = p.facts
+    assert facts.total_range is not None
+    low, high = facts.total_range
+    stages: list[int | None] = (
+        [None] if p.horizon is None else list(range(1, min(p.horizon, MOST_STAGES) + 1))
+    )
+    for left in stages:
+        steps = facts.steps(left)
+        counts = (1.0, steps) if facts.terminals else (steps,)  # ends pay once at least
+        least = min(facts.reward_range[0] * n for n in counts)
+        most = max(facts.reward_range[1] * n for n in counts)
+        slack = BOUNDS_ROUNDING * max(abs(least), abs(most))
+        if low > high or low > most + slack or high < least - slack:
+            where = "" if left is None else f" with {left} of {p.horizon} steps left"
+            raise InvalidInput(
+                f"total_reward_range {p.total_reward_range!r} excludes every total of "
+                f"rewards in {p.reward_range!r}{where}; it has to hold from every "
+                "state that is not terminal, for every number of steps left: widen it."
+            )
