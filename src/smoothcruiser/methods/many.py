@@ -57,7 +57,13 @@ from smoothcruiser.methods.portfolio import together
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import identical
 from smoothcruiser.progress import Progress
-from smoothcruiser.query import Limits, Query, check_delta
+from smoothcruiser.query import (
+    Limits,
+    Promise,
+    Query,
+    check_delta,
+    nearest_to_zero,
+)
 
 
 def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
@@ -109,8 +115,8 @@ def _answers(
     A part whose session shares has its share of delta for all states together; what
     it leaves open goes to the next part, and both intervals hold.
     """
-    wanted, total = query.promise.epsilon, _budget(query)
-    parts = ready.parts if wanted is not None else ready.parts[:1]
+    wanted, total = query.promise, _budget(query)
+    parts = ready.parts if wanted.asked else ready.parts[:1]
     answers: dict[int, Estimate] = {}
     todo, spent = list(there), ready.looked
     for number, part in enumerate(parts):
@@ -161,9 +167,15 @@ def _until(query: Query, begin: float, last: bool) -> float:
     return begin + seconds if last else now + 0.5 * (begin + seconds - now)
 
 
-def _missed(answer: Estimate, wanted: float | None) -> bool:
+def _missed(answer: Estimate, wanted: Promise) -> bool:
     """Whether a promise was not kept: the interval is too wide."""
-    return wanted is not None and answer.epsilon is not None and answer.epsilon > wanted
+    reached, share = answer.epsilon, wanted.relative
+    if reached is None or not wanted.asked:
+        return False
+    goals = [] if wanted.epsilon is None else [wanted.epsilon]
+    if share is not None and answer.interval is not None:
+        goals.append(share * nearest_to_zero(answer.interval))
+    return all(reached > goal for goal in goals)
 
 
 def _combined(query: Query, first: Estimate, second: Estimate) -> Estimate:
@@ -236,8 +248,7 @@ def _share(query: Query, count: int) -> Query:
 
 def _budget(query: Query) -> int | None:
     """The calls of all states together; None where each has the method's default."""
-    promised = query.promise.epsilon is not None
-    return query.limits.calls or (DEFAULT_BUDGET if promised else None)
+    return query.limits.calls or (DEFAULT_BUDGET if query.promise.asked else None)
 
 
 BY_HAND = "The call was stopped by hand"
@@ -292,13 +303,13 @@ class Call:
     def _is_open(self, i: int) -> bool:
         """Whether a state may be asked about again."""
         answer = self.answers[i]
-        return answer is None or _missed(answer, self.query.promise.epsilon)
+        return answer is None or _missed(answer, self.query.promise)
 
     def _final(self, session: Session, i: int) -> Estimate:
         """The answer at state ``i``, with what later states have taught."""
         answer, until = self.answers[i], 0.0 if self.by_hand else self.until
         if answer is not None:
-            done = self.query.promise.epsilon is not None and not self._is_open(i)
+            done = self.query.promise.asked and not self._is_open(i)
             return answer if done else session.reviewed(answer, until)
         nothing = unreached(self.each, self.places[i], self.method, self.ended)
         found = session.reviewed(nothing, until)

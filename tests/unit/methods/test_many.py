@@ -135,6 +135,15 @@ def test_states_beyond_the_budget_have_what_rewards_allow(world, truth):
     assert answers[10].notes[0].startswith("The budget was spent")
 
 
+def test_a_share_of_the_value_is_kept_at_every_state(world, truth):
+    how = {"epsilon": "15% of value", "delta": 0.1, "method": "certified"}
+    answers = sc.plan_many(world, [0, 5, 10], **how)
+    assert holds(answers, truth)
+    for x in answers:
+        low, high = x.interval
+        assert 0.5 * (high - low) <= 0.15 * low
+
+
 def test_a_stop_by_hand_ends_the_call_and_keeps_what_there_is(world, truth):
     """Ctrl-C in the third state: two answers, and the rest is what rewards allow."""
     seen = []
