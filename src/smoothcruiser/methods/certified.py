@@ -23,6 +23,7 @@ from smoothcruiser.methods.base import (
     Prepared,
     Session,
 )
+from smoothcruiser.methods.estimates import unreached
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import check_ends, has_rows
 from smoothcruiser.query import Promise, Query
@@ -234,6 +235,11 @@ class Remembering(Session):
             return super()._decide(query)
         if self._memory is None:
             self._memory = memory_of(self.query, self.method.bound)
+        from smoothcruiser.certified.table import has_room
+
+        if not has_room(self._memory, query.place):
+            why = "The memory has no room for another state (--max-states)"
+            return unreached(query, query.place, self.method, why)
         return ask(self._memory, query, None)
 
     def reviewed(self, estimate: Estimate, deadline: float) -> Estimate:

@@ -184,11 +184,14 @@ def _combined(query: Query, first: Estimate, second: Estimate) -> Estimate:
 
 
 def _joint(query: Query, answers: Iterable[Estimate]) -> float | None:
-    """The probability that some interval fails; None where there are none."""
+    """The probability that some interval fails; None where nothing is promised."""
     promises = [x.certificate for x in answers if x.certificate is not None]
     if all(promise.confidence == 1.0 for promise in promises):
         return 0.0 if promises else None
-    return query.promise.delta
+    if query.promise.delta is not None:
+        return query.promise.delta
+    together = math.fsum(1.0 - promise.confidence for promise in promises)
+    return together if together < 1.0 else None  # each state had a delta of its own
 
 
 def _places(problem: Problem, states: Iterable[Any]) -> list[Any]:
@@ -269,6 +272,8 @@ class Call:
     progress: Callable[[Progress], object] | None
     spent: int = 0
     ended: str = ""  # why no more states are asked about
+    # states whose share of the limits was used up: more may help them
+    cut: list[int] = field(default_factory=list)
     answers: list[Estimate | None] = field(default_factory=list)
 
     @property
@@ -295,7 +300,8 @@ class Call:
                 for k, i in enumerate(todo):
                     if not self._ask(session, i, len(todo) - k):
                         break
-                todo = [i for i in todo if session.shared and self._is_open(i)]
+                todo = [i for i in self.cut if session.shared and self._is_open(i)]
+                self.cut = []
             return [self._final(session, i) for i in range(len(self.places))]
         finally:
             session.close()
@@ -326,7 +332,7 @@ class Call:
         session.query = replace(
             session.query, limits=limits, progress=self._reporter(left)
         )
-        stops, earlier = heard(), self.answers[i]
+        stops, earlier, now = heard(), self.answers[i], time.perf_counter()
         try:
             found = session.decide(self.places[i])
         except (Interrupted, KeyboardInterrupt) as error:
@@ -336,6 +342,12 @@ class Call:
             found = unreached(self.each, self.places[i], self.method, str(error))
             found = replace(found, num_calls=getattr(error, "calls", 0))
         self.spent += found.num_calls
+        used = limits.calls is not None and found.num_calls >= limits.calls
+        late = (
+            limits.seconds is not None and time.perf_counter() - now >= limits.seconds
+        )
+        if used or late:
+            self.cut.append(i)
         if earlier is not None:
             found = replace(
                 found,

@@ -135,6 +135,24 @@ def test_states_beyond_the_budget_have_what_rewards_allow(world, truth):
     assert answers[10].notes[0].startswith("The budget was spent")
 
 
+def test_states_that_have_no_room_have_what_rewards_allow(world, truth):
+    how = {"epsilon": 0.3, "delta": 0.1, "method": "certified", "max_states": 3}
+    answers = sc.plan_many(world, range(8), **how)
+    assert holds(answers, truth)
+    assert "no room" in answers[7].notes[0]
+
+
+def test_auto_races_with_one_memory_for_all(world, truth):
+    """The search has half of delta for all states; the answers say which method."""
+    answers = sc.plan_many(world, range(6), epsilon="5%", delta=0.1)
+    assert answers.method == "auto"
+    assert answers.delta == 0.1
+    assert {x.certificate.confidence for x in answers} == {0.95}
+    assert answers.num_calls > sum(x.num_calls for x in answers)  # a look was made
+    assert holds(answers, truth)
+    assert all(x.epsilon <= 0.05 * world.facts.value_span() for x in answers)
+
+
 def test_a_share_of_the_value_is_kept_at_every_state(world, truth):
     how = {"epsilon": "15% of value", "delta": 0.1, "method": "certified"}
     answers = sc.plan_many(world, [0, 5, 10], **how)
