@@ -3,9 +3,9 @@
 
     keywords -> Query -> Method -> Prepared -> Estimate
 
-``method="auto"`` takes the exact solution where the model is known (no calls, no doubt),
-the sharp schedule where the promise can be paid, certified search where it cannot and
-states can be told apart; it says in ``notes`` what it chose and why.
+``method="auto"`` solves a model that is known; of a simulator it takes a look, and then
+runs certified search, the sharp schedule, or one after the other, whichever keeps the
+promise for less (docs/auto.md). It says in ``notes`` what it chose and why.
 """
 
 from __future__ import annotations
@@ -55,12 +55,16 @@ def plan(
         options: parameters of the method, by name.
         delta_prime: the paper's confidence per node, for method "paper".
         certify: let a tree search spend half of its budget on a lower bound.
-        epsilon: half-width of the promise, in units of value or as a share of the value
-            span such as "5%".
-        delta: allowed probability that the promise fails.
+        epsilon: half-width of the promise, in units of value, as a share of the value
+            span such as "5%", or as a share of the value itself such as "2% of value"
+            (certified search; others where the bounds on V exclude 0).
+        delta: allowed probability that the promise fails, such as 0.1 or "10%".
         target: promise all "q_values" (default), or the "value" alone.
-        budget: most oracle calls to pay; by default 10**9, 10**6 for a tree search.
-        seconds: stop after so long, with what holds then.
+        budget: most oracle calls to pay; by default 10**9, 10**6 for a tree search. A
+            schedule above the default is refused. Below the price of epsilon, or
+            without one, a budget of your own gets the best promise that it pays for.
+        seconds: stop after so long, with what holds then. A schedule is chosen to fit:
+            for that a few calls measure the simulator, in this process.
         simulations: stop a tree search after so many.
         max_states: most states that certified search keeps; by default as many as fit
             in half of the memory that is available.
@@ -134,7 +138,8 @@ def prepare(
 ) -> Prepared:
     """An answer that was thought through: ``.explanation``, ``.notes`` and ``.run()``.
 
-    No oracle call is made. ``.explanation`` is what ``explain`` returns, ``.run()`` what
+    No oracle call is made, except for the look of "auto" and the speed that ``seconds``
+    asks for; both are counted. ``.explanation`` is what ``explain`` returns, ``.run()`` what
     ``plan`` returns.
 
     >>> import smoothcruiser as sc
@@ -166,7 +171,10 @@ def explain(
     delta_prime: float | None = None,
     **asked: Unpack[Asked],
 ) -> Any:
-    """What ``plan`` would run, with its price; nothing is sampled. ``str`` shows it.
+    """What ``plan`` would run, with its price; ``str`` shows it.
+
+    Nothing is sampled, except for the look of "auto" and the speed that ``seconds``
+    asks for.
 
     For a method that follows a schedule this is the Schedule: ``.num_calls``,
     ``.levels``, ``.epsilon``, ``.delta``. For others it is a forecast with
@@ -185,7 +193,8 @@ def explain(
         options: parameters of the method, by name.
         delta_prime: the paper's confidence per node, for method "paper".
         **asked: ``epsilon``, ``delta``, ``target`` and ``budget`` as in ``plan``. With a
-            budget, a plan that costs more is refused, with what can be paid instead.
+            budget it is the schedule that the budget pays for; ``prepare`` has the note
+            that says so.
     """
     check_keywords("explain", asked, KEYWORDS)
     return prepare(
@@ -248,4 +257,4 @@ def calibrate(
     from smoothcruiser.engines.calibrate import calls_per_second
 
     check_problem(problem)
-    return calls_per_second(problem, problem.start(state), executor)
+    return calls_per_second(problem, problem.start(state), executor).rate

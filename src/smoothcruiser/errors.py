@@ -4,6 +4,8 @@ came, and what to change.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class SmoothcruiserError(Exception):
     """Base of every error this library raises on purpose."""
@@ -20,8 +22,8 @@ class OracleError(SmoothcruiserError):
 
 
 class Unpayable(SmoothcruiserError):
-    """The plan's price is above the budget; the message lists the nearest
-    promises that can be paid.
+    """The plan's price is above the default budget, or cannot be counted; the message
+    lists the nearest promises that can be paid.
     """
 
 
@@ -47,12 +49,13 @@ class WorkersLost(SmoothcruiserError):
 
 class Interrupted(SmoothcruiserError):
     """The run was stopped from outside before it had enough to answer;
-    ``calls`` were counted in the part that was cut short.
+    ``calls`` were counted in the part that was cut short, and ``piece`` is what an
+    engine had completed of it.
     """
 
-    def __init__(self, message: str, *, calls: int = 0) -> None:
+    def __init__(self, message: str, *, calls: int = 0, piece: Any = None) -> None:
         super().__init__(message)
-        self.calls = calls
+        self.calls, self.piece = calls, piece
 
 
 def said(error: BaseException) -> str:

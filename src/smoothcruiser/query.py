@@ -90,6 +90,12 @@ class Promise:
         """Whether an accuracy was asked for, in numbers or as a share."""
         return self.epsilon is not None or self.relative is not None
 
+    def is_missed(self, half_width: float, interval: tuple[float, float]) -> bool:
+        """Whether half-widths of so much, around V in ``interval``, are too large."""
+        if self.relative is not None:
+            return half_width > self.relative * nearest_to_zero(interval)
+        return self.epsilon is not None and half_width > self.epsilon
+
     def half_width(self) -> float:
         """Epsilon, for a method that cannot do without it."""
         if self.epsilon is None and self.relative is not None:

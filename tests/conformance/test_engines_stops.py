@@ -130,7 +130,7 @@ def test_an_error_names_the_state_and_action_at_fault(monkeypatch):
     )
     monkeypatch.setattr(compiled_module, "REPLAYED_CALLS", 100)
     # it would find the faults first
-    monkeypatch.setattr("smoothcruiser.engines.workers.look", lambda *_: (0, ()))
+    monkeypatch.setattr("smoothcruiser.engines.workers.look", lambda *_, **__: (0, ()))
     for mood, (error, message) in FAULTS.items():
         problem = moody_problem(mood)
         for workers in (1, 2):
@@ -206,9 +206,9 @@ def test_a_stop_set_before_a_shard_costs_no_draws():
         engine.run_shard(Shard(0, 0, 0, 1000), seed=0)
 
 
-def test_a_time_limit_returns_the_interval_of_the_finished_looks():
+def test_a_time_limit_returns_what_the_samples_allow():
     """The first look passes at once, the last segment would take days; the
-    answer is what the look certified.
+    answer is what the look and the samples after it certify.
     """
     problem = sc.make("garnet:states=9,actions=2", discount=0.2, temperature=1.0)
     whole = sc.explain(problem, epsilon=0.02, delta=0.1)
@@ -225,7 +225,7 @@ def test_a_time_limit_returns_the_interval_of_the_finished_looks():
         whole.method, whole.facts, whole.levels, root, whole.epsilon, whole.delta
     )
     answer = sc.run(problem, schedule, seconds=2.0, workers=2)
-    assert any("stopped before its end" in note for note in answer.notes)
+    assert any("stopped by its time limit" in note for note in answer.notes)
     assert answer.num_calls <= answer.calls_spent
     low, high = answer.interval
     truth = sc.solve(problem).values[0]
@@ -234,25 +234,23 @@ def test_a_time_limit_returns_the_interval_of_the_finished_looks():
     assert answer.epsilon > schedule.epsilon
 
 
-def test_a_time_limit_before_the_first_look_is_an_interruption():
+def test_a_time_limit_before_the_first_look_is_no_error():
+    """A table made by hand promises nothing: its calls are counted all the same."""
     problem = chain()
-    with pytest.raises(
-        Interrupted,
-        match=r"before its first look.*calls made, at least: [1-9].*Nothing is kept",
-    ) as caught:
-        sc.run(
-            problem,
-            table(problem, samples=HUGE, levels=TABLES["many small draws"]),
-            seconds=0.5,
-            workers=2,
-        )
-    assert caught.value.calls > 0
+    answer = sc.run(
+        problem,
+        table(problem, samples=HUGE, levels=TABLES["many small draws"]),
+        seconds=0.5,
+        workers=2,
+    )
+    assert answer.num_calls > 0
+    assert answer.interval is None
 
 
 @pytest.mark.parametrize("executor", ["reference", "python"])
-def test_a_stop_before_the_first_look_tells_the_calls_made(executor, tmp_path):
-    """The step itself counts: all its calls are told, but for the few that look
-    at it beforehand; so is what a store keeps.
+def test_a_stop_in_the_first_shard_uses_the_samples_before_it(executor, tmp_path):
+    """Ctrl-C in the middle of the first shard: all calls are counted, the first action
+    has an interval of its own, and one without samples has the range of values.
     """
     made = 0
 
@@ -267,32 +265,25 @@ def test_a_stop_before_the_first_look_tells_the_calls_made(executor, tmp_path):
         step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0), initial_state=0
     )
     schedule = sc.explain(problem, epsilon="10%", delta=0.1)
-    with pytest.raises(
-        Interrupted,
-        match=(
-            r"at least: (9\d\d|1,000), of which 0 in finished shards\. Nothing is "
-            r"kept: --store"
-        ),
-    ) as caught:
-        sc.run(problem, schedule, executor=executor)
-    assert 950 <= caught.value.calls <= 1000 == made
-    made = 0
-    with pytest.raises(
-        Interrupted,
-        match=(
-            r"of which [1-9]\d* in finished shards\. Finished shards are kept: go on "
-            r"with --resume 1"
-        ),
-    ):
-        sc.run(
-            problem, schedule, executor=executor, shards=200, store=tmp_path / "runs.db"
-        )
+    answer = sc.run(problem, schedule, executor=executor)
+    assert answer.calls_spent == made
+    assert any("stopped by hand" in note for note in answer.notes)
+    first, second = answer.certificate.q_intervals
+    box = problem.facts.q_bounds()
+    assert second == box
+    assert box[0] <= first[0] < first[1] <= box[1]
+    made, store = 0, tmp_path / "runs.db"
+    kept = sc.run(problem, schedule, executor=executor, shards=200, store=store)
+    assert any("Finished shards are kept: go on" in note for note in kept.notes)
+    assert kept.interval[1] - kept.interval[0] < 0.99 * (box[1] - box[0])
+    whole = sc.run(problem, schedule, executor=executor, shards=200)
+    again = sc.resume(1, store, problem)
+    assert (again.value, again.interval) == (whole.value, whole.interval)
 
 
 SCRIPT = """
 import math, sys, threading
 import smoothcruiser as sc
-from smoothcruiser.errors import Interrupted
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 
 problem = sc.make("chain:n=5", discount=0.2, temperature=1.0)
@@ -301,10 +292,9 @@ root, first = Root("q_values", {draws}, 1, "none"), Root("q_values", 1, 0, "none
 schedule = Schedule("hand", problem.facts, levels, root, math.inf, 1.0)
 sc.run(problem, Schedule("hand", problem.facts, levels[:1], first, math.inf, 1.0))
 print("ready", flush=True)
-try:
-    sc.run(problem, schedule, workers={workers}, shards={shards})
-except (KeyboardInterrupt, Interrupted):
-    print("interrupted", threading.active_count(), flush=True)
+answer = sc.run(problem, schedule, workers={workers}, shards={shards})
+assert "stopped by hand" in answer.notes[-1], answer.notes
+print("interrupted", threading.active_count(), flush=True)
 """
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.compare import compare, ladder, planners, truth_of
-from smoothcruiser.methods.scheduled import payable_epsilon
+from smoothcruiser.schedule.alternatives import payable_epsilon
 
 GARNET = ["garnet:states=8,actions=2", "--discount", "0.5", "--temperature", "0.5"]
 
@@ -195,7 +195,7 @@ def test_the_bound_of_the_truth_is_kept():
 
 def test_the_schedule_spends_what_it_may():
     problem = sc.make("chain:n=5", discount=0.2, temperature=10.0)
-    epsilon = payable_epsilon(problem.facts, 10_000, 0.1)
+    epsilon = payable_epsilon(problem.facts, 0.1, "q_values", 10_000)
     assert sc.explain(problem, epsilon=epsilon, delta=0.1).num_calls <= 10_000
     assert sc.explain(problem, epsilon=0.95 * epsilon, delta=0.1).num_calls > 10_000
 

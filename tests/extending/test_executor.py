@@ -59,7 +59,7 @@ def test_an_executor_is_one_file(
     plain = backwards.ReferenceEngine.run_shard
 
     def spied(engine: Any, shard: Any, seed: int) -> Any:
-        indices.append((shard.action, shard.index))
+        indices.append((shard.index, shard.action))
         return plain(engine, shard, seed)
 
     monkeypatch.setattr(backwards.ReferenceEngine, "run_shard", spied)

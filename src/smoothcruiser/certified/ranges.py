@@ -10,15 +10,27 @@ legend   symbol      public name
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from smoothcruiser.problem.facts import Facts
+from smoothcruiser.certified.memory_kernel import GRID_CELLS
+from smoothcruiser.problem.facts import BOUNDS_ROUNDING, Facts
 
 
 def box(
     facts: Facts, player: int, left: int | None
 ) -> tuple[float, float, float, float]:
-    """Return bounds on V, then on Q, for a ``player`` to move and ``left`` steps."""
-    return (*facts.value_bounds(player, left), *facts.q_bounds(player, left))
+    """Return bounds on V, then on Q, for a ``player`` to move and ``left`` steps.
+
+    The second also hold r' + gamma V(z) for a reward r' that was rounded to the grid
+    of ``memory_kernel``. Bounds by the range of one reward do so by themselves;
+    those by a known total need room for a cell.
+    """
+    values, (low, high) = facts.value_bounds(player, left), facts.q_bounds(player, left)
+    if facts.known_total is not None:
+        wide = replace(facts, total_range=None).q_bounds(player, left)
+        cell = facts.reward_span / GRID_CELLS * (1.0 + BOUNDS_ROUNDING)
+        low, high = max(wide[0], low - cell), min(wide[1], high + cell)
+    return (*values, low, high)
 
 
 def largest_value(facts: Facts) -> float:

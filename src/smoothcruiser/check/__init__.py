@@ -21,7 +21,7 @@ afterwards. Here they are tested on states met by random walks:
 Next states are compared by value, and by their futures under equal streams
 where their values differ or cannot be seen. Each test is exact but for
 ``outcomes`` and ``value_bounds``, which use Hoeffding's bound at
-``claims.FALSE_ALARM``. A check can find faults and never proves their absence.
+``probe.FALSE_ALARM``. A check can find faults and never proves their absence.
 ``plan`` itself checks a few of these things on every run
 (``engines.inspection``).
 """

@@ -5,14 +5,21 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from smoothcruiser.check.probe import ENOUGH_SECONDS, SAMPLES, WALKS, Finding, Probe
+from smoothcruiser.check.probe import (
+    ENOUGH_SECONDS,
+    FALSE_ALARM,
+    SAMPLES,
+    WALKS,
+    Finding,
+    Probe,
+)
+from smoothcruiser.check.state_bounds import state_bounds
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.keys import CheckKey
 from smoothcruiser.operators import check_operator
 from smoothcruiser.problem.answers import two_in_one
 from smoothcruiser.problem.states import check_recognizable, identical, same_state
 
-FALSE_ALARM = 1e-6  # of each statistical test
 EPISODE_STEPS = 200  # of an episode whose total is compared
 TOTAL_ROUNDING = 1e-14  # of a sum of rewards, per term
 
@@ -153,6 +160,8 @@ def value_bounds(probe: Probe) -> Finding:
     If V lies inside them, then r + gamma V cannot lead outside.
     """
     problem, facts = probe.problem, probe.problem.facts
+    if facts.given_gap is not None:
+        return state_bounds(probe)
     if facts.given_bounds is None:
         return Finding("bounds", "ok", "no bounds on the value are claimed.")
     low, high = facts.given_bounds

@@ -27,6 +27,7 @@ from smoothcruiser.problem.totals import pays_early
 # random walks, steps of each, samples of a pair: some 700 calls in all, fewer for
 # slow oracles
 WALKS, STEPS, SAMPLES = 8, 10, 16
+FALSE_ALARM = 1e-6  # of each statistical test
 ENOUGH_SECONDS = 5.0  # after which no further state is inspected
 
 Verdict = Literal["ok", "warning", "wrong"]

@@ -76,7 +76,10 @@ def explain(
     show_schedule(out, problem, found, time=seconds)
     show_rivals(out, found, price.rivals(found))
     alternatives = price.alternatives_for(found, budget)
-    show_alternatives(out, alternatives, budget, chosen.method.name)
+    named = asked["budget"] is not None
+    show_alternatives(out, alternatives, budget, chosen.method.name, named=named)
+    for note in ready.notes if ready is chosen else ():
+        put(out, note)
     if chosen.method != ready.method and not alternatives:
         out.print()
         put(out, "Without --method, plan decides by itself:")

@@ -85,8 +85,8 @@ def plan(
 ) -> None:
     """Answer: the value of a state and of its actions, as promised.
 
-    PROBLEM is built in (chain:n=5) or your own (module:attribute). A plan above
-    --budget is refused before it starts.
+    PROBLEM is built in (chain:n=5) or your own (module:attribute). Where --budget or
+    --seconds do not pay for the promise, the answer is the best that they do.
     """
     from smoothcruiser.report.answers import show_estimate
     from smoothcruiser.report.bar import Bar

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from smoothcruiser.engines.base import Workers
 from smoothcruiser.engines.run import Outcome, RootSums, left_behind
 from smoothcruiser.engines.stopping import StoppingRule
 from smoothcruiser.estimate import (
@@ -28,8 +27,18 @@ from smoothcruiser.estimate import (
 )
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
+from smoothcruiser.problem.bounds import bounds_at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import Schedule
+
+
+class Ran(NamedTuple):
+    """Who ran the shards, and what was seen of the step there."""
+
+    name: str  # the executor's
+    compile_seconds: float = 0.0
+    look_calls: int = 0  # calls that inspected the step
+    seen: str = "not looked at"  # for the certificate
 
 
 def assemble(
@@ -37,17 +46,13 @@ def assemble(
     state: Any,
     rule: StoppingRule,
     outcome: Outcome,
-    engine: Workers,
+    ran: Ran,
     *,
     seed: int,
-    looked: str,
 ) -> Estimate:
-    """The Estimate of a run that finished or was stopped early.
-
-    ``looked`` says what was seen of the step; it goes into the certificate.
-    """
+    """The Estimate of a run that finished or was stopped early."""
     schedule = rule.schedule
-    assumed = assumptions(problem, ONE_LAW, looked)
+    assumed = assumptions(problem, ONE_LAW, ran.seen)
     value, interval, q_values, q_intervals, policy = pieces(
         problem, state, rule, outcome.tallies
     )
@@ -58,7 +63,6 @@ def assemble(
     promised = schedule.delta < 1.0
     mover = problem.mover(state)
     notes = _notes(schedule, outcome)
-    achieved = max(rule.half_width(tally) for tally in outcome.tallies.values())
     certificate = Certificate(
         kind="schedule",
         interval=interval,
@@ -75,20 +79,37 @@ def assemble(
         policy=policy,
         action=best_action(policy, q_values, mover) if q_values else None,
         num_calls=outcome.num_calls,
-        epsilon=schedule.epsilon if outcome.finished else achieved,
+        epsilon=schedule.epsilon
+        if outcome.finished or not promised
+        else reached(value, interval, q_values, q_intervals),
         delta=schedule.delta,
         method=schedule.method,
         certificate=certificate if promised else None,
         seconds=outcome.seconds,
-        compile_seconds=engine.compile_seconds,
+        compile_seconds=ran.compile_seconds,
         problem=problem.name,
         state=state,
         seed=seed,
-        executor=engine.name,
+        executor=ran.name,
         calls_spent=outcome.calls_spent,
         price=schedule.num_calls,
         notes=notes,
     )
+
+
+def reached(
+    value: float,
+    interval: Interval,
+    q_values: tuple[float, ...],
+    q_intervals: tuple[Interval, ...],
+) -> float:
+    """How far what was asked for can be from the truth.
+
+    That is all action values where they were asked for, and the value otherwise.
+    """
+    asked = zip(q_values, q_intervals, strict=True) if q_values else [(value, interval)]
+    ends = [(x - low, high - x) for x, (low, high) in asked]
+    return max(max(pair) for pair in ends if not math.isnan(sum(pair)))
 
 
 def interval_of(
@@ -120,7 +141,18 @@ def pieces(
 ) -> Pieces:
     """(value, interval, action values, their intervals, policy) of root sums."""
     make = _from_draws_of_v if rule.schedule.root.target == "value" else _from_q
-    return make(problem, state, rule, tallies)
+    found = make(problem, state, rule, tallies)
+    return found if problem.value_gap is None else _bounded(problem, state, *found)
+
+
+def _bounded(
+    problem: Problem, state: Any, value: float, interval: Interval, *rest: Any
+) -> Pieces:
+    """The same, with the value inside the bounds that the user gave for this state."""
+    box = problem.facts.value_bounds(problem.mover(state))
+    low, high = bounds_at(problem, state, box)
+    inside = max(interval[0], low), min(interval[1], high)
+    return min(max(value, low), high), inside, *rest
 
 
 def _from_q(
@@ -131,11 +163,15 @@ def _from_q(
     weights = problem.operator.weights(problem.num_actions)
     actions = sorted(tallies)
     w = [weights[a] for a in actions]
-    means = {a: rule.mean(tallies[a]) for a in actions}
-    clipped = [min(max(means[a], low), high) for a in actions]
-    radii = {a: rule.half_width(tallies[a]) for a in actions}
+    balls = [rule.ball(tallies[a]) for a in actions]
+    means = [
+        mean if tallies[a].draws else (low + high) / 2.0
+        for a, (mean, _) in zip(actions, balls, strict=True)
+    ]
+    clipped = [min(max(mean, low), high) for mean in means]
     boxes = [
-        (max(means[a] - radii[a], low), min(means[a] + radii[a], high)) for a in actions
+        (max(mean - radius, low), min(mean + radius, high))
+        for mean, (_, radius) in zip(means, balls, strict=True)
     ]
     operator = problem.operator
     value = operator.value(clipped, player=mover, weights=w)
@@ -153,7 +189,8 @@ def _from_draws_of_v(
 ) -> Pieces:
     (tally,) = tallies.values()
     low, high = problem.facts.value_bounds(problem.mover(state))
-    mean, width = rule.mean(tally), rule.half_width(tally)
+    mean, width = rule.ball(tally)
+    mean = mean if tally.draws else (low + high) / 2.0
     value = min(max(mean, low), high)
     return value, (max(mean - width, low), min(mean + width, high)), (), (), ()
 
@@ -173,10 +210,10 @@ def _notes(schedule: Schedule, outcome: Outcome) -> tuple[str, ...]:
             f"The data allowed an early stop: {outcome.num_calls:,} of "
             f"{schedule.num_calls:,} calls were needed."
         )
-    if not outcome.finished:
+    if outcome.stopped is not None:
         notes.append(
-            "The run was stopped before its end; the interval is what the finished "
-            "part allows."
+            f"The run was stopped {outcome.stopped.value}, before its end; the interval "
+            "is what the samples until then allow."
         )
     if outcome.stuck:
         notes.append(left_behind(outcome.stuck))

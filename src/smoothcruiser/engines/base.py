@@ -11,20 +11,21 @@ executor joins the two under a name; ``engines.registry`` has the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol
 
 from smoothcruiser.engines.pools.base import Build, Pool
-from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.query import Compute
 from smoothcruiser.schedule.schedule import Kind, Schedule
 
-# Called with every finished shard; True means that no more shards are needed.
+# Called with every finished shard, and with the first samples of one that goes on;
+# True means that no more shards are needed.
 Report = Callable[[Shard, Partial], bool]
 
 
@@ -58,10 +59,16 @@ class Engine(Protocol):
         """What watches the step while shards run; None where nothing can."""
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
-        """The sums of one shard."""
+        """The sums of one shard.
+
+        An engine that can also run it in pieces has ``run_piece`` (``python``).
+        """
 
     def stop(self) -> None:
-        """Ask running shards to end: they raise ``Interrupted``."""
+        """Ask running shards to end: they raise ``Interrupted``.
+
+        Its ``piece`` holds the samples that were completed, where the engine knows.
+        """
 
 
 class Workers(Protocol):
@@ -69,17 +76,20 @@ class Workers(Protocol):
 
     name: str  # the executor's name
     compile_seconds: float
-    unfinished: int  # calls counted in shards that were not finished
+    left: Sequence[Piece]  # what a stop left of the shards that were under way
+    unfinished: int  # calls counted in samples that were not finished
+    abreast: int  # actions whose shards take turns, where they are run in pieces
 
     @property
     def stuck(self) -> int:
         """Shards that did not end when they were asked to, and were left behind."""
 
-    def inspect(self, seed: int) -> tuple[int, int]:
+    def inspect(self, seed: int, seconds: float | None = None) -> tuple[int, int]:
         """(all calls that inspections made so far, those of this one).
 
         The step is inspected where it runs (``engines.inspection``): the first
-        time before the run, the second time after it.
+        time before the run, the second time after it. After ``seconds`` no further
+        pair is inspected.
         """
 
     def seen(self, asked: int) -> str:
@@ -88,9 +98,9 @@ class Workers(Protocol):
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
         """Run the shards of ``source`` until it ends or ``report`` returns True.
 
-        A shard is pulled only when a worker is free. Each shard is reported
-        once, from this thread, in any order. The first error ends the rest and
-        is raised.
+        A shard is pulled only when a worker is free. Each shard is reported, from
+        this thread, in any order: once when it is finished, and before that as
+        often as a part of it is. The first error ends the rest and is raised.
         """
 
     def stop(self) -> None:

@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 
 from smoothcruiser.engines.base import Job, not_run
 from smoothcruiser.engines.rows import Floats, Ints, parts_of
-from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.engines.shards import Partial, Piece, Shard
+from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
@@ -132,6 +133,7 @@ class BatchedEngine:
         """Ask a running shard to end."""
         self.stopped = True
 
+    @calls_the_oracle
     def run_shard(self, shard: Shard, seed: int) -> Partial:
         """The sums of one shard (Alg. 1, over its part of the samples)."""
         sequence = np.random.SeedSequence(seed, spawn_key=(shard.action, shard.index))
@@ -147,12 +149,17 @@ class BatchedEngine:
         for first in range(0, shard.count, self.rows):
             n = min(self.rows, shard.count - first)
             states = self.backend.take(self.root, np.zeros(n, dtype=np.int64))
-            if root.target == "value":
-                x = self.draw(root.child, states, n)
-            else:
-                x = self.backup(
-                    states, np.full(n, shard.action, dtype=np.int64), root.child
-                )
+            try:
+                if root.target == "value":
+                    x = self.draw(root.child, states, n)
+                else:
+                    x = self.backup(
+                        states, np.full(n, shard.action, dtype=np.int64), root.child
+                    )
+            except (Interrupted, KeyboardInterrupt) as stop:
+                part = Partial(first, total, square, self.calls)
+                stop.piece = Piece(shard, part)  # type: ignore[union-attr]
+                raise
             distance = x - self.center
             total += float(distance.sum())
             square += float((distance * distance).sum())

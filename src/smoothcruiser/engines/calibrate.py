@@ -1,12 +1,10 @@
-"""Oracle calls per second of one core, measured on a small schedule of the problem.
+"""Oracle calls per second of one core, measured on a small table of the problem.
 
 A price in calls becomes a time only with the speed of the user's simulator,
-which may be 10 ns or 10 s per call. So a schedule that costs a few hundred
-calls is run first, for at least ``QUICK`` seconds. A slow simulator takes much
-longer than that, and its speed is then known. For others a schedule of
-``LARGE`` calls is run again and again until ``SECONDS`` have passed: its leaves
-and rollouts are mixed like those of a real plan. The engine is the one that
-would run the plan.
+which may be 10 ns or 10 s per call. So a table that promises nothing is run
+again and again until ``SECONDS`` have passed, and stopped in its middle where the
+simulator is slow. Most of its calls are in leaves below plug-ins, as in a real
+plan. The engine is the one that would run the plan, in this process.
 
 What this file decides: what is run and for how long. It leaves out compiling
 (done before the clock starts).
@@ -14,93 +12,91 @@ What this file decides: what is run and for how long. It leaves out compiling
 
 from __future__ import annotations
 
+import math
+import threading
 import time
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from smoothcruiser.engines.base import Engine, Job
-from smoothcruiser.engines.registry import default_executor, make_engine, named
+from smoothcruiser.engines.registry import default_executor, make_engine
 from smoothcruiser.engines.shards import Shard
-from smoothcruiser.errors import Interrupted, SmoothcruiserError
+from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.streams import warm_up
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.schedule.compiler.optimizer import compile_schedule, smallest_epsilon
-from smoothcruiser.schedule.schedule import Schedule
+from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule, level_calls
 
 # Long enough for 1% of noise at a millisecond per repetition, and short enough
 # to wait for.
 SECONDS = 0.3
-SMALL, LARGE = 500, 200_000  # calls: 200,000 take 4 ms at 50 M calls/s
-QUICK = 0.01  # seconds, at least, of the small schedule
-DELTA = 0.1  # any will do: it scales the number of root samples, not their kind
+CALLS = 200_000  # of a repetition: 4 ms at 50 M calls/s
+LEAVES = 16  # samples per action of the inner node
+
+
+class Speed(NamedTuple):
+    """How fast a simulator is, and what it took to know."""
+
+    rate: float  # calls per second
+    calls: int  # made to measure it
+    busy: float  # share of the time in which this process computed
+    compile_seconds: float
 
 
 @stoppable()
 def calls_per_second(
-    problem: Problem, state: Any, executor: str | None = None
-) -> float:
-    """Oracle calls per second of one core at ``state``."""
-    name = executor or default_executor(problem)
-    job = Job(problem, _sample(problem.facts, SMALL), state)
-    calls, seconds = _timed(name, job, QUICK)
-    if seconds < 5.0 * QUICK:
-        large = replace(job, schedule=_sample(problem.facts, LARGE))
-        calls, seconds = _timed(name, large, SECONDS)
-    return calls / seconds
+    problem: Problem,
+    state: Any,
+    executor: str | None = None,
+    *,
+    seconds: float = SECONDS,
+    began: Callable[[], object] = time.perf_counter,
+) -> Speed:
+    """The speed of one core at ``state``, measured for at most about ``seconds``.
 
-
-def _sample(facts: Facts, budget: int) -> Schedule:
-    """A schedule of about ``budget`` calls, or the loosest if none is so cheap."""
-    try:
-        epsilon = smallest_epsilon(facts, budget=budget, delta=DELTA)
-        return compile_schedule(facts, epsilon=epsilon, delta=DELTA, adaptive=False)
-    except SmoothcruiserError:
-        return compile_schedule(
-            facts, epsilon=max(facts.value_span(), 1e-9), delta=DELTA, adaptive=False
-        )
-
-
-def _timed(name: str, job: Job, least: float) -> tuple[int, float]:
-    """(calls, seconds) of repetitions of the job until ``least`` seconds have passed.
-
-    Plain Python stops in the middle of a repetition.
+    There is at least one call, however long it takes. ``began`` is called when all is
+    compiled.
     """
-    clock = _Deadline(job.problem.oracle)
-    if named(name).engine(job.problem).python:
-        job = replace(job, problem=replace(job.problem, oracle=clock))
+    name = executor or default_executor(problem)
+    job = Job(problem, _table(problem.facts), state)
     engine = make_engine(name, job)
-    action = job.problem.legal_actions(job.state)[0]
+    action = problem.legal_actions(state)[0]
     warm_up()
-    calls, begin = 0, time.perf_counter()
-    clock.end = begin + SECONDS
-    for index in range(1_000_000):
-        calls += _one(engine, Shard(action, index, 0, job.schedule.root.samples))
-        seconds = time.perf_counter() - begin
-        if seconds >= least:
-            break
-    return max(1, calls), seconds
+    began()
+    timer = threading.Timer(seconds, engine.stop)
+    timer.daemon = True
+    timer.start()
+    calls, begin, took = 0, time.perf_counter(), 0.0
+    computed = time.process_time()
+    try:
+        for index in range(1_000_000):
+            calls += _one(engine, Shard(action, index, 0, job.schedule.root.samples))
+            took = time.perf_counter() - begin
+            if took >= seconds:
+                break
+    finally:
+        timer.cancel()
+    busy = min(1.0, (time.process_time() - computed) / took)
+    return Speed(max(1, calls) / took, calls, busy, engine.compile_seconds)
+
+
+def _table(facts: Facts) -> Schedule:
+    """A table of about ``CALLS`` calls, not deeper than the horizon."""
+    levels = (
+        Level(Kind.CONSTANT),
+        Level(Kind.PLUGIN, samples=LEAVES, query=0),
+        Level(Kind.PLUGIN, samples=1, query=1),
+    )[: min(3, facts.horizon or 3)]
+    calls = 1 + level_calls(levels, facts.num_actions)[-1]
+    root = Root("q_values", max(1, CALLS // calls), len(levels) - 1, "none")
+    # an infinite epsilon: a table that promises nothing
+    return Schedule("measured", facts, levels, root, math.inf, 0.5)
 
 
 def _one(engine: Engine, shard: Shard) -> int:
-    """The calls of one repetition, or of the part of it before the deadline."""
+    """The calls of one repetition, or of the part of it before the stop."""
     try:
         return engine.run_shard(shard, seed=0).calls
-    except Interrupted:
-        return engine.calls
-
-
-class _Deadline:
-    """The oracle, which stops the run after a deadline.
-
-    Without it, one repetition with a slow simulator could take minutes.
-    """
-
-    def __init__(self, oracle: Any) -> None:
-        self.oracle, self.end = oracle, float("inf")
-
-    def __call__(self, state: Any, action: int, rng: Any) -> Any:
-        if time.perf_counter() > self.end:
-            raise Interrupted("The time for the measurement is over.")
-        return self.oracle(state, action, rng)
+    except Interrupted as stop:
+        return stop.calls if stop.piece is None else int(stop.piece.part.calls)

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.engines.reference import retyped_by
-from smoothcruiser.engines.watchdog import watched
+from smoothcruiser.engines.watchdog import calls_the_oracle, watched
 from smoothcruiser.errors import Hung, OracleError
 from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import Key
@@ -91,17 +91,20 @@ class Look:
 Looks = tuple[Look, ...]
 
 
+@calls_the_oracle
 def look(
     problem: Problem,
     state: Any,
     seed: int,
     looked: Looks | None = None,
     most_calls: int | None = None,
+    seconds: float | None = None,
 ) -> tuple[int, Looks]:
     """(oracle calls made, the pairs inspected), before a run or after it.
 
     After a run, ``looked`` are the pairs that were inspected before it.
-    ``most_calls`` bounds the calls of both inspections together.
+    ``most_calls`` bounds the calls of both inspections together. After ``seconds`` no
+    further pair is inspected; there is always one.
 
     Raises ``OracleError`` for a step that breaks its contract.
     """
@@ -111,6 +114,8 @@ def look(
     if most_calls is not None:
         most = min(most, most_calls // CALLS_PER_LOOK)
     inspector = _Inspector(problem, state, seed, most)
+    if seconds is not None:
+        inspector.seconds = min(seconds, LOOK_SECONDS)
     try:
         with watched(inspector, problem.call_seconds):
             if looked is None:
@@ -134,10 +139,10 @@ class _Inspector:
         self.last = CALLS_PER_LOOK  # what the last pair took of it
         self.looked: list[Look] = []
         warm_up()  # the clock is for simulators, not for our own compiling
-        self.began = time.perf_counter()
+        self.began, self.seconds = time.perf_counter(), LOOK_SECONDS
 
     def _in_time(self) -> bool:
-        return self.calls == 0 or time.perf_counter() - self.began < LOOK_SECONDS
+        return self.calls == 0 or time.perf_counter() - self.began < self.seconds
 
     def begin(self, start: Any, most: int) -> None:
         """Inspect every action of the requested state, then pairs met by a walk."""

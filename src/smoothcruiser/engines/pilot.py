@@ -7,8 +7,8 @@ step that remembers its answers would look honest once its memory is filled.
 
 The walks are a number of calls that the caller chooses, from streams of their own;
 they are counted and thrown away. What they show decides what is run, never what is
-promised. Nothing but ``seconds`` depends on the clock, unless a ``deadline`` cuts
-the walks.
+promised. Nothing but ``seconds`` depends on the clock, unless a limit of seconds
+cuts the walks.
 """
 
 from __future__ import annotations
@@ -59,15 +59,16 @@ def look_first(
     seed: int,
     *,
     calls: int,
-    deadline: float = math.inf,
+    seconds: float = math.inf,
 ) -> Pilot:
-    """Inspect the step, then walk for ``calls`` calls or until ``deadline``.
+    """Inspect the step, then walk for ``calls`` calls or ``seconds``.
 
     A walk takes legal actions at random, and begins anew after ``STEPS`` steps or at
     the end of an episode. Faults of the step are raised as in a run.
     """
     inspected, _ = look(problem, state, seed)
     walks = _Walks(problem, state, seed)
+    deadline = time.perf_counter() + seconds
     try:
         with watched(walks, problem.call_seconds):
             while walks.calls < calls and time.perf_counter() < deadline:

@@ -13,14 +13,16 @@ oracles that hang (``engines.watchdog``).
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from typing import Any
 
 from smoothcruiser.engines.base import Job, not_run
-from smoothcruiser.engines.shards import Partial, Shard
-from smoothcruiser.engines.watchdog import watched
+from smoothcruiser.engines.shards import Partial, Piece, Shard
+from smoothcruiser.engines.watchdog import calls_the_oracle, watched
 from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
-from smoothcruiser.jit.streams import Stream, stream
+from smoothcruiser.jit.streams import Stream, from_words, stream
 from smoothcruiser.operators.sampling import proportional
 from smoothcruiser.problem.answers import (
     at,
@@ -37,6 +39,7 @@ from smoothcruiser.problem.states import Guard, copied
 from smoothcruiser.problem.totals import AT_THE_END
 from smoothcruiser.schedule.schedule import Kind, Level
 
+STOPPED = "The run was stopped before this shard was finished."
 Draw = Callable[[Any], float]
 Means = Callable[[Any, list[int]], list[float]]
 
@@ -76,28 +79,55 @@ class PythonEngine:
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
         """The sums of one shard (Alg. 1, over its part of the samples)."""
-        self.rng = stream(seed, shard.action, shard.index)
+        return self.run_piece(shard, seed).part
+
+    @calls_the_oracle
+    def run_piece(
+        self,
+        shard: Shard,
+        seed: int,
+        begun: Piece | None = None,
+        seconds: float = math.inf,
+    ) -> Piece:
+        """The sums of a shard, or of its first samples if it takes over ``seconds``.
+
+        ``begun`` is the piece that was run of it before, by this engine or another;
+        the bits are those of a shard that is run at once.
+        """
+        if begun is None:
+            begun = Piece(shard, Partial(0, 0.0, 0.0, 0))
+            self.rng = stream(seed, shard.action, shard.index)
+        else:
+            self.rng = from_words(begun.words)
+        # One tuple, so that a Ctrl-C finds all three sums or none with the last sample.
+        sums, before = begun.part[:3], begun.part.calls
         self.calls = 0
-        total, square, state = 0.0, 0.0, self.state
-        root = self.schedule.root
-        before = copied(state)
+        state, root = self.state, self.schedule.root
+        known = copied(state)
         draw = self._centred(self.draws[root.child])
         if root.target != "value":
             draw = self._backup(root.child, shard.action)
-        with watched(self, self.problem.call_seconds):
-            for _ in range(shard.count):
-                if self.stopped:
-                    raise Interrupted(
-                        "The run was stopped before this shard was finished."
-                    )
-                try:
-                    distance = draw(state)
-                except Hung as error:
-                    raise companion_hung(self.problem.call_seconds) from error
-                total += distance
-                square += distance * distance
-        self.guard.compare(before, state, shard.action)
-        return Partial(shard.count, total, square, self.calls)
+        end = time.perf_counter() + seconds
+        try:
+            with watched(self, self.problem.call_seconds):
+                while sums[0] < shard.count:
+                    if self.stopped:
+                        raise Interrupted(STOPPED)
+                    try:
+                        distance = draw(state)
+                    except Hung as error:
+                        raise companion_hung(self.problem.call_seconds) from error
+                    draws, total, square = sums
+                    sums = draws + 1, total + distance, square + distance * distance
+                    if time.perf_counter() >= end:
+                        break
+        except (Interrupted, KeyboardInterrupt) as stop:
+            part = Partial(*sums, before + self.calls)
+            stop.piece = Piece(shard, part)  # type: ignore[union-attr]
+            raise
+        self.guard.compare(known, state, shard.action)
+        part = Partial(*sums, before + self.calls)
+        return Piece(shard, part, tuple(int(word) for word in self.rng.words))
 
     # --- one call -------------------------------------------------------------
 
@@ -106,6 +136,8 @@ class PythonEngine:
 
         The call is counted and its answer checked.
         """
+        if self.stopped:
+            raise Interrupted(STOPPED)
         self.calls += 1
         guard = self.guard
         before = guard.copied(state) if guard.due() else None
@@ -210,10 +242,6 @@ class PythonEngine:
         def query(state: Any, actions: list[int]) -> list[float]:
             q = []
             for action in actions:
-                if self.stopped:
-                    raise Interrupted(
-                        "The run was stopped before this shard was finished."
-                    )
                 mean = center + total_of(state, action) / samples
                 if clip is not None:
                     mean = min(max(mean, clip[0]), clip[1])
@@ -240,6 +268,15 @@ class PythonEngine:
 
         return inner_total
 
+    def _is_over(self, terminal: Callable[[Any], bool], state: Any) -> bool:
+        """Whether a state is terminal; faults of ``terminal`` become a sentence."""
+        try:
+            return terminal(state)
+        except (Hung, KeyboardInterrupt):
+            raise
+        except BaseException:
+            return self.problem.is_terminal(state)
+
     def _leaf_total(
         self, samples: int, constant: float, center: float
     ) -> Callable[[Any, int], float]:
@@ -261,6 +298,8 @@ class PythonEngine:
             rng, total, guard = self.rng, 0.0, self.guard
             before = guard.copied(state) if guard.due(samples) else None
             for _ in range(samples):
+                if self.stopped:
+                    raise Interrupted(STOPPED)
                 self.calls += 1
                 try:
                     answer = step(state, action, rng)
@@ -283,12 +322,7 @@ class PythonEngine:
                     if not ends:
                         raise undeclared_end(at(state, action))
                 elif terminal is not None:
-                    try:
-                        ended = terminal(after)
-                    except (Hung, KeyboardInterrupt):
-                        raise
-                    except BaseException:
-                        ended = problem.is_terminal(after)  # raises with a sentence
+                    ended = self._is_over(terminal, after)
                 if late and reward != 0.0 and not ended:
                     raise early_payoff(reward, at(state, action))
                 total += reward - center if ended else reward + later

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from smoothcruiser.engines.base import Job, not_run
-from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.engines.shards import Partial, Piece, Shard
+from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.jit.streams import Stream, stream
@@ -50,6 +51,7 @@ class ReferenceEngine:
         self.calls = 0
         self.guard = Guard()
         self.rng: Stream
+        self.sums: Partial  # of the samples that are completed
         self.stopped = False
 
     def stop(self) -> None:
@@ -58,10 +60,16 @@ class ReferenceEngine:
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
         """The sums of one shard (Alg. 1, over its part of the samples)."""
-        return self.run_draws(
-            shard.action, shard.count, stream(seed, shard.action, shard.index)
-        )
+        try:
+            return self.run_draws(
+                shard.action, shard.count, stream(seed, shard.action, shard.index)
+            )
+        except (Interrupted, KeyboardInterrupt) as stop:
+            part = self.sums._replace(calls=self.calls)
+            stop.piece = Piece(shard, part)  # type: ignore[union-attr]
+            raise
 
+    @calls_the_oracle
     def run_draws(self, action: int, count: int, rng: Stream) -> Partial:
         """The sums of ``count`` root samples that take their numbers from ``rng``."""
         self.rng = rng
@@ -70,7 +78,8 @@ class ReferenceEngine:
         total = 0.0
         square = 0.0
         root = self.schedule.root
-        for _ in range(count):
+        for done in range(count):
+            self.sums = Partial(done, total, square, 0)
             if root.target == "value":
                 distance = self.sample_v(root.child, self.state) - self.center
             else:

@@ -2,11 +2,14 @@
 
 Shards that an earlier run finished are used again. At each checkpoint
 (``look``) an action whose answer is already good enough stops. Shards are
-handed out in order. Workers that would be idle while a checkpoint waits for its
-last shard get shards beyond it: ``calls_spent`` counts these too, ``num_calls``
-only what the answer uses. Sums are combined in shard order, and a checkpoint
-sees exactly the shards before it, so neither workers nor timing can change a
-bit of the result. Where shards run: ``engines.pools``.
+handed out in order, the actions in turn. Workers that would be idle while a
+checkpoint waits for its last shard get shards beyond it: ``calls_spent`` counts
+these too, ``num_calls`` only what the answer uses. Sums are combined in shard
+order, and a checkpoint sees exactly the shards before it, so neither workers nor
+timing can change a bit of the result. Where shards run: ``engines.pools``.
+
+A run that is stopped answers from its prefixes: of every action the samples up to
+the first one that is missing, which may lie in the middle of a shard.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from enum import Enum
 
 from smoothcruiser.engines.base import Workers
 from smoothcruiser.engines.shards import Partial, Shard
@@ -27,6 +31,16 @@ Keep = Callable[[Shard, Partial], None]
 Known = Mapping[tuple[int, int], Partial]  # (action, shard index) -> sums
 
 
+class Cause(Enum):
+    """What stopped a run before its end; the value ends a sentence."""
+
+    SECONDS = "by its time limit (seconds)"
+    HAND = "by hand"
+    CALLBACK = "by the progress function, which returned False"
+    BUDGET = "at its budget"
+    OUTSIDE = "from outside"
+
+
 @dataclass
 class RootSums:
     """The sums of one action's root samples so far."""
@@ -35,6 +49,9 @@ class RootSums:
     total: float = 0.0
     square: float = 0.0
     look: int | None = None  # the checkpoint at which it stopped early, if it did
+    last: RootSums | None = (
+        None  # the sums at the last checkpoint, where it is a prefix
+    )
 
     def add(self, part: Partial) -> None:
         """Add a shard, in shard order."""
@@ -50,20 +67,21 @@ class Outcome:
     tallies: dict[int, RootSums]
     num_calls: int = 0
     calls_spent: int = 0
-    # False: stopped from outside. The tallies are then those of the last
-    # finished checkpoint.
-    finished: bool = True
+    # Not None: the tallies are prefixes, of different lengths.
+    stopped: Cause | None = None
     seconds: float = 0.0
     stuck: int = 0  # shards in a call that did not return, left behind
-    # tallies at the last finished checkpoint
-    kept: dict[int, RootSums] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing stopped it."""
+        return self.stopped is None
 
     def look(self, number: int, live: list[int], enough: Enough) -> list[int]:
         """The actions that continue after a checkpoint."""
         for action in live:
             if enough(number, self.tallies[action]):
                 self.tallies[action].look = number
-        self.kept = {action: replace(tally) for action, tally in self.tallies.items()}
         return [action for action in live if self.tallies[action].look is None]
 
 
@@ -80,6 +98,15 @@ class Listener:
     interval: Callable[[dict[int, RootSums]], tuple[float, float] | None] | None = None
 
 
+@dataclass
+class Prefix:
+    """The samples of an action up to the first shard that is missing."""
+
+    sums: RootSums
+    shards: int = 0  # whole ones
+    calls: int = 0
+
+
 class Ledger:
     """The shards that are known, those still needed, and the results of checkpoints."""
 
@@ -91,9 +118,13 @@ class Ledger:
         known: Known | None = None,
     ) -> None:
         self.segments, self.enough = segments, enough
+        self.shards = [shard for segment in segments for shard in segment]
+        self.ends = {segment[-1].index for segment in segments if segment}
         self.outcome = Outcome({action: RootSums() for action in actions})
         self.live = list(actions)
         self.parts = dict(known or {})
+        self.begun: dict[tuple[int, int], Partial] = {}  # of shards under way
+        self.prefixes = {action: Prefix(RootSums()) for action in actions}
         self.segment = 0  # the one whose shards are awaited
         self.missing = self._missing()
         self._advance()
@@ -111,22 +142,32 @@ class Ledger:
         """Whether nothing more is needed."""
         return not self.live or self.segment == len(self.segments)
 
-    def source(self) -> Iterator[Shard]:
+    def source(self, room: float, price: Callable[[Shard], int]) -> Iterator[Shard]:
         """The shards to run, those needed next first.
 
-        An action that has stopped gets no more shards.
+        An action that has stopped gets no more shards. The shards end before the
+        calls that they can take, by ``price``, are more than ``room``.
         """
         for segment in self.segments:
-            for action in tuple(self.outcome.tallies):
-                for shard in segment:
+            for shard in segment:
+                for action in tuple(self.outcome.tallies):
                     if action in self.live and (action, shard.index) not in self.parts:
+                        room -= price(shard)
+                        if room < 0:
+                            return
                         yield replace(shard, action=action)
 
-    def add(self, shard: Shard, part: Partial) -> None:
-        """Enter a finished shard."""
-        self.parts[shard.action, shard.index] = part
-        self.missing.discard((shard.action, shard.index))
-        self._advance()
+    def add(self, shard: Shard, part: Partial) -> int:
+        """Enter a shard, or the first samples of it; the calls that are new in it."""
+        place = shard.action, shard.index
+        before = self.begun.pop(place, None)
+        if part.draws < shard.count:
+            self.begun[place] = part
+        else:
+            self.parts[place] = part
+            self.missing.discard(place)
+            self._advance()
+        return part.calls - (0 if before is None else before.calls)
 
     def _advance(self) -> None:
         """Add up every complete segment, in shard order, and apply its checkpoint."""
@@ -142,6 +183,72 @@ class Ledger:
                 if self.live:
                     self.missing = self._missing()
 
+    def so_far(self) -> tuple[dict[int, RootSums], int]:
+        """(what is known of each action, the calls in it), at any time.
+
+        It is the sums of an action that has stopped, and the prefix of others.
+        """
+        tallies, calls = {}, 0
+        for action, tally in self.outcome.tallies.items():
+            prefix = self.prefixes[action]
+            self._lengthen(
+                action, prefix, tally.draws if tally.look is not None else None
+            )
+            calls += prefix.calls
+            tallies[action] = tally
+            if tally.look is None:
+                tallies[action] = tally = replace(prefix.sums)
+                if prefix.shards < len(self.shards):
+                    place = action, self.shards[prefix.shards].index
+                    part = self.begun.get(place)
+                    if part is not None:
+                        tally.add(part)
+                        calls += part.calls
+        return tallies, calls
+
+    def stopped(self, cause: Cause) -> Outcome:
+        """The outcome with what is known of each action when the run is stopped."""
+        self.outcome.stopped = cause
+        self.outcome.tallies, self.outcome.num_calls = self.so_far()
+        return self.outcome
+
+    def _lengthen(self, action: int, prefix: Prefix, most: int | None) -> None:
+        """Add the whole shards that have become known since, up to ``most`` samples."""
+        for shard in self.shards[prefix.shards :]:
+            part = self.parts.get((action, shard.index))
+            if part is None or (most is not None and shard.first >= most):
+                return
+            prefix.sums.add(part)
+            prefix.shards, prefix.calls = prefix.shards + 1, prefix.calls + part.calls
+            if shard.index in self.ends:
+                prefix.sums.last = replace(prefix.sums, last=None)
+
+
+class Alarm:
+    """Stops workers at a time, which may be moved."""
+
+    def __init__(self) -> None:
+        self.rang = False
+        self.timer: threading.Timer | None = None
+
+    def set(self, stop: Callable[[], object], seconds: float) -> None:
+        """Call ``stop`` after so many seconds, and at no other time."""
+        self.cancel()
+
+        def ring() -> None:
+            self.rang = True
+            stop()
+
+        left = min(max(0.0, seconds), threading.TIMEOUT_MAX)
+        self.timer = threading.Timer(left, ring)
+        self.timer.daemon = True
+        self.timer.start()
+
+    def cancel(self) -> None:
+        """Ring no more."""
+        if self.timer is not None:
+            self.timer.cancel()
+
 
 def run(
     workers: Workers,
@@ -150,87 +257,74 @@ def run(
     *,
     seed: int,
     listener: Listener = Listener(),
-    seconds: float | None = None,
+    alarm: Alarm | None = None,
+    room: float = float("inf"),
 ) -> Outcome:
-    """The outcome of running every shard that is needed, or those up to a stop."""
+    """The outcome of running every shard that is needed, or those up to a stop.
+
+    No shard is begun that could take the run's calls above ``room``.
+    """
     begin = time.perf_counter()
     outcome = ledger.outcome
     outcome.calls_spent = sum(part.calls for part in ledger.parts.values())
+    root = schedule.root
     per_action = schedule.num_calls // (
-        schedule.facts.num_actions if schedule.root.target == "q_values" else 1
+        schedule.facts.num_actions if root.target == "q_values" else 1
     )
+    per_sample = per_action // root.samples
+    refused = False  # whether the progress function returned False
 
     def report(shard: Shard, part: Partial) -> bool:
-        outcome.calls_spent += part.calls
-        ledger.add(shard, part)
-        if listener.keep is not None:
+        nonlocal refused
+        outcome.calls_spent += ledger.add(shard, part)
+        if listener.keep is not None and part.draws == shard.count:
             listener.keep(shard, part)
         if listener.progress is not None:
-            certified = (
-                listener.interval(outcome.kept)
-                if listener.interval is not None and outcome.kept
-                else None
-            )
-            listener.progress(
+            tallies, _ = ledger.so_far()
+            answer = listener.progress(
                 Progress(
                     calls=outcome.calls_spent,
                     price=per_action * len(outcome.tallies),
                     seconds=time.perf_counter() - begin,
-                    interval=certified,
+                    interval=None
+                    if listener.interval is None
+                    else listener.interval(tallies),
                 )
             )
+            if answer is False and not ledger.complete:
+                refused = True
+                raise Interrupted("The progress function returned False.")
         return ledger.complete
 
-    alarm = _alarm(workers, None if seconds is None else begin + seconds)
     try:
         if not ledger.complete:
-            workers.map(ledger.source(), seed, report)
+            workers.abreast = len(ledger.live)
+            left = room - outcome.calls_spent
+            shards = ledger.source(left, lambda shard: shard.count * per_sample)
+            workers.map(shards, seed, report)
+            if not ledger.complete:
+                outcome.stopped = Cause.BUDGET
     except (Interrupted, KeyboardInterrupt) as stop:
         hear(stop)
         workers.stop()
-        if not outcome.kept:
-            raise _nothing_yet(
-                outcome.calls_spent,
-                workers.unfinished + getattr(stop, "calls", 0),
-                workers.stuck,
-            ) from stop
-        outcome.finished = False
-        outcome.tallies = outcome.kept
-        outcome.num_calls = sum(
-            ledger.parts[action, shard.index].calls
-            for action, tally in outcome.kept.items()
-            for segment in ledger.segments
-            for shard in segment
-            if shard.first < tally.draws
-        )
-    finally:
-        if alarm is not None:
-            alarm.cancel()
+        late = alarm is not None and alarm.rang
+        outcome.stopped = Cause.CALLBACK if refused else cause_of(stop, late)
+        outcome.calls_spent += workers.unfinished
+        for shard, part, _ in workers.left:
+            outcome.calls_spent += ledger.add(shard, part)
+            if listener.keep is not None and part.draws == shard.count:
+                listener.keep(shard, part)
+    if outcome.stopped is not None:
+        ledger.stopped(outcome.stopped)
     outcome.seconds, outcome.stuck = time.perf_counter() - begin, workers.stuck
     return outcome
 
 
-def _nothing_yet(finished: int, unfinished: int, stuck: int) -> Interrupted:
-    """The error of a run that was stopped before its first checkpoint.
-
-    A kernel that is stopped inside a leaf does not count the leaf.
-    """
-    calls = finished + unfinished
-    made = (
-        (
-            f"oracle calls made, at least: {calls:,}, of which {finished:,} in "
-            "finished shards"
-        )
-        if calls
-        else "no call was reported yet"
-    )
-    return Interrupted(
-        (
-            "The run was stopped before its first look at the data, so nothing can be "
-            f"certified yet; {made}." + (f" {left_behind(stuck)}" if stuck else "")
-        ),
-        calls=calls,
-    )
+def cause_of(error: BaseException, late: bool) -> Cause:
+    """What stopped a run that ended with ``error``, after its time limit or before."""
+    if late:
+        return Cause.SECONDS
+    return Cause.HAND if isinstance(error, KeyboardInterrupt) else Cause.OUTSIDE
 
 
 def left_behind(stuck: int) -> str:
@@ -240,12 +334,3 @@ def left_behind(stuck: int) -> str:
         "after the stop, and nothing ends machine code from outside but the end of "
         "this process: look for a loop in the step that never ends."
     )
-
-
-def _alarm(workers: Workers, deadline: float | None) -> threading.Timer | None:
-    if deadline is None:
-        return None
-    timer = threading.Timer(max(0.0, deadline - time.perf_counter()), workers.stop)
-    timer.daemon = True
-    timer.start()
-    return timer

@@ -30,6 +30,20 @@ class Partial(NamedTuple):
     calls: int
 
 
+class Piece(NamedTuple):
+    """The first samples of a shard, or all of them, and where its stream is then."""
+
+    shard: Shard
+    # of the samples that were completed; its calls are also those of one that was not
+    part: Partial
+    words: tuple[int, ...] = ()  # of the stream; none where it is not taken up again
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are all of the shard's samples."""
+        return self.part.draws == self.shard.count
+
+
 @dataclass(frozen=True)
 class Shard:
     """Root samples ``first`` to ``first + count`` (exclusive) of one action.

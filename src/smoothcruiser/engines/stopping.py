@@ -4,25 +4,36 @@ The root's promise is applied to the sums of the samples. Paper mode has the
 printed promise only. Sharp schedules examine the data at fixed counts, the
 checkpoints (``theory.stopping``). An action stops at the first checkpoint where
 the empirical Bernstein radius plus the bias is at most epsilon. At the end the
-smaller of the promised and the empirical radius is reported. The schedule's
-delta pays for all of these at once.
+smaller of the promised and the empirical radius is reported. A run that is
+stopped has a line instead of the promised radius, which holds at every count. The
+schedule's delta pays for all of these at once.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from smoothcruiser.engines.run import Outcome, RootSums
 from smoothcruiser.engines.shards import cut
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.schedule.kinds.base import TOLERANCE
 from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.schedule.verify.sharp import UNIT, RootPromise, root_promise
-from smoothcruiser.theory.stopping import may_stop, radius_at_look, sample_variance
+from smoothcruiser.theory.stopping import (
+    line_radius,
+    line_slope,
+    may_stop,
+    radius_at_look,
+    sample_variance,
+)
 
 # A share of epsilon. Intervals are widened by the rounding error, so that they
 # stay true. An epsilon of which it may be a larger share is refused.
 ROUNDING_SHARE = 1e-2
+
+# the inequalities behind an interval, beside the one that the schedule names
+DATA, LINE, RANGE = "empirical Bernstein", "Bennett at every count", "range of values"
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,7 @@ class StoppingRule:
     # What floating point may add to the error of a mean. It is 0 in paper mode,
     # whose bounds are loose enough to cover it.
     rounding: float = 0.0
+    slope: float = math.nan  # theta of the line; nan where there is none
 
     @property
     def center(self) -> float:
@@ -57,8 +69,8 @@ class StoppingRule:
         return max(abs(end - center) for end in ends) + self.promise.rounding
 
     def mean(self, tally: RootSums) -> float:
-        """The mean of the root's samples."""
-        return self.center + tally.total / tally.draws
+        """The mean of the root's samples; the center where there is none."""
+        return self.center + tally.total / max(1, tally.draws)
 
     def enough(self, look: int, tally: RootSums) -> bool:
         """Whether an action may stop at this checkpoint."""
@@ -82,34 +94,59 @@ class StoppingRule:
     def half_width(self, tally: RootSums) -> float:
         """The bound on |mean - truth|, for every action at once.
 
-        It holds with the schedule's confidence.
+        It holds with the schedule's confidence. It is for sums at the last count, at
+        the checkpoint where an action stopped, and of a prefix of the samples.
         """
+        full = tally.draws == self.schedule.root.samples
         if self.promise is None:
-            return self.schedule.epsilon
-        empirical = self._empirical(tally)
-        fixed = (
-            self.promise.radius
-            if tally.draws == self.schedule.root.samples
-            else math.inf
-        )
-        return min(empirical, fixed) + self.promise.bias + self.rounding
+            return self.schedule.epsilon if full else math.inf
+        if full:
+            radius = min(self._empirical(tally), self.promise.radius)
+        elif tally.look is not None:
+            radius = self._empirical(tally)
+        else:
+            radius = self._line(tally.draws)
+        return radius + self.promise.bias + self.rounding
+
+    def _line(self, draws: int) -> float:
+        assert self.promise is not None
+        if math.isnan(self.slope):
+            return math.inf
+        known = self.promise
+        return line_radius(draws, self.slope, known.spread, known.variance, known.level)
+
+    def ball(self, tally: RootSums) -> tuple[float, float]:
+        """(mean, half-width) of the narrowest interval that the sums certify.
+
+        The radius of the last checkpoint and the line hold at once, so either may be
+        taken.
+        """
+        known = [tally]
+        if tally.look is None and tally.last is not None:
+            known.append(replace(tally.last, look=0))
+        best = min(known, key=self.half_width)
+        return self.mean(best), self.half_width(best)
 
     def bound(self, outcome: Outcome) -> str:
         """The name of the inequality behind the reported interval."""
         if self.promise is None:
             return "paper: Hoeffding and a union over the tree"
-        full = self.schedule.root.samples
-        by_data = [
-            tally.draws < full or self._empirical(tally) < self.promise.radius
-            for tally in outcome.tallies.values()
-        ]
-        if all(by_data):
-            return "empirical Bernstein"
-        return (
-            f"{self.schedule.root.bound} and empirical Bernstein"
-            if any(by_data)
-            else self.schedule.root.bound
-        )
+        found = {self._bound_of(tally) for tally in outcome.tallies.values()}
+        order = (self.schedule.root.bound, LINE, DATA, RANGE)
+        return " and ".join(name for name in order if name in found)
+
+    def _bound_of(self, tally: RootSums) -> str:
+        assert self.promise is not None
+        if tally.draws == self.schedule.root.samples:
+            by_data = self._empirical(tally) < self.promise.radius
+            return DATA if by_data else self.schedule.root.bound
+        if tally.look is not None:
+            return DATA
+        last = -1.0 if tally.last is None else self._empirical(tally.last)
+        radius = self._line(tally.draws)
+        if 0.0 <= last < radius:
+            return DATA
+        return LINE if radius < self.promise.spread else RANGE
 
 
 def stopping_rule(schedule: Schedule, shards: int | None = None) -> StoppingRule:
@@ -137,4 +174,18 @@ def stopping_rule(schedule: Schedule, shards: int | None = None) -> StoppingRule
             f"answer by {rounding:.2g}; subtract what all rewards share, or ask for a "
             "larger epsilon."
         )
-    return StoppingRule(schedule, promise, rounding)
+    return StoppingRule(schedule, promise, rounding, _slope(schedule, promise))
+
+
+def _slope(schedule: Schedule, promise: RootPromise) -> float:
+    """The theta whose line ends at the promised radius.
+
+    The promise at the last count and the line are then one event (docs/theory.md,
+    section 5). Where rounding keeps them apart, at radii of almost the whole range,
+    there is no line.
+    """
+    spread, variance, level = promise.spread, promise.variance, promise.level
+    count = schedule.root.samples
+    slope = line_slope(count, spread, variance, level)
+    end = line_radius(count, slope, spread, variance, level)
+    return slope if end <= promise.radius + TOLERANCE * schedule.epsilon else math.nan

@@ -1,4 +1,4 @@
-"""Watchdogs for oracles that hang: one ends a call, one says that a limit has passed.
+"""Watchdogs for oracles that hang: two end a call, one says that a limit has passed.
 
 The problem's ``call_seconds`` limits one call. A watching thread sees that no
 call has finished for that long and raises inside the call, so that the error
@@ -8,6 +8,9 @@ the thread, which ends Python loops. Native code that neither returns nor
 releases the interpreter's lock can be ended by neither: run such a simulator
 with executor ``processes`` and ``seconds``.
 
+A run in this thread sees its time limit between two calls. ``Breaker`` ends a call
+that lasts beyond it, by another signal, and only while the user's code runs.
+
 Searches run machine code in the main thread and see their time limit only between
 two parts of it. ``overdue`` says so where a part does not end; a second Ctrl-C ends
 the process then (``jit.interrupts``).
@@ -16,12 +19,14 @@ the process then (``jit.interrupts``).
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from types import CodeType, FrameType
+from typing import Any, Protocol, Self, TypeVar
 
 from smoothcruiser.errors import Hung
 
@@ -29,6 +34,17 @@ from smoothcruiser.errors import Hung
 # overlong call is ended at most 25% late.
 WATCH_SHARE = 0.25
 LATE_SECONDS = 10.0  # after a time limit, until it is said that it has passed
+AGAIN_SECONDS = 0.1  # between two attempts to end a call
+# What a Breaker sends: a signal that is ignored wherever nobody waits for it.
+SIGNAL: Any = getattr(signal, "SIGURG", None)
+Function = TypeVar("Function", bound=Any)
+_callers: set[CodeType] = set()
+
+
+def calls_the_oracle(function: Function) -> Function:
+    """Let a Breaker end what this function waits for, but not a line of its own."""
+    _callers.add(function.__code__)
+    return function
 
 
 class Counting(Protocol):
@@ -77,6 +93,62 @@ def watched(engine: Counting, call_seconds: float | None) -> Iterator[None]:
 
 def _raise_hung(*_: Any) -> None:
     raise Hung
+
+
+class Breaker:
+    """Ends a call of the oracle in this thread that lasts beyond a time.
+
+    The call raises KeyboardInterrupt, as if somebody had pressed Ctrl-C then.
+    """
+
+    fired = False  # whether it has ended one
+
+    def __enter__(self) -> Self:
+        self.thread, self.over = threading.get_ident(), threading.Event()
+        main = threading.current_thread() is threading.main_thread()
+        self.by_signal = main and SIGNAL is not None and os.name == "posix"
+        if self.by_signal:
+            self.before = signal.signal(SIGNAL, self._break)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        if self.by_signal:
+            signal.signal(SIGNAL, self.before or signal.SIG_DFL)
+
+    def arm(self, seconds: float) -> None:
+        """End what is called after so many seconds from now."""
+
+        def wait() -> None:
+            late = self.over.wait(min(max(0.0, seconds), threading.TIMEOUT_MAX))
+            while not late:
+                self._send()
+                late = self.over.wait(AGAIN_SECONDS)
+
+        threading.Thread(target=wait, daemon=True, name="smoothcruiser-end").start()
+
+    def _send(self) -> None:
+        if self.by_signal:
+            signal.pthread_kill(self.thread, SIGNAL)
+        elif _in_a_call(sys._current_frames().get(self.thread)):
+            self.fired = True
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(self.thread), ctypes.py_object(KeyboardInterrupt)
+            )
+
+    def _break(self, number: int, frame: FrameType | None) -> None:
+        if _in_a_call(frame):
+            self.fired = True
+            raise KeyboardInterrupt
+
+
+def _in_a_call(frame: FrameType | None) -> bool:
+    """Whether a frame is below a function that calls the oracle."""
+    if frame is None or frame.f_code in _callers:
+        return False
+    while frame is not None and frame.f_code not in _callers:
+        frame = frame.f_back
+    return frame is not None
 
 
 @contextmanager

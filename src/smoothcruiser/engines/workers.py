@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,46 @@ from smoothcruiser.engines.base import Engine, Job, Report
 from smoothcruiser.engines.inspection import Looks, look, seen, sendable
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
 from smoothcruiser.engines.pools.threads import ThisThread, Threads
-from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.engines.shards import Piece, Shard
 from smoothcruiser.errors import Interrupted
+
+# Plain Python runs a shard in pieces of about this time, so that slow simulators
+# report, actions take turns, and a stop loses little.
+PIECE_SECONDS = 0.25
+
+
+class Turns(Iterator[tuple[Any, ...]]):
+    """The items to run: shards in order, and those begun when their turn comes.
+
+    It ends where all shards are finished or under way, and goes on when a piece
+    comes back.
+    """
+
+    def __init__(
+        self,
+        source: Iterator[Shard],
+        seed: int,
+        abreast: int,
+        moves: tuple[Any, ...] = (),
+    ) -> None:
+        self.source, self.seed, self.abreast = source, seed, abreast
+        self.moves = moves
+        self.begun: deque[Piece] = deque()
+        self.opened = 0  # shards since none was begun and waiting
+
+    def __next__(self) -> tuple[Any, ...]:
+        """The next shard, where not every action has one; else the oldest piece."""
+        if not self.begun:
+            self.opened = 0
+        if self.opened < self.abreast:
+            self.opened += 1
+            shard = next(self.source, None)
+            if shard is not None:
+                return shard, self.seed, None, *self.moves
+        if not self.begun:
+            raise StopIteration
+        piece = self.begun.popleft()
+        return piece.shard, self.seed, piece, *self.moves
 
 
 class ShardWorkers:
@@ -22,6 +61,8 @@ class ShardWorkers:
         self.name, self.pool, self.engine = name, pool, engine
         self.compile_seconds = 0.0 if engine is None else engine.compile_seconds
         self.unfinished = 0
+        self.abreast = 1
+        self.left: Sequence[Piece] = []
         self.looked: Looks | None = None  # what the inspection before the run saw
         self.look_calls = 0
         # what engines elsewhere move to; empty where they stay at their own state
@@ -38,12 +79,14 @@ class ShardWorkers:
         """As in ``Workers``."""
         return self.pool.stuck
 
-    def inspect(self, seed: int) -> tuple[int, int]:
+    def inspect(self, seed: int, seconds: float | None = None) -> tuple[int, int]:
         """As in ``Workers``; a run that was stopped may have no time for it."""
         if not self.pool.reachable:
             return self.look_calls, 0
         task = look_elsewhere if self.engine is None else look_here
-        calls, self.looked = self.pool.ask(task, (seed, self.looked, *self.moves))
+        calls, self.looked = self.pool.ask(
+            task, (seed, self.looked, seconds, *self.moves)
+        )
         self.look_calls += calls
         return self.look_calls, calls
 
@@ -57,15 +100,31 @@ class ShardWorkers:
 
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
         """As in ``Workers``."""
-        items = ((shard, seed, *self.moves) for shard in source)
+        turns = Turns(source, seed, self.abreast, self.moves)
+
+        def returned(item: Any, piece: Piece) -> bool:
+            if not piece.whole:
+                turns.begun.append(piece)
+            return report(piece.shard, piece.part)
+
+        stop: BaseException | None = None
         try:
-            self.pool.map(run_shard, items, lambda item, part: report(item[0], part))
-        except (Interrupted, KeyboardInterrupt):
-            # An engine in this process counts its calls as it makes them.
-            self.unfinished += 0 if self.engine is None else self.engine.calls
+            self.pool.map(run_piece, turns, returned)
+        except (Interrupted, KeyboardInterrupt) as error:
+            stop = error
             raise
         finally:
-            self.unfinished += sum(getattr(x, "calls", 0) for x in self.pool.abandoned)
+            ends = [*self.pool.abandoned, *([] if stop is None else [stop])]
+            for end in ends:
+                self._leave(end)
+
+    def _leave(self, end: Any) -> None:
+        """Keep what a shard that was not finished leaves behind."""
+        piece = end if isinstance(end, Piece) else getattr(end, "piece", None)
+        if piece is not None:
+            self.left = [*self.left, piece]
+            return
+        self.unfinished += getattr(end, "calls", 0)
 
     def stop(self) -> None:
         """As in ``Workers``."""
@@ -121,19 +180,26 @@ def _engine(problem: Any, name: str, **parts: Any) -> Engine:
 # --- tasks --------------------------------------------------------------------
 
 
-def run_shard(engine: Engine, item: Any) -> Partial:
-    """The sums of one shard: ``item`` is (shard, seed), or (shard, seed, state)."""
-    shard, seed, *moves = item
+def run_piece(engine: Engine, item: Any) -> Piece:
+    """The sums of one shard, or of the samples for which there is time now.
+
+    ``item`` is (shard, seed, piece that was begun or None), perhaps with a state.
+    """
+    shard, seed, begun, *moves = item
     if moves:
         engine = type(engine)(replace(engine.job, state=moves[0]))
-    return engine.run_shard(shard, seed)
+    in_pieces = getattr(engine, "run_piece", None)
+    if in_pieces is None:
+        return Piece(shard, engine.run_shard(shard, seed))
+    found: Piece = in_pieces(shard, seed, begun, PIECE_SECONDS)
+    return found
 
 
 def look_here(engine: Engine, item: Any) -> tuple[int, Looks]:
-    """An inspection of the step: ``item`` is (seed, looks), perhaps with a state."""
-    seed, looked, *moves = item
+    """An inspection of the step: ``item`` is (seed, looks, seconds), perhaps a state."""
+    seed, looked, seconds, *moves = item
     state = moves[0] if moves else engine.job.state
-    return look(engine.job.problem, state, seed, looked)
+    return look(engine.job.problem, state, seed, looked, seconds=seconds)
 
 
 def look_elsewhere(engine: Engine, item: Any) -> tuple[int, Looks]:

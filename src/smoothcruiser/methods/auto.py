@@ -22,10 +22,8 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from functools import cached_property
+from typing import TYPE_CHECKING
 
-from smoothcruiser.engines.calibrate import calls_per_second
-from smoothcruiser.engines.pilot import Pilot, look_first
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
@@ -45,6 +43,9 @@ from smoothcruiser.query import KEYWORDS, Limits, Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Level
 
+if TYPE_CHECKING:
+    from smoothcruiser.engines.pilot import Pilot
+
 # calls of the walks of a pilot: a hundredth of the schedule's price, within these
 FEWEST, MOST = 32, 64
 PILOT_SHARE = 100
@@ -62,6 +63,8 @@ CHEAP = 2  # times what a search needs at the least: such a schedule is just run
 # calls per second, for the times that ``explain`` shows
 COMPILED_SPEED = 2e7
 PYTHON_OVERHEAD = 3e-6  # seconds a call, beside the step itself
+LISTED = 20_000  # states of outcomes= that are solved: about a second of Python
+LISTING = 0.25  # of seconds=, at the most, to list them
 USEFUL = 0.5  # of the value span: a wider promise says nothing
 
 
@@ -119,11 +122,21 @@ class _Choosing:
         self.problem, self.promise = query.problem, query.promise
         self.limits = query.limits
         self.pilot: Pilot | None = None
+        self.compiling = 0.0  # seconds, which count against no limit
+
+    @property
+    def _spent(self) -> float:
+        """Seconds since the beginning, without compiling."""
+        return time.perf_counter() - self.begin - self.compiling
 
     def choose(self) -> Prepared:
         """What is run."""
+        if self.problem.outcomes is not None and self.query.state is not None:
+            known = self._known_model()
+            if known is not None:
+                return known
         self.promise.failure()  # it says what is missing
-        if self.promise.epsilon is None and not self._limited:
+        if not self.promise.asked and not self._limited:
             raise InvalidInput(
                 "auto needs epsilon, the half-width of the promised interval "
                 "(--epsilon 5%), or a limit to do its best within: budget (--budget) "
@@ -132,9 +145,48 @@ class _Choosing:
         cannot = self._no_search()
         if cannot is not None:
             return self._schedule(f"auto chose smoothcruiser: {cannot}.")
-        if self.promise.epsilon is None:
-            return self._within_limits()
-        return self._keep_promise()
+        if self.promise.epsilon is not None:
+            return self._keep_promise()
+        if self.promise.relative is not None:
+            return self._search(
+                "auto chose certified search: what a share of the value is, only a "
+                "search finds out."
+            )
+        return self._within_limits()
+
+    def _known_model(self) -> Prepared | None:
+        """The solution of ``outcomes``, or a search in it; None if neither can be."""
+        from smoothcruiser.exact.reachable import TooLarge, explore
+
+        query, seconds = self.query, self.limits.seconds
+        deadline = math.inf if seconds is None else self.begin + LISTING * seconds
+        here = replace(self.problem, initial_state=query.state)
+        try:
+            explore(here, most_states=LISTED, deadline=deadline)
+        except TooLarge:
+            if not self.promise.asked and not self._limited:
+                return None
+            return (
+                CertifiedSearch()
+                .prepare(query)
+                .with_notes(
+                    "auto chose certified search: the model is known by outcomes=, with "
+                    f"more states than {LISTED:,} or than there is time to list, so "
+                    "it is read as far as the answer needs it; delta is 0."
+                )
+            )
+        except (
+            InvalidInput
+        ):  # states that cannot be told apart, ends that only step knows
+            return None
+        return (
+            Exact()
+            .prepare(query)
+            .with_notes(
+                "auto chose exact: the model is known by outcomes=, so no sampling is "
+                "needed and delta is 0."
+            )
+        )
 
     @property
     def _limited(self) -> bool:
@@ -175,10 +227,7 @@ class _Choosing:
                 "auto chose certified search: a store keeps the run of one method.",
                 price,
             )
-        if (
-            self._walks(price) + self.problem.inspection_calls
-            > self._left_calls - price
-        ):
+        if looked > self._left_calls - price:
             return self._schedule(
                 "auto chose smoothcruiser: its schedule keeps the promise for "
                 f"{price:,} calls, and the budget leaves too few for a look."
@@ -186,20 +235,30 @@ class _Choosing:
         if not self._comes_back(price):
             return self._schedule(
                 "auto chose smoothcruiser: states hardly come back, and its schedule "
-                f"keeps the promise for {price:,} calls."
+                f"keeps the promise for {price:,} calls, if there is time."
+                if self.limits.seconds is not None
+                else "auto chose smoothcruiser: states hardly come back, and its "
+                f"schedule keeps the promise for {price:,} calls."
             )
         return self._race(price)
 
     def _race(self, price: int) -> Prepared:
         """Certified search for the time of the schedule, then the schedule."""
-        half = self._scheduling(0.5, Limits(max_states=self.limits.max_states))
+        seconds = self.limits.seconds
+        half = self._scheduling(0.5, replace(self._rest(0.5), calls=None))
+        if half.explanation.epsilon != self.promise.epsilon:
+            return self._search(
+                f"auto chose certified search: the sharp schedule, {price:,} calls, "
+                f"would not end within half of the {seconds:g} s, and states come back.",
+                price,
+            )
         dearer = half.explanation.num_calls + self.problem.inspection_calls
         calls = max(int(SHARE * dearer / self._ratio), min(dearer, self._worth_a_try))
         calls = min(calls, self._left_calls - dearer)
-        if calls < self._least_of_search() or dearer > self._calls_in_time(0.5):
+        if calls < self._least_of_search():
             return self._schedule(
                 "auto chose smoothcruiser: its schedule keeps the promise for "
-                f"{price:,} calls, and the limit leaves too little for a search."
+                f"{price:,} calls, and the budget leaves too few for a search."
             )
         return self._both(
             calls,
@@ -267,25 +326,7 @@ class _Choosing:
             return None, f"there is no schedule ({error})"
         price: int = found.num_calls + self.problem.inspection_calls
         why = f"the sharp schedule would cost {short(price)} calls"
-        if price > self._left_calls:
-            return None, why
-        if self.limits.seconds is not None and price > self._calls_in_time(0.9):
-            return None, f"{why}, more than {self.limits.seconds:g} s allow"
-        return price, ""
-
-    def _calls_in_time(self, share: float) -> float:
-        """Calls of a schedule in ``share`` of the seconds that are left."""
-        if self.limits.seconds is None:
-            return math.inf
-        spent = time.perf_counter() - self.begin
-        return self._speed * max(0.0, share * (self.limits.seconds - spent))
-
-    @cached_property
-    def _speed(self) -> float:
-        """Measured: calls per second of a schedule, on all its workers."""
-        return calls_per_second(
-            self.problem, self.query.place, self.query.compute.executor
-        )
+        return (price, "") if price <= self._left_calls else (None, why)
 
     def _least_of_search(self) -> int:
         """Calls that a search needs at the least to keep the promise, roughly.
@@ -311,13 +352,19 @@ class _Choosing:
         calls = self._walks(price)
         if PILOT_BUDGET * (calls + self.problem.inspection_calls) > self._left_calls:
             return True  # so few calls that none can be spared
-        deadline, seconds = math.inf, self.limits.seconds
-        if seconds is not None:
-            deadline = time.perf_counter() + PILOT_SECONDS * seconds
-        query = self.query
+        seconds = math.inf
+        if self.limits.seconds is not None:
+            seconds = PILOT_SECONDS * self.limits.seconds
+        from smoothcruiser.engines.pilot import look_first
+
+        query, begin = self.query, time.perf_counter()
         self.pilot = look_first(
-            self.problem, query.place, query.seed, calls=calls, deadline=deadline
+            self.problem, query.place, query.seed, calls=calls, seconds=seconds
         )
+        if (
+            self.problem.is_compiled
+        ):  # some calls of machine code: the rest is compiling
+            self.compiling += time.perf_counter() - begin
         return self.pilot.comes_back or self.problem.deterministic
 
     # --- what is run ----------------------------------------------------------
@@ -328,7 +375,13 @@ class _Choosing:
         return replace(self.query, promise=promise, limits=limits)
 
     def _scheduling(self, share: float, limits: Limits) -> Scheduling:
-        return SmoothCruiser().prepare(self._part(share, limits))
+        begin = time.perf_counter()
+        found = SmoothCruiser().prepare(self._part(share, limits))
+        assert found.fitted is not None
+        if limits.seconds is not None:  # a part of it was compiling
+            self.compiling += time.perf_counter() - begin - found.fitted.seconds
+        # the time that this took is counted here, with that of the look
+        return replace(found, fitted=replace(found.fitted, seconds=0.0))
 
     def _rest(self, share: float = 1.0) -> Limits:
         """A share of the limits, after the look."""
@@ -337,7 +390,7 @@ class _Choosing:
             calls = max(1, int(share * self._left_calls))
         seconds = self.limits.seconds
         if seconds is not None:
-            seconds = max(1e-3, share * (seconds - (time.perf_counter() - self.begin)))
+            seconds = max(1e-3, share * (seconds - self._spent))
         return replace(self.limits, calls=calls, seconds=seconds)
 
     def _schedule(self, reason: str) -> Prepared:
@@ -375,7 +428,7 @@ class _Choosing:
             explanation=self._decision(reason, options, 1, levels),
             notes=(reason, *self._suggestion(), *inner.notes),
             inner=replace(inner, notes=()),
-            spent=time.perf_counter() - self.begin,
+            spent=self._spent,
         )
 
     def _both(self, calls: int | None, reason: str, schedule: Scheduling) -> Prepared:
@@ -391,10 +444,10 @@ class _Choosing:
             method=self.auto,
             query=self.query,
             explanation=self._decision(reason, options, 2, schedule.explanation.levels),
-            notes=(reason, *self._suggestion(), *schedule.notes),
+            notes=(reason, *self._suggestion()),
             search=search,
             schedule=replace(schedule, notes=()),
-            spent=time.perf_counter() - self.begin,
+            spent=self._spent,
         )
 
     def _suggestion(self) -> tuple[str, ...]:
@@ -446,9 +499,7 @@ class _Choosing:
 
     def _seconds(self, method: str, calls: int) -> float | None:
         """How long the calls of a method take, as far as that is known."""
-        if "_speed" in vars(self):
-            each = 1.0 / self._speed
-        elif self.problem.is_compiled:
+        if self.problem.is_compiled:
             each = 1.0 / COMPILED_SPEED
         elif self.pilot is not None and self.pilot.seconds is not None:
             each = self.pilot.seconds + PYTHON_OVERHEAD

@@ -2,8 +2,9 @@
 
     Query  ->  method.prepare(query)  ->  Prepared: explanation, notes, run()  ->  Estimate
 
-``prepare`` makes no oracle call, and its explanation is what ``explain`` prints, so
-that an explanation and the run that follows it cannot disagree. ``takes`` names the
+``prepare`` makes no oracle call, but for a time limit those that measure the simulator,
+and its explanation is what ``explain`` prints, so that an explanation and the run that
+follows it cannot disagree. ``takes`` names the
 keywords that a method uses; ``prepared`` refuses every other one, for all methods.
 A ``Session`` is what an ``Agent`` keeps between decisions.
 
@@ -156,8 +157,11 @@ class Method(ABC):
         """What is kept between decisions; by default nothing."""
         return Session(self, query)
 
-    def together(self, query: Query) -> Session:
-        """What ``plan_many`` keeps between its states; by default what an agent does."""
+    def together(self, query: Query, ready: Prepared) -> Session:
+        """What ``plan_many`` keeps between its states; by default what an agent does.
+
+        ``ready`` is what was prepared for one of them.
+        """
         return self.session(query)
 
     @property

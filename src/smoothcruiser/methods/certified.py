@@ -97,6 +97,7 @@ class CertifiedSearch(Method):
             )
         try:
             asked = {name: plan[name] for name in PLAN}
+            asked["epsilon"] = plan.get("words") or asked["epsilon"]
             promise = Query.of(query.problem, query.state, **asked)
             method = replace(self, bound=plan["bound"])
         except (SmoothcruiserError, KeyError, TypeError, OverflowError) as error:
@@ -211,7 +212,8 @@ def _record(query: Query, memory: Certified) -> Record:
         problem=query.problem,
         method="certified",
         plan={
-            "epsilon": promise.epsilon if promise.relative is None else promise.words,
+            "epsilon": promise.epsilon,
+            "words": None if promise.relative is None else promise.words,
             "delta": promise.delta,
             "target": promise.target,
             "budget": limits.calls,

@@ -57,6 +57,7 @@ class Solving(Prepared):
     def run(self) -> Estimate:
         """The row of the solution that belongs to the state."""
         from smoothcruiser.exact import solve
+        from smoothcruiser.exact.claims import broken_bounds
         from smoothcruiser.exact.estimate import exact_estimate
 
         begin = time.perf_counter()
@@ -67,7 +68,8 @@ class Solving(Prepared):
             else replace(problem, initial_state=state)
         )
         bound = float(solution.residual_bound)
-        notes = (*self.notes, solution.note) if solution.note else self.notes
+        said = (solution.note, broken_bounds(problem, solution, state))
+        notes = (*self.notes, *(note for note in said if note))
         answer = exact_estimate(problem, solution, state, notes)
         promise = self.query.promise
         asked: float | None = promise.epsilon

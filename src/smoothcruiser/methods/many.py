@@ -57,13 +57,8 @@ from smoothcruiser.methods.portfolio import together
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import identical
 from smoothcruiser.progress import Progress
-from smoothcruiser.query import (
-    Limits,
-    Promise,
-    Query,
-    check_delta,
-    nearest_to_zero,
-)
+from smoothcruiser.query import Limits, Promise, Query, check_delta
+from smoothcruiser.schedule.numbers import short
 
 
 def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
@@ -88,12 +83,8 @@ def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
     name, looked = method.name, 0
     if live:
         each = _share(query, len(live))
-        try:
-            ready = prepared(method, each.at(places[live[0]], query.seed))
-        except Unpayable as error:
-            raise Unpayable(
-                f"{len(live)} states share budget and delta. For each of them: {error}"
-            ) from error
+        ready = prepared(method, each.at(places[live[0]], query.seed))
+        _check_price(query, ready, len(live))
         name, notes, looked = ready.method.name, ready.notes, ready.looked
         there = {i: places[i] for i in live}
         answers |= _answers(query, each, ready, there, begin)
@@ -115,8 +106,8 @@ def _answers(
     A part whose session shares has its share of delta for all states together; what
     it leaves open goes to the next part, and both intervals hold.
     """
-    wanted, total = query.promise, _budget(query)
-    parts = ready.parts if wanted.asked else ready.parts[:1]
+    total = _budget(query)
+    parts = ready.parts if query.promise.asked else ready.parts[:1]
     answers: dict[int, Estimate] = {}
     todo, spent = list(there), ready.looked
     for number, part in enumerate(parts):
@@ -124,7 +115,7 @@ def _answers(
         call = Call(
             method=part.method,
             query=_whole(part.query, query, each, alone=len(parts) == 1),
-            each=part.query,
+            ready=part,
             places=[there[i] for i in todo],
             begin=begin,
             calls=None if total is None else total - spent,
@@ -142,7 +133,7 @@ def _answers(
             elif reached:
                 place = part.query.at(there[i], query.seed)
                 answers[i] = _combined(place, answers[i], found[i])
-        todo = [i for i in todo if _missed(answers[i], wanted)]
+        todo = [i for i in todo if _missed(answers[i], query.promise)]
         if not todo or call.by_hand:
             break
     return answers
@@ -167,15 +158,11 @@ def _until(query: Query, begin: float, last: bool) -> float:
     return begin + seconds if last else now + 0.5 * (begin + seconds - now)
 
 
-def _missed(answer: Estimate, wanted: Promise) -> bool:
+def _missed(answer: Estimate, promise: Promise) -> bool:
     """Whether a promise was not kept: the interval is too wide."""
-    reached, share = answer.epsilon, wanted.relative
-    if reached is None or not wanted.asked:
+    if answer.epsilon is None or answer.interval is None:
         return False
-    goals = [] if wanted.epsilon is None else [wanted.epsilon]
-    if share is not None and answer.interval is not None:
-        goals.append(share * nearest_to_zero(answer.interval))
-    return all(reached > goal for goal in goals)
+    return promise.is_missed(answer.epsilon, answer.interval)
 
 
 def _combined(query: Query, first: Estimate, second: Estimate) -> Estimate:
@@ -236,22 +223,37 @@ def _share(query: Query, count: int) -> Query:
     promise, limits = query.promise, query.limits
     if promise.delta is not None:
         promise = replace(promise, delta=check_delta(promise.delta / count))
-    calls = _budget(query)
+    calls, seconds = limits.calls, limits.seconds
     return replace(
         query,
         promise=promise,
         limits=replace(
             limits,
             calls=None if calls is None else max(1, calls // count),
-            seconds=None if limits.seconds is None else limits.seconds / count,
+            seconds=None if seconds is None else seconds / count,
         ),
         progress=None,
     )
 
 
+def _check_price(query: Query, ready: Prepared, count: int) -> None:
+    """Refuse a price above the default budget, where no limit was named."""
+    limits, price = query.limits, ready.explanation.num_calls
+    limited = limits.calls is not None or limits.seconds is not None
+    if limited or price is None or not query.promise.asked:
+        return
+    if price * count > DEFAULT_BUDGET:
+        raise Unpayable(
+            f"{count:,} states of up to {short(price)} oracle calls each cost more than "
+            f"the budget of {short(DEFAULT_BUDGET)} (--budget); ask for a larger epsilon, "
+            "or name a budget or seconds to do the best within."
+        )
+
+
 def _budget(query: Query) -> int | None:
     """The calls of all states together; None where each has the method's default."""
-    return query.limits.calls or (DEFAULT_BUDGET if query.promise.asked else None)
+    promised = query.promise.asked
+    return query.limits.calls or (DEFAULT_BUDGET if promised else None)
 
 
 BY_HAND = "The call was stopped by hand"
@@ -264,7 +266,7 @@ class Call:
 
     method: Method
     query: Query  # about all states, where they share
-    each: Query  # about one of them, where nothing is shared
+    ready: Prepared  # for one of them, where nothing is shared
     places: list[Any]
     begin: float
     calls: int | None  # at the most, of all
@@ -290,9 +292,11 @@ class Call:
     def run(self) -> list[Estimate]:
         """The answers; a state that no limit reached has what the rewards allow."""
         self.answers = [None] * len(self.places)
-        session = self.method.together(self.query)
+        session = self.method.together(self.query, self.ready)
         if not session.shared:
-            session.query = self.each
+            session.query = self.ready.query
+            if self.query.limits.calls is None:
+                self.calls = None  # the price of each is known, and was checked
         try:
             todo, before = list(range(len(self.places))), -1
             while todo and not self.ended and self.spent > before:
@@ -317,7 +321,7 @@ class Call:
         if answer is not None:
             done = self.query.promise.asked and not self._is_open(i)
             return answer if done else session.reviewed(answer, until)
-        nothing = unreached(self.each, self.places[i], self.method, self.ended)
+        nothing = unreached(self.ready.query, self.places[i], self.method, self.ended)
         found = session.reviewed(nothing, until)
         if found is nothing:
             return nothing
@@ -339,7 +343,7 @@ class Call:
             if isinstance(error, KeyboardInterrupt) or heard() > stops:
                 self.ended = BY_HAND
                 return False
-            found = unreached(self.each, self.places[i], self.method, str(error))
+            found = unreached(self.ready.query, self.places[i], self.method, str(error))
             found = replace(found, num_calls=getattr(error, "calls", 0))
         self.spent += found.num_calls
         used = limits.calls is not None and found.num_calls >= limits.calls

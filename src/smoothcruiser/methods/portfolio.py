@@ -14,9 +14,8 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from smoothcruiser.engines.pilot import Pilot
 from smoothcruiser.estimate import Certificate, Estimate, Interval, not_excluded
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared
 from smoothcruiser.methods.certified import Searching, ask, memory_of
@@ -27,12 +26,15 @@ from smoothcruiser.query import Query
 from smoothcruiser.schedule.numbers import duration, rate, short
 from smoothcruiser.schedule.schedule import Level, counted
 
+if TYPE_CHECKING:
+    from smoothcruiser.engines.pilot import Pilot
+
 # A search that has spent a share of its calls is judged by what it will need: with n
 # calls for a half-width w, about n (w/epsilon)**RATE in all. The widths of searches
 # fall like this, as measured (docs/evidence/portfolio.md).
 RATE, JUDGED_FROM = 1.5, 0.125
 # ends of a search after which its user wants no more
-BY_HAND = ("callback", "by hand")
+BY_HAND = ("callback", "hand")
 P = TypeVar("P", bound=Prepared)
 
 
@@ -229,10 +231,9 @@ class Race(Prepared):
             stopped = memory.reason in BY_HAND and not judge.behind
             if not stopped and self._leads(first):
                 limits = self.query.limits
-                left = _left(limits.seconds, begin)
                 first = memory.go_on(
-                    budget=None if limits.calls is None else _rest(limits.calls, pilot),
-                    seconds=left,
+                    budget=self._calls_left(),
+                    seconds=_left(limits.seconds, begin),
                     callback=self.query.progress,
                 )
                 stopped = True
@@ -257,6 +258,16 @@ class Race(Prepared):
         assert self.query.promise.delta is not None
         found = together(self.query, first, second, self.query.promise.delta)
         return self.annotated(_with_look(found, pilot))
+
+    def _calls_left(self) -> int | None:
+        """The search's calls where it has the whole budget, after the look.
+
+        It inspects the step once more when it goes on.
+        """
+        calls = self.query.limits.calls
+        if calls is None:
+            return None
+        return max(1, calls - self.looked - self.query.problem.inspected_pairs)
 
     def _leads(self, first: Estimate) -> bool:
         """Whether the search, without an epsilon, has what the schedule would have."""
@@ -319,10 +330,6 @@ def _left(seconds: float | None, begin: float) -> float | None:
     if seconds is None:
         return None
     return max(1e-3, seconds - (time.perf_counter() - begin))
-
-
-def _rest(calls: int, pilot: Pilot | None) -> int:
-    return max(1, calls - (0 if pilot is None else pilot.calls))
 
 
 def _with_seconds(ready: P, seconds: float | None) -> P:

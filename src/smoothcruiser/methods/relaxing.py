@@ -56,7 +56,7 @@ def under(problem: Problem, operator: Operator) -> Problem:
     """The same problem with another operator; declared bounds were for its own."""
     if operator == problem.operator:
         return problem
-    return replace(problem, operator=operator, value_bounds=None)
+    return replace(problem, operator=operator, value_bounds=None, value_gap=None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,12 +9,14 @@ of the result.
 from __future__ import annotations
 
 import math
+import time
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
+from smoothcruiser.engines.watchdog import Breaker, calls_the_oracle
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
@@ -23,21 +25,42 @@ from smoothcruiser.errors import (
     WorkersLost,
 )
 from smoothcruiser.estimate import Estimate, terminal_estimate
-from smoothcruiser.jit.interrupts import stoppable, tell_at_the_end
+from smoothcruiser.jit.interrupts import hear, stoppable, tell_at_the_end
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, Session
+from smoothcruiser.methods.fitting import COARSEST, Fitted, fitted, inspects
 from smoothcruiser.problem.arguments import check_keywords
-from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Asked, Compute, Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
+    from smoothcruiser.engines.answer import Ran
     from smoothcruiser.engines.base import Job, Workers
     from smoothcruiser.engines.lending import Lender
+    from smoothcruiser.engines.run import Ledger, Listener, Outcome
+    from smoothcruiser.schedule.kinds import Kinds
     from smoothcruiser.store import Record, Store, StoredRun
 
-COARSEST = 0.5  # of the value span: a wider promise says nothing
+    Open = Callable[[Job, Compute], Workers]
+
+__all__ = [
+    "Fitted",
+    "Paper",
+    "Scheduled",
+    "Scheduling",
+    "SmoothCruiser",
+    "SparseSampling",
+    "fitted",
+    "record",
+    "run",
+]
+
+# Of the seconds of a run, for each of the inspections of the step before and after it.
+LOOK_SHARE = 0.05
+LAST_LOOK_SECONDS = 0.5  # for the one after a run that was stopped by hand
+# How long after its time limit a call that is under way is ended.
+GRACE_SHARE, GRACE_SECONDS = 0.05, 0.2
 # what running a schedule takes of the keywords of ``plan``, whatever its promise
 RESUMES = frozenset({"executor", "workers", "scheduler", "tls", "seconds", "progress"})
 HOW = RESUMES | {"seed", "shards", "store"}
@@ -64,21 +87,60 @@ class Scheduled(Method):
     def needs_promise(self, problem: Problem) -> bool:  # noqa: D102
         return True
 
+    def payable(self, query: Query, calls: int, quick: bool) -> Schedule:
+        """The schedule of the smallest epsilon found that costs at most ``calls``.
+
+        This one halves the interval of epsilons, in logarithms.
+        """
+        from smoothcruiser.schedule.alternatives import FINEST
+
+        span = query.problem.facts.value_span()
+        low, high = FINEST * span, COARSEST * span
+
+        def at(epsilon: float) -> Schedule:
+            promise = replace(query.promise, epsilon=epsilon)
+            return self.schedule(replace(query, promise=promise))
+
+        found = at(high)
+        if found.num_calls > calls:
+            raise Unpayable(f"No schedule costs at most {calls:,} calls.")
+        while high > 1.02 * low:
+            middle = math.sqrt(low * high)
+            finer = at(middle)
+            if finer.num_calls <= calls:
+                found, high = finer, middle
+            else:
+                low = middle
+        return found
+
     def spending(self, problem: Problem, budget: int, delta: float) -> dict[str, Any]:
         """The narrowest promise that the sharp schedule keeps for the budget."""
-        epsilon = payable_epsilon(problem.facts, budget, delta)
+        from smoothcruiser.schedule.alternatives import payable_epsilon
+
+        epsilon = payable_epsilon(problem.facts, delta, "q_values", budget)
+        half = COARSEST * problem.facts.value_span()
+        if epsilon > half:
+            raise InvalidInput(
+                f"no promise below half of the value span ({half:.3g}) can be paid with "
+                f"{budget:,} calls"
+            )
         return {"epsilon": epsilon, "delta": delta, "budget": budget}
 
     def prepare(self, query: Query) -> Scheduling:
-        """The schedule; refused where a budget was set and is too small."""
-        found = Scheduling(method=self, query=query, explanation=self.schedule(query))
-        if query.limits.calls is not None:
-            found.check()
-        return found
+        """The schedule that fits the limits of the request."""
+        found = fitted(self, query)
+        compute = replace(query.compute, shards=found.shards or query.compute.shards)
+        return Scheduling(
+            method=self,
+            query=replace(query, compute=compute),
+            explanation=found.schedule,
+            notes=found.notes,
+            fitted=found,
+        )
 
-    def together(self, query: Query) -> Session:
+    def together(self, query: Query, ready: Prepared) -> Session:
         """One schedule for all states, on workers that are opened once."""
-        return Repeating(self, query)
+        return Repeating(self, query, ready)
 
     def pick_up(self, stored: StoredRun, query: Query) -> Scheduling:
         """The rest of a stored run, whoever made its schedule."""
@@ -124,6 +186,12 @@ class SmoothCruiser(Scheduled):
 
         return compile_schedule(query.problem.facts, **_promise(query))
 
+    def payable(self, query: Query, calls: int, quick: bool) -> Schedule:
+        """By the compiler's inverse."""
+        from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS
+
+        return _inverse(self, query, calls, quick, ALL_KINDS)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SparseSampling(Scheduled):
@@ -136,6 +204,12 @@ class SparseSampling(Scheduled):
         from smoothcruiser.schedule.compiler.optimizer import sparse_sampling
 
         return sparse_sampling(query.problem.facts, **_promise(query))
+
+    def payable(self, query: Query, calls: int, quick: bool) -> Schedule:
+        """By the compiler's inverse."""
+        from smoothcruiser.schedule.compiler.optimizer import SPARSE_SAMPLING_KINDS
+
+        return _inverse(self, query, calls, quick, SPARSE_SAMPLING_KINDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,29 +245,15 @@ class Paper(Scheduled):
         )
 
 
-@cache
-def payable_epsilon(facts: Facts, budget: int, delta: float) -> float:
-    """The smallest epsilon whose sharp schedule costs at most ``budget``, within 2%."""
-    from smoothcruiser.schedule.compiler.optimizer import compile_schedule
+def _inverse(
+    method: Scheduled, query: Query, calls: int, quick: bool, kinds: Kinds
+) -> Schedule:
+    from smoothcruiser.schedule.alternatives import payable_schedule
 
-    span = facts.value_span()
-
-    def price(epsilon: float) -> int:
-        return compile_schedule(facts, epsilon=epsilon, delta=delta).num_calls
-
-    if span <= 0.0 or price(COARSEST * span) > budget:
-        raise InvalidInput(
-            "no promise below half of the value span "
-            f"({COARSEST * span:.3g}) can be paid with {budget:,} calls"
-        )
-    low, high = 1e-4 * span, COARSEST * span
-    while high > 1.02 * low:
-        middle = math.sqrt(low * high)
-        if price(middle) <= budget:
-            high = middle
-        else:
-            low = middle
-    return high
+    delta, target = query.promise.failure(), query.promise.target
+    return payable_schedule(
+        query.problem.facts, delta, target, calls, kinds, method.name, quick
+    )
 
 
 def _promise(query: Query) -> dict[str, Any]:
@@ -210,53 +270,57 @@ class Scheduling(Prepared):
     """A schedule about to run."""
 
     workers: Lender | None = None  # who opens them, where they serve several runs
+    fitted: Fitted | None = None  # how it was chosen; None for a stored run
 
     def check(self) -> None:
-        """Refuse a price above the budget, with what can be paid instead."""
+        """Refuse a price above the default budget, where no limit was named."""
         problem, schedule = self.query.problem, self.explanation
-        budget, looks = (
-            self.query.limits.calls or DEFAULT_BUDGET,
-            problem.inspection_calls,
-        )
-        if schedule.num_calls + looks <= budget:
+        limits, looks = self.query.limits, problem.inspection_calls
+        if limits.calls is not None or limits.seconds is not None:
+            return
+        if schedule.num_calls + looks <= DEFAULT_BUDGET:
             return
         from smoothcruiser.schedule.alternatives import offers
 
-        choices = offers(problem.facts, schedule, max(1, budget - looks))
+        choices = offers(problem.facts, schedule, DEFAULT_BUDGET - looks)
         lines = "".join(f"\n  - {offer}" for offer in choices)
         raise Unpayable(
             f"This promise costs {short(schedule.num_calls + looks)} oracle calls, "
-            f"above the budget of {short(budget)} (--budget). What can be paid:{lines}"
+            f"above the budget of {short(DEFAULT_BUDGET)} (--budget). What can be "
+            f"paid:{lines}"
         )
 
     def run(self) -> Estimate:
         """The Estimate of one run; with a store its finished shards are kept."""
         if self.stored is None:
             self.check()
+        chosen = self.fitted or Fitted(schedule=self.explanation)
         opened = None if self.workers is None else self.workers.open
-        return self.annotated(
-            _started(self.query, self.explanation, self.stored, opened)
-        )
+        return self.annotated(_started(self.query, chosen, self.stored, opened))
 
 
 class Repeating(Session):
     """Decisions that follow one schedule: it depends on no state."""
 
-    _ready: Any = None  # what prepared the first one
+    def __init__(self, method: Scheduled, query: Query, ready: Prepared) -> None:
+        from smoothcruiser.engines.lending import Lender
+
+        super().__init__(method, query)
+        self._lender = Lender()
+        self._ready: Any = replace(ready, workers=self._lender)  # type: ignore[call-arg]
 
     def _decide(self, query: Query) -> Estimate:
-        if self._ready is None:
-            from smoothcruiser.engines.lending import Lender
-
-            self._ready = replace(self.method.prepare(query), workers=Lender())
-        moved = self._ready.query.at(query.state, query.seed)
+        ready = self._ready
+        moved = ready.query.at(query.state, query.seed)
         moved = replace(moved, limits=query.limits, progress=query.progress)
-        found: Estimate = replace(self._ready, query=moved).run()
+        found: Estimate = replace(ready, query=moved).run()
+        if ready.fitted is not None:  # measuring the simulator is paid for once
+            once = replace(ready.fitted, calls=0, seconds=0.0, pressed=False)
+            self._ready = replace(ready, fitted=once)
         return found
 
-    def close(self) -> None:  # noqa: D102
-        if self._ready is not None:
-            self._ready.workers.close()
+    def close(self) -> None:
+        self._lender.close()
 
 
 def run(
@@ -282,7 +346,7 @@ def run(
         )
     if problem.is_terminal(query.place):
         return terminal_estimate(problem, query.place, schedule.method)
-    return _started(query, schedule)
+    return _started(query, Fitted(schedule=schedule))
 
 
 def _check_family(query: Query, stored: str, number: int) -> None:
@@ -302,19 +366,21 @@ def _check_family(query: Query, stored: str, number: int) -> None:
 
 def _started(
     query: Query,
-    schedule: Schedule,
+    chosen: Fitted,
     stored: StoredRun | None = None,
-    opened: Callable[[Job, Compute], Workers] | None = None,
+    opened: Open | None = None,
 ) -> Estimate:
     """A run, in a store if one was named; one that is stored already goes on."""
     query = replace(query, state=query.place)
     if query.compute.store is None:
-        return _run(query, schedule, None, opened)
+        return _run(query, chosen, None, opened)
     from smoothcruiser.store import Store
 
     with Store(query.compute.store) as store:
-        number = store.begin(record(query, schedule)) if stored is None else stored.id
-        return _run(query, schedule, (store, number))
+        number = (
+            store.begin(record(query, chosen.schedule)) if stored is None else stored.id
+        )
+        return _run(query, chosen, (store, number))
 
 
 def record(query: Query, schedule: Schedule) -> Record:
@@ -337,23 +403,22 @@ def record(query: Query, schedule: Schedule) -> Record:
 @stoppable()
 def _run(
     query: Query,
-    schedule: Schedule,
+    chosen: Fitted,
     keeper: tuple[Store, int] | None,
-    opened: Callable[[Job, Compute], Workers] | None = None,
+    opened: Open | None = None,
 ) -> Estimate:
     from smoothcruiser.engines.answer import assemble, interval_of
     from smoothcruiser.engines.base import Job
-    from smoothcruiser.engines.registry import open_workers
     from smoothcruiser.engines.run import Ledger, Listener
-    from smoothcruiser.engines.run import run as run_shards
     from smoothcruiser.engines.shards import cut
     from smoothcruiser.engines.stopping import stopping_rule
 
-    problem, state, compute = query.problem, query.state, query.compute
+    schedule, shards = chosen.schedule, query.compute.shards
+    problem, state = query.problem, query.state
     actions = (
         problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
     )
-    rule = stopping_rule(schedule, compute.shards)
+    rule = stopping_rule(schedule, shards)
     keep: Callable[..., None] | None = None
     known = None
     hint = "Nothing is kept: --store FILE keeps finished shards."
@@ -362,44 +427,130 @@ def _run(
 
         store, number = keeper
         keep, known = partial(store.keep, number), store.parts(number)
-        check_parts(rule, compute.shards, actions, known)
+        check_parts(rule, shards, actions, known)
         hint = f"Finished shards are kept: go on with {store.way_back(number)}."
     tell_at_the_end(hint)
-    segments = cut(schedule, shards=compute.shards)
-    pool = None
+    ledger = Ledger(cut(schedule, shards=shards), actions, rule.enough, known)
+    listener = Listener(query.progress, keep, interval_of(problem, state, rule))
+    job = Job(problem, schedule, state, rule.center)
     try:
-        job = Job(problem, schedule, state, rule.center)
-        pool = (opened or open_workers)(job, compute)
-        pool.inspect(query.seed)
-        outcome = run_shards(
-            pool,
-            schedule,
-            Ledger(segments, actions, rule.enough, known),
-            seed=query.seed,
-            listener=Listener(query.progress, keep, interval_of(problem, state, rule)),
-            seconds=query.limits.seconds,
-        )
-        looked_calls, repeated = pool.inspect(query.seed)
-    except (Interrupted, KeyboardInterrupt) as error:
-        what = str(error) or "The run was stopped before its first shard was finished."
-        raise Interrupted(f"{what} {hint}", calls=getattr(error, "calls", 0)) from error
+        outcome, ran = _sampled(query, chosen, job, ledger, listener, opened)
     except (StoreError, WorkersLost) as error:
         raise type(error)(f"{error} {hint}") from error
-    finally:
-        if pool is not None:
-            pool.close()
-    estimate = assemble(
-        problem, state, rule, outcome, pool, seed=query.seed, looked=pool.seen(repeated)
-    )
+    estimate = assemble(problem, state, rule, outcome, ran, seed=query.seed)
+    beside = ran.look_calls + chosen.calls
     estimate = replace(
         estimate,
         run=None if keeper is None else keeper[1],
-        num_calls=estimate.num_calls + looked_calls,
-        calls_spent=(estimate.calls_spent or 0) + looked_calls,
-        price=schedule.num_calls + looked_calls,
+        num_calls=estimate.num_calls + beside,
+        calls_spent=(estimate.calls_spent or 0) + beside,
+        price=schedule.num_calls + beside,
     )
     if keeper is not None and outcome.finished:
         keeper[0].finish(keeper[1], estimate)
     elif keeper is not None:
         estimate = replace(estimate, notes=(*estimate.notes, hint))
     return estimate
+
+
+def _sampled(
+    query: Query,
+    chosen: Fitted,
+    job: Job,
+    ledger: Ledger,
+    listener: Listener,
+    opened: Open | None,
+) -> tuple[Outcome, Ran]:
+    """The outcome of a run, finished or stopped, and who ran it."""
+    from smoothcruiser.engines.answer import Ran
+    from smoothcruiser.engines.registry import choose
+    from smoothcruiser.engines.run import Alarm, cause_of
+    from smoothcruiser.engines.run import run as run_shards
+
+    clock = _Clock(query.limits.seconds, chosen.seconds)
+    row = choose(query.problem, query.compute)
+    pool, alarm, outcome = None, Alarm(), None
+    looked = repeated = 0
+    with Breaker() as breaker:
+        try:
+            if chosen.pressed:
+                raise KeyboardInterrupt
+            if clock.seconds is not None and row.pool is not None:
+                breaker.arm(clock.left() + clock.grace)
+            pool = _opened(job, query.compute, opened)
+            clock.end += pool.compile_seconds
+            if clock.seconds is not None:
+                alarm.set(pool.stop, clock.left())
+                breaker.arm(clock.left() + clock.grace)
+            begin = time.perf_counter()
+            if inspects(query):
+                looked, _ = pool.inspect(query.seed, clock.share)
+            if clock.seconds is not None:  # leave time to do so after the run
+                took = (time.perf_counter() - begin) / 2.0
+                alarm.set(pool.stop, clock.left() - min(took, clock.share or 0.0))
+            outcome = run_shards(
+                pool,
+                job.schedule,
+                ledger,
+                seed=query.seed,
+                listener=listener,
+                alarm=alarm,
+                room=chosen.room,
+            )
+            if clock.left() > -clock.grace and inspects(query):
+                limit = clock.last_look(outcome)
+                looked, repeated = pool.inspect(query.seed, limit)
+        except (Interrupted, KeyboardInterrupt) as error:
+            hear(error)
+            if outcome is None:
+                late = alarm.rang or breaker.fired
+                outcome = ledger.stopped(cause_of(error, late))
+        finally:
+            alarm.cancel()
+            if pool is not None:
+                pool.close()
+    if pool is None:
+        return outcome, Ran(row.name)
+    return outcome, Ran(pool.name, pool.compile_seconds, looked, pool.seen(repeated))
+
+
+@calls_the_oracle
+def _opened(job: Job, compute: Compute, opened: Open | None) -> Workers:
+    """Workers for a job; a cluster may take longer to start than a run may last."""
+    from smoothcruiser.engines.registry import open_workers
+
+    workers = (opened or open_workers)(job, compute)
+    return workers
+
+
+class _Clock:
+    """The time limit of a run; the preparation took some of it."""
+
+    def __init__(self, seconds: float | None, spent: float) -> None:
+        self.seconds = seconds
+        self.end = time.perf_counter() + (
+            math.inf if seconds is None else seconds - spent
+        )
+
+    @property
+    def share(self) -> float | None:
+        """The seconds for one inspection of the step."""
+        return None if self.seconds is None else LOOK_SHARE * self.seconds
+
+    @property
+    def grace(self) -> float:
+        """How long a call may last beyond the limit before it is ended."""
+        return GRACE_SHARE * (self.seconds or 0.0) + GRACE_SECONDS
+
+    def left(self) -> float:
+        """The seconds until the limit, below 0 after it."""
+        return self.end - time.perf_counter()
+
+    def last_look(self, outcome: Outcome) -> float | None:
+        """The seconds for the inspection after the run; None is no limit."""
+        from smoothcruiser.engines.run import Cause
+
+        limit = max(0.0, self.left())
+        if outcome.stopped in (Cause.HAND, Cause.CALLBACK):
+            limit = min(limit, LAST_LOOK_SECONDS)
+        return None if limit == math.inf else limit

@@ -19,6 +19,7 @@ What this file leaves out: what follows from the bounds (docs/theory.md, section
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput, OracleError
@@ -34,10 +35,17 @@ MOST_STAGES = 10_000  # of a horizon at which declared bounds are checked
 Interval = tuple[float, float]
 
 
+@lru_cache(maxsize=64)  # it is asked at every leaf
+def limits(facts: Facts) -> tuple[Interval, float]:
+    """What the rewards allow anywhere, and how far rounding may move an answer."""
+    low, high = facts.value_hull()
+    gap = facts.given_gap or 0.0
+    return (low, high), BOUNDS_ROUNDING * (max(abs(low), abs(high)) + gap)
+
+
 def slack(facts: Facts) -> float:
     """How far rounding may move the answers of functions that bound V."""
-    low, high = facts.value_hull()
-    return BOUNDS_ROUNDING * (max(abs(low), abs(high)) + (facts.given_gap or 0.0))
+    return limits(facts)[1]
 
 
 def bounds_at(problem: Problem, state: Any, within: Interval | None = None) -> Interval:
@@ -47,8 +55,8 @@ def bounds_at(problem: Problem, state: Any, within: Interval | None = None) -> I
     anywhere.
     """
     facts = problem.facts
-    room = slack(facts)
-    low, high = facts.value_hull() if within is None else within
+    everywhere, room = limits(facts)
+    low, high = everywhere if within is None else within
     lower, upper = (_answer(problem, side, state) for side in (0, 1))
     # nothing holds of NaN
     if not (

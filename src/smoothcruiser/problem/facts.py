@@ -102,7 +102,11 @@ class Facts:
     def unpaid(self) -> Facts:
         """The same problem with rewards 0: its values are what the regularizer adds."""
         return replace(
-            self, reward_range=(0.0, 0.0), given_bounds=None, total_range=None
+            self,
+            reward_range=(0.0, 0.0),
+            given_bounds=None,
+            given_gap=None,
+            total_range=None,
         )
 
     @property
@@ -219,14 +223,23 @@ class Facts:
     def value_hull(self) -> tuple[float, float]:
         """Bounds on V in every state that is not terminal, whoever moves there.
 
-        With a horizon they hold for every number of steps left from 1 on: the
-        ends of ``_plain_range`` are monotone in it.
+        With a horizon they hold for every number of steps left from 1 on. Each of
+        the ranges that are intersected is monotone in it; their intersection need
+        not be.
         """
-        first, last = (
-            self._plain_range(left)
-            for left in ((None, None) if self.horizon is None else (1, self.horizon))
-        )
-        return min(first[0], last[0]), max(first[1], last[1])
+        bare = replace(self, given_bounds=None, total_range=None)
+        found = bare._hull()
+        if self.known_total is not None:
+            added, (low, high) = self.unpaid._hull(), self.known_total
+            found = self._inside(found, (low + added[0], high + added[1]))
+        if self.given_bounds is not None:
+            found = self._inside(found, self.given_bounds)
+        return found
+
+    def _hull(self) -> tuple[float, float]:
+        stages = (None,) if self.horizon is None else (1, self.horizon)
+        ends = [self._plain_range(left) for left in stages]
+        return min(low for low, _ in ends), max(high for _, high in ends)
 
     def value_span(self, remaining: int | None = None) -> float:
         """B: the width of the bounds on V."""

@@ -232,10 +232,14 @@ def _changed(
     if spec["discount"] is not None:
         changes["discount"] = spec["discount"]
         if spec["discount"] != problem.discount:  # what was declared of sums and values
-            changes |= {"total_reward_range": None, "value_bounds": None}
+            changes |= {
+                "total_reward_range": None,
+                "value_bounds": None,
+                "value_gap": None,
+            }
     if operator is not None or spec["temperature"] is not None:
         base = operator if operator is not None else problem.operator.name
         changes["operator"] = _operator(base, spec["temperature"])
         if changes["operator"] != problem.operator:
-            changes["value_bounds"] = None
+            changes |= {"value_bounds": None, "value_gap": None}
     return dataclasses.replace(problem, **changes)

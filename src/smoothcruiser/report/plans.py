@@ -118,12 +118,17 @@ def _ratio(price: Price, calls: int) -> str:
 
 
 def show_alternatives(
-    out: Console, listed: list[str], budget: int, chosen: str
+    out: Console, listed: list[str], budget: int, chosen: str, *, named: bool = False
 ) -> None:
-    """What can be paid instead; ``chosen`` is the method that plan would run."""
+    """What can be paid instead; ``chosen`` is the method that plan would run.
+
+    A budget that was ``named`` is spent, and the default is not exceeded.
+    """
     if not listed:
         return
-    does = INSTEAD.get(chosen, "would refuse it")
+    does = INSTEAD.get(
+        chosen, "would run what it pays for" if named else "would refuse it"
+    )
     head = f"Above the budget of {short(budget)} calls: plan {does}. What can be paid:"
     out.print()
     put(out, Text(head, style="yellow"))

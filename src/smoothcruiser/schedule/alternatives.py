@@ -10,14 +10,24 @@ it means for the value: |V_lambda - V_0| <= M/(1-gamma).
 from __future__ import annotations
 
 import dataclasses
+from functools import lru_cache
 
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.compiler.optimizer import compile_schedule, smallest_epsilon
+from smoothcruiser.schedule.compiler.optimizer import (
+    ALL_KINDS,
+    affordable_epsilon,
+    compile_schedule,
+    smallest_epsilon,
+)
+from smoothcruiser.schedule.kinds import Kinds
 from smoothcruiser.schedule.schedule import Schedule, Target
 
 # Up to 16,000 times the temperature; beyond, the policy is practically uniform.
 FACTOR, MOST_STEPS = 4.0, 7
+# A share of the value span: below it rounding, not sampling, limits an answer. A span
+# of 0 counts as ``TINY``.
+FINEST, TINY = 1e-7, 1e-3
 
 
 def offers(facts: Facts, schedule: Schedule, budget: int) -> list[str]:
@@ -53,19 +63,42 @@ def offers(facts: Facts, schedule: Schedule, budget: int) -> list[str]:
 
 
 def payable_epsilon(facts: Facts, delta: float, target: Target, budget: int) -> float:
-    """An epsilon of three digits, near the smallest, whose schedule fits the budget.
+    """An epsilon of three digits, near the smallest, whose schedule fits the budget."""
+    return payable_schedule(facts, delta, target, budget).epsilon
+
+
+@lru_cache(maxsize=64)
+def payable_schedule(
+    facts: Facts,
+    delta: float,
+    target: Target,
+    budget: int,
+    kinds: Kinds = ALL_KINDS,
+    method: str = "smoothcruiser",
+    quick: bool = False,
+) -> Schedule:
+    """The schedule that fits the budget with an epsilon near the smallest.
 
     The compiler's inverse does not count what looking at the data adds to the
     worst case (up to a tenth), so its answer is raised by 1% until that is paid too.
+    ``quick`` begins with the frontier's answer, which is about as good and takes a
+    quarter of the time.
     """
-    smallest = smallest_epsilon(facts, budget=budget, delta=delta, target=target)
-    epsilon = _up(smallest)
-    while (
-        compile_schedule(facts, epsilon=epsilon, delta=delta, target=target).num_calls
-        > budget
-    ):
+    inverse = affordable_epsilon if quick else smallest_epsilon
+    smallest = inverse(facts, budget=budget, delta=delta, target=target, kinds=kinds)
+    epsilon = max(_up(smallest), FINEST * max(facts.value_span(), TINY))
+    while True:
+        found = compile_schedule(
+            facts,
+            epsilon=epsilon,
+            delta=delta,
+            target=target,
+            kinds=kinds,
+            method=method,
+        )
+        if found.num_calls <= budget:
+            return found
         epsilon = _up(1.01 * epsilon)
-    return epsilon
 
 
 def payable_temperature(

@@ -25,6 +25,10 @@ checkpoints and 1 for the last count, makes these hold at all these counts of
 all actions at once, so any rule may choose among them. The fixed promise keeps
 delta - adaptive_delta.
 
+A run that is stopped in between uses the line of the fixed promise: with one
+theta, fixed beforehand, |mean - E| <= R (level + n psi(theta))/(n theta) holds at
+all counts n at once. At the theta that is best for N it is the fixed radius there.
+
 legend   symbol         name
   R, sigma^2            ``spread``, ``variance``
   l                     ``level``: log of 1/(share of one event)
@@ -67,11 +71,9 @@ def _kl(p: float, t: float) -> float:
 def bennett_rate(t: float, spread: float, variance: float) -> float:
     """Return the inf over p <= p* of KL(p + t/R | p)."""
     tau = t / spread
-    ratio = min(variance / (spread * spread), 0.25)
-    top = 2.0 * ratio / (1.0 + math.sqrt(max(0.0, 1.0 - 4.0 * ratio)))
     if tau >= 1.0:
         return math.inf
-    low, high = 0.0, min(top, 1.0 - tau)
+    low, high = 0.0, min(_largest_p(spread, variance), 1.0 - tau)
     if _kl_slope(high, tau) <= 0.0:  # decreasing in p up to its only minimum
         return _kl(high, tau)
     for _ in range(60):
@@ -81,6 +83,12 @@ def bennett_rate(t: float, spread: float, variance: float) -> float:
         else:
             high = middle
     return min(_kl(low, tau), _kl(high, tau)) * (1.0 - _TOLERANCE)
+
+
+def _largest_p(spread: float, variance: float) -> float:
+    """Return p* <= 1/2 with p*(1 - p*) = variance/spread^2, at most 1/4."""
+    ratio = min(variance / (spread * spread), 0.25)
+    return 2.0 * ratio / (1.0 + math.sqrt(max(0.0, 1.0 - 4.0 * ratio)))
 
 
 def _kl_slope(p: float, tau: float) -> float:
@@ -137,6 +145,79 @@ def root_radius(n: int, spread: float, variance: float, level: float) -> float:
         else:
             low = middle
     return high
+
+
+# --- a stop between two counts ------------------------------------------------
+
+_FLATTEST, _STEEPEST = 1e-12, 1e6  # of theta; beyond, digits are lost
+_SERIES = 3e-3  # below this theta the terms of psi cancel, and a series is exact
+_LARGE = 50.0  # above it e^theta is all of 1 + p(e^theta - 1), to the last digit
+
+
+def _worst_p(theta: float, top: float) -> float:
+    """Return the p <= top whose centred Bernoulli law has the largest mgf at theta."""
+    if theta < _SERIES:
+        return min(top, 0.5 - theta / 12.0)
+    if theta > _LARGE:
+        return min(top, 1.0 / theta)
+    return min(top, 1.0 / theta - 1.0 / math.expm1(theta))
+
+
+def _psi(theta: float, top: float) -> float:
+    """Return sup over p <= top of log(1 - p + p e^theta) - p theta."""
+    p = _worst_p(theta, top)
+    if theta < _SERIES:  # by its cumulants
+        v = p * (1.0 - p)
+        skew, tail = 1.0 - 2.0 * p, 1.0 - 6.0 * v
+        terms = 0.5 + theta * (skew / 6.0 + theta * (tail / 24.0 + theta / 120.0))
+        return v * theta * theta * terms
+    if theta > _LARGE:
+        rest = (1.0 - p) / p * math.exp(-theta)
+        return (1.0 - p) * theta + math.log(p) + math.log1p(rest)
+    return math.log1p(p * math.expm1(theta)) - p * theta
+
+
+def _psi_slope(theta: float, top: float) -> float:
+    """Return the derivative of ``_psi``, by the envelope theorem."""
+    p = _worst_p(theta, top)
+    # the share of the law tilted by theta that is at its upper end, over p
+    return p * (1.0 - p) / (p - 1.0 / math.expm1(-theta) - 1.0)
+
+
+def line_slope(n: int, spread: float, variance: float, level: float) -> float:
+    """Return the theta whose line is lowest at ``n``.
+
+    There theta psi' - psi = level/n, whose left side grows with theta.
+    """
+    if spread <= 0.0 or variance <= 0.0:
+        return math.inf
+    top = _largest_p(spread, variance)
+    low, high = _FLATTEST, _STEEPEST
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        if middle in (low, high):
+            break
+        if middle * _psi_slope(middle, top) - _psi(middle, top) < level / n:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def line_radius(
+    n: int, theta: float, spread: float, variance: float, level: float
+) -> float:
+    """Return how far the mean of the first ``n`` samples can be from its expectation.
+
+    For one ``theta`` it holds at every n at once: each side fails with probability at
+    most exp(-level), for whatever reason the count is what it is.
+    """
+    if n < 1:
+        return math.inf
+    if theta == math.inf:
+        return 0.0  # samples that do not vary
+    top = _largest_p(spread, variance)
+    return min(spread, spread * (level / n + _psi(theta, top)) / theta)
 
 
 # --- the adaptive stop --------------------------------------------------------

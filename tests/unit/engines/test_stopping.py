@@ -65,14 +65,44 @@ def test_the_schedule_has_what_the_tests_need() -> None:
 
 
 def test_the_fixed_radius_belongs_to_the_full_number_of_samples() -> None:
-    """There it is part of the width, with bias and rounding; one sample less has
-    the radius of the data alone.
+    """There it is part of the width, with bias and rounding. An action that stopped at
+    a checkpoint has the radius of the data alone.
     """
     promise = RULE.promise
     added = promise.bias + RULE.rounding
     assert empirical(noisy(FULL)) > promise.radius
     assert RULE.half_width(noisy(FULL)) == promise.radius + added
-    assert RULE.half_width(noisy(FULL - 1)) == empirical(noisy(FULL - 1)) + added
+    stopped = replace(noisy(LOOK), look=len(SCHEDULE.root.looks) - 1)
+    assert RULE.half_width(stopped) == pytest.approx(empirical(stopped) + added)
+
+
+def test_a_prefix_has_the_line_which_ends_at_the_fixed_radius() -> None:
+    """Law: at any count the width is that of the line, by hand: R (l + n psi)/(n
+    theta) with psi at p = min(p*, 1/theta - 1/(e^theta - 1)).
+    """
+    promise, theta = RULE.promise, RULE.slope
+    added = promise.bias + RULE.rounding
+    ratio = promise.variance / promise.spread**2
+    top = (1.0 - math.sqrt(1.0 - 4.0 * ratio)) / 2.0
+    p = min(top, 1.0 / theta - 1.0 / math.expm1(theta))
+    psi = math.log(1.0 - p + p * math.exp(theta)) - p * theta
+    level = math.log(2.0 * 2 / (0.1 - SCHEDULE.root.adaptive_delta))
+    for n in (FULL // 10, FULL // 2, FULL - 1):
+        line = promise.spread * (level + n * psi) / (n * theta)
+        found = RULE.half_width(noisy(n))
+        assert found == pytest.approx(min(line, promise.spread) + added, rel=1e-6)
+    assert line == pytest.approx(promise.radius, rel=1e-3)
+    assert RULE.half_width(RootSums()) == math.inf
+
+
+def test_a_prefix_beyond_a_checkpoint_may_use_the_radius_there() -> None:
+    """Both hold at once, so the narrower one is taken, around its own mean."""
+    quiet = replace(steady(LOOK + 1), total=0.0, last=steady(LOOK))
+    mean, width = RULE.ball(quiet)
+    assert mean == RULE.mean(steady(LOOK)) != RULE.mean(quiet)
+    assert width == empirical(steady(LOOK)) + RULE.promise.bias + RULE.rounding
+    loud = replace(noisy(LOOK + 1), last=noisy(2))
+    assert RULE.ball(loud) == (RULE.mean(loud), RULE.half_width(loud))
 
 
 def test_steady_samples_have_the_smaller_radius_of_the_data() -> None:
@@ -117,9 +147,11 @@ def test_every_look_of_every_action_pays_for_three_events() -> None:
 @pytest.mark.parametrize(
     ("tallies", "bound"),
     [
-        ((steady(LOOK), steady(FULL)), "empirical Bernstein"),
+        ((replace(steady(LOOK), look=0), steady(FULL)), "empirical Bernstein"),
+        ((noisy(LOOK), RootSums()), "Bennett at every count and range of values"),
+        ((replace(noisy(LOOK + 1), last=steady(LOOK)),), "empirical Bernstein"),
         (
-            (noisy(FULL), steady(LOOK)),
+            (noisy(FULL), replace(steady(LOOK), look=0)),
             f"{SCHEDULE.root.bound} and empirical Bernstein",
         ),
         ((noisy(FULL), noisy(FULL)), SCHEDULE.root.bound),
@@ -132,7 +164,8 @@ def test_the_certificate_names_the_inequalities_that_closed_it(tallies, bound) -
 def test_the_printed_promise_is_the_printed_epsilon_and_never_stops_early() -> None:
     schedule = paper_schedule(FACTS, epsilon=2.0, delta_prime=0.05)
     rule = stopping_rule(schedule)
-    assert rule.half_width(steady(2)) == 2.0
+    assert rule.half_width(steady(schedule.root.samples)) == 2.0
+    assert rule.half_width(steady(2)) == math.inf  # it is for the full count
     assert not rule.enough(0, steady(10**9))
     assert rule.bound(Outcome({})).startswith("paper")
 

@@ -8,7 +8,6 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.api import prepare
-from smoothcruiser.errors import Unpayable
 
 PROMISE = {"epsilon": 0.3, "delta": 0.1}
 
@@ -37,12 +36,15 @@ def price(asked: sc.Problem, method: str) -> int:
 @pytest.mark.parametrize("method", ["smoothcruiser", "sparse-sampling"])
 @pytest.mark.parametrize("verb", [sc.explain, sc.plan])
 def test_a_budget_of_the_price_is_enough_and_one_call_less_is_not(verb, method) -> None:
+    """One call less runs the schedule of a larger epsilon, within the budget."""
     asked = problem()
     budget = price(asked, method)
+    whole = sc.explain(asked, method=method, **PROMISE).epsilon
     paid = verb(asked, method=method, budget=budget, **PROMISE)
-    assert paid.num_calls <= budget
-    with pytest.raises(Unpayable, match=f"costs {budget:,} oracle calls, above"):
-        verb(asked, method=method, budget=budget - 1, **PROMISE)
+    assert (paid.num_calls <= budget, paid.epsilon) == (True, whole)
+    less = verb(asked, method=method, budget=budget - 1, **PROMISE)
+    assert less.num_calls < budget
+    assert whole < less.epsilon < 1.2 * whole
 
 
 def test_a_run_that_cannot_end_early_costs_the_price_that_was_told() -> None:

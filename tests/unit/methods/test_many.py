@@ -245,8 +245,23 @@ def test_bad_input_gets_one_sentence(world, states, how, words):
         sc.plan_many(world, states, **asked)
 
 
-def test_a_price_above_the_share_of_the_budget_is_refused_before_it_is_paid():
+def test_a_budget_that_is_too_small_chooses_a_wider_promise():
+    """One schedule for all, the best that a share of the budget pays."""
     problem = sc.make("chain:n=5", discount=0.2, temperature=1.0)
-    how = {"epsilon": "15%", "delta": 0.1, "method": "smoothcruiser"}
-    with pytest.raises(sc.Unpayable, match="4 states share budget and delta"):
-        sc.plan_many(problem, range(4), budget=200, **how)
+    how = {"epsilon": "10%", "delta": 0.1, "method": "smoothcruiser"}
+    wide = sc.plan_many(problem, range(4), budget=400, **how)
+    assert wide.num_calls <= 400
+    assert all(x.epsilon > 0.1 * problem.facts.value_span() for x in wide)
+    truth = sc.solve(problem).values
+    assert all(x.interval[0] <= truth[x.state] <= x.interval[1] for x in wide)
+
+
+def test_a_price_above_the_default_budget_is_refused(world):
+    with pytest.raises(sc.Unpayable, match="name a budget"):
+        sc.plan_many(
+            world,
+            [i / 10_000 for i in range(10_000)],
+            epsilon="8%",
+            delta=0.1,
+            method="smoothcruiser",
+        )

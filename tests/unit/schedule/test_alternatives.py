@@ -10,6 +10,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.schedule.alternatives import (
     _up,
+    offers,
     payable_epsilon,
     payable_temperature,
 )
@@ -31,9 +32,9 @@ def problem(discount: float, operator: sc.Operator, num_actions: int = 2) -> sc.
 
 
 def refusal(asked: sc.MDP, budget: int, **promise: object) -> str:
-    with pytest.raises(sc.Unpayable) as caught:
-        sc.explain(asked, budget=budget, **promise)
-    return str(caught.value)
+    """What is offered for the calls of a budget that remain beside the inspections."""
+    schedule = sc.explain(asked, **promise)
+    return "\n".join(offers(asked.facts, schedule, budget - asked.inspection_calls))
 
 
 PROMISE = {"epsilon": 0.01, "delta": 0.1, "method": "smoothcruiser"}

@@ -41,6 +41,7 @@ from smoothcruiser.errors import InvalidInput, MissingExtra, OracleError
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Game, Problem
+from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
 try:
     import pyspiel
@@ -248,7 +249,8 @@ def problem(
         horizon = oracle.longest
     low, high = min(0.0, float(game.min_utility())), max(0.0, float(game.max_utility()))
     bounds = None
-    if kind.reward_model != pyspiel.GameType.RewardModel.TERMINAL:
+    at_end = kind.reward_model == pyspiel.GameType.RewardModel.TERMINAL
+    if not at_end:
         # a step may move the return from one end to the other
         low, high = low - high, high - low
     elif operator.shift_invariant:
@@ -270,6 +272,7 @@ def problem(
         operator=operator,
         reward_range=(low, high),
         value_bounds=bounds,
+        payoffs=AT_THE_END if at_end else EVERY_STEP,
         deterministic=kind.chance_mode == pyspiel.GameType.ChanceMode.DETERMINISTIC,
         legal=legal,
         terminal=terminal,

@@ -122,18 +122,13 @@ def bound_at(g: Outcomes, pair: Any, upper: bool, at: int, rules: BoundRules) ->
     total_log = 0.0
     for e in range(start, stop):
         entry = entries[e]
+        # a known total holds X in [m, M] where Y, with bounds for V, may lie outside
         if upper:
-            gap = (
-                pole
-                - (entry["reward"] + discount * nodes[entry["target"]]["upper"])
-                - guard
-            )
+            value = entry["reward"] + discount * nodes[entry["target"]]["upper"]
+            gap = pole - min(value, node["q_high"]) - guard
         else:
-            gap = (
-                (entry["reward"] + discount * nodes[entry["target"]]["lower"])
-                - pole
-                - guard
-            )
+            value = entry["reward"] + discount * nodes[entry["target"]]["lower"]
+            gap = max(value, node["q_low"]) - pole - guard
         if gap <= guard:  # rounding hides the rest; also keeps |log| below LONGEST_LOG
             return float(pole)
         total_log += entry["weight"] * math.log(gap)

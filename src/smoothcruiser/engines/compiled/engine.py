@@ -18,7 +18,7 @@ import numpy as np
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled import kernel
 from smoothcruiser.engines.reference import ReferenceEngine
-from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
@@ -96,13 +96,16 @@ class CompiledEngine:
 
     def _draws(
         self, action: int, count: int, rng: Stream
-    ) -> tuple[int, int, float, float]:
-        """(how it ended, calls, sum, sum of squares) of ``count`` root samples."""
+    ) -> tuple[int, int, int, float, float]:
+        """(how it ended, samples, calls, sum, sum of squares), the root's samples.
+
+        They are ``count`` samples, and after a stop those that were completed.
+        """
         # One array per call, because several threads run this engine at once.
         scratch = np.empty(self.room, np.int64)
         if self.schedule.root.target == "value":
             action = -1
-        result: tuple[int, int, float, float] = self.machine(
+        status, calls, total, square = self.machine(
             self.plan,
             self.data,
             self.state,
@@ -113,12 +116,15 @@ class CompiledEngine:
             self.flag.ctypes.data,
             scratch.ctypes.data,
         )
-        return result
+        if status == kernel.STOPPED:
+            left = int(scratch[3 * self.schedule.facts.num_actions + kernel.LEFT])
+            count -= left + 1
+        return int(status), count, int(calls), total, square
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
         """The sums of one shard."""
         try:
-            status, calls, total, square = self._draws(
+            status, draws, calls, total, square = self._draws(
                 shard.action, shard.count, stream(seed, shard.action, shard.index)
             )
         except KeyboardInterrupt:
@@ -131,7 +137,9 @@ class CompiledEngine:
             ) from error
         if status == kernel.STOPPED:
             raise Interrupted(
-                "The run was stopped before this shard was finished.", calls=calls
+                "The run was stopped before this shard was finished.",
+                calls=calls,
+                piece=Piece(shard, Partial(draws, total, square, calls)),
             )
         if status != kernel.DONE:
             self._replay(shard, seed)

@@ -371,7 +371,8 @@ def run_shard(
     """(how it ended, oracle calls, sum and sum of squares) of ``count`` root samples.
 
     The sums are of the samples' distances to ``center``. Action -1 samples X
-    itself.
+    itself. After a stop the sums are of the samples before it, and LEFT of the root's
+    frame says how many were to follow the one that was not finished.
     """
     kinds, samples, query, continuation = (
         plan.kind,
@@ -586,6 +587,8 @@ def run_shard(
                 if left == 0:
                     return DONE, calls, grand_total, grand_square
                 if flag_at(stop) != 0:
+                    # as in the middle of a sample: LEFT leaves out the next one
+                    put_int(frame, LEFT, left - 1)
                     return STOPPED, calls, grand_total, grand_square
                 state = LOAD(bottom + state_at)
                 row = root_row

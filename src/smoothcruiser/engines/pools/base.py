@@ -56,8 +56,8 @@ class Pool(Protocol):
         """Run the task on every item until they end or ``report`` is True.
 
         Items are pulled when a worker is free, and reported from this thread in
-        any order. The first error ends the rest and is raised; after ``stop``
-        that is ``Interrupted``.
+        any order. A report may bring further items. The first error ends the
+        rest and is raised; after ``stop`` that is ``Interrupted``.
         """
 
     def ask(self, task: Task[Item, Result], item: Item) -> Result:
@@ -144,15 +144,13 @@ class Futures(ABC):
     ) -> None:
         """As in ``Pool``."""
         waiting: dict[Any, Item] = {}
-        more = True
         try:
             while True:
-                while more and len(waiting) < self.window():
+                while len(waiting) < self.window():
                     item = next(items, None)
                     if item is None:
-                        more = False
-                    else:
-                        waiting[self.submit(task, item)] = item
+                        break
+                    waiting[self.submit(task, item)] = item
                 if not waiting:
                     return
                 if self.stopped:

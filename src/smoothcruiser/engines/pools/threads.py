@@ -18,9 +18,10 @@ from queue import SimpleQueue
 from typing import Any
 
 from smoothcruiser.engines.pools.base import POLL_SECONDS, Futures, Item, Result, Task
+from smoothcruiser.errors import Interrupted
 
 Interrupt = Callable[[], object]  # asks what is under way to end
-GRACE_SECONDS = 5.0  # for what is under way to end; machine code takes milliseconds
+GRACE_SECONDS = 1.0  # for what is under way to end; machine code takes milliseconds
 
 
 class ThisThread:
@@ -41,7 +42,11 @@ class ThisThread:
         report: Callable[[Item, Result], bool],
     ) -> None:
         """As in ``Pool``."""
-        for item in items:
+        while (item := next(items, None)) is not None:
+            if self.stopped:
+                raise Interrupted(
+                    "The run was stopped before all shards were finished."
+                )
             if report(item, task(self.built, item)):
                 return
 

@@ -33,6 +33,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import shortened
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import CompressedRows, tabular
+from smoothcruiser.problem.totals import AT_THE_END
 from smoothcruiser.problem.zoo.sizes import (
     LIST_ITEM,
     LIST_ROW,
@@ -118,6 +119,7 @@ def d_chain(
         terminal=terminal,
         horizon=_steps(horizon, d),
         reward_range=(low, high),
+        payoffs=AT_THE_END,
         **rest,
     )
 
@@ -161,6 +163,7 @@ def frozen_lake(*, horizon: int | None = None, **rest: Any) -> Problem:
         (horizon + 1) * cells,
         terminal=np.array(terminal),
         horizon=horizon,
+        payoffs=AT_THE_END,
         **rest,
     )
 
@@ -260,5 +263,6 @@ def synthetic_tree(
         terminal=terminal,
         horizon=_steps(horizon, d),
         reward_range=(-NOISE, 1.0 + NOISE),
+        payoffs=AT_THE_END,
         **rest,
     )

@@ -22,10 +22,10 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.draft import priced, root_log_draws
 from smoothcruiser.schedule.compiler.frontier import SAMPLE_GRID, Frontier, LevelTable
 from smoothcruiser.schedule.compiler.frontier_horizon import StagedFrontier
-from smoothcruiser.schedule.kinds import KINDS, Kinds, last_kind, moments_of
+from smoothcruiser.schedule.kinds import KINDS, Kinds
 from smoothcruiser.schedule.schedule import Target
 from smoothcruiser.theory.ground import ground
-from smoothcruiser.theory.moments import backup
+from smoothcruiser.theory.moments import backup, constant
 from smoothcruiser.theory.noise import plug_in_noise
 
 POLISHED = 3  # candidates that become drafts, of which the cheapest is taken
@@ -139,7 +139,7 @@ def candidates(
         if found and still > found[0].log_price + _MARGIN:
             break
     if not found:
-        levels, digits = _chain(facts, kinds, epsilon)
+        levels, digits = _chain(facts, epsilon)
         raise Unpayable(
             f"No schedule for epsilon={epsilon:g} at discount {facts.discount:g} that "
             "could be paid or even written down: a chain of about "
@@ -150,15 +150,13 @@ def candidates(
     return found[:POLISHED]
 
 
-def _chain(facts: Facts, kinds: Kinds, epsilon: float) -> tuple[int, float]:
+def _chain(facts: Facts, epsilon: float) -> tuple[int, float]:
     """Return (levels, log10 of the price) of equal plug-ins that end at width epsilon.
 
     Each level may add (1 - gamma) epsilon.
     """
     base = ground(facts)
-    last = last_kind(base, kinds, facts.horizon)
-    leaf = moments_of(base, last, np.array([0.0]), None, None, facts.horizon)
-    draw = backup(base, leaf, facts.horizon)
+    draw = backup(base, constant(base, facts.horizon), facts.horizon)
     levels = facts.horizon or math.ceil(
         math.log(max(2.0, float(np.max(draw.tilt)) / epsilon))
         / -math.log(facts.discount)

@@ -3,8 +3,7 @@
 This is the walk of the schedule compiler (docs/theory.md, section 6).
 
 Widths are cut into cells, each a fixed factor narrower than the one before. The
-walk goes from the widest (a constant, or the middle
-of bounds that depend on the state) downwards. A cell keeps the cheapest
+walk goes from the widest (a constant) downwards. A cell keeps the cheapest
 level whose width lies in it, with its exact moments. Each kind proposes
 candidates for a cell (``schedule.kinds``), of one of three shapes:
 
@@ -33,10 +32,17 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.schedule.kinds import KINDS, Kinds, Pairs, last_kind, moments_of
+from smoothcruiser.schedule.kinds import (
+    KINDS,
+    Kind,
+    Kinds,
+    Pairs,
+    free_kinds,
+    moments_of,
+)
 from smoothcruiser.schedule.schedule import Level, Target
 from smoothcruiser.theory.ground import Ground
-from smoothcruiser.theory.moments import Backup, Moments, backup
+from smoothcruiser.theory.moments import Backup, Moments, backup, constant
 
 Array = Any
 
@@ -343,8 +349,8 @@ class Frontier:
         self.remaining: int | None = None
         self.estimators = [KINDS[kind] for kind in sorted(kinds)]
         self.table = LevelTable(base, None)
-        last = Level(last_kind(base, kinds, None))
-        self.top = float(self.table.moments_over(self.table, last).width[0])
+        top = constant(base, None)
+        self.top = float(top.width[0])
         gamma = base.facts.discount
         step = -math.log(gamma) / _CELLS_PER_STEP if gamma > 0.0 else _COARSEST
         self.step = min(_COARSEST, max(_FINEST, step))
@@ -358,7 +364,12 @@ class Frontier:
         self.cell = 0
         self.newest = 0  # the level finished last: the child of new candidates
         self.waiting: list[Level] = []  # still in the cell of ``newest``
-        self._finish(last)
+        self._finish(Level(Kind.CONSTANT))
+        for kind in free_kinds(base, kinds, None):
+            level = Level(kind)
+            width = self.table.moments_over(self.table, level).width
+            cell, nothing = self.cells.of(width), np.array([0.0])
+            self.cells.offer(cell, np.array([-math.inf]), kind, nothing, -1, -1)
         self.stops = [Stop(len(self.table), self._floor())]
 
     def stop(self, number: int) -> Stop | None:

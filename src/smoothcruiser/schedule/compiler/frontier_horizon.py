@@ -16,7 +16,7 @@ over log width, to a number that decreases with the number of stages. Widths and
 moments stay exact in any case, only the choice is coarser.
 
 A long horizon under a discount below 1 is truncated: below the depth at which
-gamma^depth no longer matters, a stage starts with its last level alone.
+gamma^depth no longer matters, a stage starts with its constant alone.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from smoothcruiser.schedule.compiler.frontier import (
     Stop,
     sample_grid,
 )
-from smoothcruiser.schedule.kinds import KINDS, Kinds, Pairs, last_kind
+from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, Pairs, free_kinds
 from smoothcruiser.schedule.schedule import Level, Target
 from smoothcruiser.theory.ground import Ground
-from smoothcruiser.theory.moments import Backup
+from smoothcruiser.theory.moments import Backup, constant
 
 Array = Any
 
@@ -73,16 +73,13 @@ class StagedFrontier:
             step = min(step, max(_FINEST, -math.log(max(facts.discount, 1e-9)) / 4.0))
         self.step, self.size = step, math.ceil(-math.log(_NARROWEST) / step)
         stages = range(max(1, facts.horizon - depth), facts.horizon + 1)
-        self.tables = {
-            stage: self._last(stage)
-            for stage in range(facts.horizon - depth, facts.horizon + 1)
-        }
         self.widest = max(
-            float(self.tables[stage].moments[0].width[0]) / facts.steps(stage)
+            float(constant(base, stage).width[0]) / facts.steps(stage)
             for stage in stages
         )
-        for stage in self.tables:
-            self._fill(self.tables[stage], self.tables.get(stage - 1), stage)
+        self.tables: dict[int, LevelTable] = {}
+        for stage in range(facts.horizon - depth, facts.horizon + 1):
+            self.tables[stage] = self._stage(stage)
 
     def root_table(self, target: Target) -> LevelTable:
         """Return the levels that a root may sample.
@@ -106,19 +103,15 @@ class StagedFrontier:
         assert table.remaining is not None
         return self.tables[table.remaining - 1]
 
-    def _last(self, remaining: int) -> LevelTable:
-        """Return a table that holds the level in which chains end."""
+    def _stage(self, remaining: int) -> LevelTable:
         table = LevelTable(self.base, remaining)
-        last = Level(last_kind(self.base, self.kinds, remaining))
-        table.add(last, table.moments_over(table, last))
-        return table
-
-    def _fill(
-        self, table: LevelTable, below: LevelTable | None, remaining: int
-    ) -> None:
-        """Add the levels of a stage over those of the stage below."""
+        start = Level(Kind.CONSTANT)
+        table.add(start, table.moments_over(table, start))
+        for kind in free_kinds(self.base, self.kinds, remaining):
+            table.add(Level(kind), table.moments_over(table, Level(kind)))
+        below = self.tables.get(remaining - 1)
         if below is None or self.widest <= 0.0:
-            return
+            return table
         cells = Cells(
             self.widest * self.base.facts.steps(remaining), self.step, self.size
         )
@@ -133,6 +126,7 @@ class StagedFrontier:
             level = cells.cheapest(int(cell))
             assert level is not None  # only filled cells are kept
             table.add(level, table.moments_over(below, level))
+        return table
 
 
 class Stage:

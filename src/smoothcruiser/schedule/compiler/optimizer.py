@@ -42,7 +42,7 @@ from smoothcruiser.schedule.compiler.candidates import (
 from smoothcruiser.schedule.compiler.draft import Draft, polish, tighten
 from smoothcruiser.schedule.compiler.frontier import LOG_HOPELESS, Frontier
 from smoothcruiser.schedule.compiler.frontier_horizon import StagedFrontier
-from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, estimator_of, last_kind
+from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, estimator_of
 from smoothcruiser.schedule.schedule import Level, Root, Schedule, Target, price
 from smoothcruiser.theory.ground import ground
 from smoothcruiser.theory.stopping import choose_looks
@@ -119,7 +119,7 @@ def sparse_sampling(
     adaptive: bool = True,
     method: str = "sparse-sampling",
 ) -> Schedule:
-    """Return the cheapest schedule found of plug-ins alone, which end in constants.
+    """Return the cheapest schedule found of plug-ins alone, which end at no cost.
 
     This is Kearns, Mansour and Ng's sparse sampling in the same sharp form.
     """
@@ -144,14 +144,10 @@ def smallest_epsilon(
     adaptive: bool = False,
 ) -> float:
     """Return the smallest epsilon found whose schedule costs at most ``budget``."""
-    _check(facts, 1.0, delta, target)
-    if budget < facts.num_actions:
-        raise InvalidInput(
-            f"A budget must allow one call an action, {facts.num_actions} here, "
-            f"got {budget}; raise the budget."
-        )
+    high = affordable_epsilon(
+        facts, budget=budget, delta=delta, target=target, kinds=kinds
+    )
     chosen = _chosen(kinds)
-    high = affordable(facts, chosen, math.log(budget), float(delta), target)
     if high <= 0.0:
         return 0.0
 
@@ -172,6 +168,24 @@ def smallest_epsilon(
         middle = math.sqrt(low * high)
         low, high = (low, middle) if payable(middle) else (middle, high)
     return high
+
+
+def affordable_epsilon(
+    facts: Facts,
+    *,
+    budget: int,
+    delta: float,
+    target: Target = "q_values",
+    kinds: Iterable[IntEnum] = ALL_KINDS,
+) -> float:
+    """Return an epsilon whose schedule costs about ``budget``, by the frontier alone."""
+    _check(facts, 1.0, delta, target)
+    if budget < facts.num_actions:
+        raise InvalidInput(
+            f"A budget must allow one call an action, {facts.num_actions} here, "
+            f"got {budget}; raise the budget."
+        )
+    return affordable(facts, _chosen(kinds), math.log(budget), float(delta), target)
 
 
 def _chosen(kinds: Iterable[IntEnum]) -> Kinds:
@@ -203,7 +217,7 @@ def _best_draft(
 ) -> Draft:
     front = frontier_of(facts, kinds)
     drafts = [
-        _draft(facts, kinds, front, c, epsilon, delta)
+        _draft(facts, front, c, epsilon, delta)
         for c in candidates(facts, kinds, epsilon, delta, target)
     ]
     if _hopeless(drafts[0]):
@@ -217,7 +231,6 @@ def _best_draft(
 
 def _draft(
     facts: Facts,
-    kinds: Kinds,
     front: Frontier | StagedFrontier,
     candidate: Candidate,
     epsilon: float,
@@ -233,7 +246,6 @@ def _draft(
         if candidate.target == "value" or facts.horizon is None
         else facts.horizon - 1
     )
-    base = ground(facts)
     stack = [(candidate.table, candidate.index, horizon or 0)]
     down = 0 if horizon is None else 1
     while stack:
@@ -242,11 +254,7 @@ def _draft(
         index = 0 if horizon is not None and stage == 0 else index
         if (stage, index) in needed:
             continue
-        level = (
-            Level(last_kind(base, kinds, stage if down else None))
-            if index == 0
-            else table.levels[index]
-        )
+        level = Level(Kind.CONSTANT) if index == 0 else table.levels[index]
         needed[stage, index] = level
         if len(needed) > _MOST_ROWS:
             raise Unpayable(
@@ -271,7 +279,7 @@ def _draft(
         )
         rows.append(Level(level.kind, level.samples, query, continuation))
     return Draft(
-        base,
+        ground(facts),
         tuple(rows),
         tuple(None if horizon is None else stage for stage, _ in sorted(needed)),
         candidate.target,

@@ -36,8 +36,8 @@ __all__ = [
     "Pairs",
     "Walk",
     "estimator_of",
+    "free_kinds",
     "kind_named",
-    "last_kind",
     "moments_of",
     "register",
 ]
@@ -148,19 +148,21 @@ def moments_of(
     return estimator_of(kind).moments(base, samples, query, onward, remaining)
 
 
-def last_kind(base: Ground, kinds: Kinds, remaining: int | None) -> IntEnum:
-    """Return the narrowest of ``kinds`` in which a table may end.
+def free_kinds(base: Ground, kinds: Kinds, remaining: int | None) -> list[IntEnum]:
+    """Return those of ``kinds`` in which a table may end, besides the constant.
 
-    It costs no calls, so nothing wider is worth a look. The constant is taken
-    where it is as narrow, because its samples have no range.
+    They cost no calls. One that is not narrower than the constant is left out: the
+    constant's samples have no range.
     """
-    last = [
-        kind for kind in sorted(kinds) if estimator_of(kind).ends_chain(base, remaining)
-    ]
     nothing = np.array([0.0])
-    return min(
-        last,
-        key=lambda kind: float(
-            moments_of(base, kind, nothing, None, None, remaining).width[0]
-        ),
-    )
+
+    def width(kind: IntEnum) -> float:
+        made = moments_of(base, kind, nothing, None, None, remaining)
+        return float(made.width[0])
+
+    return [
+        kind
+        for kind in sorted(kinds - {Kind.CONSTANT})
+        if estimator_of(kind).ends_chain(base, remaining)
+        and width(kind) < width(Kind.CONSTANT)
+    ]

@@ -119,7 +119,7 @@ class Estimator(ABC):
         return None
 
     def ends_chain(self, base: Ground, remaining: int | None) -> bool:
-        """Whether tables may end in a level of this kind, at ``remaining`` steps."""
+        """Whether a table may end in this kind instead of a constant."""
         return False
 
     @abstractmethod

@@ -25,10 +25,6 @@ class Constant(Estimator):
     goes_on = False
     in_paper = True
 
-    def ends_chain(self, base: Ground, remaining: int | None) -> bool:
-        """Every table may end in a constant."""
-        return True
-
     def moments(
         self,
         base: Ground,

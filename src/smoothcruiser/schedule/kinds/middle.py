@@ -59,7 +59,7 @@ class Middle(Estimator):
         return middle(base, remaining)
 
     def offer(self, walk: Walk) -> None:
-        """Propose nothing: a walk begins with it where it is the narrowest."""
+        """Propose nothing: a walk has it from the beginning (``free_kinds``)."""
 
     def finished(self, row: Level, moments: Moments) -> Level:
         """Return ``row`` with the number that its samples lie around."""

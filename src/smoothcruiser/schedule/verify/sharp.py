@@ -51,6 +51,9 @@ class RootPromise:
     # |mean - E sample| is at most this for all actions, with probability
     # 1 - (delta - adaptive_delta)
     radius: float
+    # log of 1/(share of one side of one mean) of that promise, as far as the verifier
+    # insists on it: at this level the line at the last count is within the radius
+    level: float
     # how many means the union bound is over: the actions, or 1 for target "value"
     means: int
     # l of ``stopping.radius_at_look``, over all checkpoints and the last count; nan
@@ -96,9 +99,17 @@ def root_promise(schedule: Schedule) -> RootPromise:
         max(0.0, schedule.epsilon - bias),
     )
     low, high = (tuple(float(x) for x in end[:, 0]) for end in intervals)
-    rounding = _rounding(schedule, known)
     return RootPromise(
-        low, high, spread, variance, bias, radius, means, looks, rounding
+        low=low,
+        high=high,
+        spread=spread,
+        variance=variance,
+        bias=bias,
+        radius=radius,
+        level=_level(schedule) * (1.0 - TOLERANCE),
+        means=means,
+        look_level=looks,
+        rounding=_rounding(schedule, known),
     )
 
 

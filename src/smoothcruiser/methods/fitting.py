@@ -1,0 +1,255 @@
+"""Which schedule a request with limits runs, and how it is cut.
+
+A budget or a time limit that does not pay for the requested epsilon is no reason to
+refuse: the schedule with the smallest epsilon that can be paid is run instead, and a
+note says so. Without an epsilon that is all that was asked for. Where not even half
+of the value span can be promised, the schedule for that is run up to the limit, and
+the answer is what its samples allow.
+
+  budget    the price is compared with it: the choice is the same on every machine
+  seconds   the simulator is measured first (``engines.calibrate``), for at most
+            ``SHARE`` of the time; what is left, times the workers, is the budget
+
+Where nobody named a limit, ``Scheduling.check`` refuses what is above the default.
+What this file leaves out: stopping a run at its limits (``engines.run``).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from smoothcruiser.engines.shards import CALLS_PER_SHARD
+from smoothcruiser.errors import (
+    InvalidInput,
+    SmoothcruiserError,
+    Unpayable,
+)
+from smoothcruiser.query import Query
+from smoothcruiser.schedule.numbers import short
+from smoothcruiser.schedule.schedule import Schedule
+
+COARSEST = 0.5  # of the value span: a wider promise says nothing
+SHARE = 0.05  # of the seconds, to measure the simulator
+MOST_SECONDS = 0.3  # to measure it, in any case
+MARGIN = 0.85  # of the calls that the measured speed allows: machines are not steady
+START_SECONDS, CLUSTER_SECONDS = 1.5, 4.0  # until processes or a cluster are ready
+# A run that may be stopped is cut finer, so that all actions get their turn: shards
+# of so many seconds, or so many shards per action within the budget.
+SHARD_SECONDS, TURNS = 0.2, 50
+
+
+class Maker(Protocol):
+    """A method that makes schedules."""
+
+    def schedule(self, query: Query) -> Schedule:
+        """The cheapest schedule of this kind that keeps the promise."""
+
+    def payable(self, query: Query, calls: int, quick: bool) -> Schedule:
+        """The schedule of the smallest epsilon found that costs at most ``calls``.
+
+        It raises where there is none.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """The schedule that a request runs within its limits."""
+
+    schedule: Schedule
+    notes: tuple[str, ...] = ()
+    shards: int | None = None  # parts per action; None: as many as always
+    room: float = math.inf  # calls of the schedule, where its price is above the budget
+    calls: int = 0  # made to measure the simulator
+    seconds: float = 0.0  # of the time limit that the choice took, without compiling
+    pressed: bool = False  # Ctrl-C, while the simulator was measured
+
+
+def fitted(method: Maker, query: Query) -> Fitted:
+    """The schedule to run for a request, whatever its limits are.
+
+    With ``seconds`` the simulator is measured. Errors are for what is missing from the
+    request, and for what no limit could change.
+    """
+    begin, limits = time.perf_counter(), query.limits
+    if query.promise.epsilon is None and not (limits.calls or limits.seconds):
+        raise InvalidInput(
+            "This method needs epsilon, the half-width of the promised interval "
+            "(--epsilon 0.1, or --epsilon 5%), or a limit for the best promise that it "
+            "pays for: budget or seconds (--budget, --seconds)."
+        )
+    if limits.calls is None and limits.seconds is None:
+        return Fitted(schedule=method.schedule(query))
+    asked, price = _asked(method, query)
+    budget: float = math.inf
+    if limits.calls is not None:
+        looks = query.problem.inspection_calls
+        budget = limits.calls - (looks if inspects(query) else 0)
+    pace = _Pace() if limits.seconds is None else _measured(query)
+    in_time = pace.calls_in(query, time.perf_counter() - begin)
+    found = asked
+    notes: tuple[str, ...] = ()
+    if asked is None or asked.num_calls > min(budget, in_time):
+        at = time.perf_counter()
+        found = _payable(method, query, min(budget, in_time), in_time < budget)
+        # The choice took time itself: another one is as long.
+        took = time.perf_counter() - at
+        in_time = pace.calls_in(query, time.perf_counter() - begin)
+        again = pace.calls_in(query, time.perf_counter() - begin + took)
+        if found.num_calls > in_time and again > 0.0:
+            in_time = again
+            found = _payable(method, query, min(budget, in_time), quick=True)
+        limit = (
+            f"the {limits.seconds:.3g} s allowed"
+            if in_time < budget
+            else f"the budget of {short(limits.calls or 0)}"
+        )
+        notes = _notes(query, found, price, limit, min(budget, in_time))
+    assert found is not None
+    return Fitted(
+        schedule=found,
+        notes=notes,
+        shards=None if found is asked else _shards(query, found, budget, pace.rate),
+        room=math.inf if found.num_calls <= budget else budget,
+        calls=pace.calls,
+        seconds=time.perf_counter() - begin - pace.compile_seconds,
+        pressed=pace.pressed,
+    )
+
+
+def inspects(query: Query) -> bool:
+    """Whether the step is inspected before and after the run: the budget allows it."""
+    calls = query.limits.calls
+    return calls is None or calls >= query.problem.inspection_calls
+
+
+def _asked(method: Maker, query: Query) -> tuple[Schedule | None, str]:
+    """The schedule for the requested epsilon, if there is one, and its price."""
+    if query.promise.epsilon is None:
+        return None, ""
+    try:
+        asked = method.schedule(query)
+    except Unpayable:
+        return None, "more calls than can be counted"
+    return asked, f"{short(asked.num_calls)} calls"
+
+
+def _payable(method: Maker, query: Query, calls: float, quick: bool) -> Schedule:
+    """The schedule with the smallest epsilon for so many calls.
+
+    It is that of ``COARSEST`` where no useful one can be paid.
+    """
+    from smoothcruiser.schedule.alternatives import FINEST, TINY
+
+    facts, promise = query.problem.facts, query.promise
+    least = promise.epsilon or FINEST * max(facts.value_span(), TINY)
+    coarsest = max(COARSEST * facts.value_span(), least)
+    epsilon = coarsest
+    with suppress(SmoothcruiserError):  # too few calls for any
+        found = method.payable(query, int(min(calls, 1e300)), quick)
+        if least <= found.epsilon <= coarsest:
+            return found
+        epsilon = min(max(found.epsilon, least), coarsest)
+    return method.schedule(
+        replace(query, promise=replace(promise, epsilon=epsilon, words=epsilon))
+    )
+
+
+def _notes(
+    query: Query, found: Schedule, price: str, limit: str, calls: float
+) -> tuple[str, ...]:
+    """What is run instead of what was requested, and why."""
+    asked = query.promise.epsilon
+    wish = (
+        ""
+        if asked is None
+        else f"epsilon {asked:g} would cost {price}, more than {limit}: "
+    )
+    if found.num_calls > calls:
+        return (
+            f"{wish}no schedule that promises half of the value span fits {limit}; one "
+            f"for epsilon {found.epsilon:g} is run as far as that goes.".capitalize(),
+        )
+    return (
+        f"{wish}the schedule is for epsilon {found.epsilon:g}, about the smallest that "
+        f"fits {limit}.".capitalize(),
+    )
+
+
+def _shards(query: Query, found: Schedule, budget: float, rate: float) -> int | None:
+    """Into how many parts an action's samples are cut; None is the usual number."""
+    if query.compute.shards is not None:
+        return query.compute.shards
+    root = found.root
+    means = found.facts.num_actions if root.target == "q_values" else 1
+    each = found.num_calls / means
+    size = math.inf
+    if found.num_calls > budget:
+        size = budget / (means * TURNS)
+    elif rate:
+        size = rate * SHARD_SECONDS
+    if not size < CALLS_PER_SHARD:
+        return None
+    return max(1, min(root.samples, math.ceil(each / max(size, 1.0))))
+
+
+# --- seconds ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pace:
+    """What was measured of a simulator."""
+
+    rate: float = 0.0  # calls per second of one worker; 0: not measured
+    workers: float = 1.0  # that work at once
+    calls: int = 0
+    compile_seconds: float = 0.0
+    pressed: bool = False
+    start: float = 0.0  # seconds until the workers are ready
+
+    def calls_in(self, query: Query, spent: float) -> float:
+        """The calls for which there is time; ``spent`` are seconds so far."""
+        if query.limits.seconds is None:
+            return math.inf
+        left = query.limits.seconds - (spent - self.compile_seconds) - self.start
+        return MARGIN * self.rate * self.workers * max(0.0, left)
+
+
+def _measured(query: Query) -> _Pace:
+    """The pace of the executor that will run the request."""
+    from smoothcruiser.engines.calibrate import calls_per_second
+    from smoothcruiser.engines.pools.base import check_workers
+    from smoothcruiser.engines.registry import choose
+    from smoothcruiser.engines.watchdog import Breaker
+
+    seconds = query.limits.seconds
+    assert seconds is not None
+    row = choose(query.problem, query.compute)
+    breaker = Breaker()
+    try:
+        with breaker:
+            speed = calls_per_second(
+                query.problem,
+                query.place,
+                row.name,
+                seconds=min(MOST_SECONDS, SHARE * seconds),
+                began=lambda: breaker.arm(seconds),
+            )
+    except KeyboardInterrupt:  # or one call lasts longer than all may
+        return _Pace(pressed=not breaker.fired)
+    elsewhere = row.pool is not None
+    many = elsewhere or row.engine(query.problem).parallel
+    workers = check_workers(query.compute.workers) if many else 1
+    # Workers that compute share the cores; those that wait do not.
+    cores = (os.cpu_count() or 1) / max(speed.busy, 1e-3)
+    return _Pace(
+        rate=speed.rate,
+        workers=min(workers, max(1.0, cores)),
+        calls=speed.calls,
+        compile_seconds=speed.compile_seconds,
+        start=(CLUSTER_SECONDS if row.scheduler else START_SECONDS) * elsewhere,
+    )

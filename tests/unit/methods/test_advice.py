@@ -1,0 +1,87 @@
+"""Advice in the notes: when it is given, when it is not, at most two of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.estimate import ADVICE
+
+pytestmark = pytest.mark.compiles
+
+
+def walk(state: int, action: int, rng: Any) -> tuple[float, int]:
+    after = state + (1 if rng.random() < 0.4 + 0.2 * action else -1)
+    return float(after // 2) if abs(after) == 2 else 0.0, after
+
+
+def walker(**more: Any) -> sc.MDP:
+    common: dict[str, Any] = {
+        "num_actions": 2,
+        "discount": 0.95,
+        "operator": sc.Max(),
+        "reward_range": (-1.0, 1.0),
+        "terminal": lambda state: abs(state) == 2,
+        "initial_state": 0,
+    }
+    return sc.MDP(walk, **(common | more))
+
+
+def advice(problem: sc.MDP, **asked: Any) -> list[str]:
+    asked = {"delta": 0.1, "method": "certified", **asked}
+    notes = sc.plan(problem, **asked).notes
+    return [note for note in notes if note.startswith(ADVICE)]
+
+
+def test_a_share_of_a_span_that_cannot_be_reached() -> None:
+    """5% of 40 is 2, and the value is at most 1."""
+    (note,) = advice(walker(), epsilon="5%")
+    assert "span 40" in note
+    assert "payoffs='end' makes it 2" in note
+    assert advice(walker(payoffs="end"), epsilon="5%") == []
+    assert advice(walker(), epsilon=0.5) == []
+
+
+def test_rewards_that_are_never_0_are_not_paid_at_the_end_alone() -> None:
+    """Every step pays at least 0.5 there, so there is nothing to declare."""
+    paid = sc.MDP(
+        lambda s, a, rng: (0.5 + 0.5 * rng.random(), s, rng.random() < 0.1),
+        num_actions=1, discount=0.9, operator=sc.Max(), reward_range=(0.5, 1.0),
+        terminal=True, initial_state=0,
+    )  # fmt: skip
+    assert advice(paid, epsilon="10%") == []
+
+
+def test_a_coarse_promise_and_a_wide_interval() -> None:
+    (coarse,) = advice(walker(payoffs="end"), epsilon=0.6)
+    assert "epsilon = 0.6 is 30% of what is possible, from -1 to 1" in coarse
+    (wide,) = advice(walker(payoffs="end"), budget=60)
+    assert "of what is possible" in wide
+    assert "the interval covers" in wide
+
+
+def test_no_chance_is_seen() -> None:
+    """The price is the number of pairs; nothing is said where chance was seen."""
+    sure = sc.MDP(
+        lambda s, a, rng: (float(a), 1 - s),
+        num_actions=2, discount=0.5, operator=sc.Max(), initial_state=0,
+    )  # fmt: skip
+    (note,) = advice(sure, epsilon="10%")
+    assert "deterministic=True learns as much from 4 calls" in note
+
+
+def test_a_dear_schedule_names_the_price_of_closer_bounds() -> None:
+    """Bounds half as wide save more than a factor 2, and the price holds."""
+    problem = sc.make("chain:n=5", discount=0.5, temperature=2.0)
+    asked: dict[str, Any] = {"epsilon": 0.05, "method": "smoothcruiser"}
+    (note,) = advice(problem, **asked)
+    assert note.startswith("Advice: value_bounds half as wide would cost about")
+    cheap = advice(problem, **(asked | {"epsilon": 0.4}))
+    assert cheap == []
+
+
+def test_an_exact_answer_needs_no_advice() -> None:
+    chain = sc.make("chain:n=5", discount=0.5, temperature=1.0)
+    assert advice(chain, epsilon=2.0, method="exact") == []

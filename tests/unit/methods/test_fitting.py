@@ -1,0 +1,124 @@
+"""Limits choose the schedule: what is run for a budget, for seconds, and for both."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.methods.fitting import fitted
+from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling
+from smoothcruiser.progress import Progress
+from smoothcruiser.query import Query
+
+pytestmark = pytest.mark.compiles
+
+
+def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+    return rng.random(), (state + action) % 3
+
+
+def problem(oracle: Any = step, **more: Any) -> sc.MDP:
+    facts: dict[str, Any] = {"discount": 0.3, "operator": sc.Max(), "initial_state": 0}
+    return sc.MDP(oracle, num_actions=2, **(facts | more))
+
+
+@pytest.mark.parametrize("method", [SmoothCruiser(), SparseSampling(), Paper()])
+def test_a_budget_alone_asks_for_the_best_promise(method: Any) -> None:
+    """Law: the schedule fits the budget, and that of a tenth less epsilon does not."""
+    budget = 10**9 if isinstance(method, Paper) else 5_000
+    query = Query.of(problem(), delta=0.1, budget=budget)
+    found = fitted(method, query)
+    room = budget - query.problem.inspection_calls
+    assert found.schedule.num_calls <= room
+    finer = replace(query.promise, epsilon=0.9 * found.schedule.epsilon)
+    assert method.schedule(replace(query, promise=finer)).num_calls > room
+    assert found.schedule.method == method.name
+    assert f"fits the budget of {budget:,}" in found.notes[0]
+    assert (found.calls, found.shards) == (0, None)
+
+
+def test_a_budget_for_nothing_has_an_answer() -> None:
+    """Law: an interval for any budget, and never more calls than it."""
+    asked = problem(discount=0.9)
+    widths = []
+    for budget in (1, 3, 10, 31):
+        found = sc.plan(asked, delta=0.1, budget=budget, method="smoothcruiser")
+        low, high = found.interval
+        widths.append(high - low)
+        assert found.calls_spent <= budget
+        assert any("stopped at its budget" in note for note in found.notes)
+        assert any("as far as that goes" in note for note in found.notes)
+    assert widths[0] == pytest.approx(10.0)
+    again = sc.plan(asked, delta=0.1, budget=31, method="smoothcruiser")
+    assert again.value == found.value  # a budget does not depend on the machine
+
+
+def test_what_is_missing_is_one_sentence() -> None:
+    with pytest.raises(sc.InvalidInput, match=r"needs epsilon.*or a limit.*--seconds"):
+        sc.plan(problem(), delta=0.1, method="smoothcruiser")
+    with pytest.raises(sc.InvalidInput, match="needs delta"):
+        sc.plan(problem(), budget=1_000, method="smoothcruiser")
+
+
+def test_seconds_choose_a_schedule_for_the_measured_speed() -> None:
+    """Law: a simulator that waits gets a cheaper schedule, the calls that measure it
+    are counted, and what was asked for is named with its price.
+    """
+
+    def slow(state: int, action: int, rng: Any) -> tuple[float, int]:
+        time.sleep(2e-3)
+        return step(state, action, rng)
+
+    asked = {"delta": 0.1, "seconds": 2.0, "epsilon": 0.005}
+    query = Query.of(problem(slow), **asked)
+    found = fitted(SmoothCruiser(), query)
+    assert found.schedule.num_calls < 2.0 / 2e-3
+    assert 0 < found.calls < 100
+    assert "Epsilon 0.005 would cost" in found.notes[0]
+    assert "the 2 s allowed" in found.notes[0]
+
+
+def test_a_promise_that_fits_the_time_keeps_its_bits() -> None:
+    """Law: seconds change nothing where the requested schedule fits."""
+    asked: dict[str, Any] = {"epsilon": 0.2, "delta": 0.1, "method": "smoothcruiser"}
+    plain = sc.plan(problem(), **asked)
+    timed = sc.plan(problem(), seconds=600.0, **asked)
+    assert (timed.value, timed.interval) == (plain.value, plain.interval)
+    assert timed.num_calls > plain.num_calls  # the calls that measured the speed
+    assert timed.notes == plain.notes
+
+
+@pytest.mark.parametrize("target", ["q_values", "value"])
+def test_a_callback_that_returns_false_stops(target: Any) -> None:
+    """Law: at the first report; None, as most callbacks return, goes on."""
+    seen: list[Progress] = []
+    asked: dict[str, Any] = {"epsilon": 0.3, "delta": 0.1, "method": "smoothcruiser"}
+    asked |= {"shards": 30, "target": target}
+
+    def never(progress: Progress) -> bool:
+        seen.append(progress)
+        return False
+
+    found = sc.plan(problem(), progress=never, **asked)
+    assert len(seen) == 1
+    assert any("by the progress function" in note for note in found.notes)
+    assert found.epsilon > 0.3
+    whole = sc.plan(problem(), progress=seen.append, **asked)
+    assert whole.epsilon == 0.3
+
+
+def test_a_call_that_never_returns_does_not_hold_the_answer() -> None:
+    """Law: the answer of a run whose only call sleeps for ever is what is certain."""
+
+    def stuck(state: int, action: int, rng: Any) -> tuple[float, int]:
+        time.sleep(3600.0)
+        return 0.0, state
+
+    asked = problem(stuck)
+    found = sc.plan(asked, delta=0.1, seconds=0.2, method="smoothcruiser")
+    assert found.interval == asked.facts.value_bounds()
+    assert any("by its time limit" in note for note in found.notes)
