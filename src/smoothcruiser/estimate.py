@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import counted
 
@@ -155,6 +156,53 @@ def terminal_estimate(
         state=state,
         seed=seed,
         notes=("The state is terminal: its value is 0 by definition.",),
+    )
+
+
+def unsampled_estimate(
+    problem: Problem, state: Any, method: str, why: str, seed: int | None = None
+) -> Estimate:
+    """What is known of a state before anything is: its interval follows from the facts.
+
+    ``why`` says in a sentence why no more is known.
+    """
+    mover, actions = problem.mover(state), problem.legal_actions(state)
+    operator = problem.operator
+    interval, box = problem.facts.value_bounds(mover), problem.facts.q_bounds(mover)
+    middles = [0.5 * (box[0] + box[1])] * len(actions)
+    weights = operator.weights(problem.num_actions)
+    gradient = operator.gradient(
+        middles, player=mover, weights=[weights[a] for a in actions]
+    )
+    spread = Spread.over(
+        problem.num_actions, actions, middles, [box] * len(actions), gradient
+    )
+    certificate = Certificate(
+        kind="exact",
+        interval=interval,
+        q_intervals=spread.q_intervals,
+        confidence=1.0,
+        bound="what the rewards allow",
+        assumptions=assumptions(problem, "what was declared is true", ""),
+        best_actions=not_excluded(spread.q_intervals, mover),
+    )
+    return Estimate(
+        value=0.5 * (interval[0] + interval[1]),
+        interval=interval,
+        q_values=spread.q_values,
+        policy=spread.policy,
+        action=best_action(spread.policy, spread.q_values, mover),
+        num_calls=0,
+        epsilon=0.5 * max(interval[1] - interval[0], box[1] - box[0]),
+        delta=0.0,
+        method=method,
+        certificate=certificate,
+        seconds=0.0,
+        compile_seconds=0.0,
+        problem=problem.name,
+        state=state,
+        seed=seed,
+        notes=(f"{why.rstrip('.')}: the interval is what the rewards allow.",),
     )
 
 

@@ -179,9 +179,7 @@ def reviewed(search: Certified, estimate: Estimate, deadline: float) -> Estimate
     if search._fault is not None or not search._prepared:
         return estimate
     problem, memory = search.problem, search.memory
-    key = _key(problem, estimate.state, None)
-    seen = memory.others.get(key)
-    node = memory.nodes.get(key) if seen is None else seen.node
+    node = _node(memory, estimate.state)
     if node is None or node == END:
         return estimate
     at = search._at
@@ -210,6 +208,19 @@ def reviewed(search: Certified, estimate: Estimate, deadline: float) -> Estimate
     )
     note = f"Samples for other states narrowed it to half-width {reached:.4g}."
     return replace(found, seed=search.seed, notes=(*estimate.notes, note))
+
+
+def has_room(search: Certified, state: Any) -> bool:
+    """Whether a query about ``state`` has a place in the memory."""
+    memory = search.memory
+    return _node(memory, state) is not None or not memory.is_crowded(1)
+
+
+def _node(memory: Memory, state: Any) -> int | None:
+    """The node of a state with all its steps left; None if it was never seen."""
+    key = _key(memory.problem, state, None)
+    seen = memory.others.get(key)
+    return memory.nodes.get(key) if seen is None else seen.node
 
 
 def _nodes(memory: Memory) -> list[tuple[Any, int]]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from smoothcruiser.estimate import Certificate, Estimate, Spread, best_action
+from smoothcruiser.estimate import Certificate, Estimate, best_action
 from smoothcruiser.exact.solution import Solution
-from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.problem.problem import Problem
 
 
@@ -50,54 +49,6 @@ def exact_estimate(
         action=best_action(policy, q_values, problem.mover(state)),
         num_calls=0,
         epsilon=bound,
-        delta=0.0,
-        method="exact",
-        certificate=certificate,
-        seconds=0.0,
-        compile_seconds=0.0,
-        problem=problem.name,
-        state=state,
-        notes=notes,
-    )
-
-
-def unexplored_estimate(
-    problem: Problem, state: Any, notes: tuple[str, ...]
-) -> Estimate:
-    """The Estimate of a model whose states were not all listed: what is known of any.
-
-    It holds for sure, and its policy knows nothing.
-    """
-    player, actions = problem.mover(state), problem.legal_actions(state)
-    interval = problem.facts.value_bounds(player, problem.horizon)
-    box = problem.facts.q_bounds(player, problem.horizon)
-    weights = problem.operator.weights(problem.num_actions)
-    blind = problem.operator.blind([weights[a] for a in actions])
-    spread = Spread.over(
-        problem.num_actions,
-        actions,
-        [0.5 * (box[0] + box[1])] * len(actions),
-        [box] * len(actions),
-        blind,
-    )
-    certificate = Certificate(
-        kind="exact",
-        interval=interval,
-        q_intervals=spread.q_intervals,
-        confidence=1.0,
-        bound="what the rewards allow: not all states were listed",
-        assumptions=assumptions(
-            problem, "outcomes= is the model", "", checked="call, and not here"
-        ),
-    )
-    return Estimate(
-        value=0.5 * (interval[0] + interval[1]),
-        interval=interval,
-        q_values=spread.q_values,
-        policy=spread.policy,
-        action=best_action(spread.policy, spread.q_values, player),
-        num_calls=0,
-        epsilon=0.5 * (interval[1] - interval[0]),
         delta=0.0,
         method="exact",
         certificate=certificate,

@@ -25,8 +25,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from smoothcruiser.errors import InvalidInput, Unpayable
+from smoothcruiser.jit.interrupts import hear
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
+    Forecast,
     Method,
     Prepared,
     Session,
@@ -35,7 +37,7 @@ from smoothcruiser.methods.base import (
 )
 from smoothcruiser.methods.certified import CertifiedSearch
 from smoothcruiser.methods.exact import Exact, Lookup
-from smoothcruiser.methods.portfolio import Chosen, Decision, Option, Race
+from smoothcruiser.methods.portfolio import Chosen, Decision, Option, Race, Unbegun
 from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
@@ -110,7 +112,14 @@ class Auto(Method):
                     "is needed and delta is 0."
                 )
             )
-        return _Choosing(self, query).choose()
+        try:
+            return _Choosing(self, query).choose()
+        except KeyboardInterrupt as stop:  # Ctrl-C while it looked
+            if query.state is None:
+                raise
+            hear(stop)
+            nothing = Forecast(self.name, 0, "Stopped by hand before it was decided.")
+            return Unbegun(method=self, query=query, explanation=nothing)
 
 
 class _Choosing:
@@ -162,7 +171,7 @@ class _Choosing:
         deadline = math.inf if seconds is None else self.begin + LISTING * seconds
         here = replace(self.problem, initial_state=query.state)
         try:
-            explore(here, most_states=LISTED, deadline=deadline)
+            listed = explore(here, most_states=LISTED, deadline=deadline)
         except TooLarge:
             if not self.promise.asked and not self._limited:
                 return None
@@ -179,13 +188,9 @@ class _Choosing:
             InvalidInput
         ):  # states that cannot be told apart, ends that only step knows
             return None
-        return (
-            Exact()
-            .prepare(query)
-            .with_notes(
-                "auto chose exact: the model is known by outcomes=, so no sampling is "
-                "needed and delta is 0."
-            )
+        return replace(Exact().prepare(query), known=listed).with_notes(
+            "auto chose exact: the model is known by outcomes=, so no sampling is "
+            "needed and delta is 0."
         )
 
     @property

@@ -157,8 +157,11 @@ class Method(ABC):
         """What is kept between decisions; by default nothing."""
         return Session(self, query)
 
-    def together(self, query: Query) -> Session:
-        """What ``plan_many`` keeps between its states; by default what an agent does."""
+    def together(self, query: Query, ready: Prepared) -> Session:
+        """What ``plan_many`` keeps between its states; by default what an agent does.
+
+        ``ready`` is what was prepared for one of them.
+        """
         return self.session(query)
 
     @property

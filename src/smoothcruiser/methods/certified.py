@@ -15,7 +15,7 @@ from smoothcruiser.errors import (
     StoreError,
     WorkersLost,
 )
-from smoothcruiser.estimate import Estimate
+from smoothcruiser.estimate import Estimate, unsampled_estimate
 from smoothcruiser.jit.interrupts import held
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
@@ -242,6 +242,13 @@ class Remembering(Session):
             return super()._decide(query)
         if self._memory is None:
             self._memory = memory_of(self.query, self.method.bound)
+        from smoothcruiser.certified.table import has_room
+
+        if not has_room(self._memory, query.place):
+            why = "The memory has no room for another state (--max-states)"
+            return unsampled_estimate(
+                query.problem, query.place, self.method.name, why, query.seed
+            )
         return ask(self._memory, query, None)
 
     def reviewed(self, estimate: Estimate, deadline: float) -> Estimate:

@@ -8,14 +8,8 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from smoothcruiser.estimate import (
-    Certificate,
     Estimate,
-    Spread,
-    best_action,
-    not_excluded,
 )
-from smoothcruiser.methods.base import Method
-from smoothcruiser.query import Query
 
 
 @dataclass(frozen=True)
@@ -83,45 +77,3 @@ def _line(estimate: Estimate) -> str:
     if estimate.action is None and not estimate.q_values:
         what = "value alone"
     return f"{estimate.state!r:.40}: {estimate.value:.6g}{where}, {what}"
-
-
-def unreached(query: Query, state: Any, method: Method, why: str) -> Estimate:
-    """The answer at a state that nothing is known about but the range of rewards."""
-    problem = query.problem
-    mover, actions = problem.mover(state), problem.legal_actions(state)
-    facts, operator = problem.facts, problem.operator
-    interval, box = facts.value_bounds(mover), facts.q_bounds(mover)
-    middles = [0.5 * (box[0] + box[1])] * len(actions)
-    weights = operator.weights(problem.num_actions)
-    gradient = operator.gradient(
-        middles, player=mover, weights=[weights[a] for a in actions]
-    )
-    spread = Spread.over(
-        problem.num_actions, actions, middles, [box] * len(actions), gradient
-    )
-    why = why.rstrip(".")
-    return Estimate(
-        value=0.5 * (interval[0] + interval[1]),
-        interval=interval,
-        q_values=spread.q_values,
-        policy=spread.policy,
-        action=best_action(spread.policy, spread.q_values, mover),
-        num_calls=0,
-        epsilon=0.5 * max(interval[1] - interval[0], box[1] - box[0]),
-        delta=0.0,
-        method=method.name,
-        certificate=Certificate(
-            kind="exact",
-            interval=interval,
-            q_intervals=spread.q_intervals,
-            confidence=1.0,
-            bound="the range of rewards",
-            best_actions=not_excluded(spread.q_intervals, mover),
-        ),
-        seconds=0.0,
-        compile_seconds=0.0,
-        problem=problem.name,
-        state=state,
-        seed=query.seed,
-        notes=(f"{why}: the interval is what the rewards allow.",),
-    )

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.estimate import Estimate
+from smoothcruiser.estimate import Estimate, unsampled_estimate
 from smoothcruiser.jit.interrupts import Hold, held
 from smoothcruiser.methods.base import Forecast, Method, Prepared, Session
 from smoothcruiser.query import Query, nearest_to_zero
+
+if TYPE_CHECKING:
+    from smoothcruiser.exact.reachable import Known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +56,11 @@ class Exact(Method):
         return Lookup(self, query)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Solving(Prepared):
     """A model about to be solved."""
+
+    known: Known | None = None  # the model, where its states are listed already
 
     def run(self) -> Estimate:
         """The row of the solution that belongs to the state.
@@ -67,7 +73,7 @@ class Solving(Prepared):
 
     def _run(self, hold: Hold) -> Estimate:
         from smoothcruiser.exact.claims import broken_bounds
-        from smoothcruiser.exact.estimate import exact_estimate, unexplored_estimate
+        from smoothcruiser.exact.estimate import exact_estimate
         from smoothcruiser.exact.reachable import TooLarge, known_model
         from smoothcruiser.exact.solver import solve_model
 
@@ -85,13 +91,13 @@ class Solving(Prepared):
 
         try:
             with hold.opened():
-                known = known_model(problem, deadline)
+                known = self.known or known_model(problem, deadline)
         except (TooLarge, KeyboardInterrupt) as stop:
             if over() is None:  # there are too many states for any time
                 raise
             told = str(stop) or "Stopped by hand while states were being listed."
-            answer = unexplored_estimate(problem, state, (*self.notes, told))
-            return replace(answer, seconds=time.perf_counter() - begin)
+            answer = unsampled_estimate(problem, state, self.method.name, told)
+            return self.annotated(replace(answer, seconds=time.perf_counter() - begin))
         solution = solve_model(problem, known, over=over)
         bound = float(solution.residual_bound)
         stopped = "Stopped by hand. " if hold.came and solution.note else ""

@@ -39,10 +39,7 @@ from smoothcruiser.errors import (
     Unpayable,
     described,
 )
-from smoothcruiser.estimate import (
-    Estimate,
-    terminal_estimate,
-)
+from smoothcruiser.estimate import Estimate, terminal_estimate, unsampled_estimate
 from smoothcruiser.jit.interrupts import heard, stoppable
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
@@ -52,12 +49,13 @@ from smoothcruiser.methods.base import (
     prepared,
     refuse_unused,
 )
-from smoothcruiser.methods.estimates import Estimates, unreached
+from smoothcruiser.methods.estimates import Estimates
 from smoothcruiser.methods.portfolio import together
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import identical
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Limits, Promise, Query, check_delta
+from smoothcruiser.schedule.numbers import short
 
 
 def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
@@ -82,12 +80,8 @@ def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
     name, looked = method.name, 0
     if live:
         each = _share(query, len(live))
-        try:
-            ready = prepared(method, each.at(places[live[0]], query.seed))
-        except Unpayable as error:
-            raise Unpayable(
-                f"{len(live)} states share budget and delta. For each of them: {error}"
-            ) from error
+        ready = prepared(method, each.at(places[live[0]], query.seed))
+        _check_price(query, ready, len(live))
         name, notes, looked = ready.method.name, ready.notes, ready.looked
         there = {i: places[i] for i in live}
         answers |= _answers(query, each, ready, there, begin)
@@ -118,7 +112,7 @@ def _answers(
         call = Call(
             method=part.method,
             query=_whole(part.query, query, each, alone=len(parts) == 1),
-            each=part.query,
+            ready=part,
             places=[there[i] for i in todo],
             begin=begin,
             calls=None if total is None else total - spent,
@@ -174,11 +168,14 @@ def _combined(query: Query, first: Estimate, second: Estimate) -> Estimate:
 
 
 def _joint(query: Query, answers: Iterable[Estimate]) -> float | None:
-    """The probability that some interval fails; None where there are none."""
+    """The probability that some interval fails; None where nothing is promised."""
     promises = [x.certificate for x in answers if x.certificate is not None]
     if all(promise.confidence == 1.0 for promise in promises):
         return 0.0 if promises else None
-    return query.promise.delta
+    if query.promise.delta is not None:
+        return query.promise.delta
+    together = math.fsum(1.0 - promise.confidence for promise in promises)
+    return together if together < 1.0 else None  # each state had a delta of its own
 
 
 def _places(problem: Problem, states: Iterable[Any]) -> list[Any]:
@@ -223,17 +220,31 @@ def _share(query: Query, count: int) -> Query:
     promise, limits = query.promise, query.limits
     if promise.delta is not None:
         promise = replace(promise, delta=check_delta(promise.delta / count))
-    calls = _budget(query)
+    calls, seconds = limits.calls, limits.seconds
     return replace(
         query,
         promise=promise,
         limits=replace(
             limits,
             calls=None if calls is None else max(1, calls // count),
-            seconds=None if limits.seconds is None else limits.seconds / count,
+            seconds=None if seconds is None else seconds / count,
         ),
         progress=None,
     )
+
+
+def _check_price(query: Query, ready: Prepared, count: int) -> None:
+    """Refuse a price above the default budget, where no limit was named."""
+    limits, price = query.limits, ready.explanation.num_calls
+    limited = limits.calls is not None or limits.seconds is not None
+    if limited or price is None or not query.promise.asked:
+        return
+    if price * count > DEFAULT_BUDGET:
+        raise Unpayable(
+            f"{count:,} states of up to {short(price)} oracle calls each cost more than "
+            f"the budget of {short(DEFAULT_BUDGET)} (--budget); ask for a larger epsilon, "
+            "or name a budget or seconds to do the best within."
+        )
 
 
 def _budget(query: Query) -> int | None:
@@ -252,7 +263,7 @@ class Call:
 
     method: Method
     query: Query  # about all states, where they share
-    each: Query  # about one of them, where nothing is shared
+    ready: Prepared  # for one of them, where nothing is shared
     places: list[Any]
     begin: float
     calls: int | None  # at the most, of all
@@ -260,6 +271,8 @@ class Call:
     progress: Callable[[Progress], object] | None
     spent: int = 0
     ended: str = ""  # why no more states are asked about
+    # states whose share of the limits was used up: more may help them
+    cut: list[int] = field(default_factory=list)
     answers: list[Estimate | None] = field(default_factory=list)
 
     @property
@@ -276,9 +289,11 @@ class Call:
     def run(self) -> list[Estimate]:
         """The answers; a state that no limit reached has what the rewards allow."""
         self.answers = [None] * len(self.places)
-        session = self.method.together(self.query)
+        session = self.method.together(self.query, self.ready)
         if not session.shared:
-            session.query = self.each
+            session.query = self.ready.query
+            if self.query.limits.calls is None:
+                self.calls = None  # the price of each is known, and was checked
         try:
             todo, before = list(range(len(self.places))), -1
             while todo and not self.ended and self.spent > before:
@@ -286,7 +301,8 @@ class Call:
                 for k, i in enumerate(todo):
                     if not self._ask(session, i, len(todo) - k):
                         break
-                todo = [i for i in todo if session.shared and self._is_open(i)]
+                todo = [i for i in self.cut if session.shared and self._is_open(i)]
+                self.cut = []
             return [self._final(session, i) for i in range(len(self.places))]
         finally:
             session.close()
@@ -302,12 +318,17 @@ class Call:
         if answer is not None:
             done = self.query.promise.asked and not self._is_open(i)
             return answer if done else session.reviewed(answer, until)
-        nothing = unreached(self.each, self.places[i], self.method, self.ended)
+        nothing = self._unsampled(i, self.ended)
         found = session.reviewed(nothing, until)
         if found is nothing:
             return nothing
         why = f"{self.ended}: the interval comes from samples for other states."
         return replace(found, notes=(why,))
+
+    def _unsampled(self, i: int, why: str) -> Estimate:
+        problem, seed = self.ready.query.problem, self.ready.query.seed
+        place = self.places[i]
+        return unsampled_estimate(problem, place, self.method.name, why, seed)
 
     def _ask(self, session: Session, i: int, left: int) -> bool:
         """Answer state ``i``, the first of ``left`` ones; False where the call ends."""
@@ -317,16 +338,22 @@ class Call:
         session.query = replace(
             session.query, limits=limits, progress=self._reporter(left)
         )
-        stops, earlier = heard(), self.answers[i]
+        stops, earlier, now = heard(), self.answers[i], time.perf_counter()
         try:
             found = session.decide(self.places[i])
         except (Interrupted, KeyboardInterrupt) as error:
             if isinstance(error, KeyboardInterrupt) or heard() > stops:
                 self.ended = BY_HAND
                 return False
-            found = unreached(self.each, self.places[i], self.method, str(error))
+            found = self._unsampled(i, str(error))
             found = replace(found, num_calls=getattr(error, "calls", 0))
         self.spent += found.num_calls
+        used = limits.calls is not None and found.num_calls >= limits.calls
+        late = (
+            limits.seconds is not None and time.perf_counter() - now >= limits.seconds
+        )
+        if used or late:
+            self.cut.append(i)
         if earlier is not None:
             found = replace(
                 found,

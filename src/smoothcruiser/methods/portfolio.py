@@ -16,7 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from smoothcruiser.estimate import Certificate, Estimate, Interval, not_excluded
+from smoothcruiser.estimate import (
+    Certificate,
+    Estimate,
+    Interval,
+    not_excluded,
+    unsampled_estimate,
+)
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared
 from smoothcruiser.methods.certified import Searching, ask, memory_of
 from smoothcruiser.methods.scheduled import Scheduling
@@ -165,6 +171,18 @@ def seen_by(pilot: Pilot) -> str:
 
 
 # --- running ------------------------------------------------------------------
+
+
+class Unbegun(Prepared):
+    """The answer where Ctrl-C came before anything was decided."""
+
+    def run(self) -> Estimate:
+        """What is known without a sample."""
+        why = "Stopped by hand before the first sample"
+        query = self.query
+        return unsampled_estimate(
+            query.problem, query.place, self.method.name, why, query.seed
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

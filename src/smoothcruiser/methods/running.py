@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from smoothcruiser.engines.watchdog import Breaker, calls_the_oracle
 from smoothcruiser.errors import Interrupted, StoreError, WorkersLost
 from smoothcruiser.estimate import Estimate
-from smoothcruiser.jit.interrupts import stoppable, tell_at_the_end
+from smoothcruiser.jit.interrupts import hear, stoppable, tell_at_the_end
 from smoothcruiser.methods.fitting import Fitted, inspects
 from smoothcruiser.query import Compute, Query
 from smoothcruiser.schedule.schedule import Schedule
@@ -178,6 +178,7 @@ def _sampled(
                 limit = clock.last_look(outcome)
                 looked, repeated = pool.inspect(query.seed, limit)
         except (Interrupted, KeyboardInterrupt) as error:
+            hear(error)
             if outcome is None:
                 late = alarm.rang or breaker.fired or clock.left() <= 0.0
                 outcome = ledger.stopped(cause_of(error, late))

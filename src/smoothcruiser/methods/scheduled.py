@@ -121,9 +121,9 @@ class Scheduled(Method):
             fitted=found,
         )
 
-    def together(self, query: Query) -> Session:
+    def together(self, query: Query, ready: Prepared) -> Session:
         """One schedule for all states, on workers that are opened once."""
-        return Repeating(self, query)
+        return Repeating(self, query, ready)
 
     def pick_up(self, stored: StoredRun, query: Query) -> Scheduling:
         """The rest of a stored run, whoever made its schedule."""
@@ -285,21 +285,25 @@ class Scheduling(Prepared):
 class Repeating(Session):
     """Decisions that follow one schedule: it depends on no state."""
 
-    _ready: Any = None  # what prepared the first one
+    def __init__(self, method: Scheduled, query: Query, ready: Prepared) -> None:
+        from smoothcruiser.engines.lending import Lender
+
+        super().__init__(method, query)
+        self._lender = Lender()
+        self._ready: Any = replace(ready, workers=self._lender)  # type: ignore[call-arg]
 
     def _decide(self, query: Query) -> Estimate:
-        if self._ready is None:
-            from smoothcruiser.engines.lending import Lender
-
-            self._ready = replace(self.method.prepare(query), workers=Lender())
-        moved = self._ready.query.at(query.state, query.seed)
+        ready = self._ready
+        moved = ready.query.at(query.state, query.seed)
         moved = replace(moved, limits=query.limits, progress=query.progress)
-        found: Estimate = replace(self._ready, query=moved).run()
+        found: Estimate = replace(ready, query=moved).run()
+        if ready.fitted is not None:  # measuring the simulator is paid for once
+            once = replace(ready.fitted, calls=0, seconds=0.0, pressed=False)
+            self._ready = replace(ready, fitted=once)
         return found
 
     def close(self) -> None:
-        if self._ready is not None:
-            self._ready.workers.close()
+        self._lender.close()
 
 
 def run(

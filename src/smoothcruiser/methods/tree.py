@@ -107,7 +107,7 @@ class TreeSearch(Method):
         """The tree below the moves made; a certified one is grown anew each time."""
         return super().session(query) if self.certify else Keeping(self, query)
 
-    def together(self, query: Query) -> Session:
+    def together(self, query: Query, ready: Prepared) -> Session:
         """One tree for each state."""
         return Session(self, query)
 

@@ -135,6 +135,33 @@ def test_states_beyond_the_budget_have_what_rewards_allow(world, truth):
     assert answers[10].notes[0].startswith("The budget was spent")
 
 
+def test_states_that_have_no_room_have_what_rewards_allow(world, truth):
+    how = {"epsilon": 0.3, "delta": 0.1, "method": "certified", "max_states": 3}
+    answers = sc.plan_many(world, range(8), **how)
+    assert holds(answers, truth)
+    assert "no room" in answers[7].notes[0]
+
+
+def test_auto_races_with_one_memory_for_all(world, truth):
+    """The search has half of delta for all states; the answers say which method."""
+    answers = sc.plan_many(world, range(6), epsilon="5%", delta=0.1)
+    assert answers.method == "auto"
+    assert answers.delta == 0.1
+    assert {x.certificate.confidence for x in answers} == {0.95}
+    assert answers.num_calls > sum(x.num_calls for x in answers)  # a look was made
+    assert holds(answers, truth)
+    assert all(x.epsilon <= 0.05 * world.facts.value_span() for x in answers)
+
+
+def test_a_share_of_the_value_is_kept_at_every_state(world, truth):
+    how = {"epsilon": "15% of value", "delta": 0.1, "method": "certified"}
+    answers = sc.plan_many(world, [0, 5, 10], **how)
+    assert holds(answers, truth)
+    for x in answers:
+        low, high = x.interval
+        assert 0.5 * (high - low) <= 0.15 * low
+
+
 def test_a_stop_by_hand_ends_the_call_and_keeps_what_there_is(world, truth):
     """Ctrl-C in the third state: two answers, and the rest is what rewards allow."""
     seen = []
@@ -218,8 +245,23 @@ def test_bad_input_gets_one_sentence(world, states, how, words):
         sc.plan_many(world, states, **asked)
 
 
-def test_a_price_above_the_share_of_the_budget_is_refused_before_it_is_paid():
+def test_a_budget_that_is_too_small_chooses_a_wider_promise():
+    """One schedule for all, the best that a share of the budget pays."""
     problem = sc.make("chain:n=5", discount=0.2, temperature=1.0)
-    how = {"epsilon": "15%", "delta": 0.1, "method": "smoothcruiser"}
-    with pytest.raises(sc.Unpayable, match="4 states share budget and delta"):
-        sc.plan_many(problem, range(4), budget=200, **how)
+    how = {"epsilon": "10%", "delta": 0.1, "method": "smoothcruiser"}
+    wide = sc.plan_many(problem, range(4), budget=400, **how)
+    assert wide.num_calls <= 400
+    assert all(x.epsilon > 0.1 * problem.facts.value_span() for x in wide)
+    truth = sc.solve(problem).values
+    assert all(x.interval[0] <= truth[x.state] <= x.interval[1] for x in wide)
+
+
+def test_a_price_above_the_default_budget_is_refused(world):
+    with pytest.raises(sc.Unpayable, match="name a budget"):
+        sc.plan_many(
+            world,
+            [i / 10_000 for i in range(10_000)],
+            epsilon="8%",
+            delta=0.1,
+            method="smoothcruiser",
+        )

@@ -1,0 +1,155 @@
+"""``relax``: the unregularized value and its action values through another operator."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.methods.relaxing import Relaxing, under
+from smoothcruiser.query import Query
+from smoothcruiser.schedule.relaxation import q_band, relaxed, value_band
+
+RELAX = {"method": "smoothcruiser", "options": {"relax": "entropy"}}
+WORLD = "garnet:states=6,actions=2,seed=3"
+
+
+def forced(problem, operator, epsilon, *, target="q_values", delta=0.1, seed=0):
+    """The answer about V_0 through ``operator``, which the price would not choose."""
+    plain = under(problem, sc.Max())
+    plan = relaxed(plain.facts, operator, epsilon=epsilon, delta=delta, target=target)
+    query = Query.of(plain, 0, epsilon=epsilon, delta=delta, target=target, seed=seed)
+    method = sc.SmoothCruiser(relax=operator.name)
+    return Relaxing(method=method, query=query, explanation=plan).run()
+
+
+def small(*, game=False, **more):
+    """Six states, two actions, a reward that the next state decides."""
+    rng = np.random.default_rng(8)
+    P = np.zeros((6, 2, 6))
+    for s, a in np.ndindex(6, 2):
+        P[s, a, [(s + 1) % 6, (s + 3) % 6]] = rng.dirichlet([1, 1])
+    players = [1 + s % 2 for s in range(6)] if game else None
+    R = rng.random((6, 2, 6))
+    return sc.tabular(P, R, discount=0.6, operator=sc.Max(), players=players, **more)
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"horizon": 2},
+        {"terminal": [0, 0, 0, 0, 0, 1]},
+        {"game": True},
+        {"game": True, "alternating": True},
+        {"game": True, "alternating": True, "terminal": [0, 0, 0, 0, 0, 1]},
+        {"legal": [[1, s % 2] for s in range(6)]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "operator", [sc.Entropy(0.3), sc.Sparsemax(0.5), sc.SquareRoot(0.2), sc.KL(0.4)]
+)
+def test_the_band_of_action_values_holds_what_a_temperature_adds(more, operator):
+    """Q_lambda - Q_0 lies in gamma times the band of the next state, exactly, and is
+    no wider than the band of the value.
+    """
+    plain = small(**more)
+    soft = replace(plain, operator=operator)
+    gap = np.asarray(sc.solve(soft).q_values) - np.asarray(sc.solve(plain).q_values)
+    for state in range(5):
+        low, high = q_band(soft.facts, soft.mover(state))
+        assert low - 1e-9 <= np.nanmin(gap[state])
+        assert np.nanmax(gap[state]) <= high + 1e-9
+        own = value_band(soft.facts, soft.mover(state))
+        assert high - low <= own[1] - own[0] + 1e-12
+
+
+def test_a_last_step_adds_nothing():
+    problem = sc.make(WORLD, discount=0.6, temperature=1.0)
+    assert q_band(replace(problem, horizon=1).facts) == (0.0, 0.0)
+
+
+@pytest.mark.compiles
+def test_the_answer_is_that_of_plain_max_where_it_is_cheaper():
+    """To the bit: the same schedule, seed and problem as without a regularizer."""
+    problem = sc.make(WORLD, discount=0.3, temperature=1.0)
+    plain = replace(problem, operator=sc.Max())
+    asked = {"epsilon": "20%", "delta": 0.1, "seed": 4}
+    found = sc.plan(problem, **asked, **RELAX)
+    alone = sc.plan(plain, method="smoothcruiser", **asked)
+    assert (found.value, found.q_values, found.num_calls) == (
+        alone.value,
+        alone.q_values,
+        alone.num_calls,
+    )
+    assert found.interval == pytest.approx(alone.interval, abs=1e-12)
+    assert "by plain max" in found.notes[0]
+    assert "greedy" in found.notes[1]
+    assert found.policy == alone.policy
+
+
+@pytest.mark.compiles
+def test_a_relaxed_answer_is_shifted_and_widened_by_its_band():
+    problem = sc.make(WORLD, discount=0.3, operator=sc.Max())
+    epsilon = 0.3 * problem.facts.value_span()
+    found = forced(problem, sc.Entropy(0.2), epsilon)
+    exact = sc.plan(problem, 0, method="exact")
+    assert found.epsilon == epsilon
+    assert found.interval[1] - found.interval[0] <= 2.0 * epsilon + 1e-9
+    assert found.interval[0] <= exact.value <= found.interval[1]
+    assert found.interval[0] <= found.value <= found.interval[1]
+    for q, truth, (low, high) in zip(
+        found.q_values, exact.q_values, found.certificate.q_intervals, strict=True
+    ):
+        assert low <= truth <= high
+        assert low <= q <= high
+    assert max(found.policy) == 1.0
+
+
+@pytest.mark.compiles
+def test_the_value_alone_can_be_relaxed():
+    """A strong regularizer has no action values at its root; nothing is made up."""
+    problem = sc.make(WORLD, discount=0.1, operator=sc.Max())
+    found = forced(problem, sc.Sparsemax(0.2), 0.4, target="value")
+    exact = sc.plan(problem, 0, method="exact")
+    assert found.interval[0] <= exact.value <= found.interval[1]
+    assert bool(found.q_values) == bool(found.policy)
+    assert bool(found.q_values) == bool(found.certificate.q_intervals)
+
+
+def test_explain_shows_the_split_and_all_prices():
+    problem = sc.make(WORLD, discount=0.2, temperature=1.0)
+    plan = sc.explain(problem, epsilon="30%", delta=0.1, **RELAX)
+    assert plan.num_calls == min(x.num_calls for x in plan.tried if x.num_calls)
+    assert "temperature" in str(plan)
+    assert f"{plan.num_calls:,} calls" in str(plan)
+    data = json.loads(plan.to_json())
+    assert data["epsilon"] == pytest.approx(0.3 / 0.8)
+    assert len(data["relaxation"]["tried"]) == len(plan.tried)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"options": {"relax": "max"}}, "one of entropy"),
+        ({"options": {"relax": 3}}, "one of entropy"),
+        ({"store": "runs.db"}, "drop store"),
+        ({"epsilon": None}, "epsilon"),
+    ],
+)
+def test_what_cannot_be_relaxed_gets_one_sentence(how, words):
+    problem = sc.make(WORLD, discount=0.3, temperature=1.0)
+    asked = {"epsilon": "20%", "delta": 0.1, **RELAX} | how
+    with pytest.raises(sc.InvalidInput, match=words):
+        sc.plan(problem, **asked)
+
+
+def test_a_price_above_the_budget_is_refused():
+    problem = sc.make(WORLD, discount=0.2, temperature=1.0)
+    with pytest.raises(sc.Unpayable, match="larger epsilon"):
+        sc.plan(problem, epsilon="30%", delta=0.1, budget=10, **RELAX)
