@@ -173,13 +173,17 @@ def test_a_users_handler_that_raises_asks_a_held_run_to_stop():
         signal.signal(signal.SIGINT, before)
 
 
+def _broken_by(hold):
+    with hold.opened():
+        hold.came = True
+        raise OSError("broken pipe")
+
+
 def test_what_a_stop_breaks_in_the_users_code_is_a_stop():
     """Ctrl-C reaches a simulator's own processes too, and its step fails."""
     with held() as hold:
-        hold.came = False
-        with pytest.raises(KeyboardInterrupt), hold.opened():
-            hold.came = True
-            raise OSError("broken pipe")
+        with pytest.raises(KeyboardInterrupt):
+            _broken_by(hold)
         hold.came = False
         with pytest.raises(OSError, match="an error as always"), hold.opened():
             raise OSError("an error as always")
