@@ -130,7 +130,8 @@ def measure(world: World, method: str, *, delta: float, seeds: int, cap: float) 
 
 def kept(answer: sc.Estimate, world: World) -> bool:
     """Whether the answer has the half-width that was asked for."""
-    asked = sc.query.read_epsilon(world.epsilon, world.problem.facts)
+    asked, _ = sc.query.read_epsilon(world.epsilon, world.problem.facts)
+    assert asked is not None
     return answer.epsilon is not None and answer.epsilon <= asked * (1 + ROUNDING)
 
 

@@ -32,7 +32,7 @@ from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods import METHODS, resolve
 from smoothcruiser.methods.base import Method
-from smoothcruiser.methods.tree import TreeSearch
+from smoothcruiser.methods.tree import NOTHING_GROWN, TreeSearch
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.searches import Search
 
@@ -223,6 +223,8 @@ def _run(
     except Exception as error:  # of a method that is not ours: the others go on
         note = f"{type(error).__name__}: {error}".split("\n")[0]
         return PlannerRun(name, budget, seed, note=note)
+    if estimate.notes and estimate.notes[0].startswith(NOTHING_GROWN):
+        return PlannerRun(name, budget, seed, note=estimate.notes[0])
     row = measured(name, budget, seed, estimate, truth)
     return replace(row, estimates=objective(problem, job.method))
 

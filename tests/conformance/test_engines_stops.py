@@ -252,12 +252,12 @@ def test_a_stop_in_the_first_shard_uses_the_samples_before_it(executor, tmp_path
     """Ctrl-C in the middle of the first shard: all calls are counted, the first action
     has an interval of its own, and one without samples has the range of values.
     """
-    made = 0
+    made, pressed = 0, 1000
 
     def step(state, action, rng):
         nonlocal made
         made += 1
-        if made == 1000:
+        if made == pressed:
             raise KeyboardInterrupt
         return rng.random(), state
 
@@ -272,7 +272,8 @@ def test_a_stop_in_the_first_shard_uses_the_samples_before_it(executor, tmp_path
     box = problem.facts.q_bounds()
     assert second == box
     assert box[0] <= first[0] < first[1] <= box[1]
-    made, store = 0, tmp_path / "runs.db"
+    # the actions in turn, for a third of the samples
+    made, pressed, store = 0, 8000, tmp_path / "runs.db"
     kept = sc.run(problem, schedule, executor=executor, shards=200, store=store)
     assert any("Finished shards are kept: go on" in note for note in kept.notes)
     assert kept.interval[1] - kept.interval[0] < 0.99 * (box[1] - box[0])

@@ -184,7 +184,7 @@ def test_explain_says_what_plan_would_do_above_the_budget(
     assert done.code == 0
     if "refuse" in told:
         assert done.data["method"] == "smoothcruiser"
-        assert "more than the budget of 1,000" in done.data["notes"][0]
+        assert "more than the budget of 1,000" in " ".join(done.data["notes"])
     else:
         assert f"auto chose {done.data['method']}" in done.data["notes"][0]
         assert done.data["method"] == ("exact" if name == "chain" else "certified")
@@ -318,7 +318,7 @@ def test_own_problems_are_found_in_the_current_folder(run: Any, own: str) -> Non
     ).data
     assert data["state"] == [4, 1]
     assert data["problem"] == f"{own}:problem"
-    assert data["executor"] in ("python", "reference")
+    assert data["method"] == "certified"
     hot = run("plan", f"{own}:hot", *PROMISE, "--temperature", "20", "--json").data
     assert hot["value"] > 20 * 0.69 / 0.8
 
@@ -362,7 +362,7 @@ def test_a_stored_run_shows_its_number_and_is_resumed_like_a_fresh_one(
     """
     assert (
         "run 1 in runs.db"
-        in run("plan", f"{own}:points", *PROMISE, "--store", "runs.db").words
+        in run("plan", f"{own}:points", *PROMISE, *SHARP, "--store", "runs.db").words
     )
     problem = sc.make(f"{own}:points")
     with Store("runs.db") as store:
@@ -625,29 +625,27 @@ def test_a_terminal_without_unicode_is_served_too() -> None:
 def test_ctrl_c_before_anything_is_known(run: Any, own: str) -> None:
     done = run("plan", f"{own}:early", "--epsilon", "10%", "--delta", "0.1")
     assert done.code == 130
-    assert re.search(
-        r"Stopped by Ctrl-C\. The run was stopped .*\. Nothing is kept: --store FILE",
-        done.err,
+    assert (
+        done.err == "Error: Stopped by Ctrl-C; the answer is what was known by then.\n"
     )
-    assert "Traceback" not in done.err
+    assert "in [1.386, 3.386]" in done.words, "the range of values"
 
 
 def test_ctrl_c_after_a_look_answers_with_what_is_known(run: Any, own: str) -> None:
     """12,000 calls are beyond the first look of this schedule (2 x 413 draws of
     14 calls): its interval holds, wider than promised.
     """
-    done = run("plan", f"{own}:late", "--epsilon", "10%", "--delta", "0.1", "--json")
+    promise = ("--epsilon", "10%", "--delta", "0.1", *SHARP)
+    done = run("plan", f"{own}:late", *promise, "--json")
     assert done.code == 130
     assert done.data["interval"] is not None
     assert done.data["epsilon"] > 0.2
 
 
-def test_seconds_too_short_for_an_answer_say_so(run: Any) -> None:
-    done = run(
-        "plan", *CHAIN, "--epsilon", "1%", "--delta", "0.1", *SHARP, "--seconds", "0.01"
-    )
-    assert done.code == 2
-    assert "--seconds 0.01" in done.err
-    assert "more seconds" in done.err
-    assert "before its first look at the data" in done.err
-    assert "before the first oracle call" not in done.err
+def test_seconds_too_short_for_the_promise_give_what_they_allow(run: Any) -> None:
+    promise = ("--epsilon", "1%", "--delta", "0.1", *SHARP, "--seconds", "0.01")
+    done = run("plan", *CHAIN, *promise, "--json")
+    assert (done.code, done.err) == (0, "")
+    low, high = done.data["interval"]
+    assert low <= run("exact", *CHAIN, "--json").data["value"] <= high
+    assert "more than the 0.01 s allowed" in " ".join(done.data["notes"])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -37,6 +37,7 @@ from smoothcruiser.theory.moments import (
     backup,
     blind,
     constant,
+    middle,
     plug_in,
     rollout,
 )
@@ -201,6 +202,8 @@ class Toy:
     legal: np.ndarray  # (S, K) of bool
     terminal: np.ndarray  # (S,) of bool
     facts: Facts
+    # (S,), of bounds on V that depend on the state; None: there are none
+    middles: np.ndarray | None = None
     values: dict[int | None, np.ndarray] = field(default_factory=dict)
 
     def exact(self, remaining: int | None) -> np.ndarray:
@@ -331,6 +334,19 @@ def ragged(operator: Operator, gamma: float) -> Toy:
     )
 
 
+def bounded(problem: Toy, gap: float) -> Toy:
+    """The same problem with bounds ``gap`` apart, V at one end of them or the other:
+    their middle is off by as much as it can be.
+    """
+    exact = problem.exact(None)
+    side = np.where(np.arange(len(exact)) % 2, 0.5, -0.5)
+    facts = replace(problem.facts, given_gap=gap)
+    bottom, top = facts.value_hull()
+    lower, upper = exact + gap * (side - 0.5), exact + gap * (side + 0.5)
+    middles = 0.5 * (np.maximum(lower, bottom) + np.minimum(upper, top))
+    return replace(problem, facts=facts, middles=middles, values={})
+
+
 class Sampler:
     """Draws levels by the definition in ``schedule.schedule``, one recursion a
     level, vectorized over states.
@@ -371,6 +387,9 @@ class Sampler:
         p, sign = self.problem, self.problem.players[s]
         if level.kind is Kind.CONSTANT:
             return np.full(m, level.constant)
+        if level.kind is Kind.MIDDLE:
+            assert p.middles is not None
+            return np.full(m, p.middles[s])
         actions = np.nonzero(p.legal[s])[0]
         q = np.zeros((m, len(actions)))
         if level.kind is not Kind.BLIND:
@@ -427,6 +446,8 @@ def claims(schedule: Schedule) -> list[tuple[Moments, int | None]]:
         }
         if level.kind is Kind.CONSTANT:
             made.append(constant(base, left, level.constant, level.shift))
+        elif level.kind is Kind.MIDDLE:
+            made.append(middle(base, left))
         elif level.kind is Kind.PLUGIN:
             made.append(plug_in(base, below[level.query], n))
         elif level.kind is Kind.ROLLOUT:
@@ -493,6 +514,9 @@ CASES = [
     ("game, sparsemax", turns(Sparsemax(1.9137), 0.4, alternating=False), 0.15),
     ("ragged", ragged(Entropy(1.0), 0.5), 0.15),
     ("ragged, max", ragged(Max(), 0.4), 0.2),
+    ("good or bad, bounds", bounded(good_bad(Entropy(0.5), 0.5), 0.5), 0.05),
+    ("ragged, bounds", bounded(ragged(Entropy(1.0), 0.5), 0.8), 0.1),
+    ("game, bounds", bounded(turns(Entropy(1.0), 0.5, alternating=False), 0.8), 0.1),
     ("game, horizon", turns(Entropy(1.0), 1.0, alternating=False, horizon=3), 0.15),
 ]
 
@@ -522,7 +546,7 @@ def test_every_kind_is_simulated() -> None:
         schedule = compiled(problem.facts, share)
         seen[problem.facts.game] |= {level.kind for level in schedule.levels}
     assert seen[False] == set(Kind)
-    assert seen[True] >= {Kind.CONSTANT, Kind.BLIND}
+    assert seen[True] >= {Kind.CONSTANT, Kind.BLIND, Kind.MIDDLE}
 
 
 def test_forgetting_the_recentring_is_seen() -> None:

@@ -43,17 +43,23 @@ def explain(
 
     ready, chosen = _prepared(problem, method, asked)
     found = ready.explanation
+    budget = asked["budget"] or price.ALTERNATIVES_ABOVE
     if not isinstance(found, Schedule):  # a forecast: no levels to show
         from smoothcruiser.report.console import console
-        from smoothcruiser.report.plans import show_forecast
+        from smoothcruiser.report.plans import show_alternatives, show_forecast
 
         if as_json:
             shown = {**found.to_dict(), "problem": problem.name}
             print_json({**shown, "plan_method": chosen.method.name})
-        else:
-            show_forecast(console(), problem, found, ready.notes)
+            return
+        out = console()
+        show_forecast(out, problem, found, ready.notes)
+        for part in ready.parts:  # a schedule that auto chose for want of a better
+            if isinstance(part.explanation, Schedule):
+                offered = price.alternatives_for(part.explanation, budget)
+                named = asked["budget"] is not None
+                show_alternatives(out, offered, budget, ready.method.name, named=named)
         return
-    budget = asked["budget"] or price.ALTERNATIVES_ABOVE
     speed = price.COMPILED_SPEED if problem.is_compiled else None
     if calibrate:
         speed = api.calibrate(problem)

@@ -136,6 +136,8 @@ def plan(
             parts = {"problem": head.problem, "schedule": head.schedule}
             write_page(page, estimate, exact=truth, **parts, **about)
     if stopped:
+        what = _signal_name(stopped[0])
+        complain(f"Stopped by {what}; the answer is what was known by then.")
         sys.exit(SIGNALLED + stopped[0])
 
 
@@ -300,6 +302,11 @@ def _allowed(stored: Any, bar: Any) -> bool:
         )
 
 
+def _signal_name(number: int) -> str:
+    """A signal as its user knows it."""
+    return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+
+
 def _stopped_early(
     error: BaseException, bar: Any, asked: dict[str, Any], came: list[int]
 ) -> NoReturn:
@@ -323,8 +330,7 @@ def _stopped_early(
     )
     if came or asked["seconds"] is None:
         number = came[0] if came else signal.SIGINT
-        what = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
-        complain(f"Stopped by {what}. {sentence}")
+        complain(f"Stopped by {_signal_name(number)}. {sentence}")
         sys.exit(SIGNALLED + number)
     raise SmoothcruiserError(
         f"--seconds {asked['seconds']:g} ended the run; give more seconds, or a larger "

@@ -38,6 +38,13 @@ from smoothcruiser.methods.base import (
 from smoothcruiser.methods.certified import CertifiedSearch
 from smoothcruiser.methods.exact import Exact, Lookup
 from smoothcruiser.methods.portfolio import Chosen, Decision, Option, Race, Unbegun
+from smoothcruiser.methods.pricing import (
+    call_ratio,
+    least_of_search,
+    seconds_of,
+    suggestion,
+    worth_a_try,
+)
 from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
@@ -53,18 +60,9 @@ FEWEST, MOST = 32, 64
 PILOT_SHARE = 100
 PILOT_SECONDS = 0.05  # of seconds=, at the most
 PILOT_BUDGET = 8  # a budget of fewer times the look's calls is not spent on a look
-# The time of a call of certified search over that of a schedule, as measured
-# (docs/evidence/portfolio.md). They are constants, so that no decision depends on the
-# clock. In plain Python the step itself takes most of the time.
-COMPILED_RATIO, PYTHON_RATIO = 25, 1
 # of the schedule's price: what a search may take, since schedules often end early
 SHARE = 0.75
-# calls that a search may take in any case, if the schedule takes more: 0.1 s compiled
-WORTH_A_TRY = 20_000
 CHEAP = 2  # times what a search needs at the least: such a schedule is just run
-# calls per second, for the times that ``explain`` shows
-COMPILED_SPEED = 2e7
-PYTHON_OVERHEAD = 3e-6  # seconds a call, beside the step itself
 LISTED = 20_000  # states of outcomes= that are solved: about a second of Python
 LISTING = 0.25  # of seconds=, at the most, to list them
 USEFUL = 0.5  # of the value span: a wider promise says nothing
@@ -222,7 +220,7 @@ class _Choosing:
         if price is None:
             return self._without_schedule(why)
         looked = self._walks(price) + self.problem.inspection_calls
-        if price <= CHEAP * self._least_of_search() + looked:
+        if price <= CHEAP * least_of_search(self.problem, self.promise) + looked:
             return self._schedule(
                 "auto chose smoothcruiser: its schedule keeps the promise for "
                 f"{price:,} calls, and no search needs much less."
@@ -258,9 +256,12 @@ class _Choosing:
                 price,
             )
         dearer = half.explanation.num_calls + self.problem.inspection_calls
-        calls = max(int(SHARE * dearer / self._ratio), min(dearer, self._worth_a_try))
+        calls = max(
+            int(SHARE * dearer / call_ratio(self.problem)),
+            min(dearer, worth_a_try(self.problem)),
+        )
         calls = min(calls, self._left_calls - dearer)
-        if calls < self._least_of_search():
+        if calls < least_of_search(self.problem, self.promise):
             return self._schedule(
                 "auto chose smoothcruiser: its schedule keeps the promise for "
                 f"{price:,} calls, and the budget leaves too few for a search."
@@ -310,14 +311,6 @@ class _Choosing:
     # --- prices ---------------------------------------------------------------
 
     @property
-    def _ratio(self) -> int:
-        return COMPILED_RATIO if self.problem.is_compiled else PYTHON_RATIO
-
-    @property
-    def _worth_a_try(self) -> int:
-        return WORTH_A_TRY if self.problem.is_compiled else 0
-
-    @property
     def _left_calls(self) -> int:
         """Of the budget, after the look."""
         calls = self.limits.calls or DEFAULT_BUDGET
@@ -332,21 +325,6 @@ class _Choosing:
         price: int = found.num_calls + self.problem.inspection_calls
         why = f"the sharp schedule would cost {short(price)} calls"
         return (price, "") if price <= self._left_calls else (None, why)
-
-    def _least_of_search(self) -> int:
-        """Calls that a search needs at the least to keep the promise, roughly.
-
-        After n samples of one outcome another one may still have the probability
-        l/n, l = log(1/(share of delta)), so a pair needs about l times its range over
-        the width asked for. A deterministic pair needs one.
-        """
-        epsilon, facts = self.promise.epsilon, self.problem.facts
-        assert epsilon is not None
-        if self.problem.deterministic:
-            return facts.num_actions
-        level = math.log(4.0 * facts.num_actions / self.promise.failure())
-        each = level * facts.discount * facts.value_span() / (2.0 * epsilon)
-        return facts.num_actions * max(1, math.ceil(each))
 
     def _walks(self, price: int | None) -> int:
         """Calls of the pilot's walks, where that many are to be paid."""
@@ -431,7 +409,11 @@ class _Choosing:
             method=inner.method,
             query=self.query,
             explanation=self._decision(reason, options, 1, levels),
-            notes=(reason, *self._suggestion(), *inner.notes),
+            notes=(
+                reason,
+                *suggestion(self.problem, self.promise, self.pilot),
+                *inner.notes,
+            ),
             inner=replace(inner, notes=()),
             spent=self._spent,
         )
@@ -449,32 +431,10 @@ class _Choosing:
             method=self.auto,
             query=self.query,
             explanation=self._decision(reason, options, 2, schedule.explanation.levels),
-            notes=(reason, *self._suggestion()),
+            notes=(reason, *suggestion(self.problem, self.promise, self.pilot)),
             search=search,
             schedule=replace(schedule, notes=()),
             spent=self._spent,
-        )
-
-    def _suggestion(self) -> tuple[str, ...]:
-        """What declaring the step deterministic would save, if it looks so.
-
-        With one outcome a pair, the pairs of a tree of depth d settle the value
-        within gamma**d of its span.
-        """
-        pilot, facts = self.pilot, self.problem.facts
-        if pilot is None or pilot.by_chance or self.problem.deterministic:
-            return ()
-        epsilon = self.promise.epsilon
-        price = "one call for each pair that it meets"
-        if epsilon is not None and 0.0 < facts.discount < 1.0:
-            ratio = 2.0 * epsilon / max(facts.value_span(), 2.0 * epsilon)
-            depth = math.ceil(math.log(ratio) / math.log(facts.discount))
-            pairs = sum(facts.num_actions**d for d in range(1, min(depth, 60) + 1))
-            price += f", here at most {short(pairs)}"
-        return (
-            f"No chance was seen in {pilot.calls:,} calls. If the step is "
-            "deterministic, say so: with deterministic=True certified search takes "
-            f"{price}.",
         )
 
     def _decision(
@@ -497,18 +457,11 @@ class _Choosing:
     def _option(
         self, method: str, calls: int | None, delta: float | None, role: str = ""
     ) -> Option:
-        seconds = None if calls is None else self._seconds(method, calls)
-        return Option(
-            method=method, num_calls=calls, delta=delta, role=role, seconds=seconds
+        known = (
+            None
+            if calls is None
+            else seconds_of(self.problem, self.pilot, method, calls)
         )
-
-    def _seconds(self, method: str, calls: int) -> float | None:
-        """How long the calls of a method take, as far as that is known."""
-        if self.problem.is_compiled:
-            each = 1.0 / COMPILED_SPEED
-        elif self.pilot is not None and self.pilot.seconds is not None:
-            each = self.pilot.seconds + PYTHON_OVERHEAD
-        else:
-            return None
-        slower = self._ratio if method == "certified" else 1
-        return calls * each * slower
+        return Option(
+            method=method, num_calls=calls, delta=delta, role=role, seconds=known
+        )

@@ -76,7 +76,7 @@ def fitted(method: Maker, query: Query) -> Fitted:
     request, and for what no limit could change.
     """
     begin, limits = time.perf_counter(), query.limits
-    if query.promise.epsilon is None and not (limits.calls or limits.seconds):
+    if not query.promise.asked and not (limits.calls or limits.seconds):
         raise InvalidInput(
             "This method needs epsilon, the half-width of the promised interval "
             "(--epsilon 0.1, or --epsilon 5%), or a limit for the best promise that it "

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from smoothcruiser.tree.tree import Tree
 
 DEFAULT_CALLS = 1_000_000  # where no limit is given: about a second compiled
+NOTHING_GROWN = "Not one simulation was finished"  # begins the note of such a tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,8 +184,8 @@ def _blind(tree: Tree) -> Estimate:
     shares = tuple(policy.get(a, 0.0) for a in range(problem.num_actions))
     q_values = tuple(values.get(a, math.nan) for a in range(problem.num_actions))
     note = (
-        f"Not one simulation was finished: one may take {tree.setting.limit:,} oracle "
-        "calls. The value is the middle of what is possible and the policy knows "
+        f"{NOTHING_GROWN}: one may take {tree.setting.limit:,} oracle calls. "
+        "The value is the middle of what is possible and the policy knows "
         "nothing; give it more calls (--budget) or seconds, or a smaller depth=."
     )
     return Estimate(

@@ -24,7 +24,8 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.arguments import check_keywords
-from smoothcruiser.problem.problem import MDP, Game, Problem, check_range
+from smoothcruiser.problem.declared import check_range
+from smoothcruiser.problem.problem import MDP, Game, Problem
 from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
 Ints = NDArray[np.int64]

@@ -157,7 +157,7 @@ def test_false_declarations_are_found():
 def test_bad_input_is_refused():
     """Delta, epsilon, budget, target, and nothing to stop at."""
     problem = chain(n=3, discount=0.5, operator=Max())
-    for delta in (0.0, 1.0, True, "0.1"):
+    for delta in (0.0, 1.0, True, "0,1"):
         with pytest.raises(InvalidInput, match="delta"):
             Certified(problem, delta=delta)
     memory = Certified(problem, delta=0.1)

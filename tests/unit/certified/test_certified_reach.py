@@ -265,11 +265,11 @@ def test_objects_without_equality_need_a_key():
 
 
 def test_auto_does_not_choose_what_would_refuse():
-    """Where no schedule can be paid and states cannot be recognized, auto says
-    what can be paid; with key= it searches.
+    """Where no schedule can be paid and states cannot be recognized, auto runs the
+    best schedule that can be; with key= it searches.
     """
     promise = {"epsilon": 0.3, "delta": 0.1, "budget": 50_000}
-    with pytest.raises(sc.SmoothcruiserError) as caught:
-        sc.plan(places(), **promise)
-    assert "recognized" not in str(caught.value)
+    coarse = sc.plan(places(), **promise)
+    assert (coarse.method, coarse.epsilon > 0.3) == ("smoothcruiser", True)
+    assert coarse.num_calls <= 50_000
     assert sc.plan(places(key=lambda s: s.number), **promise).method == "certified"

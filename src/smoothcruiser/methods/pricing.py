@@ -1,0 +1,90 @@
+"""What ``auto`` knows of prices and times before anything is run.
+
+All of it is rough but the schedule's own price, and decides only what is run, never
+what is promised. Constants stand in place of measurements, so that no decision
+depends on the clock (measured: docs/evidence/portfolio.md).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.query import Promise
+from smoothcruiser.schedule.numbers import short
+
+if TYPE_CHECKING:
+    from smoothcruiser.engines.pilot import Pilot
+
+# The time of a call of certified search over that of a schedule. In plain Python the
+# step itself takes most of the time.
+COMPILED_RATIO, PYTHON_RATIO = 25, 1
+# calls that a search may take in any case, if the schedule takes more: 0.1 s compiled
+WORTH_A_TRY = 20_000
+# calls per second, for the times that ``explain`` shows
+COMPILED_SPEED = 2e7
+PYTHON_OVERHEAD = 3e-6  # seconds a call, beside the step itself
+
+
+def call_ratio(problem: Problem) -> int:
+    """The time of a call of certified search over that of a schedule."""
+    return COMPILED_RATIO if problem.is_compiled else PYTHON_RATIO
+
+
+def worth_a_try(problem: Problem) -> int:
+    """Calls that a search may take whatever the schedule costs."""
+    return WORTH_A_TRY if problem.is_compiled else 0
+
+
+def least_of_search(problem: Problem, promise: Promise) -> int:
+    """Calls that a search needs at the least to keep the promise, roughly.
+
+    After n samples of one outcome another one may still have the probability
+    l/n, l = log(1/(share of delta)), so a pair needs about l times its range over
+    the width asked for. A deterministic pair needs one.
+    """
+    facts = problem.facts
+    if problem.deterministic:
+        return facts.num_actions
+    level = math.log(4.0 * facts.num_actions / promise.failure())
+    each = level * facts.discount * facts.value_span() / (2.0 * promise.half_width())
+    return facts.num_actions * max(1, math.ceil(each))
+
+
+def seconds_of(
+    problem: Problem, pilot: Pilot | None, method: str, calls: int
+) -> float | None:
+    """How long the calls of a method take, as far as that is known."""
+    if problem.is_compiled:
+        each = 1.0 / COMPILED_SPEED
+    elif pilot is not None and pilot.seconds is not None:
+        each = pilot.seconds + PYTHON_OVERHEAD
+    else:
+        return None
+    return calls * each * (call_ratio(problem) if method == "certified" else 1)
+
+
+def suggestion(
+    problem: Problem, promise: Promise, pilot: Pilot | None
+) -> tuple[str, ...]:
+    """What declaring the step deterministic would save, if it looks so.
+
+    With one outcome a pair, the pairs of a tree of depth d settle the value
+    within gamma**d of its span.
+    """
+    facts = problem.facts
+    if pilot is None or pilot.by_chance or problem.deterministic:
+        return ()
+    epsilon = promise.epsilon
+    price = "one call for each pair that it meets"
+    if epsilon is not None and 0.0 < facts.discount < 1.0:
+        ratio = 2.0 * epsilon / max(facts.value_span(), 2.0 * epsilon)
+        depth = math.ceil(math.log(ratio) / math.log(facts.discount))
+        pairs = sum(facts.num_actions**d for d in range(1, min(depth, 60) + 1))
+        price += f", here at most {short(pairs)}"
+    return (
+        f"No chance was seen in {pilot.calls:,} calls. If the step is "
+        "deterministic, say so: with deterministic=True certified search takes "
+        f"{price}.",
+    )

@@ -1,0 +1,151 @@
+"""What a problem may declare: one sentence for each fact that cannot be.
+
+Bounds on V and totals have checks of their own (``problem.bounds``,
+``problem.totals``), which are called here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.operators import Operator
+from smoothcruiser.problem.arguments import check_call_seconds, shortened
+from smoothcruiser.problem.bounds import check_bounds
+from smoothcruiser.problem.totals import check_totals
+
+if TYPE_CHECKING:
+    from smoothcruiser.problem.problem import Problem
+
+# of a horizon: planners keep bounds for each number of steps left
+MOST_STEPS = 1_000_000
+# of rewards and temperature: values are squared and summed, and must stay finite
+LARGEST_UNIT = 1e100
+
+
+def _require(condition: bool, sentence: str) -> None:
+    if not condition:
+        raise InvalidInput(sentence)
+
+
+def plain_number(value: Any) -> Any:
+    """A NumPy scalar as the Python number it stands for; anything else as it is."""
+    return (
+        value.item()
+        if hasattr(value, "item") and getattr(value, "shape", None) == ()
+        else value
+    )
+
+
+def _is_number(value: object) -> bool:
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+    )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def check_range(name: str, bounds: object) -> None:
+    """Refuse anything but a pair of finite numbers in order."""
+    ok = (
+        isinstance(bounds, tuple | list)
+        and len(bounds) == 2
+        and all(_is_number(x) for x in bounds)
+        and bounds[0] <= bounds[1]
+    )
+    _require(
+        ok,
+        (
+            f"{name} must be two finite numbers (low, high) with low <= high, got "
+            f"{bounds!r}."
+        ),
+    )
+
+
+def check_declared(p: Problem) -> None:
+    """Refuse a problem that cannot be as it is declared."""
+    _require(
+        callable(p.oracle),
+        f"oracle must be a function step(state, action, rng), got {p.oracle!r}.",
+    )
+    _require(
+        _is_count(p.num_actions),
+        f"num_actions must be a whole number of at least 1, got {p.num_actions!r}.",
+    )
+    _require(
+        isinstance(p.operator, Operator),
+        (
+            "operator must be an operator such as Entropy(1.0) or Max(), got "
+            f"{p.operator!r}."
+        ),
+    )
+    _require(
+        p.horizon is None or (_is_count(p.horizon) and p.horizon <= MOST_STEPS),
+        (
+            f"horizon must be a whole number of at least 1 and at most {MOST_STEPS:,}, "
+            f"or None, got {shortened(p.horizon)}."
+        ),
+    )
+    _check_discount(p)
+    check_range("reward_range", p.reward_range)
+    unit = max(p.operator.strength, *(abs(x) for x in p.reward_range))
+    _require(
+        unit <= LARGEST_UNIT,
+        (
+            f"Rewards and temperature must be at most {LARGEST_UNIT:g}, got {unit:g}; "
+            "measure them in a larger unit."
+        ),
+    )
+    _require(
+        p.legal is None or callable(p.legal),
+        f"legal must be a function legal(state, action) or None, got {p.legal!r}.",
+    )
+    _require(
+        p.terminal is None or isinstance(p.terminal, bool) or callable(p.terminal),
+        (
+            "terminal must be a function terminal(state), True, or None, got "
+            f"{p.terminal!r}."
+        ),
+    )
+    if p.min_actions is not None:
+        ok = _is_count(p.min_actions) and p.min_actions <= p.num_actions
+        _require(
+            ok,
+            (
+                "min_actions must be a whole number from 1 to num_actions = "
+                f"{p.num_actions}, got {p.min_actions!r}."
+            ),
+        )
+    _require(
+        p.key is None or callable(p.key),
+        f"key must be a function key(state) or None, got {p.key!r}.",
+    )
+    check_call_seconds(p.call_seconds)
+    p.operator.weights(p.num_actions)  # refuses a prior of another length
+    check_totals(p)
+    check_bounds(p)
+
+
+def _check_discount(p: Problem) -> None:
+    _require(
+        _is_number(p.discount) and p.discount >= 0,
+        f"discount must be a number of at least 0, got {p.discount!r}.",
+    )
+    if p.horizon is None:
+        _require(
+            p.discount < 1,
+            (
+                f"discount must be in [0, 1) without a horizon, got {p.discount!r}; "
+                "give horizon= to use 1."
+            ),
+        )
+    else:
+        _require(
+            p.discount <= 1,
+            f"discount must be in [0, 1] with a horizon, got {p.discount!r}.",
+        )
