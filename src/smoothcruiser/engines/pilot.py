@@ -30,7 +30,7 @@ from smoothcruiser.problem.answers import answered, companion_hung
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import copied
 
-STEPS = 8  # of one walk: what matters of a discounted problem is near its beginning
+STEPS = 8  # of one walk at the most: what matters is near its beginning
 # of the steps that did not end an episode: fewer returns are chance
 RETURNING = 0.1
 
@@ -59,15 +59,16 @@ def look_first(
     seed: int,
     *,
     calls: int,
+    steps: int = STEPS,
     seconds: float = math.inf,
 ) -> Pilot:
     """Inspect the step, then walk for ``calls`` calls or ``seconds``.
 
-    A walk takes legal actions at random, and begins anew after ``STEPS`` steps or at
+    A walk takes legal actions at random, and begins anew after ``steps`` steps or at
     the end of an episode. Faults of the step are raised as in a run.
     """
     inspected, _ = look(problem, state, seed)
-    walks = _Walks(problem, state, seed)
+    walks = _Walks(problem, state, seed, min(steps, problem.horizon or steps))
     deadline = time.perf_counter() + seconds
     try:
         with watched(walks, problem.call_seconds):
@@ -87,8 +88,8 @@ def look_first(
 class _Walks:
     """Random walks that count what comes back."""
 
-    def __init__(self, problem: Problem, start: Any, seed: int) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, start: Any, seed: int, longest: int) -> None:
+        self.problem, self.longest = problem, longest
         kept = copied(start)  # the caller's own state stays as it is
         self.start = start if kept is None else kept
         self.retype = retyped_by(problem, start)
@@ -133,5 +134,5 @@ class _Walks:
         self.returned += key in self.met
         self.met.add(key)
         self.state = after
-        if self.length == min(STEPS, problem.horizon or STEPS):
+        if self.length == self.longest:
             self._begin()

@@ -42,6 +42,7 @@ from smoothcruiser.methods.pricing import (
     call_ratio,
     least_of_search,
     seconds_of,
+    steps_that_matter,
     suggestion,
     worth_a_try,
 )
@@ -338,11 +339,16 @@ class _Choosing:
         seconds = math.inf
         if self.limits.seconds is not None:
             seconds = PILOT_SECONDS * self.limits.seconds
-        from smoothcruiser.engines.pilot import look_first
+        from smoothcruiser.engines.pilot import STEPS, look_first
 
         query, begin = self.query, time.perf_counter()
         self.pilot = look_first(
-            self.problem, query.place, query.seed, calls=calls, seconds=seconds
+            self.problem,
+            query.place,
+            query.seed,
+            calls=calls,
+            steps=steps_that_matter(self.problem, self.promise, STEPS),
+            seconds=seconds,
         )
         if (
             self.problem.is_compiled

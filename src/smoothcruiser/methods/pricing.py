@@ -52,6 +52,20 @@ def least_of_search(problem: Problem, promise: Promise) -> int:
     return facts.num_actions * max(1, math.ceil(each))
 
 
+def steps_that_matter(problem: Problem, promise: Promise, most: int) -> int:
+    """Steps after which all that follows moves the value by less than the promise.
+
+    A search goes about as deep, so it is there that states have to come back.
+    """
+    facts = problem.facts
+    if promise.epsilon is None or facts.discount >= 1.0:
+        return most
+    share = 2.0 * promise.epsilon / max(facts.value_span(), 2.0 * promise.epsilon)
+    if facts.discount <= share:
+        return 1
+    return min(most, math.ceil(math.log(share) / math.log(facts.discount)))
+
+
 def seconds_of(
     problem: Problem, pilot: Pilot | None, method: str, calls: int
 ) -> float | None:
@@ -79,9 +93,8 @@ def suggestion(
     epsilon = promise.epsilon
     price = "one call for each pair that it meets"
     if epsilon is not None and 0.0 < facts.discount < 1.0:
-        ratio = 2.0 * epsilon / max(facts.value_span(), 2.0 * epsilon)
-        depth = math.ceil(math.log(ratio) / math.log(facts.discount))
-        pairs = sum(facts.num_actions**d for d in range(1, min(depth, 60) + 1))
+        depth = steps_that_matter(problem, promise, 60)
+        pairs = sum(facts.num_actions**d for d in range(1, depth + 1))
         price += f", here at most {short(pairs)}"
     return (
         f"No chance was seen in {pilot.calls:,} calls. If the step is "

@@ -1,0 +1,64 @@
+"""What auto reckons before it runs anything, by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.methods.pricing import least_of_search, steps_that_matter
+from smoothcruiser.query import Query
+
+
+def asked(discount: float, epsilon: Any, **more: Any) -> tuple[Any, Any]:
+    """A coin in one state, and what is asked of it."""
+
+    def step(state, action, rng):
+        return rng.integers(2), state
+
+    about = {"num_actions": 2, "operator": sc.Max(), "initial_state": 0}
+    problem = sc.MDP(step, discount=discount, **about, **more)
+    return problem, Query.of(problem, epsilon=epsilon, delta=0.1).promise
+
+
+@pytest.mark.parametrize(
+    ("discount", "epsilon", "steps"),
+    [
+        (0.3, "5%", 2),  # 0.3 is above a tenth of the span, 0.09 below it
+        (0.5, "5%", 4),
+        (0.05, "5%", 1),
+        (0.0, "5%", 1),
+        (0.9, "5%", 8),  # 22, and at the most 8
+        (0.5, None, 8),
+        (0.5, "60%", 1),
+    ],
+)
+def test_steps_after_which_nothing_matters(
+    discount: float, epsilon: Any, steps: int
+) -> None:
+    assert steps_that_matter(*asked(discount, epsilon), 8) == steps
+
+
+def test_a_horizon_without_discount_matters_as_a_whole() -> None:
+    assert steps_that_matter(*asked(1.0, "5%", horizon=20), 8) == 8
+
+
+def test_the_least_of_a_search() -> None:
+    """log(4 * 2/0.1) * 0.5 * 2/(2 * 0.1) = 21.9 for each of two actions."""
+    assert least_of_search(*asked(0.5, 0.1)) == 44
+    assert least_of_search(*asked(0.5, 0.1, deterministic=True)) == 2
+
+
+def test_many_states_that_come_back_near_the_beginning_are_searched() -> None:
+    """2,000 states, 9 of them one step away: at discount 0.3 nothing else matters."""
+
+    def step(state, action, rng):
+        return float(rng.random() < 0.5), (
+            7 * state + 3 * action + rng.integers(3)
+        ) % 2000
+
+    about = {"num_actions": 3, "operator": sc.Entropy(0.5), "initial_state": 1}
+    problem = sc.MDP(step, discount=0.3, **about)
+    chosen = sc.explain(problem, epsilon="5%", delta=0.1, method="auto")
+    assert chosen.methods == ("certified", "smoothcruiser")
