@@ -51,17 +51,19 @@ def calls_per_second(
     executor: str | None = None,
     *,
     seconds: float = SECONDS,
+    most_calls: float = math.inf,
     began: Callable[[], object] = time.perf_counter,
 ) -> Speed:
     """The speed of one core at ``state``, measured for at most about ``seconds``.
 
-    There is at least one call, however long it takes. ``began`` is called when all is
-    compiled.
+    There is at least one call, however long it takes, and more than ``most_calls`` only
+    if that is below ``fewest_calls``. ``began`` is called when all is compiled.
     """
     name = executor or default_executor(problem)
-    job = Job(problem, _table(problem.facts), state)
+    job = Job(problem, _table(problem.facts, most_calls), state)
     engine = make_engine(name, job)
     action = problem.legal_actions(state)[0]
+    each = job.schedule.root.samples * fewest_calls(problem.facts)
     warm_up()
     began()
     timer = threading.Timer(seconds, engine.stop)
@@ -73,7 +75,7 @@ def calls_per_second(
         for index in range(1_000_000):
             calls += _one(engine, Shard(action, index, 0, job.schedule.root.samples))
             took = time.perf_counter() - begin
-            if took >= seconds:
+            if took >= seconds or calls + each > most_calls:
                 break
     finally:
         timer.cancel()
@@ -81,15 +83,24 @@ def calls_per_second(
     return Speed(max(1, calls) / took, calls, busy, engine.compile_seconds)
 
 
-def _table(facts: Facts) -> Schedule:
-    """A table of about ``CALLS`` calls, not deeper than the horizon."""
-    levels = (
+def fewest_calls(facts: Facts) -> int:
+    """Calls of the smallest table: one sample of the root."""
+    return 1 + int(level_calls(_levels(facts), facts.num_actions)[-1])
+
+
+def _levels(facts: Facts) -> tuple[Level, ...]:
+    return (
         Level(Kind.CONSTANT),
         Level(Kind.PLUGIN, samples=LEAVES, query=0),
         Level(Kind.PLUGIN, samples=1, query=1),
     )[: min(3, facts.horizon or 3)]
-    calls = 1 + level_calls(levels, facts.num_actions)[-1]
-    root = Root("q_values", max(1, CALLS // calls), len(levels) - 1, "none")
+
+
+def _table(facts: Facts, most_calls: float = math.inf) -> Schedule:
+    """A table of about ``CALLS`` calls or fewer, not deeper than the horizon."""
+    levels = _levels(facts)
+    samples = int(min(CALLS, most_calls) // fewest_calls(facts))
+    root = Root("q_values", max(1, samples), len(levels) - 1, "none")
     # an infinite epsilon: a table that promises nothing
     return Schedule("measured", facts, levels, root, math.inf, 0.5)
 

@@ -63,6 +63,7 @@ PILOT_SECONDS = 0.05  # of seconds=, at the most
 PILOT_BUDGET = 8  # a budget of fewer times the look's calls is not spent on a look
 # of the schedule's price: what a search may take, since schedules often end early
 SHARE = 0.75
+TIMED = 0.9  # of a budget, for a race; the rest is for timing the simulator
 CHEAP = 2  # times what a search needs at the least: such a schedule is just run
 LISTED = 20_000  # states of outcomes= that are solved: about a second of Python
 LISTING = 0.25  # of seconds=, at the most, to list them
@@ -131,6 +132,7 @@ class _Choosing:
         self.limits = query.limits
         self.pilot: Pilot | None = None
         self.compiling = 0.0  # seconds, which count against no limit
+        self.measured = 0  # calls that timed the simulator
 
     @property
     def _spent(self) -> float:
@@ -248,28 +250,34 @@ class _Choosing:
 
     def _race(self, price: int) -> Prepared:
         """Certified search for the time of the schedule, then the schedule."""
-        seconds = self.limits.seconds
-        half = self._scheduling(0.5, replace(self._rest(0.5), calls=None))
+        seconds, budget = self.limits.seconds, self.limits.calls
+        half = self._scheduling(0.5, Limits())
+        dearer = half.explanation.num_calls + self.problem.inspection_calls
+        too_few = (
+            "auto chose smoothcruiser: its schedule keeps the promise for "
+            f"{price:,} calls, and the budget leaves too few for a search."
+        )
+        if dearer > (1.0 if seconds is None else TIMED) * self._left_calls:
+            return self._schedule(too_few)
+        if seconds is not None:
+            most = None if budget is None else self._left_calls
+            half = self._scheduling(0.5, replace(self._rest(0.5), calls=most))
         if half.explanation.epsilon != self.promise.epsilon:
             return self._search(
                 f"auto chose certified search: the sharp schedule, {price:,} calls, "
-                f"would not end within half of the {seconds:g} s, and states come back.",
+                f"would not end within half of the {seconds:g} s, and {self._returning}.",
                 price,
             )
-        dearer = half.explanation.num_calls + self.problem.inspection_calls
         calls = max(
             int(SHARE * dearer / call_ratio(self.problem)),
             min(dearer, worth_a_try(self.problem)),
         )
         calls = min(calls, self._left_calls - dearer)
         if calls < least_of_search(self.problem, self.promise):
-            return self._schedule(
-                "auto chose smoothcruiser: its schedule keeps the promise for "
-                f"{price:,} calls, and the budget leaves too few for a search."
-            )
+            return self._schedule(too_few)
         return self._both(
             calls,
-            "auto runs certified search first, since states come back, and the "
+            f"auto runs certified search first, since {self._returning}, and the "
             f"schedule only if the search will not do with {short(calls)} calls; each "
             "has half of delta.",
             half,
@@ -283,7 +291,7 @@ class _Choosing:
                 "a search would not do better."
             )
         return self._search(
-            f"auto chose certified search: {why}, and states come back."
+            f"auto chose certified search: {why}, and {self._returning}."
         )
 
     def _within_limits(self) -> Prepared:
@@ -297,15 +305,15 @@ class _Choosing:
         useful = half.explanation.epsilon < USEFUL * self.problem.facts.value_span()
         if not useful or self.query.compute.store is not None:
             return self._search(
-                "auto chose certified search: states come back, and it narrows its "
+                f"auto chose certified search: {self._returning}, and it narrows its "
                 "intervals until the limit."
             )
         calls = None if self.limits.calls is None else self._left_calls // 2
         return self._both(
             calls,
-            "auto runs certified search first, since states come back, for half of the "
-            f"limit; if it has not reached ±{half.explanation.epsilon:.3g} by then, the "
-            "other half goes to a schedule that does. Each has half of delta.",
+            f"auto runs certified search first, since {self._returning}, for half of "
+            f"the limit; if it has not reached ±{half.explanation.epsilon:.3g} by then, "
+            "the other half goes to a schedule that does. Each has half of delta.",
             half,
         )
 
@@ -313,9 +321,10 @@ class _Choosing:
 
     @property
     def _left_calls(self) -> int:
-        """Of the budget, after the look."""
+        """Of the budget, after the look and what timed the simulator."""
         calls = self.limits.calls or DEFAULT_BUDGET
-        return calls - (0 if self.pilot is None else self.pilot.calls)
+        looked = 0 if self.pilot is None else self.pilot.calls
+        return calls - looked - self.measured
 
     def _price(self) -> tuple[int | None, str]:
         """(calls of the schedule, "") or (None, why it cannot be paid)."""
@@ -356,6 +365,13 @@ class _Choosing:
             self.compiling += time.perf_counter() - begin
         return self.pilot.comes_back or self.problem.deterministic
 
+    @property
+    def _returning(self) -> str:
+        """Why a search has hope, in words."""
+        if self.pilot is None:  # the budget left no calls to see it
+            return "states may come back"
+        return "states come back" if self.pilot.comes_back else "chance plays no part"
+
     # --- what is run ----------------------------------------------------------
 
     def _part(self, share: float, limits: Limits) -> Query:
@@ -369,8 +385,9 @@ class _Choosing:
         assert found.fitted is not None
         if limits.seconds is not None:  # a part of it was compiling
             self.compiling += time.perf_counter() - begin - found.fitted.seconds
-        # the time that this took is counted here, with that of the look
-        return replace(found, fitted=replace(found.fitted, seconds=0.0))
+        # what this took is counted here, with the look
+        self.measured += found.fitted.calls
+        return replace(found, fitted=replace(found.fitted, seconds=0.0, calls=0))
 
     def _rest(self, share: float = 1.0) -> Limits:
         """A share of the limits, after the look."""
@@ -422,6 +439,7 @@ class _Choosing:
             ),
             inner=replace(inner, notes=()),
             spent=self._spent,
+            measured=self.measured,
         )
 
     def _both(self, calls: int | None, reason: str, schedule: Scheduling) -> Prepared:
@@ -441,6 +459,7 @@ class _Choosing:
             search=search,
             schedule=replace(schedule, notes=()),
             spent=self._spent,
+            measured=self.measured,
         )
 
     def _decision(

@@ -8,7 +8,8 @@ the answer is what its samples allow.
 
   budget    the price is compared with it: the choice is the same on every machine
   seconds   the simulator is measured first (``engines.calibrate``), for at most
-            ``SHARE`` of the time; what is left, times the workers, is the budget
+            ``SHARE`` of the time, and of the budget if there is one too; what is
+            left, times the workers, is the budget
 
 Where nobody named a limit, ``Scheduling.check`` refuses what is above the default.
 What this file leaves out: stopping a run at its limits (``engines.run``).
@@ -34,7 +35,7 @@ from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Schedule
 
 COARSEST = 0.5  # of the value span: a wider promise says nothing
-SHARE = 0.05  # of the seconds, to measure the simulator
+SHARE = 0.05  # of the seconds and of the budget, to measure the simulator
 MOST_SECONDS = 0.3  # to measure it, in any case
 MARGIN = 0.85  # of the calls that the measured speed allows: machines are not steady
 START_SECONDS, CLUSTER_SECONDS = 1.5, 4.0  # until processes or a cluster are ready
@@ -90,6 +91,7 @@ def fitted(method: Maker, query: Query) -> Fitted:
         looks = query.problem.inspection_calls
         budget = limits.calls - (looks if inspects(query) else 0)
     pace = _Pace() if limits.seconds is None else _measured(query)
+    budget -= pace.calls
     in_time = pace.calls_in(query, time.perf_counter() - begin)
     found = asked
     notes: tuple[str, ...] = ()
@@ -148,15 +150,21 @@ def _payable(method: Maker, query: Query, calls: float, quick: bool) -> Schedule
     facts, promise = query.problem.facts, query.promise
     least = promise.epsilon or FINEST * max(facts.value_span(), TINY)
     coarsest = max(COARSEST * facts.value_span(), least)
+
+    def at(epsilon: float) -> Schedule:
+        asked = replace(promise, epsilon=epsilon, words=epsilon)
+        return method.schedule(replace(query, promise=asked))
+
+    widest = at(coarsest)
+    if widest.num_calls > calls:  # the inverse would take seconds to find that out
+        return widest
     epsilon = coarsest
     with suppress(SmoothcruiserError):  # too few calls for any
         found = method.payable(query, int(min(calls, 1e300)), quick)
         if least <= found.epsilon <= coarsest:
             return found
         epsilon = min(max(found.epsilon, least), coarsest)
-    return method.schedule(
-        replace(query, promise=replace(promise, epsilon=epsilon, words=epsilon))
-    )
+    return at(epsilon)
 
 
 def _notes(
@@ -207,7 +215,7 @@ def _shards(query: Query, found: Schedule, budget: float, rate: float) -> int | 
 class _Pace:
     """What was measured of a simulator."""
 
-    rate: float = 0.0  # calls per second of one worker; 0: not measured
+    rate: float = 0.0  # calls per second of one worker; infinite: not measured
     workers: float = 1.0  # that work at once
     calls: int = 0
     compile_seconds: float = 0.0
@@ -216,7 +224,7 @@ class _Pace:
 
     def calls_in(self, query: Query, spent: float) -> float:
         """The calls for which there is time; ``spent`` are seconds so far."""
-        if query.limits.seconds is None:
+        if query.limits.seconds is None or self.rate == math.inf:
             return math.inf
         left = query.limits.seconds - (spent - self.compile_seconds) - self.start
         return MARGIN * self.rate * self.workers * max(0.0, left)
@@ -224,13 +232,16 @@ class _Pace:
 
 def _measured(query: Query) -> _Pace:
     """The pace of the executor that will run the request."""
-    from smoothcruiser.engines.calibrate import calls_per_second
+    from smoothcruiser.engines.calibrate import calls_per_second, fewest_calls
     from smoothcruiser.engines.pools.base import check_workers
     from smoothcruiser.engines.registry import choose
     from smoothcruiser.engines.watchdog import Breaker
 
-    seconds = query.limits.seconds
+    seconds, calls = query.limits.seconds, query.limits.calls
     assert seconds is not None
+    most_calls = math.inf if calls is None else SHARE * calls
+    if most_calls < fewest_calls(query.problem.facts):
+        return _Pace(rate=math.inf)  # so few calls that the time hardly matters
     row = choose(query.problem, query.compute)
     breaker = Breaker()
     try:
@@ -240,6 +251,7 @@ def _measured(query: Query) -> _Pace:
                 query.place,
                 row.name,
                 seconds=min(MOST_SECONDS, SHARE * seconds),
+                most_calls=most_calls,
                 began=lambda: breaker.arm(seconds),
             )
     except KeyboardInterrupt:  # or one call lasts longer than all may

@@ -192,6 +192,7 @@ class Chosen(Prepared):
     explanation: Decision
     inner: Prepared
     spent: float = 0.0  # seconds that preparing took
+    measured: int = 0  # calls that timed the simulator
 
     @property
     def parts(self) -> tuple[Prepared, ...]:
@@ -209,8 +210,10 @@ class Chosen(Prepared):
 
     def run(self) -> Estimate:
         """The Estimate of the method, with the calls of the look."""
-        inner = _hurried(self.inner, self.spent)
-        return self.annotated(_with_look(inner.run(), self.explanation.pilot))
+        inner, seconds = self.inner, self.query.limits.seconds
+        if seconds is not None:
+            inner = _with_seconds(inner, max(1e-3, seconds - self.spent))
+        return self.annotated(_with_calls(inner.run(), self.looked, self.measured))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,6 +224,7 @@ class Race(Prepared):
     search: Searching
     schedule: Scheduling
     spent: float = 0.0  # seconds that preparing took
+    measured: int = 0  # calls that timed the simulator
 
     @property
     def parts(self) -> tuple[Prepared, ...]:
@@ -239,8 +243,10 @@ class Race(Prepared):
     def run(self) -> Estimate:
         """The Estimate of the one that keeps the promise, or of both together."""
         begin = time.perf_counter() - self.spent
-        pilot = self.explanation.pilot
-        search = _hurried(self.search, self.spent, share=0.5)
+        before = self.looked, self.measured
+        search, seconds = self.search, self.query.limits.seconds
+        if seconds is not None:
+            search = _with_seconds(search, max(1e-3, 0.5 * (seconds - self.spent)))
         judge = _Judge(search.query)
         query = replace(search.query, state=search.query.place, progress=judge)
         memory = memory_of(query, self.search.method.bound)
@@ -248,22 +254,24 @@ class Race(Prepared):
             first = ask(memory, query, DEFAULT_BUDGET)
             stopped = memory.reason in BY_HAND and not judge.behind
             if not stopped and self._leads(first):
-                limits = self.query.limits
-                first = memory.go_on(
+                longer = memory.go_on(
                     budget=self._calls_left(),
-                    seconds=_left(limits.seconds, begin),
+                    seconds=_left(seconds, begin),
                     callback=self.query.progress,
+                )
+                first = replace(
+                    longer,
+                    seconds=first.seconds + longer.seconds,
+                    compile_seconds=first.compile_seconds + longer.compile_seconds,
                 )
                 stopped = True
         finally:
             memory.close()
         if stopped or self._is_enough(first, begin):
-            return self.annotated(_with_look(self._of_all(first), pilot))
+            return self.annotated(_with_calls(self._of_all(first), *before))
         scheduling = self.schedule
-        if self.query.limits.seconds is not None:
-            scheduling = _with_seconds(
-                scheduling, _left(self.query.limits.seconds, begin)
-            )
+        if seconds is not None:
+            scheduling = _with_seconds(scheduling, _left(seconds, begin))
         if self.query.progress is not None:
             scheduling = replace(
                 scheduling,
@@ -275,7 +283,7 @@ class Race(Prepared):
         second = scheduling.run()
         assert self.query.promise.delta is not None
         found = together(self.query, first, second, self.query.promise.delta)
-        return self.annotated(_with_look(found, pilot))
+        return self.annotated(_with_calls(found, *before))
 
     def _calls_left(self) -> int | None:
         """The search's calls where it has the whole budget, after the look.
@@ -285,7 +293,8 @@ class Race(Prepared):
         calls = self.query.limits.calls
         if calls is None:
             return None
-        return max(1, calls - self.looked - self.query.problem.inspected_pairs)
+        before = self.looked + self.measured
+        return max(1, calls - before - self.query.problem.inspected_pairs)
 
     def _leads(self, first: Estimate) -> bool:
         """Whether the search, without an epsilon, has what the schedule would have."""
@@ -331,16 +340,20 @@ class _Judge:
         return not self.behind
 
 
-def _with_look(estimate: Estimate, pilot: Pilot | None) -> Estimate:
-    """The estimate with the calls of the pilot."""
-    if pilot is None:
+def _with_calls(estimate: Estimate, looked: int, measured: int) -> Estimate:
+    """The estimate with the calls made before it, and a note that tells them."""
+    before = looked + measured
+    if not before:
         return estimate
-    spent = estimate.calls_spent
+    spent, price = estimate.calls_spent, estimate.price
+    what = [f"{looked:,} looked at the simulator first"] * (looked > 0)
+    what += [f"{measured:,} timed it"] * (measured > 0)
     return replace(
         estimate,
-        num_calls=estimate.num_calls + pilot.calls,
-        calls_spent=None if spent is None else spent + pilot.calls,
-        price=None if estimate.price is None else estimate.price + pilot.calls,
+        num_calls=estimate.num_calls + before,
+        calls_spent=None if spent is None else spent + before,
+        price=None if price is None else price + before,
+        notes=(f"Of the calls, {' and '.join(what)}.", *estimate.notes),
     )
 
 
@@ -355,14 +368,6 @@ def _with_seconds(ready: P, seconds: float | None) -> P:
     return replace(
         ready, query=replace(query, limits=replace(query.limits, seconds=seconds))
     )
-
-
-def _hurried(ready: P, spent: float, share: float = 1.0) -> P:
-    """The same with what is left of its seconds, or a share of that."""
-    seconds = ready.query.limits.seconds
-    if seconds is None:
-        return ready
-    return _with_seconds(ready, max(1e-3, share * (seconds - spent)))
 
 
 def _after(
