@@ -49,6 +49,10 @@ class Ends:
             return "hand"
         return "seconds" if time.perf_counter() + need > self.deadline else None
 
+    def later(self, seconds: float) -> Ends:
+        """The same limits after ``seconds`` of compiling, which count against none."""
+        return replace(self, deadline=self.deadline + seconds)
+
     def closing(self) -> Ends:
         """The limits of what only the answer needs, after a stop."""
         hand = time.perf_counter() + HAND_SECONDS

@@ -73,6 +73,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.interrupts import Hold, held
 from smoothcruiser.jit.keys import SALT, Key
+from smoothcruiser.jit.streams import warm_up
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
@@ -231,6 +232,7 @@ class Certified:
         with held() as hold:
             limits = replace(limits, hold=hold)
             compile_seconds = self._prepare(state, hold, limits.deadline)
+            limits = limits.later(self._loading)
             try:
                 root = self.memory.node_of(state, self.problem.horizon or 0)
             except Full as error:
@@ -268,9 +270,9 @@ class Certified:
         )
         with held() as hold:
             limits = replace(limits, hold=hold)
-            compile_seconds = self._prepare(
-                self.memory.states[at.root], hold, limits.deadline
-            )
+            state = self.memory.states[at.root]
+            compile_seconds = self._prepare(state, hold, limits.deadline)
+            limits = limits.later(self._loading)
             left = limits.budget - (self.num_calls - at.first_call)
             if at.waiting(self._intake.batch) > left:  # a smaller budget than before
                 at.end_round()
@@ -337,16 +339,17 @@ class Certified:
             raise
 
     def _prepare(self, state: Any, hold: Hold, deadline: float = math.inf) -> float:
-        """Compile what the first query needs, and return the seconds spent.
-
-        A stop, or the deadline, while it waits for workers leaves it unprepared.
-        """
+        """Compile what the first query needs, and return the seconds spent."""
         self._check_whole()
+        self._loading = 0.0  # of these seconds, those that count against no limit
         if self._prepared:
             return 0.0
         begin = time.perf_counter()
         self._prepared = self._build(state, hold, deadline)
-        return time.perf_counter() - begin
+        took = time.perf_counter() - begin
+        if self._prepared and not self._sampler.workers:  # they are waited for
+            self._loading = took
+        return took
 
     def _build(self, state: Any, hold: Hold, deadline: float) -> bool:
         self._region = Region(self.problem, self.memory, self.bound, self.radius_scale)
@@ -362,7 +365,7 @@ class Certified:
                 hold,
                 deadline,
             )
-        except KeyboardInterrupt:  # or its time was up
+        except KeyboardInterrupt:  # or its time was up while it waited for workers
             return False
         salt = np.random.SeedSequence(
             self.seed, spawn_key=(Key.CERTIFIED, SALT)
@@ -371,6 +374,7 @@ class Certified:
             self.problem, self.memory, self._sampler, self._region.loops, salt
         )
         self._region.warm()
+        warm_up()
         return True
 
     def _search(self, at: Position, limits: Ends, begin: float) -> str:
