@@ -348,9 +348,13 @@ class _Choosing:
         seconds = math.inf
         if self.limits.seconds is not None:
             seconds = PILOT_SECONDS * self.limits.seconds
-        from smoothcruiser.engines.pilot import STEPS, look_first
-
         query, begin = self.query, time.perf_counter()
+        from smoothcruiser.engines.pilot import STEPS, look_first
+        from smoothcruiser.jit.streams import warm_up
+
+        warm_up()
+        if not self.problem.is_compiled:
+            self.compiling += time.perf_counter() - begin
         self.pilot = look_first(
             self.problem,
             query.place,

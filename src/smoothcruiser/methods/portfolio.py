@@ -213,7 +213,7 @@ class Chosen(Prepared):
         inner, seconds = self.inner, self.query.limits.seconds
         if seconds is not None:
             inner = _with_seconds(inner, max(1e-3, seconds - self.spent))
-        return self.annotated(_with_calls(inner.run(), self.looked, self.measured))
+        return self.annotated(_with_choice(inner.run(), self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +243,6 @@ class Race(Prepared):
     def run(self) -> Estimate:
         """The Estimate of the one that keeps the promise, or of both together."""
         begin = time.perf_counter() - self.spent
-        before = self.looked, self.measured
         search, seconds = self.search, self.query.limits.seconds
         if seconds is not None:
             search = _with_seconds(search, max(1e-3, 0.5 * (seconds - self.spent)))
@@ -268,7 +267,7 @@ class Race(Prepared):
         finally:
             memory.close()
         if stopped or self._is_enough(first, begin):
-            return self.annotated(_with_calls(self._of_all(first), *before))
+            return self.annotated(_with_choice(self._of_all(first), self))
         scheduling = self.schedule
         if seconds is not None:
             scheduling = _with_seconds(scheduling, _left(seconds, begin))
@@ -283,7 +282,7 @@ class Race(Prepared):
         second = scheduling.run()
         assert self.query.promise.delta is not None
         found = together(self.query, first, second, self.query.promise.delta)
-        return self.annotated(_with_calls(found, *before))
+        return self.annotated(_with_choice(found, self))
 
     def _calls_left(self) -> int | None:
         """The search's calls where it has the whole budget, after the look.
@@ -340,8 +339,12 @@ class _Judge:
         return not self.behind
 
 
-def _with_calls(estimate: Estimate, looked: int, measured: int) -> Estimate:
-    """The estimate with the calls made before it, and a note that tells them."""
+def _with_choice(estimate: Estimate, ready: Chosen | Race) -> Estimate:
+    """The estimate with the calls of choosing, and a note on them.
+
+    Where the simulator was timed, that is most of the time of choosing.
+    """
+    looked, measured = ready.looked, ready.measured
     before = looked + measured
     if not before:
         return estimate
@@ -353,6 +356,7 @@ def _with_calls(estimate: Estimate, looked: int, measured: int) -> Estimate:
         num_calls=estimate.num_calls + before,
         calls_spent=None if spent is None else spent + before,
         price=None if price is None else price + before,
+        seconds=estimate.seconds + (ready.spent if measured else 0.0),
         notes=(f"Of the calls, {' and '.join(what)}.", *estimate.notes),
     )
 
