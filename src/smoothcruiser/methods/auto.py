@@ -213,7 +213,10 @@ class _Choosing:
         try:
             check_recognizable(query.state, problem.key_of(query.state))
         except InvalidInput:
-            return "states cannot be told apart, so a search could not keep them"
+            return (
+                "states cannot be told apart, so a search could not keep them "
+                "(key= tells them apart)"
+            )
         return None
 
     # --- a promise ------------------------------------------------------------

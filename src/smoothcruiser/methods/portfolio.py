@@ -103,8 +103,12 @@ class Decision:
         """Oracle calls at the most, the look's too; None: it depends on the problem."""
         run = [option.num_calls for option in self.options[: self.num_run]]
         known = [calls for calls in run if calls is not None]
-        looked = 0 if self.pilot is None else self.pilot.calls
-        return looked + sum(known) if len(known) == len(run) else None
+        return self.looked + sum(known) if len(known) == len(run) else None
+
+    @property
+    def looked(self) -> int:
+        """Calls of the pilot."""
+        return 0 if self.pilot is None else self.pilot.calls
 
     def to_dict(self) -> dict[str, Any]:
         """The decision as plain data."""
@@ -201,8 +205,8 @@ class Chosen(Prepared):
 
     @property
     def looked(self) -> int:
-        """Calls of the pilot."""
-        return 0 if self.explanation.pilot is None else self.explanation.pilot.calls
+        """Calls of the pilot, and those that timed the simulator."""
+        return self.explanation.looked + self.measured
 
     def check(self) -> None:
         """Refuse what the method refuses."""
@@ -233,8 +237,24 @@ class Race(Prepared):
 
     @property
     def looked(self) -> int:
-        """Calls of the pilot."""
-        return 0 if self.explanation.pilot is None else self.explanation.pilot.calls
+        """Calls of the pilot, and those that timed the simulator."""
+        return self.explanation.looked + self.measured
+
+    def searching(self, reason: str) -> Chosen:
+        """The search alone, with all of delta and of the limits."""
+        promise, decided = self.query.promise, self.explanation
+        inner = self.search.method.prepare(self.query)
+        option = Option(method=inner.method.name, delta=promise.delta)
+        shown = replace(decided, reason=reason, options=(option,), num_run=1, levels=())
+        return Chosen(
+            method=inner.method,
+            query=self.query,
+            explanation=shown,
+            notes=(reason, *self.notes[1:]),
+            inner=inner,
+            spent=self.spent,
+            measured=self.measured,
+        )
 
     def check(self) -> None:
         """Refuse what the schedule refuses."""
@@ -292,8 +312,7 @@ class Race(Prepared):
         calls = self.query.limits.calls
         if calls is None:
             return None
-        before = self.looked + self.measured
-        return max(1, calls - before - self.query.problem.inspected_pairs)
+        return max(1, calls - self.looked - self.query.problem.inspected_pairs)
 
     def _leads(self, first: Estimate) -> bool:
         """Whether the search, without an epsilon, has what the schedule would have."""
@@ -344,8 +363,8 @@ def _with_choice(estimate: Estimate, ready: Chosen | Race) -> Estimate:
 
     Where the simulator was timed, that is most of the time of choosing.
     """
-    looked, measured = ready.looked, ready.measured
-    before = looked + measured
+    looked, measured = ready.explanation.looked, ready.measured
+    before = ready.looked
     if not before:
         return estimate
     spent, price = estimate.calls_spent, estimate.price
