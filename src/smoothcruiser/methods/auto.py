@@ -48,6 +48,7 @@ from smoothcruiser.methods.pricing import (
 )
 from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import BadRow
 from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.query import KEYWORDS, Limits, Query
 from smoothcruiser.schedule.numbers import short
@@ -185,9 +186,9 @@ class _Choosing:
                     "it is read as far as the answer needs it; delta is 0."
                 )
             )
-        except (
-            InvalidInput
-        ):  # states that cannot be told apart, ends that only step knows
+        except BadRow:
+            raise
+        except InvalidInput:  # states that are not told apart, ends only step knows
             return None
         return replace(Exact().prepare(query), known=listed).with_notes(
             "auto chose exact: the model is known by outcomes=, so no sampling is "

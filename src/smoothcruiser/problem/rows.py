@@ -29,6 +29,10 @@ from smoothcruiser.problem.totals import pays_early
 Row = list[tuple[float, float, Any]]
 
 
+class BadRow(InvalidInput):
+    """A list of outcomes that is none: wrong for everyone, also where others can do."""
+
+
 def has_rows(problem: Problem) -> bool:
     """Whether certified search reads ``outcomes`` instead of sampling.
 
@@ -52,7 +56,7 @@ def read_row(problem: Problem, state: Any, action: int) -> Row:
     try:
         found = [(float(p), float(r), z) for p, r, z in problem.outcomes(state, action)]
     except (TypeError, ValueError) as error:
-        raise InvalidInput(
+        raise BadRow(
             f"{_call(state, action)} must list (probability, reward, next_state): "
             f"{error}."
         ) from error
@@ -66,12 +70,12 @@ def read_row(problem: Problem, state: Any, action: int) -> Row:
     inside = all(0.0 <= p <= 2.0 for p in shares)
     total = math.fsum(shares) if inside else math.nan
     if not abs(total - 1.0) <= ROW_SUM_TOLERANCE:
-        raise InvalidInput(
+        raise BadRow(
             f"{_call(state, action)} must hold probabilities that sum to 1, got "
             f"{shares!r:.200}."
         )
     if not all(math.isfinite(r) for _, r, _ in found):
-        raise InvalidInput(
+        raise BadRow(
             f"{_call(state, action)} must hold finite rewards, got "
             f"{[r for _, r, _ in found]!r:.200}."
         )

@@ -187,6 +187,17 @@ def test_without_epsilon_and_limit_it_says_what_is_missing() -> None:
         sc.plan(mdp(ring), epsilon=0.1)
 
 
+def test_a_model_that_is_none_is_refused_where_a_schedule_would_do() -> None:
+    """Law: a false declaration is an error, whoever would have used it."""
+
+    def outcomes(state: int, action: int) -> list[tuple[float, float, int]]:
+        return [(0.5, 0.0, 0), (0.4, 1.0, 0)]
+
+    problem = mdp(ring, discount=0.1, outcomes=outcomes)
+    with pytest.raises(sc.InvalidInput, match="sum to 1"):
+        sc.plan(problem, epsilon="45%", delta=0.1)
+
+
 def test_what_nobody_can_pay_is_refused_with_offers() -> None:
     """Law: without a limit, a price above 10^9 calls is told before it is paid."""
     with pytest.raises(Unpayable, match="What can be paid"):

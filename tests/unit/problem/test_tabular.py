@@ -175,6 +175,7 @@ def alias_probabilities(tables: Tables) -> np.ndarray:
     return found
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("concentration", [0.05, 1.0, 100.0])
 def test_alias_tables_reproduce_the_probabilities(
