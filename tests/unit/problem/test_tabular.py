@@ -190,6 +190,7 @@ def test_alias_tables_reproduce_the_probabilities(
     assert alias_probabilities(tables) == pytest.approx(tables.prob, abs=1e-15)
 
 
+@pytest.mark.compiles
 def test_alias_tables_of_halves_are_exact() -> None:
     """Dyadic probabilities leave no rounding at all."""
     start, prob = np.array([0, 4, 5]), np.array([0.5, 0.25, 0.125, 0.125, 1.0])
