@@ -35,7 +35,10 @@ def at(state: Any, action: int) -> str:
 def raised(error: BaseException | str, where: str) -> OracleError:
     """The oracle raised ``error``, which may be text in the form "Type: message"."""
     shown = error if isinstance(error, str) else said(error)
-    return OracleError(f"The oracle raised {shown} {where}; fix the simulator there.")
+    return OracleError(
+        f"The oracle raised {shown} {where}; fix the simulator there, if that is a "
+        "state of the problem."
+    )
 
 
 def hung(call_seconds: float | None, where: str) -> OracleError:

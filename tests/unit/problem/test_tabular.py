@@ -206,6 +206,7 @@ def test_alias_tables_of_halves_are_exact() -> None:
     assert alias_probabilities(tables).tolist() == prob.tolist()
 
 
+@pytest.mark.compiles
 def test_alias_construction_is_the_same_in_python() -> None:
     tables = tables_of(tabular(P, R, **COMMON))
     accept, alias = np.empty(6), np.empty(6, dtype=np.int64)
