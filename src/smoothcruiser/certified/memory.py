@@ -33,7 +33,7 @@ from smoothcruiser.certified.room import PYTHON_BYTES, Full, Room, size_of
 from smoothcruiser.certified.rounding import rounded_box
 from smoothcruiser.errors import OracleError
 from smoothcruiser.problem.answers import flickering
-from smoothcruiser.problem.bounds import bounds_at
+from smoothcruiser.problem.bounds import Interval, bounds_at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import check_recognizable, identical, is_fixed
@@ -41,6 +41,7 @@ from smoothcruiser.problem.tabular import Floats, Ints
 
 # states whose mover and legal actions are requested again after a query
 ASKED_AGAIN = 512
+ASKED_BOUNDS = 16  # the first states, whose bounds on V are: a critic may be slow
 
 
 class Seen(NamedTuple):
@@ -70,6 +71,8 @@ class Memory:
         self.num_pairs = 0
         self._box = rounded_box if has_rows(problem) else box
         self._boxes: dict[tuple[int, int], tuple[float, float, float, float]] = {}
+        # (state, range of V, what the user's functions left of it) of the first ones
+        self._claims: list[tuple[Any, Interval, Interval]] = []
         self._weights = problem.operator.weights(problem.num_actions)
         self.graph = empty_graph(bound.fields)
 
@@ -226,6 +229,10 @@ class Memory:
             for node in range(1, self.num_nodes, 1 + self.num_nodes // ASKED_AGAIN):
                 if problem.profile(self.states[node]) != self._profile(node):
                     raise flickering(self.states[node])
+        for state, within, claimed in self._claims:
+            for _ in range(2):  # answers that take turns differ from one of two
+                if bounds_at(problem, state, within) != claimed:
+                    raise flickering(state)
         for key, seen in self.others.items():
             left = self.remaining[seen.node] if seen.node != END else None
             if left is None:
@@ -291,7 +298,10 @@ class Memory:
             i = first_node + len(rows)
             v_low, v_high, q_low, q_high = self._boxes[player, left]
             if problem.value_gap is not None:
-                v_low, v_high = bounds_at(problem, state, (v_low, v_high))
+                within = v_low, v_high
+                v_low, v_high = bounds_at(problem, state, within)
+                if len(self._claims) < ASKED_BOUNDS:
+                    self._claims.append((state, within, (v_low, v_high)))
             rows.append(
                 (
                     v_low,
