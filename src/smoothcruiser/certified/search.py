@@ -53,7 +53,7 @@ from smoothcruiser.certified.estimate import (
     one_outcome,
 )
 from smoothcruiser.certified.graph import END
-from smoothcruiser.certified.inspected import Inspected
+from smoothcruiser.certified.inspected import LEAST_SECONDS, Inspected
 from smoothcruiser.certified.intake import Intake
 from smoothcruiser.certified.keeping import Keeper, Pace
 from smoothcruiser.certified.limits import Ends, Target, estimated, make_limits, read
@@ -315,8 +315,10 @@ class Certified:
             if self.keeper is not None:
                 self.keeper.unkept = f"{self._fault}."
             return
-        self.memory.check_untouched()
         closing = limits.closing()
+        self.memory.check_untouched(
+            max(closing.deadline, time.perf_counter() + LEAST_SECONDS)
+        )
         self._sampler.read_again(closing)
         self.num_calls += self._inspected.again(self._sampler, state, closing)
 
