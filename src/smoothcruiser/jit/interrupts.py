@@ -203,7 +203,7 @@ def heard() -> int:
 
 def hear(error: BaseException) -> None:
     """Note that a run is about to answer in spite of ``error``, if it is a Ctrl-C."""
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt) and not isinstance(error, TimeIsUp):
         _heard.append(time.monotonic())
 
 
