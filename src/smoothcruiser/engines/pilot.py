@@ -23,7 +23,6 @@ from smoothcruiser.engines.inspection import look
 from smoothcruiser.engines.reference import retyped_by
 from smoothcruiser.engines.watchdog import Breaker, calls_the_oracle, watched
 from smoothcruiser.errors import Hung
-from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.answers import answered, companion_hung
@@ -52,7 +51,6 @@ class Pilot:
         return self.returned >= RETURNING * self.steps
 
 
-@stoppable()
 def look_first(
     problem: Problem,
     state: Any,

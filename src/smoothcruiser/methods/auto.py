@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.jit.interrupts import hear
+from smoothcruiser.jit.interrupts import hear, stoppable
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
     Forecast,
@@ -112,7 +112,8 @@ class Auto(Method):
             )
         choosing = _Choosing(self, query)
         try:
-            return choosing.choose()
+            with stoppable():
+                return choosing.choose()
         except KeyboardInterrupt as stop:  # Ctrl-C while it looked
             if query.state is None:
                 raise

@@ -93,6 +93,24 @@ def fitted(method: Maker, query: Query) -> Fitted:
     if limits.seconds is not None:
         pace = _measured(query, _to_measure(budget, asked))
         budget -= pace.calls
+    try:
+        return _within(method, query, asked, price, budget, pace, begin)
+    except KeyboardInterrupt as stop:
+        stop.calls = pace.calls  # type: ignore[attr-defined]
+        raise
+
+
+def _within(
+    method: Maker,
+    query: Query,
+    asked: Schedule | None,
+    price: str,
+    budget: float,
+    pace: _Pace,
+    begin: float,
+) -> Fitted:
+    """The schedule for so many calls, and for the time since ``begin`` that is left."""
+    limits = query.limits
     in_time = pace.calls_in(query, time.perf_counter() - begin)
     found = asked
     notes: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from smoothcruiser.estimate import (
     Estimate,
     unsampled_estimate,
 )
+from smoothcruiser.jit.interrupts import hear
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared
 from smoothcruiser.methods.certified import Searching, ask, memory_of
 from smoothcruiser.methods.joint import both, together
@@ -204,12 +205,16 @@ def unbegun_in_time(ready: Prepared, spent: float) -> Unbegun | None:
     seconds = ready.query.limits.seconds
     if seconds is None or spent < seconds:
         return None
+    return replace(unbegun(ready), why="The time was up before the first sample")
+
+
+def unbegun(ready: Prepared) -> Unbegun:
+    """What a decision answers that is not run."""
     return Unbegun(
         method=ready.method,
         query=ready.query,
         explanation=ready.explanation,
         notes=ready.notes,
-        why="The time was up before the first sample",
         calls=ready.looked,
     )
 
@@ -242,7 +247,11 @@ class Chosen(Prepared):
         if late is not None:
             return late.run()
         inner = _hurried(self.inner, self.spent)
-        return self.annotated(_with_look(inner.run(), self.looked))
+        try:
+            return self.annotated(_with_look(inner.run(), self.looked))
+        except KeyboardInterrupt as stop:  # before the run was ready for it
+            hear(stop)
+            return unbegun(self).run()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,7 +315,11 @@ class Race(Prepared):
                     progress=_after(self.query.progress, first),
                 ),
             )
-        second = scheduling.run()
+        try:
+            second = scheduling.run()
+        except KeyboardInterrupt as stop:  # before the schedule was ready for it
+            hear(stop)
+            return self.annotated(_with_look(self._of_all(first), self.looked))
         assert self.query.promise.delta is not None
         found = together(self.query, first, second, self.query.promise.delta)
         return self.annotated(_with_look(found, self.looked))

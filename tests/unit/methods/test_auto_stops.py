@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.jit import interrupts
 from smoothcruiser.jit.interrupts import TimeIsUp, hear, heard
 from smoothcruiser.methods import fitting
 from smoothcruiser.methods.joint import together
@@ -148,3 +150,44 @@ def test_an_answer_of_two_agrees_with_its_own_certificate(epsilon) -> None:
     if epsilon != query.promise.epsilon:
         for q, (low, high) in zip(found.q_values, boxes, strict=True):
             assert max(q - low, high - q) <= found.epsilon + 1e-12
+
+
+@pytest.mark.parametrize("name", ["_give_back", "_listen_no_more", "_take"])
+def test_ctrl_c_while_a_run_opens_or_closes_leaves_no_handler(
+    name, monkeypatch
+) -> None:
+    """Law: it is raised after all is as before; a handler that stayed would end the
+    process at the next Ctrl-C.
+    """
+    before = signal.getsignal(signal.SIGINT), interrupts._handler_of(signal.SIGINT)
+    real = getattr(interrupts, name)
+
+    def pressed(*given: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        real(*given)
+
+    monkeypatch.setattr(interrupts, name, pressed)
+    with pytest.raises(KeyboardInterrupt), interrupts.stoppable():
+        pass
+    assert not interrupts._hints
+    now = signal.getsignal(signal.SIGINT), interrupts._handler_of(signal.SIGINT)
+    assert now == before
+
+
+@pytest.mark.parametrize("discount", [0.3, 0.1])
+def test_ctrl_c_before_a_schedule_is_ready_gives_what_is_known(
+    discount, monkeypatch
+) -> None:
+    """Law: no exception, whether a search ran before (a race) or nothing did."""
+
+    def pressed(*given: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("smoothcruiser.engines.stopping.stopping_rule", pressed)
+    behind = property(lambda _: True, lambda *_: None)
+    monkeypatch.setattr(_Judge, "behind", behind, raising=False)
+    step = Counted()
+    asked = {"epsilon": "5%" if discount == 0.3 else "45%", "delta": 0.1}
+    answer = sc.plan(step.problem(discount=discount), **asked)
+    assert answer.interval is not None
+    assert answer.num_calls == step.calls
