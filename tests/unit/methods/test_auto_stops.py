@@ -191,3 +191,13 @@ def test_ctrl_c_before_a_schedule_is_ready_gives_what_is_known(
     answer = sc.plan(step.problem(discount=discount), **asked)
     assert answer.interval is not None
     assert answer.num_calls == step.calls
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.3])
+def test_plan_many_counts_the_measurement_whether_a_state_is_reached_or_not(
+    seconds,
+) -> None:
+    step = Counted()
+    asked = {"delta": 0.1, "seconds": seconds, "method": "smoothcruiser"}
+    found = sc.plan_many(step.problem(), [0, 1, 2], **asked)
+    assert found.num_calls == step.calls > 0
