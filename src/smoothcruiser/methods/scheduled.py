@@ -295,10 +295,11 @@ class Repeating(Session):
 
         super().__init__(method, query)
         self._lender = Lender()
-        self._ready: Any = replace(ready, workers=self._lender)  # type: ignore[call-arg]
-        fitted = self._ready.fitted
-        if fitted is not None:  # who prepared it counts what measuring took
-            self._ready = replace(self._ready, fitted=replace(fitted, calls=0))
+        parts: dict[str, Any] = {"workers": self._lender}
+        if isinstance(ready, Scheduling) and ready.fitted is not None:
+            # who prepared it counts what measuring took
+            parts["fitted"] = replace(ready.fitted, calls=0)
+        self._ready: Any = replace(ready, **parts)
 
     def _decide(self, query: Query) -> Estimate:
         ready = self._ready
