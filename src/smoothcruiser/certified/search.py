@@ -68,7 +68,7 @@ from smoothcruiser.certified.steering import Jobs, Steering, with_checks
 from smoothcruiser.certified.sweeps import Sweeps
 from smoothcruiser.certified.table import Table, table_of
 from smoothcruiser.certified.taking import Taking
-from smoothcruiser.engines.watchdog import overdue
+from smoothcruiser.engines.watchdog import ended_at, overdue
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.interrupts import Hold, held
@@ -289,7 +289,8 @@ class Certified:
         if self._prepared:
             self._sampler.hold = limits.hold
             self._sampler.deadline = limits.deadline
-            with self._faults(), overdue(limits.seconds):
+            late = ended_at(limits.latest, limits.hold)
+            with self._faults(), overdue(limits.seconds), late:
                 reason = self._search(at, limits, begin)
                 self._end(at, limits, state)
         self.reason = reason
@@ -421,10 +422,7 @@ class Certified:
                 return limits.over() or nothing
 
     def _stopped(self, at: Position, limits: Ends) -> str | None:
-        """Return why a query ends between two rounds, if it does.
-
-        It is saved as it is: it can be taken up at this point.
-        """
+        """Return why a query ends between two rounds, if it does; it is saved then."""
         reason: str | None
         if self._sweeps.narrow(at, limits):
             reason = self._sweeps.reached(at, limits)
@@ -444,6 +442,11 @@ class Certified:
     def _save_if_due(self, at: Position) -> None:
         if self.keeper is not None and self.keeper.due:
             self._save(at)
+
+    @property
+    def in_round(self) -> bool:
+        """Whether a round is under way: its samples change no interval before its end."""
+        return self._at is not None and self._at.sampling
 
     @property
     def assumed(self) -> tuple[str, ...]:

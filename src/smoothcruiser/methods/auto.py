@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.jit.interrupts import hear
+from smoothcruiser.jit.interrupts import hear, stoppable
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
     Forecast,
@@ -111,14 +111,19 @@ class Auto(Method):
                     "is needed and delta is 0."
                 )
             )
+        choosing = _Choosing(self, query)
         try:
-            return _Choosing(self, query).choose()
+            with stoppable():
+                return choosing.choose()
         except KeyboardInterrupt as stop:  # Ctrl-C while it looked
             if query.state is None:
                 raise
             hear(stop)
-            nothing = Forecast(self.name, 0, "Stopped by hand before it was decided.")
-            return Unbegun(method=self, query=query, explanation=nothing)
+            made = choosing.made + getattr(stop, "calls", 0)
+            nothing = Forecast(
+                self.name, made, "Stopped by hand before it was decided."
+            )
+            return Unbegun(method=self, query=query, explanation=nothing, calls=made)
 
 
 class _Choosing:
@@ -130,7 +135,13 @@ class _Choosing:
         self.problem, self.promise = query.problem, query.promise
         self.limits = query.limits
         self.pilot: Pilot | None = None
+        self.measured = 0  # calls that measured the speed
         self.compiling = 0.0  # seconds, which count against no limit
+
+    @property
+    def made(self) -> int:
+        """Oracle calls so far."""
+        return self.measured + (0 if self.pilot is None else self.pilot.calls)
 
     @property
     def _spent(self) -> float:
@@ -248,25 +259,31 @@ class _Choosing:
 
     def _race(self, price: int) -> Prepared:
         """Certified search for the time of the schedule, then the schedule."""
-        seconds = self.limits.seconds
-        half = self._scheduling(0.5, replace(self._rest(0.5), calls=None))
+        half = self._scheduling(0.5, Limits())
+        dearer = half.explanation.num_calls + self.problem.inspection_calls
+        least = least_of_search(self.problem, self.promise)
+        if self._left_calls - dearer < least:
+            return self._schedule(
+                "auto chose smoothcruiser: its schedule keeps the promise for "
+                f"{price:,} calls, and the budget leaves too few for a search."
+            )
+        if self.limits.seconds is not None:
+            limits = self._rest(0.5)
+            if limits.calls is not None:  # measuring may take what both leave
+                limits = replace(limits, calls=self._left_calls - least)
+            half = self._scheduling(0.5, limits)
         if half.explanation.epsilon != self.promise.epsilon:
             return self._search(
                 f"auto chose certified search: the sharp schedule, {price:,} calls, "
-                f"would not end within half of the {seconds:g} s, and states come back.",
+                f"would not end within half of the {self.limits.seconds:g} s, and "
+                "states come back.",
                 price,
             )
-        dearer = half.explanation.num_calls + self.problem.inspection_calls
         calls = max(
             int(SHARE * dearer / call_ratio(self.problem)),
             min(dearer, worth_a_try(self.problem)),
         )
         calls = min(calls, self._left_calls - dearer)
-        if calls < least_of_search(self.problem, self.promise):
-            return self._schedule(
-                "auto chose smoothcruiser: its schedule keeps the promise for "
-                f"{price:,} calls, and the budget leaves too few for a search."
-            )
         return self._both(
             calls,
             "auto runs certified search first, since states come back, and the "
@@ -314,8 +331,7 @@ class _Choosing:
     @property
     def _left_calls(self) -> int:
         """Of the budget, after the look."""
-        calls = self.limits.calls or DEFAULT_BUDGET
-        return calls - (0 if self.pilot is None else self.pilot.calls)
+        return (self.limits.calls or DEFAULT_BUDGET) - self.made
 
     def _price(self) -> tuple[int | None, str]:
         """(calls of the schedule, "") or (None, why it cannot be paid)."""
@@ -336,9 +352,10 @@ class _Choosing:
         calls = self._walks(price)
         if PILOT_BUDGET * (calls + self.problem.inspection_calls) > self._left_calls:
             return True  # so few calls that none can be spared
-        seconds = math.inf
+        seconds = patience = math.inf
         if self.limits.seconds is not None:
             seconds = PILOT_SECONDS * self.limits.seconds
+            patience = self.limits.seconds - self._spent
         from smoothcruiser.engines.pilot import STEPS, look_first
 
         query, begin = self.query, time.perf_counter()
@@ -349,6 +366,7 @@ class _Choosing:
             calls=calls,
             steps=steps_that_matter(self.problem, self.promise, STEPS),
             seconds=seconds,
+            patience=patience,
         )
         if (
             self.problem.is_compiled
@@ -369,8 +387,11 @@ class _Choosing:
         assert found.fitted is not None
         if limits.seconds is not None:  # a part of it was compiling
             self.compiling += time.perf_counter() - begin - found.fitted.seconds
-        # the time that this took is counted here, with that of the look
-        return replace(found, fitted=replace(found.fitted, seconds=0.0))
+        # calls and time that this took are counted here, with those of the look
+        self.measured += found.fitted.calls
+        if found.fitted.pressed:
+            raise KeyboardInterrupt
+        return replace(found, fitted=replace(found.fitted, calls=0, seconds=0.0))
 
     def _rest(self, share: float = 1.0) -> Limits:
         """A share of the limits, after the look."""
@@ -457,6 +478,7 @@ class _Choosing:
             epsilon=self.promise.epsilon,
             delta=self.promise.delta,
             pilot=self.pilot,
+            measured=self.measured,
             levels=levels,
         )
 

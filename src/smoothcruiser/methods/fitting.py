@@ -89,7 +89,28 @@ def fitted(method: Maker, query: Query) -> Fitted:
     if limits.calls is not None:
         looks = query.problem.inspection_calls
         budget = limits.calls - (looks if inspects(query) else 0)
-    pace = _Pace() if limits.seconds is None else _measured(query)
+    pace = _Pace()
+    if limits.seconds is not None:
+        pace = _measured(query, _to_measure(budget, asked))
+        budget -= pace.calls
+    try:
+        return _within(method, query, asked, price, budget, pace, begin)
+    except KeyboardInterrupt as stop:
+        stop.calls = pace.calls  # type: ignore[attr-defined]
+        raise
+
+
+def _within(
+    method: Maker,
+    query: Query,
+    asked: Schedule | None,
+    price: str,
+    budget: float,
+    pace: _Pace,
+    begin: float,
+) -> Fitted:
+    """The schedule for so many calls, and for the time since ``begin`` that is left."""
+    limits = query.limits
     in_time = pace.calls_in(query, time.perf_counter() - begin)
     found = asked
     notes: tuple[str, ...] = ()
@@ -125,6 +146,16 @@ def inspects(query: Query) -> bool:
     """Whether the step is inspected before and after the run: the budget allows it."""
     calls = query.limits.calls
     return calls is None or calls >= query.problem.inspection_calls
+
+
+def _to_measure(budget: float, asked: Schedule | None) -> float:
+    """The calls that measuring the simulator may take of the budget.
+
+    What the requested epsilon costs is left, where the budget pays for that.
+    """
+    price = 0 if asked is None else asked.num_calls
+    spare = budget - price if price <= budget else budget
+    return min(SHARE * budget, spare)
 
 
 def _asked(method: Maker, query: Query) -> tuple[Schedule | None, str]:
@@ -183,7 +214,9 @@ def _notes(
     return (sentence[0].upper() + sentence[1:],)
 
 
-def _shards(query: Query, found: Schedule, budget: float, rate: float) -> int | None:
+def _shards(
+    query: Query, found: Schedule, budget: float, rate: float | None
+) -> int | None:
     """Into how many parts an action's samples are cut; None is the usual number."""
     if query.compute.shards is not None:
         return query.compute.shards
@@ -195,6 +228,8 @@ def _shards(query: Query, found: Schedule, budget: float, rate: float) -> int | 
         size = budget / (means * TURNS)
     elif rate:
         size = rate * SHARD_SECONDS
+    elif query.limits.seconds is not None:
+        size = budget / (means * TURNS)
     if not size < CALLS_PER_SHARD:
         return None
     return max(1, min(root.samples, math.ceil(each / max(size, 1.0))))
@@ -207,7 +242,7 @@ def _shards(query: Query, found: Schedule, budget: float, rate: float) -> int | 
 class _Pace:
     """What was measured of a simulator."""
 
-    rate: float = 0.0  # calls per second of one worker; 0: not measured
+    rate: float | None = None  # calls per second of one worker; None: not measured
     workers: float = 1.0  # that work at once
     calls: int = 0
     compile_seconds: float = 0.0
@@ -216,21 +251,27 @@ class _Pace:
 
     def calls_in(self, query: Query, spent: float) -> float:
         """The calls for which there is time; ``spent`` are seconds so far."""
-        if query.limits.seconds is None:
+        if query.limits.seconds is None or self.rate is None:
             return math.inf
         left = query.limits.seconds - (spent - self.compile_seconds) - self.start
         return MARGIN * self.rate * self.workers * max(0.0, left)
 
 
-def _measured(query: Query) -> _Pace:
-    """The pace of the executor that will run the request."""
-    from smoothcruiser.engines.calibrate import calls_per_second
+def _measured(query: Query, most_calls: float) -> _Pace:
+    """The pace of the executor that will run the request.
+
+    It is not known where ``most_calls`` are too few to measure it: then the clock
+    alone ends the run.
+    """
+    from smoothcruiser.engines.calibrate import calls_per_second, least_calls
     from smoothcruiser.engines.pools.base import check_workers
     from smoothcruiser.engines.registry import choose
     from smoothcruiser.engines.watchdog import Breaker
 
     seconds = query.limits.seconds
     assert seconds is not None
+    if most_calls < least_calls(query.problem.facts):
+        return _Pace()
     row = choose(query.problem, query.compute)
     breaker = Breaker()
     try:
@@ -241,9 +282,11 @@ def _measured(query: Query) -> _Pace:
                 row.name,
                 seconds=min(MOST_SECONDS, SHARE * seconds),
                 began=lambda: breaker.arm(seconds),
+                most_calls=most_calls,
             )
-    except KeyboardInterrupt:  # or one call lasts longer than all may
-        return _Pace(pressed=not breaker.fired)
+    except KeyboardInterrupt as stop:  # or one call lasts longer than all may
+        made = getattr(stop, "calls", 0)
+        return _Pace(rate=0.0, calls=made, pressed=not breaker.fired)
     elsewhere = row.pool is not None
     many = elsewhere or row.engine(query.problem).parallel
     workers = check_workers(query.compute.workers) if many else 1

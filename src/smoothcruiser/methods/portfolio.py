@@ -10,29 +10,27 @@ What this file leaves out: the choice itself (``methods.auto``).
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from smoothcruiser.estimate import (
-    Certificate,
     Estimate,
-    Interval,
-    not_excluded,
     unsampled_estimate,
 )
+from smoothcruiser.jit.interrupts import hear
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared
 from smoothcruiser.methods.certified import Searching, ask, memory_of
+from smoothcruiser.methods.joint import both, together
 from smoothcruiser.methods.scheduled import Scheduling
-from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.numbers import duration, rate, short
 from smoothcruiser.schedule.schedule import Level, counted
 
 if TYPE_CHECKING:
+    from smoothcruiser.certified.search import Certified
     from smoothcruiser.engines.pilot import Pilot
 
 # A search that has spent a share of its calls is judged by what it will need: with n
@@ -86,6 +84,7 @@ class Decision:
     epsilon: float | None
     delta: float | None
     pilot: Pilot | None = None
+    measured: int = 0  # calls that measured the speed, for a limit of seconds
     levels: tuple[Level, ...] = ()  # of the schedule, if one may be run
 
     @property
@@ -103,8 +102,12 @@ class Decision:
         """Oracle calls at the most, the look's too; None: it depends on the problem."""
         run = [option.num_calls for option in self.options[: self.num_run]]
         known = [calls for calls in run if calls is not None]
-        looked = 0 if self.pilot is None else self.pilot.calls
-        return looked + sum(known) if len(known) == len(run) else None
+        return self.looked + sum(known) if len(known) == len(run) else None
+
+    @property
+    def looked(self) -> int:
+        """Oracle calls that the decision took: the look's, and those that were timed."""
+        return self.measured + (0 if self.pilot is None else self.pilot.calls)
 
     def to_dict(self) -> dict[str, Any]:
         """The decision as plain data."""
@@ -173,16 +176,47 @@ def seen_by(pilot: Pilot) -> str:
 # --- running ------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
 class Unbegun(Prepared):
-    """The answer where Ctrl-C came before anything was decided."""
+    """The answer where a stop came before the first sample."""
+
+    why: str = "Stopped by hand before the first sample"
+    calls: int = 0  # that were made to decide
+
+    @property
+    def looked(self) -> int:
+        """Calls that were made to decide."""
+        return self.calls
 
     def run(self) -> Estimate:
         """What is known without a sample."""
-        why = "Stopped by hand before the first sample"
+        return self.annotated(_with_look(self.unsampled(self.query.place), self.calls))
+
+    def unsampled(self, state: Any) -> Estimate:
+        """What is known of any state, without the calls."""
         query = self.query
         return unsampled_estimate(
-            query.problem, query.place, self.method.name, why, query.seed
+            query.problem, state, self.method.name, self.why, query.seed
         )
+
+
+def unbegun_in_time(ready: Prepared, spent: float) -> Unbegun | None:
+    """The answer where deciding took all the time that there was; None if not."""
+    seconds = ready.query.limits.seconds
+    if seconds is None or spent < seconds:
+        return None
+    return replace(unbegun(ready), why="The time was up before the first sample")
+
+
+def unbegun(ready: Prepared) -> Unbegun:
+    """What a decision answers that is not run."""
+    return Unbegun(
+        method=ready.method,
+        query=ready.query,
+        explanation=ready.explanation,
+        notes=ready.notes,
+        calls=ready.looked,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,8 +234,8 @@ class Chosen(Prepared):
 
     @property
     def looked(self) -> int:
-        """Calls of the pilot."""
-        return 0 if self.explanation.pilot is None else self.explanation.pilot.calls
+        """Calls that the decision took."""
+        return self.explanation.looked
 
     def check(self) -> None:
         """Refuse what the method refuses."""
@@ -209,8 +243,15 @@ class Chosen(Prepared):
 
     def run(self) -> Estimate:
         """The Estimate of the method, with the calls of the look."""
+        late = unbegun_in_time(self, self.spent)
+        if late is not None:
+            return late.run()
         inner = _hurried(self.inner, self.spent)
-        return self.annotated(_with_look(inner.run(), self.explanation.pilot))
+        try:
+            return self.annotated(_with_look(inner.run(), self.looked))
+        except KeyboardInterrupt as stop:  # before the run was ready for it
+            hear(stop)
+            return unbegun(self).run()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,8 +270,8 @@ class Race(Prepared):
 
     @property
     def looked(self) -> int:
-        """Calls of the pilot."""
-        return 0 if self.explanation.pilot is None else self.explanation.pilot.calls
+        """Calls that the decision took."""
+        return self.explanation.looked
 
     def check(self) -> None:
         """Refuse what the schedule refuses."""
@@ -238,12 +279,14 @@ class Race(Prepared):
 
     def run(self) -> Estimate:
         """The Estimate of the one that keeps the promise, or of both together."""
+        late = unbegun_in_time(self, self.spent)
+        if late is not None:
+            return late.run()
         begin = time.perf_counter() - self.spent
-        pilot = self.explanation.pilot
         search = _hurried(self.search, self.spent, share=0.5)
-        judge = _Judge(search.query)
+        memory = memory_of(search.query, self.search.method.bound)
+        judge = _Judge(search.query, memory)
         query = replace(search.query, state=search.query.place, progress=judge)
-        memory = memory_of(query, self.search.method.bound)
         try:
             first = ask(memory, query, DEFAULT_BUDGET)
             stopped = memory.reason in BY_HAND and not judge.behind
@@ -258,7 +301,7 @@ class Race(Prepared):
         finally:
             memory.close()
         if stopped or self._is_enough(first, begin):
-            return self.annotated(_with_look(self._of_all(first), pilot))
+            return self.annotated(_with_look(self._of_all(first), self.looked))
         scheduling = self.schedule
         if self.query.limits.seconds is not None:
             scheduling = _with_seconds(
@@ -272,10 +315,14 @@ class Race(Prepared):
                     progress=_after(self.query.progress, first),
                 ),
             )
-        second = scheduling.run()
+        try:
+            second = scheduling.run()
+        except KeyboardInterrupt as stop:  # before the schedule was ready for it
+            hear(stop)
+            return self.annotated(_with_look(self._of_all(first), self.looked))
         assert self.query.promise.delta is not None
         found = together(self.query, first, second, self.query.promise.delta)
-        return self.annotated(_with_look(found, pilot))
+        return self.annotated(_with_look(found, self.looked))
 
     def _calls_left(self) -> int | None:
         """The search's calls where it has the whole budget, after the look.
@@ -313,9 +360,14 @@ class Race(Prepared):
 
 
 class _Judge:
-    """Ends a search that will not keep its promise within its calls."""
+    """Ends a search that will not keep its promise within its calls.
 
-    def __init__(self, query: Query) -> None:
+    It judges between rounds alone: when there is a report in the middle of one, the
+    clock decides, and what is run must not depend on that.
+    """
+
+    def __init__(self, query: Query, memory: Certified) -> None:
+        self.memory = memory
         self.progress, self.epsilon = query.progress, query.promise.epsilon
         self.calls = query.limits.calls
         self.behind = False
@@ -325,22 +377,22 @@ class _Judge:
             return False
         if self.epsilon is None or self.calls is None or seen.half_width is None:
             return None
+        if self.memory.in_round:
+            return None
         if seen.calls >= JUDGED_FROM * self.calls:
             needed = seen.calls * (seen.half_width / self.epsilon) ** RATE
             self.behind = needed > self.calls
         return not self.behind
 
 
-def _with_look(estimate: Estimate, pilot: Pilot | None) -> Estimate:
-    """The estimate with the calls of the pilot."""
-    if pilot is None:
-        return estimate
+def _with_look(estimate: Estimate, calls: int) -> Estimate:
+    """The estimate with the calls that the decision took."""
     spent = estimate.calls_spent
     return replace(
         estimate,
-        num_calls=estimate.num_calls + pilot.calls,
-        calls_spent=None if spent is None else spent + pilot.calls,
-        price=None if estimate.price is None else estimate.price + pilot.calls,
+        num_calls=estimate.num_calls + calls,
+        calls_spent=None if spent is None else spent + calls,
+        price=None if estimate.price is None else estimate.price + calls,
     )
 
 
@@ -373,7 +425,7 @@ def _after(
     def report(seen: Progress) -> object:
         interval = seen.interval
         if interval is not None and first.interval is not None:
-            interval = _both(interval, first.interval)
+            interval = both(interval, first.interval)
         return progress(
             replace(
                 seen,
@@ -385,74 +437,3 @@ def _after(
         )
 
     return report
-
-
-# --- two answers as one -------------------------------------------------------
-
-
-def together(query: Query, first: Estimate, second: Estimate, delta: float) -> Estimate:
-    """One answer of two whose failures have probability ``delta`` together.
-
-    Every interval is what both leave; the rest is the second's, moved into them.
-    """
-    one, two = first.certificate, second.certificate
-    assert one is not None
-    assert two is not None
-    interval = _both(one.interval, two.interval)
-    boxes = two.q_intervals
-    if one.q_intervals and boxes:
-        boxes = tuple(map(_both, one.q_intervals, boxes))
-    assumed = (
-        *two.assumptions,
-        *(a for a in one.assumptions if a not in two.assumptions),
-    )
-    if any(low > high for low, high in (interval, *boxes)):
-        raise contradiction(query.place, delta, assumed)
-    certificate = Certificate(
-        kind=two.kind,
-        interval=interval,
-        q_intervals=boxes,
-        confidence=1.0 - delta,
-        bound=f"{two.bound}; {one.bound}",
-        assumptions=assumed,
-        policy_loss=two.policy_loss,
-        best_actions=not_excluded(boxes, query.problem.mover(query.place))
-        if boxes
-        else two.best_actions,
-    )
-    epsilon = second.epsilon
-    if epsilon != query.promise.epsilon:  # it was stopped, or promises what it can
-        widths = [high - low for low, high in boxes or (interval,)]
-        epsilon = 0.5 * max(width for width in widths if not math.isnan(width))
-    return replace(
-        second,
-        value=_inside(second.value, interval),
-        interval=interval,
-        q_values=tuple(map(_inside, second.q_values, boxes)) if boxes else (),
-        certificate=certificate,
-        epsilon=epsilon,
-        delta=delta,
-        num_calls=first.num_calls + second.num_calls,
-        calls_spent=first.num_calls + (second.calls_spent or second.num_calls),
-        price=None if second.price is None else first.num_calls + second.price,
-        seconds=first.seconds + second.seconds,
-        compile_seconds=first.compile_seconds + second.compile_seconds,
-        notes=(
-            *second.notes,
-            f"Certified search had ±{first.epsilon:.3g} after {first.num_calls:,} calls; "
-            "its intervals and the schedule's hold together.",
-        ),
-    )
-
-
-def _both(one: Interval, two: Interval) -> Interval:
-    """What two intervals leave; NaN, of an illegal action, stays."""
-    return (
-        one[0] if one[0] > two[0] else two[0],
-        one[1] if one[1] < two[1] else two[1],
-    )
-
-
-def _inside(value: float, interval: Interval) -> float:
-    low, high = interval
-    return low if value < low else high if value > high else value
