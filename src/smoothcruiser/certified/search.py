@@ -323,6 +323,11 @@ class Certified:
         self._sampler.read_again(closing)
         self.num_calls += self._inspected.again(self._sampler, state, closing)
 
+    @property
+    def fault(self) -> str | None:
+        """What has made this memory useless for further queries; None: nothing."""
+        return self._fault
+
     def _check_whole(self) -> None:
         if self._fault is not None:
             raise InvalidInput(

@@ -290,6 +290,7 @@ class Race(Prepared):
         try:
             first = ask(memory, query, DEFAULT_BUDGET)
             stopped = memory.reason in BY_HAND and not judge.behind
+            stopped |= memory.fault is not None  # a step that was broken off
             if not stopped and self._leads(first):
                 limits = self.query.limits
                 first = memory.go_on(

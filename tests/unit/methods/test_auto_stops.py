@@ -201,3 +201,50 @@ def test_plan_many_counts_the_measurement_whether_a_state_is_reached_or_not(
     asked = {"delta": 0.1, "seconds": seconds, "method": "smoothcruiser"}
     found = sc.plan_many(step.problem(), [0, 1, 2], **asked)
     assert found.num_calls == step.calls > 0
+
+
+class Board:
+    """A state that a step changes and changes back; the clock may come between."""
+
+    def __init__(self, place=0):
+        self.place = place
+
+    def __eq__(self, other):
+        return self.place == other.place
+
+    def __hash__(self):
+        return hash(self.place)
+
+
+def _moved_and_back(slow_from):
+    made = 0
+
+    def step(board, action, rng):
+        nonlocal made
+        made += 1
+        after = (board.place + 1 + action + rng.integers(2)) % 5
+        board.place, before = after, board.place
+        if made >= slow_from:
+            time.sleep(0.6)
+        board.place = before
+        return float(after == 3), Board(after)
+
+    return sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Max(),
+        initial_state=Board(),
+        key=lambda board: board.place,
+    )
+
+
+@pytest.mark.parametrize("slow_from", [120, 400])
+def test_a_step_that_the_clock_breaks_off_ends_the_memory_not_the_answer(slow_from):
+    answer = sc.plan(_moved_and_back(slow_from), delta=0.01, seconds=0.4)
+    assert answer.interval is not None
+    states = [Board(k) for k in range(4)]
+    many = sc.plan_many(
+        _moved_and_back(slow_from), states, method="certified", delta=0.01, seconds=0.8
+    )
+    assert all(one.interval is not None for one in many)
