@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy.stats import binom
+from timing import signed
 
 import smoothcruiser as sc
 from smoothcruiser.estimate import Estimate
@@ -214,7 +216,15 @@ def main() -> None:
     )
     print(lines[-1])
     if asked.out is not None:
-        asked.out.write_text("\n".join(lines) + "\n")
+        head = [
+            "# Coverage of joint and relaxed promises",
+            "",
+            f"`python {' '.join(sys.argv)}` (what counts as a failure: the script's head)",
+            "",
+            signed(),
+            "",
+        ]
+        asked.out.write_text("\n".join([*head, *lines]) + "\n")
     if broken:
         raise SystemExit(f"broken promises: {broken}")
 

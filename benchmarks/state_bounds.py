@@ -1,6 +1,6 @@
 """Bounds on V that depend on the state: what they save, and whether intervals hold.
 
-    python benchmarks/state_bounds.py [--runs N]
+    python benchmarks/state_bounds.py [--runs N] [--out FILE]
 
 Prices: the calls of the schedule that keeps epsilon at delta = 0.1, without bounds and
 with bounds that are a share of the value span apart.
@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numba
 import numpy as np
+from timing import signed
 
 import smoothcruiser as sc
 from smoothcruiser.jit.memory import float_at
@@ -138,14 +141,21 @@ def missed(
     return misses, calls / runs
 
 
+said: list[str] = []  # what goes into the file
+
+
+def say(*words: str) -> None:
+    """Print a line, and keep it."""
+    said.append(" ".join(words))
+    print(said[-1], flush=True)
+
+
 def prices() -> None:
     """Print the prices of promises without bounds, and with bounds of several gaps."""
     shares = (None, 0.2, 0.1, 0.05, 0.02)
-    print(
-        "price in calls, entropy at temperature 1, delta 0.1 (gap: share of the span)"
-    )
+    say("price in calls, entropy at temperature 1, delta 0.1 (gap: share of the span)")
     head = ("none" if s is None else f"{s:.0%}" for s in shares)
-    print(f"{'discount':>8} {'actions':>7} {'epsilon':>7}", *(f"{h:>9}" for h in head))
+    say(f"{'discount':>8} {'actions':>7} {'epsilon':>7}", *(f"{h:>9}" for h in head))
     for discount in (0.5, 0.7, 0.9):
         for actions in (2, 4):
             facts = Facts(actions, actions, discount, sc.Entropy(1.0), (0.0, 1.0))
@@ -160,17 +170,16 @@ def prices() -> None:
                         delta=DELTA,
                     )
                     row.append(f"1e{math.log10(schedule.num_calls):.1f}")
-                print(
+                say(
                     f"{discount:>8} {actions:>7} {epsilon:>7.0%}",
                     *(f"{x:>9}" for x in row),
-                    flush=True,
                 )
 
 
 def coverage(runs: int) -> None:
     """Print the misses of seeded runs on worlds made to break the promise."""
-    print(f"\ncoverage at delta {DELTA}, gap 15% of the span")
-    print(
+    say(f"\ncoverage at delta {DELTA}, gap 15% of the span")
+    say(
         f"{'world':>18} {'bounds':>20} {'method':>14} {'epsilon':>8} {'misses':>8} {'calls':>10}"
     )
     total = worst = 0
@@ -181,19 +190,24 @@ def coverage(runs: int) -> None:
                 epsilon = smallest(tight)
                 misses, calls = missed(tight, method, epsilon, runs)
                 total, worst = total + runs, max(worst, misses)
-                print(
+                say(
                     f"{name:>18} {skew:>20} {method:>14} {epsilon:>8.3f} {misses:>4}/{runs:<3}"
                     f" {calls:>10,.0f}",
-                    flush=True,
                 )
-    print(f"{total:,} runs, at most {worst} of {runs} missed in one row")
+    say(f"{total:,} runs, at most {worst} of {runs} missed in one row")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--no-prices", action="store_true")
+    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     if not arguments.no_prices:
         prices()
     coverage(arguments.runs)
+    if arguments.out is not None:
+        head = "# Bounds on V that depend on the state\n\n"
+        asked = f"`python {' '.join(sys.argv)}` (what is measured: the script's head)"
+        table = "\n".join(said)
+        arguments.out.write_text(f"{head}{asked}\n\n{signed()}\n\n```\n{table}\n```\n")

@@ -15,7 +15,13 @@ from typing import Any, Unpack
 
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods import resolve
-from smoothcruiser.methods.base import Method, Prepared, prepared, refuse_unused
+from smoothcruiser.methods.base import (
+    Method,
+    Prepared,
+    planned,
+    prepared,
+    refuse_unused,
+)
 from smoothcruiser.methods.estimates import Estimates
 from smoothcruiser.methods.many import plan_all
 from smoothcruiser.problem.arguments import check_keywords
@@ -85,7 +91,7 @@ def plan(
     query = Query.of(problem, state, **asked)
     query = query.at(query.place, query.seed)
     chosen = resolve(method, options, delta_prime=delta_prime, certify=certify)
-    return prepared(chosen, query).run()
+    return planned(chosen, query)
 
 
 def plan_many(

@@ -256,7 +256,7 @@ def read_epsilon(
     """
     if epsilon is None:
         return None, None
-    relative = None
+    relative, known = None, False
     if isinstance(epsilon, str):
         text = epsilon.strip()
         words = _OF_VALUE.fullmatch(text)
@@ -264,7 +264,9 @@ def read_epsilon(
             if words is not None:
                 relative = float(words[1]) / 100.0
             elif text.endswith("%"):
-                epsilon = float(text[:-1]) / 100.0 * facts.value_span()
+                share = float(text[:-1]) / 100.0
+                epsilon = share * facts.value_span()
+                known = share > 0.0 and epsilon == 0.0
             else:
                 epsilon = float(text)
         except ValueError:
@@ -272,6 +274,11 @@ def read_epsilon(
                 "epsilon must be a number above 0, a percentage of the value span such "
                 f"as 5%, or a share of the value such as '2% of value', got {text!r}."
             ) from None
+    if known:
+        raise InvalidInput(
+            f"epsilon {text} is a share of the value span, and what is declared of "
+            "rewards and values leaves no span; give epsilon as a number."
+        )
     found = epsilon if relative is None else relative
     if not is_number(found) or not 0.0 < found < math.inf:  # type: ignore[operator]
         raise InvalidInput(f"epsilon must be a finite number above 0, got {epsilon!r}.")

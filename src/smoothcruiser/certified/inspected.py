@@ -8,6 +8,7 @@ from typing import Any
 from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.sampling import Sampler
 from smoothcruiser.engines.inspection import LOOK_SECONDS, Looks, seen
+from smoothcruiser.engines.watchdog import ended_at
 from smoothcruiser.errors import Interrupted
 
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the step
@@ -57,7 +58,7 @@ class Inspected:
         calls, left = 0, max(LEAST_SECONDS, limits.deadline - time.perf_counter())
         if sampler.ready and self._each <= left:
             try:
-                with limits.hold.opened():
+                with ended_at(limits.latest, limits.hold), limits.hold.opened():
                     seconds = min(LOOK_SECONDS, left)
                     calls, _ = sampler.look(state, self.looked, 0, seconds)
             except (KeyboardInterrupt, Interrupted) as stop:

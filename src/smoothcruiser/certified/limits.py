@@ -21,6 +21,8 @@ from smoothcruiser.query import nearest_to_zero
 DEFAULT_BUDGET = 10**9
 LARGEST = sys.float_info.max
 HAND_SECONDS = 0.4  # for the answer, after Ctrl-C
+# how long after the time limit a call that is under way is ended, as in a run
+GRACE_SHARE, GRACE_SECONDS = 0.05, 0.2
 
 Target = Literal["q_values", "value"]
 
@@ -42,6 +44,11 @@ class Ends:
     relative: float | None = None
     floor: float = 0.0  # the half-width that double precision can reach
     hold: Hold = field(default_factory=Hold)  # says whether Ctrl-C was pressed
+
+    @property
+    def latest(self) -> float:
+        """When a call of the oracle that is still under way is ended."""
+        return self.deadline + GRACE_SHARE * (self.seconds or 0.0) + GRACE_SECONDS
 
     def over(self, need: float = 0.0) -> str | None:
         """Why to stop now, with ``need`` seconds for the answer; None: go on."""

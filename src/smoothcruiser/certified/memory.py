@@ -9,6 +9,8 @@ the data layout (``graph``), how samples are entered (``memory_kernel``), bounds
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +35,7 @@ from smoothcruiser.certified.room import PYTHON_BYTES, Full, Room, size_of
 from smoothcruiser.certified.rounding import rounded_box
 from smoothcruiser.errors import OracleError
 from smoothcruiser.problem.answers import flickering
-from smoothcruiser.problem.bounds import bounds_at
+from smoothcruiser.problem.bounds import Interval, bounds_at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import check_recognizable, identical, is_fixed
@@ -41,6 +43,7 @@ from smoothcruiser.problem.tabular import Floats, Ints
 
 # states whose mover and legal actions are requested again after a query
 ASKED_AGAIN = 512
+ASKED_BOUNDS = 16  # the first states, whose bounds on V are: a critic may be slow
 
 
 class Seen(NamedTuple):
@@ -70,6 +73,8 @@ class Memory:
         self.num_pairs = 0
         self._box = rounded_box if has_rows(problem) else box
         self._boxes: dict[tuple[int, int], tuple[float, float, float, float]] = {}
+        # (state, range of V, what the user's functions left of it) of the first ones
+        self._claims: list[tuple[Any, Interval, Interval]] = []
         self._weights = problem.operator.weights(problem.num_actions)
         self.graph = empty_graph(bound.fields)
 
@@ -216,16 +221,23 @@ class Memory:
         problem.check_alike(state, seen.state, seen.profile)
         return seen.node
 
-    def check_untouched(self) -> None:
+    def check_untouched(self, deadline: float = math.inf) -> None:
         """Refuse a state whose key has changed since a step wrote into it.
 
-        Also refuse companion functions whose answers have changed.
+        Also refuse companion functions whose answers have changed; bounds on V are
+        asked for again until ``time.perf_counter()`` passes ``deadline``.
         """
         problem = self.problem
         if problem.tables is None:
             for node in range(1, self.num_nodes, 1 + self.num_nodes // ASKED_AGAIN):
                 if problem.profile(self.states[node]) != self._profile(node):
                     raise flickering(self.states[node])
+        for state, within, claimed in self._claims:
+            if time.perf_counter() > deadline:
+                break
+            for _ in range(2):  # answers that take turns differ from one of two
+                if bounds_at(problem, state, within) != claimed:
+                    raise flickering(state)
         for key, seen in self.others.items():
             left = self.remaining[seen.node] if seen.node != END else None
             if left is None:
@@ -291,7 +303,10 @@ class Memory:
             i = first_node + len(rows)
             v_low, v_high, q_low, q_high = self._boxes[player, left]
             if problem.value_gap is not None:
-                v_low, v_high = bounds_at(problem, state, (v_low, v_high))
+                within = v_low, v_high
+                v_low, v_high = bounds_at(problem, state, within)
+                if len(self._claims) < ASKED_BOUNDS:
+                    self._claims.append((state, within, (v_low, v_high)))
             rows.append(
                 (
                     v_low,

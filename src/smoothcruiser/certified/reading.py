@@ -29,13 +29,20 @@ from smoothcruiser.certified.room import Full
 from smoothcruiser.certified.sampling import ALWAYS_COMPARED, COMPARED_EVERY, Sampler
 from smoothcruiser.errors import Interrupted, OracleError
 from smoothcruiser.problem.answers import at
-from smoothcruiser.problem.rows import Row, check_rewards, read_row
+from smoothcruiser.problem.rows import (
+    READ_AGAIN,
+    Row,
+    answered_again,
+    check_rewards,
+    read_row,
+    same_rows,
+)
 from smoothcruiser.problem.states import identical, is_fixed, unchanged
 from smoothcruiser.problem.tabular import Ints
 
 BLOCK = 4096  # rows that are entered together
-READ_AGAIN = 64  # rows that are read a second time after a query
-LEAST_SECONDS = 0.1  # for these, so that the clock cuts short slow models alone
+# for rows that are read again after a query: the clock cuts short slow models alone
+LEAST_SECONDS = 0.1
 
 
 class RowReader(Sampler):
@@ -72,13 +79,9 @@ class RowReader(Sampler):
                 again = _merged(row, self._one_by_one(row, node))
             except Full:  # it names states that it did not name before
                 again = [], [], []
-            names = ("target", "reward", "weight")
-            if not _alike([kept[name].tolist() for name in names], again):
-                raise OracleError(
-                    "outcomes answered differently when asked again "
-                    f"{self._where(int(pair))}; let it depend on the state and the "
-                    "action alone."
-                )
+            before = kept[["target", "reward", "weight"]].tolist()
+            if not same_rows(before, list(zip(*again, strict=True))):
+                raise answered_again(self.memory.states[node], action)
 
     def _places(self, pairs: Ints) -> tuple[list[int], list[int]]:
         """The nodes and the actions of pairs."""
@@ -194,18 +197,6 @@ def _due(arrivals: dict[int, int], node: int) -> bool:
     """Whether an arrival at a node is to be compared with the first."""
     met = arrivals[node] = arrivals.get(node, -1) + 1
     return met < ALWAYS_COMPARED or met % COMPARED_EVERY == 0
-
-
-def _alike(kept: list[list[Any]], again: tuple[list[Any], ...]) -> bool:
-    """Whether two rows hold the same outcomes, in any order.
-
-    Probabilities may differ by the rounding of sums in another order.
-    """
-    one, other = (sorted(zip(*row, strict=True)) for row in (kept, again))
-    return len(one) == len(other) and all(
-        x[:2] == y[:2] and math.isclose(x[2], y[2], rel_tol=1e-9)
-        for x, y in zip(one, other, strict=True)
-    )
 
 
 def _merged(row: Row, nodes: list[int]) -> tuple[list[int], list[float], list[float]]:

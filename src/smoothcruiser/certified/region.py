@@ -105,7 +105,7 @@ class Region:
         """Sweep once over the listed nodes and return by how much they closed.
 
         The sum is weighted by visits. Where the bounds of a node exclude each
-        other, it is minus that node.
+        other, it is -1 minus that node.
         """
         g = self.memory.graph
         return float(self.loops.sweep(g, self.order, self.count, tune, self.rules))

@@ -26,13 +26,11 @@ def rounded_box(
     """Return ``box``, widened by what rounding may have moved its ends.
 
     They are (r + F(0)) sum gamma**t: F(0) errs as F does (``value_rounding``), the
-    sum by four units and, with a horizon, by two units of gamma**h against
-    1 - gamma**h, which is small where gamma is near 1.
+    product by four units and, with a horizon, by three more
+    (``facts.discounted_steps``).
     """
     size, strength = facts.num_actions, float(facts.operator.strength)
-    scale, lost = largest_value(facts), 4.0
-    if left is not None and 0.0 < facts.discount < 1.0:
-        lost += 2.0 / max(UNIT, 1.0 - facts.discount**left)
+    scale, lost = largest_value(facts), 4.0 if left is None else 7.0
     slack = lost * UNIT * scale + value_rounding(size, scale, strength)
     slack += facts.steps(left) * value_rounding(size, 0.0, strength)
     low, high, q_low, q_high = box(facts, player, left)

@@ -39,7 +39,7 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
 )
 from smoothcruiser.jit.build import compiled, is_compiled
-from smoothcruiser.jit.interrupts import Hold
+from smoothcruiser.jit.interrupts import Hold, TimeIsUp
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.answers import (
     at,
@@ -346,7 +346,8 @@ class PythonSampler(Sampler):
                 self._draw_pair(pair, count, rng, batch)
                 hold.open = False
             except BaseException as error:
-                if not hold.broke(error):
+                stop = hold.broke(error) or isinstance(error, TimeIsUp)
+                if not stop:
                     raise
                 # The job is sampled again from where it began. A sample that was
                 # dropped because it took long, and not sampled again, would be

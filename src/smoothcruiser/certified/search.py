@@ -45,15 +45,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from smoothcruiser.certified.bounds import DEFAULT, bound_of
-from smoothcruiser.certified.estimate import (
-    SAME_LAW,
-    answer,
-    assumptions,
-    known_assumptions,
-    one_outcome,
-)
+from smoothcruiser.certified.estimate import answer, assumed_by
 from smoothcruiser.certified.graph import END
-from smoothcruiser.certified.inspected import Inspected
+from smoothcruiser.certified.inspected import LEAST_SECONDS, Inspected
 from smoothcruiser.certified.intake import Intake
 from smoothcruiser.certified.keeping import Keeper, Pace
 from smoothcruiser.certified.limits import Ends, Target, estimated, make_limits, read
@@ -68,7 +62,7 @@ from smoothcruiser.certified.steering import Jobs, Steering, with_checks
 from smoothcruiser.certified.sweeps import Sweeps
 from smoothcruiser.certified.table import Table, table_of
 from smoothcruiser.certified.taking import Taking
-from smoothcruiser.engines.watchdog import overdue
+from smoothcruiser.engines.watchdog import ended_at, overdue
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.interrupts import Hold, held
@@ -291,7 +285,8 @@ class Certified:
         if self._prepared:
             self._sampler.hold = limits.hold
             self._sampler.deadline = limits.deadline
-            with self._faults(), overdue(limits.seconds):
+            late = ended_at(limits.latest, limits.hold)
+            with self._faults(), overdue(limits.seconds), late:
                 reason = self._search(at, limits, begin)
                 self._end(at, limits, state)
         self.reason = reason
@@ -317,10 +312,17 @@ class Certified:
             if self.keeper is not None:
                 self.keeper.unkept = f"{self._fault}."
             return
-        self.memory.check_untouched()
         closing = limits.closing()
+        self.memory.check_untouched(
+            max(closing.deadline, time.perf_counter() + LEAST_SECONDS)
+        )
         self._sampler.read_again(closing)
         self.num_calls += self._inspected.again(self._sampler, state, closing)
+
+    @property
+    def fault(self) -> str | None:
+        """What has made this memory useless for further queries; None: nothing."""
+        return self._fault
 
     def _check_whole(self) -> None:
         if self._fault is not None:
@@ -423,10 +425,7 @@ class Certified:
                 return limits.over() or nothing
 
     def _stopped(self, at: Position, limits: Ends) -> str | None:
-        """Return why a query ends between two rounds, if it does.
-
-        It is saved as it is: it can be taken up at this point.
-        """
+        """Return why a query ends between two rounds, if it does; it is saved then."""
         reason: str | None
         if self._sweeps.narrow(at, limits):
             reason = self._sweeps.reached(at, limits)
@@ -448,13 +447,14 @@ class Certified:
             self._save(at)
 
     @property
+    def in_round(self) -> bool:
+        """Whether a round is under way: its samples change no interval before its end."""
+        return self._at is not None and self._at.sampling
+
+    @property
     def assumed(self) -> tuple[str, ...]:
         """The assumptions of this memory's certificates."""
-        if self.known:
-            return known_assumptions(self.problem)
-        looked = self._inspected.words(self._sampler) if self._prepared else ""
-        law = one_outcome(self._twice) if self.problem.deterministic else SAME_LAW
-        return assumptions(self.problem, law, looked=looked)
+        return assumed_by(self)
 
     def _crossed(self, node: int) -> Exception:
         """What to raise where the bounds of a node exclude each other."""

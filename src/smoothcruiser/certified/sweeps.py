@@ -95,5 +95,5 @@ class Sweeps:
         closed = self.region.sweep(tune)
         self.seconds = time.perf_counter() - begin
         if closed < 0.0:
-            raise self.crossed(int(-closed))
+            raise self.crossed(int(-1.0 - closed))
         return closed

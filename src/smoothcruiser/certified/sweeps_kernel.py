@@ -110,9 +110,10 @@ def backup_side(
 def sweep(g: Graph, order: Ints, count: int, tune: int, rules: SweepRules) -> float:
     """Pass once over the listed nodes, last met first, and return how much they closed.
 
-    The sum is weighted by visits; ``order[0]`` is the requested node. Where the
-    bounds of a node or of one of its pairs exclude each other, the pass ends
-    with minus the node's number.
+    The sum is weighted by visits; ``order[0]`` is the requested node. Rounding may
+    leave visits just below 0, which count as none, so the sum is not negative. Where
+    the bounds of a node or of one of its pairs exclude each other, the pass ends with
+    -1 minus the node's number.
     """
     nodes, pairs, entries = g.nodes, g.pairs, g.entries
     total = 0.0
@@ -127,6 +128,6 @@ def sweep(g: Graph, order: Ints, count: int, tune: int, rules: SweepRules) -> fl
         for p in range(node["first"], node["first"] + node["size"]):
             crossed = crossed or pairs[p]["q_lower"] > pairs[p]["q_upper"]
         if crossed:
-            return float(-order[i])
-        total += (node["mass"] + (1.0 if i == 0 else 0.0)) * closed
+            return float(-1 - order[i])
+        total += max(0.0, node["mass"] + (1.0 if i == 0 else 0.0)) * closed
     return total

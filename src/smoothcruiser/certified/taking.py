@@ -25,6 +25,7 @@ from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.room import Full
 from smoothcruiser.errors import Interrupted
+from smoothcruiser.jit.interrupts import TimeIsUp
 from smoothcruiser.problem.tabular import Ints
 from smoothcruiser.progress import Progress
 
@@ -66,6 +67,8 @@ class Taking:
         try:
             with limits.hold.opened():
                 said = limits.callback(report)
+        except TimeIsUp:
+            return "seconds"
         except KeyboardInterrupt:
             return "hand"
         self._told = time.perf_counter()

@@ -20,6 +20,7 @@ from smoothcruiser.errors import OracleError
 from smoothcruiser.jit.keys import CheckKey
 from smoothcruiser.problem.bounds import bounds_at, slack
 from smoothcruiser.problem.facts import BOUNDS_ROUNDING
+from smoothcruiser.problem.rows import read_row
 
 STATES = 6  # whose backups are sampled
 ASKED = 200  # most states whose bounds are only compared with each other
@@ -73,7 +74,7 @@ def _backup(probe: Probe, place: int, state: Any, action: int, tests: int) -> En
     span = facts.reward_span + facts.discount * (max(high, 0.0) - min(low, 0.0))
     rounding = BOUNDS_ROUNDING * (abs(low) + abs(high) + facts.reward_bound)
     if problem.outcomes is not None:
-        model = list(problem.outcomes(state, action))
+        model = read_row(problem, state, action)
         shares = [p for p, _, _ in model]
         backups = [_ends(probe, r, z, problem.is_terminal(z)) for _, r, z in model]
         radius = rounding

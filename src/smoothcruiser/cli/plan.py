@@ -29,8 +29,9 @@ from smoothcruiser.errors import (
     printable,
 )
 from smoothcruiser.methods import METHODS, resolve
+from smoothcruiser.methods.base import unbegun
 from smoothcruiser.problem.states import shaped
-from smoothcruiser.query import DEFAULTS, KEYWORDS
+from smoothcruiser.query import DEFAULTS, KEYWORDS, Query
 
 
 @click.command()
@@ -235,10 +236,13 @@ def _planned(asked: dict[str, Any], compare_exact: bool, head: Head) -> tuple[An
     start = state_of(problem, rest.pop("state"))
     truth, note = _truth(problem, start) if compare_exact else (None, ())
     head.about(problem, start)
-    ready = api.prepare(problem, start, method=method, **rest)
-    ready.check()
-    head.announce(ready)
-    estimate = ready.run()
+    try:
+        ready = api.prepare(problem, start, method=method, **rest)
+        ready.check()
+        head.announce(ready)
+        estimate = ready.run()
+    except KeyboardInterrupt as stop:
+        estimate = unbegun(method, Query.of(problem, start, **rest), stop)
     return replace(estimate, notes=(*estimate.notes, *note)), truth
 
 

@@ -78,6 +78,7 @@ class Workers(Protocol):
     compile_seconds: float
     left: Sequence[Piece]  # what a stop left of the shards that were under way
     unfinished: int  # calls counted in samples that were not finished
+    look_calls: int  # of all inspections so far, also of one that was stopped
     abreast: int  # actions whose shards take turns, where they are run in pieces
 
     @property

@@ -51,19 +51,20 @@ def calls_per_second(
     executor: str | None = None,
     *,
     seconds: float = SECONDS,
-    most_calls: float = math.inf,
     began: Callable[[], object] = time.perf_counter,
+    most_calls: float = math.inf,
 ) -> Speed:
     """The speed of one core at ``state``, measured for at most about ``seconds``.
 
-    There is at least one call, however long it takes, and more than ``most_calls`` only
-    if that is below ``fewest_calls``. ``began`` is called when all is compiled.
+    There is at least one call, however long it takes, and at most ``most_calls``, or
+    ``least_calls`` if that is more. ``began`` is called when all is compiled. A
+    KeyboardInterrupt says how many calls were made.
     """
     name = executor or default_executor(problem)
-    job = Job(problem, _table(problem.facts, most_calls), state)
+    job = Job(problem, _table(problem.facts), state)
     engine = make_engine(name, job)
     action = problem.legal_actions(state)[0]
-    each = job.schedule.root.samples * fewest_calls(problem.facts)
+    each, samples = least_calls(problem.facts), job.schedule.root.samples
     warm_up()
     began()
     timer = threading.Timer(seconds, engine.stop)
@@ -73,19 +74,28 @@ def calls_per_second(
     computed = time.process_time()
     try:
         for index in range(1_000_000):
-            calls += _one(engine, Shard(action, index, 0, job.schedule.root.samples))
+            count = int(min(samples, max(1, (most_calls - calls) // each)))
+            calls += _one(engine, Shard(action, index, 0, count))
             took = time.perf_counter() - begin
             if took >= seconds or calls + each > most_calls:
                 break
+    except KeyboardInterrupt as stop:
+        begun = getattr(stop, "piece", None)
+        stop.calls = calls + (0 if begun is None else begun.part.calls)  # type: ignore[attr-defined]
+        raise
     finally:
         timer.cancel()
     busy = min(1.0, (time.process_time() - computed) / took)
     return Speed(max(1, calls) / took, calls, busy, engine.compile_seconds)
 
 
-def fewest_calls(facts: Facts) -> int:
-    """Calls of the smallest table: one sample of the root."""
-    return 1 + int(level_calls(_levels(facts), facts.num_actions)[-1])
+def _table(facts: Facts) -> Schedule:
+    """A table of about ``CALLS`` calls, not deeper than the horizon."""
+    levels = _levels(facts)
+    samples = max(1, CALLS // least_calls(facts))
+    root = Root("q_values", samples, len(levels) - 1, "none")
+    # an infinite epsilon: a table that promises nothing
+    return Schedule("measured", facts, levels, root, math.inf, 0.5)
 
 
 def _levels(facts: Facts) -> tuple[Level, ...]:
@@ -96,13 +106,9 @@ def _levels(facts: Facts) -> tuple[Level, ...]:
     )[: min(3, facts.horizon or 3)]
 
 
-def _table(facts: Facts, most_calls: float = math.inf) -> Schedule:
-    """A table of about ``CALLS`` calls or fewer, not deeper than the horizon."""
-    levels = _levels(facts)
-    samples = int(min(CALLS, most_calls) // fewest_calls(facts))
-    root = Root("q_values", max(1, samples), len(levels) - 1, "none")
-    # an infinite epsilon: a table that promises nothing
-    return Schedule("measured", facts, levels, root, math.inf, 0.5)
+def least_calls(facts: Facts) -> int:
+    """Calls of one sample of the table, at the most."""
+    return 1 + level_calls(_levels(facts), facts.num_actions)[-1]
 
 
 def _one(engine: Engine, shard: Shard) -> int:

@@ -21,9 +21,8 @@ from typing import Any
 
 from smoothcruiser.engines.inspection import look
 from smoothcruiser.engines.reference import retyped_by
-from smoothcruiser.engines.watchdog import watched
+from smoothcruiser.engines.watchdog import Breaker, calls_the_oracle, watched
 from smoothcruiser.errors import Hung
-from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.answers import answered, companion_hung
@@ -52,7 +51,6 @@ class Pilot:
         return self.returned >= RETURNING * self.steps
 
 
-@stoppable()
 def look_first(
     problem: Problem,
     state: Any,
@@ -61,21 +59,37 @@ def look_first(
     calls: int,
     steps: int = STEPS,
     seconds: float = math.inf,
+    patience: float = math.inf,
 ) -> Pilot:
-    """Inspect the step, then walk for ``calls`` calls or ``seconds``.
+    """Inspect the step, then walk for ``calls`` calls, both for ``seconds`` at the most.
 
     A walk takes legal actions at random, and begins anew after ``steps`` steps or at
-    the end of an episode. Faults of the step are raised as in a run.
+    the end of an episode. Faults of the step are raised as in a run. There is at least
+    one pair of calls; one that still lasts after ``patience`` seconds is broken off,
+    and the look with it. A KeyboardInterrupt says how many calls were made.
     """
-    inspected, _ = look(problem, state, seed)
     walks = _Walks(problem, state, seed, min(steps, problem.horizon or steps))
-    deadline = time.perf_counter() + seconds
+    inspected = 0
+    breaker, deadline = Breaker(), time.perf_counter() + seconds
+    compiles = problem.is_compiled  # in its first call, which no limit cuts short
     try:
-        with watched(walks, problem.call_seconds):
-            while walks.calls < calls and time.perf_counter() < deadline:
-                walks.step()
+        with breaker:
+            if patience < math.inf and not compiles:
+                breaker.arm(patience)
+            limit = None if compiles else seconds
+            inspected, _ = look(problem, state, seed, seconds=limit)
+            if compiles:
+                deadline = time.perf_counter() + seconds
+            with watched(walks, problem.call_seconds):
+                while walks.calls < calls and time.perf_counter() < deadline:
+                    walks.step()
     except Hung as error:
         raise companion_hung(problem.call_seconds) from error
+    except KeyboardInterrupt as stop:
+        inspected = inspected or getattr(stop, "calls", 0)
+        if not breaker.fired:
+            stop.calls = inspected + walks.calls  # type: ignore[attr-defined]
+            raise
     return Pilot(
         calls=inspected + walks.calls,
         steps=walks.steps,
@@ -105,6 +119,7 @@ class _Walks:
         again = copied(self.start)
         self.state, self.length = self.start if again is None else again, 0
 
+    @calls_the_oracle
     def step(self) -> None:
         """One step of the walk at hand."""
         problem, facts = self.problem, self.problem.facts

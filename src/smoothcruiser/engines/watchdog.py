@@ -9,16 +9,19 @@ releases the interpreter's lock can be ended by neither: run such a simulator
 with executor ``processes`` and ``seconds``.
 
 A run in this thread sees its time limit between two calls. ``Breaker`` ends a call
-that lasts beyond it, by another signal, and only while the user's code runs.
+that lasts beyond it, by another signal, and only while the user's code runs. It does so
+for searches too, whose samples are taken by the slice: a simulator that becomes slow
+in the middle of one is not waited for.
 
-Searches run machine code in the main thread and see their time limit only between
-two parts of it. ``overdue`` says so where a part does not end; a second Ctrl-C ends
-the process then (``jit.interrupts``).
+Searches in machine code see their time limit only between two parts of it.
+``overdue`` says so where a part does not end; a second Ctrl-C ends the process then
+(``jit.interrupts``).
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import signal
 import sys
@@ -30,7 +33,7 @@ from types import CodeType, FrameType
 from typing import Any, Protocol, Self, TypeVar
 
 from smoothcruiser.errors import Hung
-from smoothcruiser.jit.interrupts import TimeIsUp
+from smoothcruiser.jit.interrupts import Hold, TimeIsUp
 
 # A share of ``call_seconds`` between two checks of the watching thread: an
 # overlong call is ended at most 25% late.
@@ -100,10 +103,15 @@ def _raise_hung(*_: Any) -> None:
 class Breaker:
     """Ends a call of the oracle in this thread that lasts beyond a time.
 
-    The call raises KeyboardInterrupt, as if somebody had pressed Ctrl-C then.
+    The call raises ``TimeIsUp``, which is handled where a Ctrl-C is. A held run
+    (``hold``) says itself what may be ended; outside the main thread, where it takes no
+    signals, nothing of it is.
     """
 
     fired = False  # whether it has ended one
+
+    def __init__(self, hold: Hold | None = None) -> None:
+        self.hold = hold
 
     def __enter__(self) -> Self:
         self.thread, self.over = threading.get_ident(), threading.Event()
@@ -132,16 +140,16 @@ class Breaker:
     def _send(self) -> None:
         if self.by_signal:
             signal.pthread_kill(self.thread, SIGNAL)
-        elif _in_a_call(sys._current_frames().get(self.thread)):
+        elif self.hold is None and _in_a_call(sys._current_frames().get(self.thread)):
             self.fired = True
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(self.thread), ctypes.py_object(KeyboardInterrupt)
+                ctypes.c_ulong(self.thread), ctypes.py_object(TimeIsUp)
             )
 
     def _break(self, number: int, frame: FrameType | None) -> None:
-        if _in_a_call(frame):
+        if _in_a_call(frame) if self.hold is None else self.hold.open:
             self.fired = True
-            raise KeyboardInterrupt
+            raise TimeIsUp
 
 
 def _in_a_call(frame: FrameType | None) -> bool:
@@ -190,6 +198,17 @@ def waiting_until(deadline: float) -> Iterator[None]:
 
 def _raise_time_is_up(*_: Any) -> None:
     raise TimeIsUp
+
+
+@contextmanager
+def ended_at(deadline: float, hold: Hold) -> Iterator[None]:
+    """End an oracle call of a held run that lasts beyond ``deadline`` (perf_counter)."""
+    if deadline == math.inf:
+        yield
+        return
+    with Breaker(hold) as breaker:
+        breaker.arm(deadline - time.perf_counter())
+        yield
 
 
 @contextmanager

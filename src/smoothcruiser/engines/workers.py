@@ -83,9 +83,13 @@ class ShardWorkers:
         if not self.pool.reachable:
             return self.look_calls, 0
         task = look_elsewhere if self.engine is None else look_here
-        calls, self.looked = self.pool.ask(
-            task, (seed, self.looked, seconds, *self.moves)
-        )
+        try:
+            calls, self.looked = self.pool.ask(
+                task, (seed, self.looked, seconds, *self.moves)
+            )
+        except (Interrupted, KeyboardInterrupt) as stop:
+            self.look_calls += getattr(stop, "calls", 0)
+            raise
         self.look_calls += calls
         return self.look_calls, calls
 

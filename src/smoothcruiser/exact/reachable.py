@@ -6,9 +6,11 @@ compressed rows. Illegal actions and terminal states get empty rows. States with
 equal keys are one (``Problem.key_of``); a state that comes back under the key
 of another must have the same mover, legal actions and end. With a horizon the
 walk ends after that many steps: a state met there has no step left, so its rows
-stay empty and it is marked terminal, worth 0. This file decides nothing about
-values, and leaves out graphs too large for Python loops: certified search reads
-the rows that its answer needs.
+stay empty and it is marked terminal, worth 0. After the walk some rows, movers,
+legal actions and ends are asked for again, and every state that can be written into
+must still have its key: a model that changes has no values. This file decides
+nothing about values, and leaves out graphs too large for Python loops: certified
+search reads the rows that its answer needs.
 """
 
 from __future__ import annotations
@@ -19,10 +21,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, OracleError
+from smoothcruiser.problem.answers import flickering
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.rows import check_ends, read_row
-from smoothcruiser.problem.states import check_recognizable
+from smoothcruiser.problem.rows import (
+    READ_AGAIN,
+    answered_again,
+    check_ends,
+    read_row,
+    same_rows,
+)
+from smoothcruiser.problem.states import check_recognizable, is_fixed
 from smoothcruiser.problem.tabular import Bools, Ints, Tables
 
 MOST_STATES = 200_000  # about ten seconds of Python with a handful of outcomes per pair
@@ -131,6 +140,8 @@ def explore(
         terminal=np.array(terminal, dtype=np.bool_),
         legal=np.array(legal, dtype=np.bool_),
     )
+    rows.check_untouched()
+    rows.ask_again(tables, deadline)
     return Known(
         tables, tuple(rows.states), np.array(depth, dtype=np.int64) if cut else None
     )
@@ -145,9 +156,8 @@ class _NumberedStates:
         self.profiles: list[tuple[int, ...] | None] = []
         self.depth: list[int] = []
         self._number: dict[Any, int] = {}
-        start = problem.start()
-        check_recognizable(start, problem.key_of(start))
-        self.number_of(start, 0)
+        self._types: set[type] = set()  # of the states met so far
+        self.number_of(problem.start(), 0)
 
     def number_of(self, state: Any, depth: int) -> int:
         """The row of ``state``, met after ``depth`` steps; new if its key is new."""
@@ -162,8 +172,45 @@ class _NumberedStates:
                 "certified search, which reads outcomes= where it needs them.",
                 len(self.states),
             )
+        if type(state) not in self._types:
+            self._types.add(type(state))
+            check_recognizable(state, key)
         row = self._number[key] = len(self.states)
         self.states.append(state)
         self.profiles.append(self.problem.profile(state))
         self.depth.append(depth)
         return row
+
+    def check_untouched(self) -> None:
+        """Refuse states that ``outcomes`` has written into."""
+        for row, state in enumerate(self.states):
+            if self.problem.key is None and is_fixed(state):
+                continue
+            if self._number.get(self.problem.key_of(state)) != row:
+                raise OracleError(
+                    "outcomes changed a state it was given, which has become "
+                    f"{state!r:.60}; copy the state there and change the copy."
+                )
+
+    def ask_again(self, tables: Tables, deadline: float) -> None:
+        """Refuse a model that answers differently when it is asked again.
+
+        Nothing more is asked when time is up.
+        """
+        problem, actions = self.problem, self.problem.num_actions
+        listed = np.flatnonzero(np.diff(tables.start))
+        for pair in listed[:: 1 + len(listed) // READ_AGAIN].tolist():
+            if time.perf_counter() > deadline:
+                return
+            row, action = divmod(pair, actions)
+            state, kept = self.states[row], slice(*tables.start[pair : pair + 2])
+            if problem.profile(state) != self.profiles[row]:
+                raise flickering(state)
+            columns = tables.next_state[kept], tables.reward[kept], tables.prob[kept]
+            again = [
+                (self._number.get(problem.key_of(z), -1), reward, p)
+                for p, reward, z in read_row(problem, state, action)
+            ]
+            before = [column.tolist() for column in columns]
+            if not same_rows(list(zip(*before, strict=True)), again):
+                raise answered_again(state, action)

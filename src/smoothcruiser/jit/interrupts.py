@@ -55,6 +55,9 @@ _words = (ctypes.c_int64 * (PYTHON + len(SIGNALS)))()
 _texts: dict[int, Any] = {}  # what the addresses of texts point to
 _hints: list[str] = []  # of the runs under way, the innermost last
 _heard: list[float] = []  # when runs were stopped by Ctrl-C and answered
+# While the outermost run is left, Ctrl-C is noted: CLOSING, then LATE.
+_late: set[str] = set()
+CLOSING, LATE = "closing", "late"
 _python: dict[int, Any] = {}  # the handlers in Python that ``_received`` stands for
 
 
@@ -143,20 +146,40 @@ def stoppable(*handlers: Any) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    _hints.append("")
-    taken: list[signal.Signals] = []
+    depth = len(_hints)
+    if depth == 0:
+        _late.clear()
     try:
-        if len(_hints) == 1:
+        _hints.append("")
+        if depth == 0:
             _listen(handlers)
-            taken = _take((signal.default_int_handler, *handlers))
+            _take((signal.default_int_handler, *handlers))
         yield
     finally:
-        _hints.pop()
-        _give_back(taken)
-        if _hints:
-            _say(LAST, f"{ENDED}{_hints[-1]}")
-        else:
-            _listen_no_more()
+        try:
+            _leave(depth)
+        except KeyboardInterrupt:  # before it began; the same signal comes only once
+            _leave(depth)
+            raise
+    if depth == 0 and LATE in _late:
+        raise KeyboardInterrupt
+
+
+def _leave(depth: int) -> None:
+    """End what was opened ``depth`` levels deep. A signal that comes now is noted.
+
+    A handler that was left in its place would end the process at a Ctrl-C long after
+    the run.
+    """
+    if depth == 0:
+        _late.add(CLOSING)
+    del _hints[depth:]
+    if depth == 0:
+        _give_back()
+        _listen_no_more()
+        _late.discard(CLOSING)
+    elif _hints:
+        _say(LAST, f"{ENDED}{_hints[-1]}")
 
 
 def _listen(handlers: tuple[Any, ...]) -> None:
@@ -180,6 +203,9 @@ def _received(number: int, frame: Any) -> None:
     """Call the handler that was there; a held run takes its KeyboardInterrupt as a
     request.
     """
+    if CLOSING in _late:
+        _late.add(LATE)
+        return
     hold, now = _hold, time.monotonic()
     again = hold is not None and hold.came
     if hold is not None and again and now - hold.when <= SAME_SECONDS:
@@ -203,7 +229,7 @@ def heard() -> int:
 
 def hear(error: BaseException) -> None:
     """Note that a run is about to answer in spite of ``error``, if it is a Ctrl-C."""
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt) and not isinstance(error, TimeIsUp):
         _heard.append(time.monotonic())
 
 
@@ -214,13 +240,13 @@ def tell_at_the_end(hint: str) -> None:
         _say(LAST, f"{ENDED}{_hints[-1]}")
 
 
-def _take(known: tuple[Any, ...]) -> list[signal.Signals]:
-    """Let machine code handle the signals of known handlers; which ones they are.
+def _take(known: tuple[Any, ...]) -> None:
+    """Let machine code handle the signals of known handlers.
 
     Whoever has a handler of his own decides himself what a second signal means.
     """
     if os.name != "posix" or "ipykernel" in sys.modules:
-        return []
+        return
     _say(FIRST, STOPPING)
     _say(LAST, ENDED)
     _words[COUNT], _words[OWNER] = 0, os.getpid()
@@ -228,11 +254,10 @@ def _take(known: tuple[Any, ...]) -> list[signal.Signals]:
     for number in taken:
         _words[PYTHON + SIGNALS.index(number)] = _handler_of(number)
         _handle(number, _address())
-    return taken
 
 
-def _give_back(taken: list[signal.Signals]) -> None:
-    for number in taken:
+def _give_back() -> None:
+    for number in SIGNALS if _built else ():
         if _handler_of(number) == _address():  # nobody else has taken it since
             _handle(number, _words[PYTHON + SIGNALS.index(number)])
 

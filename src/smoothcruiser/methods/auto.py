@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.jit.interrupts import hear
+from smoothcruiser.jit.interrupts import hear, stoppable
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
     Forecast,
@@ -44,12 +44,12 @@ from smoothcruiser.methods.pricing import (
     seconds_of,
     steps_that_matter,
     suggestion,
+    why_no_search,
     worth_a_try,
 )
 from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import BadRow
-from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.query import KEYWORDS, Limits, Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Level
@@ -64,7 +64,6 @@ PILOT_SECONDS = 0.05  # of seconds=, at the most
 PILOT_BUDGET = 8  # a budget of fewer times the look's calls is not spent on a look
 # of the schedule's price: what a search may take, since schedules often end early
 SHARE = 0.75
-TIMED = 0.9  # of a budget, for a race; the rest is for timing the simulator
 CHEAP = 2  # times what a search needs at the least: such a schedule is just run
 LISTED = 20_000  # states of outcomes= that are solved: about a second of Python
 LISTING = 0.25  # of seconds=, at the most, to list them
@@ -113,14 +112,19 @@ class Auto(Method):
                     "is needed and delta is 0."
                 )
             )
+        choosing = _Choosing(self, query)
         try:
-            return _Choosing(self, query).choose()
+            with stoppable():
+                return choosing.choose()
         except KeyboardInterrupt as stop:  # Ctrl-C while it looked
             if query.state is None:
                 raise
             hear(stop)
-            nothing = Forecast(self.name, 0, "Stopped by hand before it was decided.")
-            return Unbegun(method=self, query=query, explanation=nothing)
+            made = choosing.made + getattr(stop, "calls", 0)
+            nothing = Forecast(
+                self.name, made, "Stopped by hand before it was decided."
+            )
+            return Unbegun(method=self, query=query, explanation=nothing, calls=made)
 
 
 class _Choosing:
@@ -132,8 +136,13 @@ class _Choosing:
         self.problem, self.promise = query.problem, query.promise
         self.limits = query.limits
         self.pilot: Pilot | None = None
+        self.measured = 0  # calls that measured the speed
         self.compiling = 0.0  # seconds, which count against no limit
-        self.measured = 0  # calls that timed the simulator
+
+    @property
+    def made(self) -> int:
+        """Oracle calls so far."""
+        return self.measured + (0 if self.pilot is None else self.pilot.calls)
 
     @property
     def _spent(self) -> float:
@@ -153,7 +162,7 @@ class _Choosing:
                 "(--epsilon 5%), or a limit to do its best within: budget (--budget) "
                 "or seconds (--seconds)."
             )
-        cannot = self._no_search()
+        cannot = why_no_search(self.query)
         if cannot is not None:
             return self._schedule(f"auto chose smoothcruiser: {cannot}.")
         if self.promise.epsilon is not None:
@@ -199,27 +208,6 @@ class _Choosing:
     def _limited(self) -> bool:
         return self.limits.calls is not None or self.limits.seconds is not None
 
-    def _no_search(self) -> str | None:
-        """Why certified search cannot answer; None if it can."""
-        from smoothcruiser.engines.registry import choose
-
-        query, problem = self.query, self.problem
-        if query.state is None:
-            return "no state was named, so states cannot be looked at"
-        executor = choose(problem, query.compute)
-        if not executor.same_bits:
-            return f"certified search does not run on executor {executor.name!r}"
-        if "shards" in query.given:
-            return "shards belong to a schedule"
-        try:
-            check_recognizable(query.state, problem.key_of(query.state))
-        except InvalidInput:
-            return (
-                "states cannot be told apart, so a search could not keep them "
-                "(key= tells them apart)"
-            )
-        return None
-
     # --- a promise ------------------------------------------------------------
 
     def _keep_promise(self) -> Prepared:
@@ -254,22 +242,24 @@ class _Choosing:
 
     def _race(self, price: int) -> Prepared:
         """Certified search for the time of the schedule, then the schedule."""
-        seconds, budget = self.limits.seconds, self.limits.calls
         half = self._scheduling(0.5, Limits())
         dearer = half.explanation.num_calls + self.problem.inspection_calls
-        too_few = (
-            "auto chose smoothcruiser: its schedule keeps the promise for "
-            f"{price:,} calls, and the budget leaves too few for a search."
-        )
-        if dearer > (1.0 if seconds is None else TIMED) * self._left_calls:
-            return self._schedule(too_few)
-        if seconds is not None:
-            most = None if budget is None else self._left_calls
-            half = self._scheduling(0.5, replace(self._rest(0.5), calls=most))
+        least = least_of_search(self.problem, self.promise)
+        if self._left_calls - dearer < least:
+            return self._schedule(
+                "auto chose smoothcruiser: its schedule keeps the promise for "
+                f"{price:,} calls, and the budget leaves too few for a search."
+            )
+        if self.limits.seconds is not None:
+            limits = self._rest(0.5)
+            if limits.calls is not None:  # measuring may take what both leave
+                limits = replace(limits, calls=self._left_calls - least)
+            half = self._scheduling(0.5, limits)
         if half.explanation.epsilon != self.promise.epsilon:
             return self._search(
                 f"auto chose certified search: the sharp schedule, {price:,} calls, "
-                f"would not end within half of the {seconds:g} s, and {self._returning}.",
+                f"would not end within half of the {self.limits.seconds:g} s, and "
+                f"{self._returning}.",
                 price,
             )
         calls = max(
@@ -277,8 +267,6 @@ class _Choosing:
             min(dearer, worth_a_try(self.problem)),
         )
         calls = min(calls, self._left_calls - dearer)
-        if calls < least_of_search(self.problem, self.promise):
-            return self._schedule(too_few)
         return self._both(
             calls,
             f"auto runs certified search first, since {self._returning}, and the "
@@ -325,10 +313,8 @@ class _Choosing:
 
     @property
     def _left_calls(self) -> int:
-        """Of the budget, after the look and what timed the simulator."""
-        calls = self.limits.calls or DEFAULT_BUDGET
-        looked = 0 if self.pilot is None else self.pilot.calls
-        return calls - looked - self.measured
+        """Of the budget, after the look."""
+        return (self.limits.calls or DEFAULT_BUDGET) - self.made
 
     def _price(self) -> tuple[int | None, str]:
         """(calls of the schedule, "") or (None, why it cannot be paid)."""
@@ -349,9 +335,10 @@ class _Choosing:
         calls = self._walks(price)
         if PILOT_BUDGET * (calls + self.problem.inspection_calls) > self._left_calls:
             return True  # so few calls that none can be spared
-        seconds = math.inf
+        seconds = patience = math.inf
         if self.limits.seconds is not None:
             seconds = PILOT_SECONDS * self.limits.seconds
+            patience = self.limits.seconds - self._spent
         query, begin = self.query, time.perf_counter()
         from smoothcruiser.engines.pilot import STEPS, look_first
         from smoothcruiser.jit.streams import warm_up
@@ -366,10 +353,9 @@ class _Choosing:
             calls=calls,
             steps=steps_that_matter(self.problem, self.promise, STEPS),
             seconds=seconds,
+            patience=patience,
         )
-        if (
-            self.problem.is_compiled
-        ):  # some calls of machine code: the rest is compiling
+        if self.problem.is_compiled:  # the calls take no time: the rest is compiling
             self.compiling += time.perf_counter() - begin
         return self.pilot.comes_back or self.problem.deterministic
 
@@ -393,9 +379,11 @@ class _Choosing:
         assert found.fitted is not None
         if limits.seconds is not None:  # a part of it was compiling
             self.compiling += time.perf_counter() - begin - found.fitted.seconds
-        # what this took is counted here, with the look
+        # calls and time that this took are counted here, with those of the look
         self.measured += found.fitted.calls
-        return replace(found, fitted=replace(found.fitted, seconds=0.0, calls=0))
+        if found.fitted.pressed:
+            raise KeyboardInterrupt
+        return replace(found, fitted=replace(found.fitted, calls=0, seconds=0.0))
 
     def _rest(self, share: float = 1.0) -> Limits:
         """A share of the limits, after the look."""
@@ -447,7 +435,6 @@ class _Choosing:
             ),
             inner=replace(inner, notes=()),
             spent=self._spent,
-            measured=self.measured,
         )
 
     def _both(self, calls: int | None, reason: str, schedule: Scheduling) -> Prepared:
@@ -467,7 +454,6 @@ class _Choosing:
             search=search,
             schedule=replace(schedule, notes=()),
             spent=self._spent,
-            measured=self.measured,
         )
 
     def _decision(
@@ -484,6 +470,7 @@ class _Choosing:
             epsilon=self.promise.epsilon,
             delta=self.promise.delta,
             pilot=self.pilot,
+            measured=self.measured,
             levels=levels,
         )
 

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
-from smoothcruiser.estimate import Estimate, terminal_estimate
+from smoothcruiser.estimate import Estimate, terminal_estimate, unsampled_estimate
+from smoothcruiser.jit.interrupts import hear
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import KEYWORDS, Query
@@ -142,6 +143,7 @@ class Method(ABC):
     name: ClassVar[str]
     # Why other options are of no use to it: ends the sentence that refuses them.
     because: ClassVar[str] = ""
+    promises: ClassVar[bool] = True  # whether its answers are certified
     compared: ClassVar[bool] = True  # whether ``compare`` runs it where none is named
 
     @property
@@ -279,6 +281,27 @@ def prepared(method: Method, query: Query) -> Prepared:
     if not isinstance(ready, Prepared):
         raise TypeError(f"{method.name}.prepare must return a Prepared, got {ready!r}.")
     return ready
+
+
+def planned(method: Method, query: Query) -> Estimate:
+    """The Estimate of a request, also where Ctrl-C comes before its first sample."""
+    try:
+        return prepared(method, query).run()
+    except KeyboardInterrupt as stop:
+        return unbegun(method, query, stop)
+
+
+def unbegun(method: Method, query: Query, stop: KeyboardInterrupt) -> Estimate:
+    """What is known without a sample, where ``stop`` came before there was one.
+
+    A method that promises nothing passes it on. What a run has sampled it keeps
+    itself: here are the seconds in which a schedule is computed, or a module loaded.
+    """
+    if not method.promises:
+        raise stop
+    hear(stop)
+    why = "Stopped by hand before the first sample"
+    return unsampled_estimate(query.problem, query.place, method.name, why, query.seed)
 
 
 def refuse_unused(

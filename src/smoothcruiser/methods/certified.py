@@ -244,8 +244,12 @@ class Remembering(Session):
             self._memory = memory_of(self.query, self.method.bound)
         from smoothcruiser.certified.table import has_room
 
-        if not has_room(self._memory, query.place):
+        why = None
+        if self._memory.fault is not None:
+            why = f"The memory takes no more samples: {self._memory.fault}"
+        elif not has_room(self._memory, query.place):
             why = "The memory has no room for another state (--max-states)"
+        if why is not None:
             return unsampled_estimate(
                 query.problem, query.place, self.method.name, why, query.seed
             )

@@ -72,7 +72,7 @@ class Solving(Prepared):
             return self._run(hold)
 
     def _run(self, hold: Hold) -> Estimate:
-        from smoothcruiser.exact.claims import broken_bounds
+        from smoothcruiser.exact.claims import broken_claims
         from smoothcruiser.exact.estimate import exact_estimate
         from smoothcruiser.exact.reachable import TooLarge, known_model
         from smoothcruiser.exact.solver import solve_model
@@ -101,8 +101,9 @@ class Solving(Prepared):
         solution = solve_model(problem, known, over=over)
         bound = float(solution.residual_bound)
         stopped = "Stopped by hand. " if hold.came and solution.note else ""
-        said = (f"{stopped}{solution.note}", broken_bounds(problem, solution, state))
-        notes = (*self.notes, *(note for note in said if note))
+        said = (f"{stopped}{solution.note}",) if solution.note else ()
+        false = broken_claims(problem, known, solution, state)
+        notes = (*self.notes, *said, *false)
         answer = exact_estimate(problem, solution, state, notes)
         promise = self.query.promise
         asked: float | None = promise.epsilon

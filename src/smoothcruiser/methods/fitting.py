@@ -8,8 +8,7 @@ the answer is what its samples allow.
 
   budget    the price is compared with it: the choice is the same on every machine
   seconds   the simulator is measured first (``engines.calibrate``), for at most
-            ``SHARE`` of the time, and of the budget if there is one too; what is
-            left, times the workers, is the budget
+            ``SHARE`` of the time; what is left, times the workers, is the budget
 
 Where nobody named a limit, ``Scheduling.check`` refuses what is above the default.
 What this file leaves out: stopping a run at its limits (``engines.run``).
@@ -35,7 +34,7 @@ from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Schedule
 
 COARSEST = 0.5  # of the value span: a wider promise says nothing
-SHARE = 0.05  # of the seconds and of the budget, to measure the simulator
+SHARE = 0.05  # of the seconds, to measure the simulator
 MOST_SECONDS = 0.3  # to measure it, in any case
 MARGIN = 0.85  # of the calls that the measured speed allows: machines are not steady
 START_SECONDS, CLUSTER_SECONDS = 1.5, 4.0  # until processes or a cluster are ready
@@ -90,8 +89,28 @@ def fitted(method: Maker, query: Query) -> Fitted:
     if limits.calls is not None:
         looks = query.problem.inspection_calls
         budget = limits.calls - (looks if inspects(query) else 0)
-    pace = _Pace() if limits.seconds is None else _measured(query)
-    budget -= pace.calls
+    pace = _Pace()
+    if limits.seconds is not None:
+        pace = _measured(query, _to_measure(budget, asked))
+        budget -= pace.calls
+    try:
+        return _within(method, query, asked, price, budget, pace, begin)
+    except KeyboardInterrupt as stop:
+        stop.calls = pace.calls  # type: ignore[attr-defined]
+        raise
+
+
+def _within(
+    method: Maker,
+    query: Query,
+    asked: Schedule | None,
+    price: str,
+    budget: float,
+    pace: _Pace,
+    begin: float,
+) -> Fitted:
+    """The schedule for so many calls, and for the time since ``begin`` that is left."""
+    limits = query.limits
     in_time = pace.calls_in(query, time.perf_counter() - begin)
     found = asked
     notes: tuple[str, ...] = ()
@@ -127,6 +146,18 @@ def inspects(query: Query) -> bool:
     """Whether the step is inspected before and after the run: the budget allows it."""
     calls = query.limits.calls
     return calls is None or calls >= query.problem.inspection_calls
+
+
+def _to_measure(budget: float, asked: Schedule | None) -> float:
+    """The calls that measuring the simulator may take of the budget.
+
+    What the requested epsilon costs is left, where the budget pays for that.
+    """
+    if budget == math.inf:  # prices may be too large for a float
+        return math.inf
+    price = 0 if asked is None else asked.num_calls
+    spare = budget - price if price <= budget else budget
+    return min(SHARE * budget, spare)
 
 
 def _asked(method: Maker, query: Query) -> tuple[Schedule | None, str]:
@@ -191,7 +222,9 @@ def _notes(
     return (sentence[0].upper() + sentence[1:],)
 
 
-def _shards(query: Query, found: Schedule, budget: float, rate: float) -> int | None:
+def _shards(
+    query: Query, found: Schedule, budget: float, rate: float | None
+) -> int | None:
     """Into how many parts an action's samples are cut; None is the usual number."""
     if query.compute.shards is not None:
         return query.compute.shards
@@ -203,6 +236,8 @@ def _shards(query: Query, found: Schedule, budget: float, rate: float) -> int | 
         size = budget / (means * TURNS)
     elif rate:
         size = rate * SHARD_SECONDS
+    elif query.limits.seconds is not None:
+        size = budget / (means * TURNS)
     if not size < CALLS_PER_SHARD:
         return None
     return max(1, min(root.samples, math.ceil(each / max(size, 1.0))))
@@ -215,7 +250,7 @@ def _shards(query: Query, found: Schedule, budget: float, rate: float) -> int | 
 class _Pace:
     """What was measured of a simulator."""
 
-    rate: float = 0.0  # calls per second of one worker; infinite: not measured
+    rate: float | None = None  # calls per second of one worker; None: not measured
     workers: float = 1.0  # that work at once
     calls: int = 0
     compile_seconds: float = 0.0
@@ -224,24 +259,27 @@ class _Pace:
 
     def calls_in(self, query: Query, spent: float) -> float:
         """The calls for which there is time; ``spent`` are seconds so far."""
-        if query.limits.seconds is None or self.rate == math.inf:
+        if query.limits.seconds is None or self.rate is None:
             return math.inf
         left = query.limits.seconds - (spent - self.compile_seconds) - self.start
         return MARGIN * self.rate * self.workers * max(0.0, left)
 
 
-def _measured(query: Query) -> _Pace:
-    """The pace of the executor that will run the request."""
-    from smoothcruiser.engines.calibrate import calls_per_second, fewest_calls
+def _measured(query: Query, most_calls: float) -> _Pace:
+    """The pace of the executor that will run the request.
+
+    It is not known where ``most_calls`` are too few to measure it: then the clock
+    alone ends the run.
+    """
+    from smoothcruiser.engines.calibrate import calls_per_second, least_calls
     from smoothcruiser.engines.pools.base import check_workers
     from smoothcruiser.engines.registry import choose
     from smoothcruiser.engines.watchdog import Breaker
 
-    seconds, calls = query.limits.seconds, query.limits.calls
+    seconds = query.limits.seconds
     assert seconds is not None
-    most_calls = math.inf if calls is None else SHARE * calls
-    if most_calls < fewest_calls(query.problem.facts):
-        return _Pace(rate=math.inf)  # so few calls that the time hardly matters
+    if most_calls < least_calls(query.problem.facts):
+        return _Pace()
     row = choose(query.problem, query.compute)
     breaker = Breaker()
     try:
@@ -251,11 +289,12 @@ def _measured(query: Query) -> _Pace:
                 query.place,
                 row.name,
                 seconds=min(MOST_SECONDS, SHARE * seconds),
-                most_calls=most_calls,
                 began=lambda: breaker.arm(seconds),
+                most_calls=most_calls,
             )
-    except KeyboardInterrupt:  # or one call lasts longer than all may
-        return _Pace(pressed=not breaker.fired)
+    except KeyboardInterrupt as stop:  # or one call lasts longer than all may
+        made = getattr(stop, "calls", 0)
+        return _Pace(rate=0.0, calls=made, pressed=not breaker.fired)
     elsewhere = row.pool is not None
     many = elsewhere or row.engine(query.problem).parallel
     workers = check_workers(query.compute.workers) if many else 1

@@ -50,7 +50,14 @@ from smoothcruiser.methods.base import (
     refuse_unused,
 )
 from smoothcruiser.methods.estimates import Estimates
-from smoothcruiser.methods.portfolio import Chosen, Race, choice_notes, together
+from smoothcruiser.methods.joint import together
+from smoothcruiser.methods.portfolio import (
+    Chosen,
+    Race,
+    Unbegun,
+    choice_notes,
+    unbegun_in_time,
+)
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import identical
 from smoothcruiser.progress import Progress
@@ -87,7 +94,11 @@ def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
         name, looked = ready.method.name, ready.looked
         notes = (*ready.notes, *choice_notes(ready))
         there = {i: places[i] for i in live}
-        answers |= _answers(query, each, ready, there, begin)
+        stopped = _stopped(query, ready)
+        if stopped is not None:
+            answers |= {i: stopped.unsampled(there[i]) for i in live}
+        else:
+            answers |= _answers(query, each, ready, there, begin)
     return Estimates(
         estimates=tuple(answers[i] for i in first),
         delta=_joint(query, answers.values()),
@@ -96,6 +107,14 @@ def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
         method=name,
         notes=notes,
     )
+
+
+def _stopped(query: Query, ready: Prepared) -> Unbegun | None:
+    """What answers all states where a stop came before the first sample of any."""
+    if isinstance(ready, Unbegun):
+        return ready
+    spent = getattr(ready, "spent", 0.0)
+    return unbegun_in_time(replace(ready, query=query), spent)
 
 
 def _answers(

@@ -10,29 +10,27 @@ What this file leaves out: the choice itself (``methods.auto``).
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from smoothcruiser.estimate import (
-    Certificate,
     Estimate,
-    Interval,
-    not_excluded,
     unsampled_estimate,
 )
+from smoothcruiser.jit.interrupts import hear
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared
 from smoothcruiser.methods.certified import Searching, ask, memory_of
+from smoothcruiser.methods.joint import both, together
 from smoothcruiser.methods.scheduled import Scheduling
-from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.numbers import duration, rate, short
 from smoothcruiser.schedule.schedule import Level, counted
 
 if TYPE_CHECKING:
+    from smoothcruiser.certified.search import Certified
     from smoothcruiser.engines.pilot import Pilot
 
 # A search that has spent a share of its calls is judged by what it will need: with n
@@ -86,6 +84,7 @@ class Decision:
     epsilon: float | None
     delta: float | None
     pilot: Pilot | None = None
+    measured: int = 0  # calls that measured the speed, for a limit of seconds
     levels: tuple[Level, ...] = ()  # of the schedule, if one may be run
 
     @property
@@ -107,8 +106,8 @@ class Decision:
 
     @property
     def looked(self) -> int:
-        """Calls of the pilot."""
-        return 0 if self.pilot is None else self.pilot.calls
+        """Oracle calls that the decision took: the look's, and those that were timed."""
+        return self.measured + (0 if self.pilot is None else self.pilot.calls)
 
     def to_dict(self) -> dict[str, Any]:
         """The decision as plain data."""
@@ -177,16 +176,47 @@ def seen_by(pilot: Pilot) -> str:
 # --- running ------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
 class Unbegun(Prepared):
-    """The answer where Ctrl-C came before anything was decided."""
+    """The answer where a stop came before the first sample."""
+
+    why: str = "Stopped by hand before the first sample"
+    calls: int = 0  # that were made to decide
+
+    @property
+    def looked(self) -> int:
+        """Calls that were made to decide."""
+        return self.calls
 
     def run(self) -> Estimate:
         """What is known without a sample."""
-        why = "Stopped by hand before the first sample"
+        return self.annotated(_with_look(self.unsampled(self.query.place), self.calls))
+
+    def unsampled(self, state: Any) -> Estimate:
+        """What is known of any state, without the calls."""
         query = self.query
         return unsampled_estimate(
-            query.problem, query.place, self.method.name, why, query.seed
+            query.problem, state, self.method.name, self.why, query.seed
         )
+
+
+def unbegun_in_time(ready: Prepared, spent: float) -> Unbegun | None:
+    """The answer where deciding took all the time that there was; None if not."""
+    seconds = ready.query.limits.seconds
+    if seconds is None or spent < seconds:
+        return None
+    return replace(unbegun(ready), why="The time was up before the first sample")
+
+
+def unbegun(ready: Prepared) -> Unbegun:
+    """What a decision answers that is not run."""
+    return Unbegun(
+        method=ready.method,
+        query=ready.query,
+        explanation=ready.explanation,
+        notes=ready.notes,
+        calls=ready.looked,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +226,6 @@ class Chosen(Prepared):
     explanation: Decision
     inner: Prepared
     spent: float = 0.0  # seconds that preparing took
-    measured: int = 0  # calls that timed the simulator
 
     @property
     def parts(self) -> tuple[Prepared, ...]:
@@ -205,8 +234,8 @@ class Chosen(Prepared):
 
     @property
     def looked(self) -> int:
-        """Calls of the pilot, and those that timed the simulator."""
-        return self.explanation.looked + self.measured
+        """Calls that the decision took."""
+        return self.explanation.looked
 
     def check(self) -> None:
         """Refuse what the method refuses."""
@@ -214,10 +243,17 @@ class Chosen(Prepared):
 
     def run(self) -> Estimate:
         """The Estimate of the method, with the calls of the look."""
+        late = unbegun_in_time(self, self.spent)
+        if late is not None:
+            return late.run()
         inner, seconds = self.inner, self.query.limits.seconds
-        if seconds is not None:
-            inner = _with_seconds(inner, max(1e-3, seconds - self.spent))
-        return self.annotated(_with_choice(inner.run(), self))
+        if seconds is not None:  # its own were what was left when it was prepared
+            inner = _with_seconds(inner, seconds - self.spent)
+        try:
+            return self.annotated(_with_choice(inner.run(), self))
+        except KeyboardInterrupt as stop:  # before the run was ready for it
+            hear(stop)
+            return unbegun(self).run()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +264,6 @@ class Race(Prepared):
     search: Searching
     schedule: Scheduling
     spent: float = 0.0  # seconds that preparing took
-    measured: int = 0  # calls that timed the simulator
 
     @property
     def parts(self) -> tuple[Prepared, ...]:
@@ -237,8 +272,8 @@ class Race(Prepared):
 
     @property
     def looked(self) -> int:
-        """Calls of the pilot, and those that timed the simulator."""
-        return self.explanation.looked + self.measured
+        """Calls that the decision took."""
+        return self.explanation.looked
 
     def searching(self, reason: str) -> Chosen:
         """The search alone, with all of delta and of the limits."""
@@ -253,7 +288,6 @@ class Race(Prepared):
             notes=(reason, *self.notes[1:]),
             inner=inner,
             spent=self.spent,
-            measured=self.measured,
         )
 
     def check(self) -> None:
@@ -262,16 +296,20 @@ class Race(Prepared):
 
     def run(self) -> Estimate:
         """The Estimate of the one that keeps the promise, or of both together."""
+        late = unbegun_in_time(self, self.spent)
+        if late is not None:
+            return late.run()
         begin = time.perf_counter() - self.spent
         search, seconds = self.search, self.query.limits.seconds
         if seconds is not None:
-            search = _with_seconds(search, max(1e-3, 0.5 * (seconds - self.spent)))
-        judge = _Judge(search.query)
+            search = _with_seconds(search, 0.5 * (seconds - self.spent))
+        memory = memory_of(search.query, self.search.method.bound)
+        judge = _Judge(search.query, memory)
         query = replace(search.query, state=search.query.place, progress=judge)
-        memory = memory_of(query, self.search.method.bound)
         try:
             first = ask(memory, query, DEFAULT_BUDGET)
             stopped = memory.reason in BY_HAND and not judge.behind
+            stopped |= memory.fault is not None  # a step that was broken off
             if not stopped and self._leads(first):
                 longer = memory.go_on(
                     budget=self._calls_left(),
@@ -299,7 +337,11 @@ class Race(Prepared):
                     progress=_after(self.query.progress, first),
                 ),
             )
-        second = scheduling.run()
+        try:
+            second = scheduling.run()
+        except KeyboardInterrupt as stop:  # before the schedule was ready for it
+            hear(stop)
+            return self.annotated(_with_choice(self._of_all(first), self))
         assert self.query.promise.delta is not None
         found = together(self.query, first, second, self.query.promise.delta)
         return self.annotated(_with_choice(found, self))
@@ -340,9 +382,14 @@ class Race(Prepared):
 
 
 class _Judge:
-    """Ends a search that will not keep its promise within its calls."""
+    """Ends a search that will not keep its promise within its calls.
 
-    def __init__(self, query: Query) -> None:
+    It judges between rounds alone: when there is a report in the middle of one, the
+    clock decides, and what is run must not depend on that.
+    """
+
+    def __init__(self, query: Query, memory: Certified) -> None:
+        self.memory = memory
         self.progress, self.epsilon = query.progress, query.promise.epsilon
         self.calls = query.limits.calls
         self.behind = False
@@ -351,6 +398,8 @@ class _Judge:
         if self.progress is not None and self.progress(seen) is False:
             return False
         if self.epsilon is None or self.calls is None or seen.half_width is None:
+            return None
+        if self.memory.in_round:
             return None
         if seen.calls >= JUDGED_FROM * self.calls:
             needed = seen.calls * (seen.half_width / self.epsilon) ** RATE
@@ -362,28 +411,34 @@ def choice_notes(ready: Prepared) -> tuple[str, ...]:
     """What the calls before the first sample were for, if there were any."""
     if not isinstance(ready, Chosen | Race) or not ready.looked:
         return ()
-    looked, measured = ready.explanation.looked, ready.measured
+    measured = ready.explanation.measured
+    looked = ready.looked - measured
     what = [f"{looked:,} looked at the simulator first"] * (looked > 0)
     what += [f"{measured:,} timed it"] * (measured > 0)
     return (f"Of the calls, {' and '.join(what)}.",)
 
 
 def _with_choice(estimate: Estimate, ready: Chosen | Race) -> Estimate:
-    """The estimate with the calls of choosing, and a note on them.
+    """The estimate with what the decision took.
 
-    Where the simulator was timed, that is most of the time of choosing.
+    Where the simulator was timed, that is most of the time of deciding.
     """
-    before = ready.looked
-    if not before:
-        return estimate
-    spent, price = estimate.calls_spent, estimate.price
+    took = ready.spent if ready.explanation.measured else 0.0
+    return replace(
+        _with_look(estimate, ready.looked),
+        seconds=estimate.seconds + took,
+        notes=(*choice_notes(ready), *estimate.notes),
+    )
+
+
+def _with_look(estimate: Estimate, calls: int) -> Estimate:
+    """The estimate with the calls that the decision took."""
+    spent = estimate.calls_spent
     return replace(
         estimate,
-        num_calls=estimate.num_calls + before,
-        calls_spent=None if spent is None else spent + before,
-        price=None if price is None else price + before,
-        seconds=estimate.seconds + (ready.spent if ready.measured else 0.0),
-        notes=(*choice_notes(ready), *estimate.notes),
+        num_calls=estimate.num_calls + calls,
+        calls_spent=None if spent is None else spent + calls,
+        price=None if estimate.price is None else estimate.price + calls,
     )
 
 
@@ -408,7 +463,7 @@ def _after(
     def report(seen: Progress) -> object:
         interval = seen.interval
         if interval is not None and first.interval is not None:
-            interval = _both(interval, first.interval)
+            interval = both(interval, first.interval)
         return progress(
             replace(
                 seen,
@@ -420,74 +475,3 @@ def _after(
         )
 
     return report
-
-
-# --- two answers as one -------------------------------------------------------
-
-
-def together(query: Query, first: Estimate, second: Estimate, delta: float) -> Estimate:
-    """One answer of two whose failures have probability ``delta`` together.
-
-    Every interval is what both leave; the rest is the second's, moved into them.
-    """
-    one, two = first.certificate, second.certificate
-    assert one is not None
-    assert two is not None
-    interval = _both(one.interval, two.interval)
-    boxes = two.q_intervals
-    if one.q_intervals and boxes:
-        boxes = tuple(map(_both, one.q_intervals, boxes))
-    assumed = (
-        *two.assumptions,
-        *(a for a in one.assumptions if a not in two.assumptions),
-    )
-    if any(low > high for low, high in (interval, *boxes)):
-        raise contradiction(query.place, delta, assumed)
-    certificate = Certificate(
-        kind=two.kind,
-        interval=interval,
-        q_intervals=boxes,
-        confidence=1.0 - delta,
-        bound=f"{two.bound}; {one.bound}",
-        assumptions=assumed,
-        policy_loss=two.policy_loss,
-        best_actions=not_excluded(boxes, query.problem.mover(query.place))
-        if boxes
-        else two.best_actions,
-    )
-    epsilon = second.epsilon
-    if epsilon != query.promise.epsilon:  # it was stopped, or promises what it can
-        widths = [high - low for low, high in boxes or (interval,)]
-        epsilon = 0.5 * max(width for width in widths if not math.isnan(width))
-    return replace(
-        second,
-        value=_inside(second.value, interval),
-        interval=interval,
-        q_values=tuple(map(_inside, second.q_values, boxes)) if boxes else (),
-        certificate=certificate,
-        epsilon=epsilon,
-        delta=delta,
-        num_calls=first.num_calls + second.num_calls,
-        calls_spent=first.num_calls + (second.calls_spent or second.num_calls),
-        price=None if second.price is None else first.num_calls + second.price,
-        seconds=first.seconds + second.seconds,
-        compile_seconds=first.compile_seconds + second.compile_seconds,
-        notes=(
-            *second.notes,
-            f"Certified search had ±{first.epsilon:.3g} after {first.num_calls:,} calls; "
-            "its intervals and the schedule's hold together.",
-        ),
-    )
-
-
-def _both(one: Interval, two: Interval) -> Interval:
-    """What two intervals leave; NaN, of an illegal action, stays."""
-    return (
-        one[0] if one[0] > two[0] else two[0],
-        one[1] if one[1] < two[1] else two[1],
-    )
-
-
-def _inside(value: float, interval: Interval) -> float:
-    low, high = interval
-    return low if value < low else high if value > high else value

@@ -145,7 +145,7 @@ def _sampled(
     clock = _Clock(query.limits.seconds, chosen.seconds)
     row = choose(query.problem, query.compute)
     pool, alarm, outcome = None, Alarm(), None
-    looked = repeated = 0
+    repeated = 0
     with Breaker() as breaker:
         try:
             if chosen.pressed:
@@ -161,7 +161,7 @@ def _sampled(
                 raise Interrupted("The time was over before the first call.")
             begin = time.perf_counter()
             if inspects(query):
-                looked, _ = pool.inspect(query.seed, clock.share)
+                pool.inspect(query.seed, clock.share)
             if clock.seconds is not None:  # leave time to do so after the run
                 took = (time.perf_counter() - begin) / 2.0
                 alarm.set(pool.stop, clock.left() - min(took, clock.share or 0.0))
@@ -176,7 +176,7 @@ def _sampled(
             )
             if clock.left() > -clock.grace and inspects(query):
                 limit = clock.last_look(outcome)
-                looked, repeated = pool.inspect(query.seed, limit)
+                _, repeated = pool.inspect(query.seed, limit)
         except (Interrupted, KeyboardInterrupt) as error:
             hear(error)
             if outcome is None:
@@ -188,7 +188,8 @@ def _sampled(
                 pool.close()
     if pool is None:
         return outcome, Ran(row.name)
-    return outcome, Ran(pool.name, pool.compile_seconds, looked, pool.seen(repeated))
+    looks = pool.look_calls  # also of an inspection that was stopped
+    return outcome, Ran(pool.name, pool.compile_seconds, looks, pool.seen(repeated))
 
 
 @calls_the_oracle

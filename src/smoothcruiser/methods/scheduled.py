@@ -273,6 +273,11 @@ class Scheduling(Prepared):
             f"paid:{lines}"
         )
 
+    @property
+    def looked(self) -> int:
+        """Calls that measured the simulator."""
+        return 0 if self.fitted is None else self.fitted.calls
+
     def run(self) -> Estimate:
         """The Estimate of one run; with a store its finished shards are kept."""
         if self.stored is None:
@@ -290,7 +295,11 @@ class Repeating(Session):
 
         super().__init__(method, query)
         self._lender = Lender()
-        self._ready: Any = replace(ready, workers=self._lender)  # type: ignore[call-arg]
+        parts: dict[str, Any] = {"workers": self._lender}
+        if isinstance(ready, Scheduling) and ready.fitted is not None:
+            # who prepared it counts what measuring took
+            parts["fitted"] = replace(ready.fitted, calls=0)
+        self._ready: Any = replace(ready, **parts)
 
     def _decide(self, query: Query) -> Estimate:
         ready = self._ready
@@ -298,7 +307,7 @@ class Repeating(Session):
         moved = replace(moved, limits=query.limits, progress=query.progress)
         found: Estimate = replace(ready, query=moved).run()
         if ready.fitted is not None:  # measuring the simulator is paid for once
-            once = replace(ready.fitted, calls=0, seconds=0.0, pressed=False)
+            once = replace(ready.fitted, seconds=0.0, pressed=False)
             self._ready = replace(ready, fitted=once)
         return found
 

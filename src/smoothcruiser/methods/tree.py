@@ -51,6 +51,11 @@ class TreeSearch(Method):
         return self.search.name
 
     @property
+    def promises(self) -> bool:  # type: ignore[override]
+        """Only what it certifies from below."""
+        return self.certify
+
+    @property
     def takes(self) -> frozenset[str]:  # noqa: D102
         limits = {"budget", "seconds", "simulations", "seed", "executor", "progress"}
         return frozenset(limits | ({"delta"} if self.certify else set()))

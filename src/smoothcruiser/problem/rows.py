@@ -27,6 +27,8 @@ from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE
 from smoothcruiser.problem.totals import pays_early
 
 Row = list[tuple[float, float, Any]]
+Outcomes = list[tuple[int, float, float]]  # next state's number, reward, probability
+READ_AGAIN = 64  # rows that are read a second time
 
 
 class BadRow(InvalidInput):
@@ -102,6 +104,26 @@ def check_rewards(problem: Problem, row: Row, state: Any, action: int) -> None:
                 f"reward_range ({low:g}, {high:g}); declare the range that holds every "
                 "reward, or fix outcomes."
             )
+
+
+def same_rows(one: Outcomes, other: Outcomes) -> bool:
+    """Whether two rows hold the same (next state's number, reward, probability).
+
+    They may come in any order. Probabilities may differ by the rounding of sums in
+    another order.
+    """
+    return len(one) == len(other) and all(
+        x[:2] == y[:2] and math.isclose(x[2], y[2], rel_tol=1e-9)
+        for x, y in zip(sorted(one), sorted(other), strict=True)
+    )
+
+
+def answered_again(state: Any, action: int) -> OracleError:
+    """A model does not depend on the state and the action alone."""
+    return OracleError(
+        f"outcomes answered differently when asked again {at(state, action)}; let it "
+        "depend on the state and the action alone."
+    )
 
 
 def _call(state: Any, action: int) -> str:

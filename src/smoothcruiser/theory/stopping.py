@@ -152,6 +152,7 @@ def root_radius(n: int, spread: float, variance: float, level: float) -> float:
 _FLATTEST, _STEEPEST = 1e-12, 1e6  # of theta; beyond, digits are lost
 _SERIES = 3e-3  # below this theta the terms of psi cancel, and a series is exact
 _LARGE = 50.0  # above it e^theta is all of 1 + p(e^theta - 1), to the last digit
+_LEAST_P = 1e-300  # a larger p than the law's makes a line higher, so it holds too
 
 
 def _worst_p(theta: float, top: float) -> float:
@@ -180,8 +181,10 @@ def _psi(theta: float, top: float) -> float:
 def _psi_slope(theta: float, top: float) -> float:
     """Return the derivative of ``_psi``, by the envelope theorem."""
     p = _worst_p(theta, top)
+    # 1/(e^theta - 1) in a form that neither overflows nor cancels
+    odds = -math.exp(-theta) / math.expm1(-theta)
     # the share of the law tilted by theta that is at its upper end, over p
-    return p * (1.0 - p) / (p - 1.0 / math.expm1(-theta) - 1.0)
+    return p * (1.0 - p) / (p + odds)
 
 
 def line_slope(n: int, spread: float, variance: float, level: float) -> float:
@@ -191,7 +194,7 @@ def line_slope(n: int, spread: float, variance: float, level: float) -> float:
     """
     if spread <= 0.0 or variance <= 0.0:
         return math.inf
-    top = _largest_p(spread, variance)
+    top = max(_largest_p(spread, variance), _LEAST_P)
     low, high = _FLATTEST, _STEEPEST
     for _ in range(200):
         middle = math.sqrt(low * high)
@@ -216,7 +219,7 @@ def line_radius(
         return math.inf
     if theta == math.inf:
         return 0.0  # samples that do not vary
-    top = _largest_p(spread, variance)
+    top = max(_largest_p(spread, variance), _LEAST_P)
     return min(spread, spread * (level / n + _psi(theta, top)) / theta)
 
 

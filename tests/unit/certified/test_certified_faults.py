@@ -173,3 +173,21 @@ def test_bad_input_is_refused():
             memory.query(**bad)
     with pytest.raises(InvalidInput, match="whole number from 0 to 2"):
         memory.query(7, epsilon=0.1)
+
+
+@pytest.mark.compiles
+def test_visits_just_below_zero_are_no_contradiction():
+    """Rounding leaves masses of -1e-17: what they weigh must not read as a node."""
+    problem = chain(n=4, discount=0.9, operator=Max())
+    search = Certified(problem, delta=0.1)
+    search.query(epsilon=2.0, budget=2_000)
+    nodes, region = search.memory.graph.nodes, search._region
+    root, rest = region.order[0], region.order[1 : region.count]
+    low, high = problem.facts.value_bounds()
+    nodes["mass"][rest] = -1e-3
+    nodes["lower"][rest], nodes["upper"][rest] = low, high  # they will close again
+    nodes["mass"][root] = -1.0
+    assert region.sweep(0) == 0.0
+    assert (nodes["upper"][rest] < high).any()
+    search.memory.graph.pairs["q_lower"][nodes["first"][rest[0]]] = high + 1.0
+    assert region.sweep(0) == -1.0 - rest[0]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from smoothcruiser.api import evaluate, plan
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.exact import policy_value, reachable, solve
 from smoothcruiser.operators import (
     Entropy,
@@ -127,7 +127,7 @@ def test_exploration_ends_at_the_horizon() -> None:
     found = solve(problem)
     assert found.states == (0, 1, -1, 2, -2, 3, -3)
     # states without a step left are not expanded
-    assert sorted(seen) == [-2, -1, 0, 1, 2]
+    assert sorted(set(seen)) == [-2, -1, 0, 1, 2]
     # E max(0, place) after 1, 2, 3 steps
     assert found.values[0] == pytest.approx(1 / 2 + 2 / 4 + (3 + 3 * 1) / 8)
     # with three steps left they lead beyond what was explored
@@ -186,3 +186,88 @@ def test_models_that_cannot_be_solved_are_refused_with_a_remedy(
     )
     with pytest.raises(InvalidInput, match=message):
         solve(dataclasses.replace(base, **changes))  # type: ignore[arg-type]
+
+
+class Fickle:
+    """A function whose answers take turns."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers, self.asked = answers, 0
+
+    def __call__(self, *_: object) -> object:
+        self.asked += 1
+        return self.answers[self.asked % len(self.answers)]
+
+
+def _in_place(state: np.ndarray, action: int) -> list[tuple[float, float, object]]:
+    paid = float(state[0] == 2)
+    state[0] = (state[0] + 1) % 3
+    return [(1.0, paid, state)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        # its answer was 3.69; the value is 2.99
+        ({"outcomes": _in_place, "initial_state": np.array([0])}, "changed a state"),
+        (
+            {"outcomes": Fickle([(1.0, 0.0, 0)], *[[(1.0, 1.0, 0)]] * 2)},
+            "outcomes answered differently",
+        ),
+        ({"legal": Fickle(True, True, True, False)}, "legal, terminal, player"),
+        ({"terminal": Fickle(True, False, False)}, "legal, terminal, player"),
+    ],
+)
+def test_models_that_change_have_no_values(
+    changes: dict[str, object], message: str
+) -> None:
+    base = MDP(
+        _never,
+        num_actions=2,
+        discount=0.9,
+        operator=Max(),
+        initial_state=0,
+        outcomes=lambda s, a: [(1.0, 0.5, (s + 1) % 3)],
+    )
+    assert len(reachable.explore(base).states or ()) == 3
+    with pytest.raises(OracleError, match=message):
+        reachable.explore(dataclasses.replace(base, **changes))  # type: ignore[arg-type]
+
+
+def test_states_that_never_come_back_are_refused_at_once() -> None:
+    model = MDP(
+        _never,
+        num_actions=1,
+        discount=0.9,
+        operator=Max(),
+        initial_state=0,
+        outcomes=lambda s, a: [(1.0, 0.5, object())],
+    )
+    with pytest.raises(InvalidInput, match="recognized"):
+        reachable.explore(model)
+
+
+@pytest.mark.compiles
+def test_an_answer_says_which_declarations_do_not_hold() -> None:
+    """Each of four steps pays 1: V = 3.439, whatever is declared."""
+    model = MDP(
+        _never,
+        num_actions=1,
+        discount=0.9,
+        operator=Max(),
+        initial_state=0,
+        terminal=lambda s: s > 3,
+        outcomes=lambda s, a: [(1.0, 1.0, s + 1)],
+    )
+    for changes, note in (
+        ({}, None),
+        ({"total_reward_range": (0.0, 3.5)}, None),
+        ({"total_reward_range": (0.0, 1.5)}, "total_reward_range or payoffs="),
+        ({"payoffs": "end"}, "payoffs='end' is declared"),
+        # the horizon cuts the episode off, which does not end it
+        ({"payoffs": "end", "horizon": 1}, "payoffs='end' is declared"),
+        ({"reward_range": (0.0, 0.5)}, "outside reward_range"),
+    ):
+        found = plan(dataclasses.replace(model, **changes), method="exact")  # type: ignore[arg-type]
+        assert found.value == pytest.approx(1.0 if "horizon" in changes else 3.439)
+        assert [note in x for x in found.notes] == ([] if note is None else [True])

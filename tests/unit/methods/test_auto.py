@@ -10,7 +10,8 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.errors import OracleError, Unpayable
-from smoothcruiser.methods.portfolio import Chosen, Decision, Race, together
+from smoothcruiser.methods.joint import together
+from smoothcruiser.methods.portfolio import Chosen, Decision, Race
 from smoothcruiser.query import Query
 
 PROMISE: dict[str, Any] = {"epsilon": "5%", "delta": 0.1}

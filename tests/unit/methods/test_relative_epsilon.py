@@ -131,3 +131,19 @@ def test_delta_in_percent(words: str, found: float) -> None:
 def test_delta_that_is_none_is_refused(words: str) -> None:
     with pytest.raises(InvalidInput, match="delta must be a probability"):
         check_delta(words)
+
+
+@pytest.mark.parametrize("method", ["smoothcruiser", "certified"])
+def test_a_share_of_no_span_says_why(method: str) -> None:
+    """The total is known to be 1, so there is nothing of which 5% could be asked."""
+    known = sc.MDP(
+        lambda state, action, rng: (1.0, state, True),
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Max(),
+        terminal=True,
+        total_reward_range=(1.0, 1.0),
+        initial_state=0,
+    )
+    with pytest.raises(sc.InvalidInput, match="5% is a share of the value span"):
+        sc.plan(known, epsilon="5%", delta=0.1, method=method)

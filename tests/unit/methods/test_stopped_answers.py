@@ -137,3 +137,29 @@ def test_a_model_that_is_not_listed_in_time_has_what_the_rewards_allow():
     answer = sc.plan(problem, method="exact", seconds=0.05)
     assert answer.interval == pytest.approx((0.0, 2.0))
     assert "The time was up" in answer.notes[-1]
+
+
+@pytest.mark.parametrize("method", ["smoothcruiser", "sparse-sampling", "auto"])
+def test_a_stop_before_the_first_sample_is_answered(method, monkeypatch):
+    """The schedule takes seconds to compute, and Ctrl-C may come there too."""
+
+    def pressed(*arguments, **asked):
+        raise KeyboardInterrupt
+
+    optimizer = "smoothcruiser.schedule.compiler.optimizer"
+    monkeypatch.setattr(f"{optimizer}.compile_schedule", pressed)
+    monkeypatch.setattr(f"{optimizer}.sparse_sampling", pressed)
+    problem = coin(10**9)
+    answer = sc.plan(problem, method=method, epsilon="10%", delta=0.1)
+    assert answer.interval == problem.facts.value_bounds()
+    assert (answer.num_calls, answer.delta, answer.epsilon) == (0, 0.0, 1.0)
+    assert "Stopped by hand before the first sample" in answer.notes[0]
+
+
+def test_a_tree_that_promises_nothing_passes_a_stop_on(monkeypatch):
+    def pressed(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("smoothcruiser.methods.tree.TreeSearch.prepare", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        sc.plan(coin(10**9), method="uct", budget=100)

@@ -5,6 +5,7 @@ gamma V_hi, with V that of the next state, its mover and the steps then left.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import pytest
 
@@ -15,8 +16,8 @@ LOG2 = math.log(2.0)
 
 
 def facts(**more: object) -> Facts:
-    common = {"operator": Max(), "reward_range": (0.0, 1.0)}
-    return Facts(2, 2, 0.5, **(common | more))
+    common = {"discount": 0.5, "operator": Max(), "reward_range": (0.0, 1.0)}
+    return Facts(2, 2, **(common | more))
 
 
 def test_without_a_horizon() -> None:
@@ -57,3 +58,12 @@ def test_turns_in_any_order_allow_for_either_player() -> None:
     game = facts(operator=Entropy(1.0), game=True)
     for player in (1, 2):
         assert game.q_bounds(player) == pytest.approx((-LOG2, 2.0 + LOG2))
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.3, 0.5, 0.9, 0.999999995, 1 - 2.0**-52])
+@pytest.mark.parametrize("steps", [0, 1, 3, 20])
+def test_discounted_steps_near_one_lose_no_digit(discount: float, steps: int) -> None:
+    """1 - gamma**3 has nine digits left at 0.999999995: bounds on V were as wrong."""
+    exact = sum((Fraction(discount) ** i for i in range(steps)), Fraction(0))
+    found = Fraction(facts(discount=discount).steps(steps))
+    assert abs(found - exact) <= 3 * Fraction(2) ** -52 * exact

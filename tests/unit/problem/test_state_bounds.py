@@ -103,6 +103,33 @@ def test_bounds_that_do_not_depend_on_the_state_alone_are_seen():
         sc.plan(problem, method="smoothcruiser", epsilon=0.4, delta=0.1)
 
 
+@pytest.mark.compiles
+def test_answers_that_take_turns_are_seen_where_nothing_is_sampled():
+    moods = iter([0.5, 0.75] * 10_000)
+    known = world(
+        lambda s: next(moods), lambda s: 1.0, outcomes=lambda s, a: [(1.0, 0.5, s)]
+    )
+    with pytest.raises(OracleError, match="value_bounds answered differently"):
+        sc.plan(known, method="certified", epsilon=0.01)
+
+
+def test_check_divides_a_row_by_its_sum():
+    """Shares that sum to 1 + 9e-7 are allowed: V = 100 is inside its bounds."""
+    share = 0.5 * (1.0 + 9e-7)
+    known = sc.MDP(
+        lambda s, a, rng: (1.0, int(rng.integers(2))),
+        num_actions=1,
+        discount=0.99,
+        operator=sc.Max(),
+        initial_state=0,
+        outcomes=lambda s, a: [(share, 1.0, 0), (share, 1.0, 1)],
+        value_bounds=(lambda s: 100.0 - 1e-9, lambda s: 100.0),
+        value_gap=1e-8,
+    )
+    (finding,) = [f for f in sc.check(known).findings if f.name == "bounds"]
+    assert finding.verdict == "ok", finding.sentence
+
+
 def test_the_fingerprint_has_the_functions_and_the_gap():
     problem = world(lambda s: 0.5, lambda s: 1.0)
     same, stored = fingerprint(problem), fingerprint(problem).parts

@@ -26,6 +26,8 @@ from smoothcruiser.theory.stopping import (
     bennett_rate,
     best_rate,
     choose_looks,
+    line_radius,
+    line_slope,
     look_level,
     radius_at_look,
     root_radius,
@@ -239,6 +241,19 @@ def test_root_samples_is_minimal_and_inverts_the_radius() -> None:
         root_radius(n, 1.0, 0.25, level) <= 0.1 < root_radius(n - 1, 1.0, 0.25, level)
     )
     assert root_samples(0.1, 0.05, 0.0, level)[0] == 1  # draws that cannot miss
+
+
+@pytest.mark.parametrize("variance", [1e-3, 1e-20, 1e-40, 5e-324])
+@pytest.mark.parametrize("n", [1, 10, 10**6])
+def test_a_line_ends_at_the_radius_however_small_the_variance(
+    variance: float, n: int
+) -> None:
+    """A declared total leaves next to no variance; that once divided by 0."""
+    slope = line_slope(n, 1.0, variance, 3.0)
+    end = line_radius(n, slope, 1.0, variance, 3.0)
+    assert end == pytest.approx(
+        root_radius(n, 1.0, max(variance, 1e-300), 3.0), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("p", [0.0, 0.02, 0.5])

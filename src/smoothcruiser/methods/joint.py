@@ -1,0 +1,117 @@
+"""Two answers as one: what both intervals leave.
+
+The failures of the two have probability delta together, so outside of them both
+intervals hold, and with them every part that they share (docs/auto.md). Where a stop
+ended the second before it kept its promise, the answer is the middle of what is left;
+otherwise it is the second's, moved into what is left. The policy is that of the
+answer's action values.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from smoothcruiser.estimate import (
+    Certificate,
+    Estimate,
+    Interval,
+    best_action,
+    not_excluded,
+)
+from smoothcruiser.problem.answers import contradiction
+from smoothcruiser.query import Query
+
+
+def together(query: Query, first: Estimate, second: Estimate, delta: float) -> Estimate:
+    """One answer of two whose failures have probability ``delta`` together.
+
+    Every interval is what both leave.
+    """
+    one, two = first.certificate, second.certificate
+    assert one is not None
+    assert two is not None
+    interval = both(one.interval, two.interval)
+    boxes = two.q_intervals
+    if one.q_intervals and boxes:
+        boxes = tuple(map(both, one.q_intervals, boxes))
+    assumed = (
+        *two.assumptions,
+        *(a for a in one.assumptions if a not in two.assumptions),
+    )
+    if any(low > high for low, high in (interval, *boxes)):
+        raise contradiction(query.place, delta, assumed)
+    certificate = Certificate(
+        kind=two.kind,
+        interval=interval,
+        q_intervals=boxes,
+        confidence=1.0 - delta,
+        bound=f"{two.bound}; {one.bound}",
+        assumptions=assumed,
+        best_actions=not_excluded(boxes, query.problem.mover(query.place))
+        if boxes
+        else two.best_actions,
+    )
+    epsilon, value = second.epsilon, _inside(second.value, interval)
+    q_values = tuple(map(_inside, second.q_values, boxes)) if boxes else ()
+    if epsilon != query.promise.epsilon:  # it was stopped, or promises what it can
+        value, q_values = _middle(interval), tuple(map(_middle, boxes))
+        widths = [high - low for low, high in boxes or (interval,)]
+        epsilon = 0.5 * max(width for width in widths if not math.isnan(width))
+    policy = _policy(query, q_values)
+    mover = query.problem.mover(query.place)
+    return replace(
+        second,
+        value=value,
+        interval=interval,
+        q_values=q_values,
+        policy=policy,
+        action=best_action(policy, q_values, mover) if q_values else None,
+        certificate=certificate,
+        epsilon=epsilon,
+        delta=delta,
+        num_calls=first.num_calls + second.num_calls,
+        calls_spent=first.num_calls + (second.calls_spent or second.num_calls),
+        price=None if second.price is None else first.num_calls + second.price,
+        seconds=first.seconds + second.seconds,
+        compile_seconds=first.compile_seconds + second.compile_seconds,
+        notes=(
+            *second.notes,
+            f"Certified search had ±{first.epsilon:.3g} after {first.num_calls:,} calls; "
+            "its intervals and the schedule's hold together.",
+        ),
+    )
+
+
+def both(one: Interval, two: Interval) -> Interval:
+    """What two intervals leave; NaN, of an illegal action, stays."""
+    return (
+        one[0] if one[0] > two[0] else two[0],
+        one[1] if one[1] < two[1] else two[1],
+    )
+
+
+def _inside(value: float, interval: Interval) -> float:
+    low, high = interval
+    return low if value < low else high if value > high else value
+
+
+def _middle(interval: Interval) -> float:
+    return 0.5 * (interval[0] + interval[1])
+
+
+def _policy(query: Query, q_values: tuple[float, ...]) -> tuple[float, ...]:
+    """The regularized policy at action values; NaN, of an illegal action, gets 0."""
+    problem, legal = query.problem, [q for q in q_values if not math.isnan(q)]
+    if not legal:
+        return ()
+    weights = problem.operator.weights(problem.num_actions)
+    gradient = problem.operator.gradient(
+        legal,
+        player=problem.mover(query.place),
+        weights=[
+            w for w, q in zip(weights, q_values, strict=True) if not math.isnan(q)
+        ],
+    )
+    total, shares = sum(gradient), iter(gradient)
+    return tuple(0.0 if math.isnan(q) else next(shares) / total for q in q_values)

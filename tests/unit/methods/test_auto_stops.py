@@ -1,0 +1,250 @@
+"""Stops at odd moments: in the look, while the speed is measured, in a slow call."""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.jit import interrupts
+from smoothcruiser.jit.interrupts import TimeIsUp, hear, heard
+from smoothcruiser.methods import fitting
+from smoothcruiser.methods.joint import together
+from smoothcruiser.methods.portfolio import _Judge
+from smoothcruiser.progress import Progress
+from smoothcruiser.query import Query
+
+pytestmark = pytest.mark.compiles
+
+
+class Counted:
+    """A ring that counts its calls, may be stopped in one, and be slow from one on."""
+
+    def __init__(self, stop: int = 0, slow: int = 10**9, seconds: float = 3.0) -> None:
+        self.calls, self.stop, self.slow, self.seconds = 0, stop, slow, seconds
+
+    def __call__(self, state: int, action: int, rng: Any) -> tuple[float, int]:
+        self.calls += 1
+        if self.calls == self.stop:
+            raise KeyboardInterrupt
+        if self.calls >= self.slow:
+            time.sleep(self.seconds)
+        return 0.5 * rng.integers(2) + 0.25 * action, (state + rng.integers(2)) % 3
+
+    def problem(self, **more: Any) -> sc.MDP:
+        facts = {"num_actions": 2, "discount": 0.3, "operator": sc.Entropy(0.5)}
+        return sc.MDP(self, **(facts | {"initial_state": 0} | more))
+
+
+def spent(answer: sc.Estimate) -> int:
+    return answer.num_calls if answer.calls_spent is None else answer.calls_spent
+
+
+@pytest.mark.parametrize("number", [1, 2, 31, 45, 60])
+@pytest.mark.parametrize("limit", [{"epsilon": "5%"}, {"budget": 5000}, {"seconds": 1}])
+def test_ctrl_c_in_the_look_counts_its_calls(number, limit) -> None:
+    """Law: what was made is counted, also where nothing came of it."""
+    step = Counted(stop=number)
+    answer = sc.plan(step.problem(), delta=0.1, **limit)
+    assert answer.num_calls == step.calls == number
+    assert answer.interval == pytest.approx(step.problem().facts.value_bounds())
+    assert "Stopped by hand before the first sample" in " ".join(answer.notes)
+
+
+@pytest.mark.parametrize("number", [1, 2, 5, 17])
+def test_ctrl_c_in_the_inspection_of_a_schedule_counts_its_calls(number) -> None:
+    step = Counted(stop=number)
+    asked = {"method": "smoothcruiser", "epsilon": "10%", "delta": 0.1}
+    assert spent(sc.plan(step.problem(), **asked)) == step.calls == number
+
+
+@pytest.mark.parametrize("more", [{}, {"epsilon": "1%"}, {"epsilon": "20%"}])
+def test_calls_that_measure_the_speed_are_counted_whoever_wins(more) -> None:
+    step = Counted()
+    answer = sc.plan(step.problem(), delta=0.1, seconds=0.3, **more)
+    assert spent(answer) == step.calls
+
+
+@pytest.mark.parametrize("method", ["auto", "smoothcruiser"])
+@pytest.mark.parametrize("budget", [20, 300, 3000])
+@pytest.mark.parametrize("more", [{}, {"epsilon": "10%"}])
+def test_measuring_the_speed_stays_within_the_budget(method, budget, more) -> None:
+    step = Counted()
+    asked = {"delta": 0.1, "seconds": 2.0, "budget": budget, "method": method}
+    answer = sc.plan(step.problem(), **asked, **more)
+    assert spent(answer) == step.calls <= budget
+
+
+def test_ctrl_c_while_the_speed_is_measured_ends_it_all(monkeypatch) -> None:
+    """Law: it is not forgotten because a search is chosen then."""
+    pressed = fitting._Pace(rate=0.0, calls=5, pressed=True)
+    monkeypatch.setattr(fitting, "_measured", lambda query, most: pressed)
+    step = Counted()
+    answer = sc.plan(step.problem(), delta=0.1, epsilon="1%", seconds=60.0)
+    assert "Stopped by hand" in " ".join(answer.notes)
+    assert answer.num_calls == step.calls + 5
+
+
+@pytest.mark.parametrize("slow", [1, 60])
+@pytest.mark.parametrize("method", ["auto", "certified"])
+def test_a_step_that_is_slow_or_becomes_so_is_not_waited_for(method, slow) -> None:
+    """Law: a call that lasts beyond the time limit is ended, in every part."""
+    sc.plan(Counted().problem(), delta=0.1, epsilon="20%", method=method)  # compiles
+    step, begin = Counted(slow=slow), time.perf_counter()
+    answer = sc.plan(step.problem(), delta=0.1, seconds=0.4, method=method)
+    assert time.perf_counter() - begin < 2.0
+    assert spent(answer) == step.calls
+    assert answer.interval is not None
+
+
+def test_ctrl_c_in_the_look_ends_all_states() -> None:
+    step = Counted(stop=40)
+    found = sc.plan_many(step.problem(), [0, 1, 2], delta=0.1, epsilon="5%")
+    assert found.num_calls == step.calls == 40
+    assert all("Stopped by hand" in answer.notes[0] for answer in found)
+    assert found[2].state == 2
+
+
+def test_a_call_that_the_clock_ends_is_no_ctrl_c() -> None:
+    before = heard()
+    hear(TimeIsUp())
+    assert heard() == before
+    hear(KeyboardInterrupt())
+    assert heard() == before + 1
+
+
+@pytest.mark.parametrize("in_round", [False, True])
+def test_a_search_is_judged_between_its_rounds_alone(in_round) -> None:
+    """Law: in the middle of one the clock decides when there is a report."""
+    query = Query.of(Counted().problem(), 0, epsilon=0.1, delta=0.1, budget=1000)
+    memory: Any = SimpleNamespace(in_round=in_round)
+    judge = _Judge(query, memory)
+    judge(Progress(calls=900, seconds=1.0, interval=(0.0, 1.0), half_width=0.5))
+    assert judge.behind is not in_round
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.3])
+def test_an_answer_of_two_agrees_with_its_own_certificate(epsilon) -> None:
+    """Law: no action value is farther than epsilon from an end of its interval, and the
+    action is none that the intervals exclude.
+    """
+    problem = Counted().problem()
+    query = Query.of(problem, 0, epsilon=0.1, delta=0.1)
+    one = sc.plan(problem, delta=0.05, budget=500, method="certified")
+    two = sc.plan(problem, delta=0.05, epsilon=0.3, method="smoothcruiser")
+    boxes = ((0.6, 0.9), (1.0, 1.4))
+    first = replace(one, certificate=replace(one.certificate, q_intervals=boxes))
+    wide = replace(two.certificate, q_intervals=((0.5, 1.5), (0.5, 1.5)))
+    second = replace(
+        two, q_values=(1.1, 1.05), action=0, epsilon=epsilon, certificate=wide
+    )
+    found = together(query, first, second, 0.1)
+    assert found.certificate.best_actions == (1,)
+    assert found.action == 1
+    assert found.policy[1] > found.policy[0]
+    if epsilon != query.promise.epsilon:
+        for q, (low, high) in zip(found.q_values, boxes, strict=True):
+            assert max(q - low, high - q) <= found.epsilon + 1e-12
+
+
+@pytest.mark.parametrize("name", ["_give_back", "_listen_no_more", "_take"])
+def test_ctrl_c_while_a_run_opens_or_closes_leaves_no_handler(
+    name, monkeypatch
+) -> None:
+    """Law: it is raised after all is as before; a handler that stayed would end the
+    process at the next Ctrl-C.
+    """
+    before = signal.getsignal(signal.SIGINT), interrupts._handler_of(signal.SIGINT)
+    real = getattr(interrupts, name)
+
+    def pressed(*given: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        real(*given)
+
+    monkeypatch.setattr(interrupts, name, pressed)
+    with pytest.raises(KeyboardInterrupt), interrupts.stoppable():
+        pass
+    assert not interrupts._hints
+    now = signal.getsignal(signal.SIGINT), interrupts._handler_of(signal.SIGINT)
+    assert now == before
+
+
+@pytest.mark.parametrize("discount", [0.3, 0.1])
+def test_ctrl_c_before_a_schedule_is_ready_gives_what_is_known(
+    discount, monkeypatch
+) -> None:
+    """Law: no exception, whether a search ran before (a race) or nothing did."""
+
+    def pressed(*given: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("smoothcruiser.engines.stopping.stopping_rule", pressed)
+    behind = property(lambda _: True, lambda *_: None)
+    monkeypatch.setattr(_Judge, "behind", behind, raising=False)
+    step = Counted()
+    asked = {"epsilon": "5%" if discount == 0.3 else "45%", "delta": 0.1}
+    answer = sc.plan(step.problem(discount=discount), **asked)
+    assert answer.interval is not None
+    assert answer.num_calls == step.calls
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.3])
+def test_plan_many_counts_the_measurement_whether_a_state_is_reached_or_not(
+    seconds,
+) -> None:
+    step = Counted()
+    asked = {"delta": 0.1, "seconds": seconds, "method": "smoothcruiser"}
+    found = sc.plan_many(step.problem(), [0, 1, 2], **asked)
+    assert found.num_calls == step.calls > 0
+
+
+class Board:
+    """A state that a step changes and changes back; the clock may come between."""
+
+    def __init__(self, place=0):
+        self.place = place
+
+    def __eq__(self, other):
+        return self.place == other.place
+
+    def __hash__(self):
+        return hash(self.place)
+
+
+def _moved_and_back(slow_from):
+    made = 0
+
+    def step(board, action, rng):
+        nonlocal made
+        made += 1
+        after = (board.place + 1 + action + rng.integers(2)) % 5
+        board.place, before = after, board.place
+        if made >= slow_from:
+            time.sleep(0.6)
+        board.place = before
+        return float(after == 3), Board(after)
+
+    return sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Max(),
+        initial_state=Board(),
+        key=lambda board: board.place,
+    )
+
+
+@pytest.mark.parametrize("slow_from", [120, 400])
+def test_a_step_that_the_clock_breaks_off_ends_the_memory_not_the_answer(slow_from):
+    answer = sc.plan(_moved_and_back(slow_from), delta=0.01, seconds=0.4)
+    assert answer.interval is not None
+    states = [Board(k) for k in range(4)]
+    many = sc.plan_many(
+        _moved_and_back(slow_from), states, method="certified", delta=0.01, seconds=0.8
+    )
+    assert all(one.interval is not None for one in many)
