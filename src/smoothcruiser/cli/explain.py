@@ -115,5 +115,9 @@ def _prepared(problem: Any, method: str | None, asked: dict[str, Any]) -> Any:
         asked = {**asked, "budget": None, "seconds": None}
     try:
         return api.prepare(problem, method="smoothcruiser", **asked), chosen
-    except (Unpayable, InvalidInput):  # a share of the value, say
+    except Unpayable:
         return chosen, chosen
+    except InvalidInput:
+        if chosen.query.promise.relative is None:
+            raise
+        return chosen, chosen  # no schedule knows what a share of the value is

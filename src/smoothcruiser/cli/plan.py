@@ -171,9 +171,9 @@ class Head:
             from smoothcruiser.report.plans import promise_fields, request_fields
 
             rows = promise_fields(found) if follows else request_fields(ready)
-            with self.bar.hidden():
-                self.show()
-                if rows:
+            if rows:
+                with self.bar.hidden():
+                    self.show()
                     put(self.out, fields(rows))
         if follows:
             self.bar.announce(found)
