@@ -220,11 +220,6 @@ class _Choosing:
                 "auto chose smoothcruiser: its schedule keeps the promise for "
                 f"{price:,} calls, and no search needs much less."
             )
-        if self.query.compute.store is not None:
-            return self._search(
-                "auto chose certified search: a store keeps the run of one method.",
-                price,
-            )
         if looked > self._left_calls - price:
             return self._schedule(
                 "auto chose smoothcruiser: its schedule keeps the promise for "
@@ -237,6 +232,12 @@ class _Choosing:
                 if self.limits.seconds is not None
                 else "auto chose smoothcruiser: states hardly come back, and its "
                 f"schedule keeps the promise for {price:,} calls."
+            )
+        if self.query.compute.store is not None:
+            return self._search(
+                f"auto chose certified search: {self._returning}, and a store keeps the "
+                "run of one method.",
+                price,
             )
         return self._race(price)
 

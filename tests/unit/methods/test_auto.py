@@ -43,6 +43,7 @@ def continuum(state, action, rng):
         (mdp(ring, discount=0.95), {"budget": 20_000}, ("certified",)),
         (mdp(ring, discount=0.1), {"epsilon": "45%"}, ("smoothcruiser",)),
         (mdp(ring), {"store": "runs.db"}, ("certified",)),
+        (mdp(continuum), {"store": "runs.db"}, ("smoothcruiser",)),
         (mdp(ring), {"shards": 4}, ("smoothcruiser",)),
         (mdp(ring, initial_state=None), {}, ("smoothcruiser",)),
     ],
