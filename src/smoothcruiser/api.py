@@ -129,6 +129,7 @@ def plan_many(
         **asked: the keywords of ``plan`` but ``store``. ``delta``, ``budget`` and
             ``seconds`` are for all states together.
     """
+    check_keywords("plan_many", asked, KEYWORDS)
     query = Query.of(problem, None, **asked)
     chosen = resolve(method, options, delta_prime=delta_prime, certify=certify)
     return plan_all(chosen, query, states)

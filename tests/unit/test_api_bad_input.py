@@ -107,6 +107,7 @@ PARAMETERS = [
     (mdp, {"reward_range": (0.0, INF)}, "inf", "finite"),
     (mdp, {"legal": True}, "True", "legal(state, action)"),
     (mdp, {"terminal": 3}, "3", "terminal(state)"),
+    (mdp, {"outcomes": {0: 1}}, "{0: 1}", "outcomes(state, action)"),
     (mdp, {"value_bounds": (2.0, 1.0)}, "(2.0, 1.0)", "low <= high"),
     (mdp, {"value_bounds": (-9.0, -8.0)}, "-9.0", "widen"),
     (mdp, {"horizon": 0}, "0", "at least 1"),
@@ -237,7 +238,7 @@ ANSWERS = [
     (lambda s, a, r: (0.5, s, False, {}), "{}", "(reward, next_state)"),
     (lambda s, a, r: ("much", s), "'much'", "(reward, next_state)"),
     (lambda s, a, r: (0.5, s, True), "state 0", "terminal=True"),
-    (_raises, "KeyError", "mend the simulator"),
+    (_raises, "KeyError", "fix the simulator"),
 ]
 
 

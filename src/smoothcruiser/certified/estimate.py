@@ -32,6 +32,7 @@ from smoothcruiser.operators import Operator
 from smoothcruiser.problem.assumptions import assumptions as assumed
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Compute
+from smoothcruiser.schedule.numbers import counts
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.limits import Ends
@@ -75,16 +76,18 @@ def answer(
     exact = search.exact
     drawn = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
     seen = (
-        f"{memory.num_nodes - 1:,} states, {drawn:,} pairs and "
-        f"{memory.num_entries:,} outcomes"
+        f"{counts(memory.num_nodes - 1, 'state')}, {counts(drawn, 'pair')} and "
+        f"{counts(memory.num_entries, 'outcome')}"
     )
-    made = "rows of outcomes= read" if search.known else "calls"
+    made = counts(search.num_calls, "call")
+    if search.known:
+        made = f"{counts(search.num_calls, 'row')} of outcomes= read"
     idle = search.known and search._compute != Compute()
     notes = (
         *search.notes,
         *((NO_WORKERS,) if idle else ()),
         *_notes(asked, reached, reason, num_calls),
-        f"{seen} seen; {search.num_calls:,} {made} in this memory so far.",
+        f"{seen} seen; {made} in this memory so far.",
         *_no_chance(search, drawn),
     )
     return describe(
@@ -205,10 +208,22 @@ def one_outcome(twice: int) -> str:
 
     ``twice`` of its pairs were sampled twice.
     """
-    checked = (
-        f"spot-checked: {twice} pairs were drawn twice" if twice else "not checked"
-    )
+    sampled = "pair was" if twice == 1 else "pairs were"
+    checked = f"spot-checked: {twice} {sampled} drawn twice" if twice else "not checked"
     return f"deterministic=True: every state and action has one outcome ({checked})"
+
+
+def assumed_in_search(
+    problem: Problem, known: bool, twice: int, looked: str
+) -> tuple[str, ...]:
+    """The assumptions of a search over rows that are ``known``, or over samples.
+
+    ``twice`` and ``looked`` say what was checked of the samples.
+    """
+    if known:
+        return known_assumptions(problem)
+    law = one_outcome(twice) if problem.deterministic else SAME_LAW
+    return assumptions(problem, law, looked=looked)
 
 
 def known_assumptions(problem: Problem) -> tuple[str, ...]:
@@ -230,8 +245,8 @@ def _no_chance(search: Certified, drawn: int) -> tuple[str, ...]:
     if search.exact or not single or search.num_calls < 2 * max(drawn, 1):
         return ()
     return (
-        f"{ADVICE}no chance was seen in {drawn:,} pairs. If there is none, "
-        f"deterministic=True learns as much from {drawn:,} calls, not "
+        f"{ADVICE}no chance was seen in {counts(drawn, 'pair')}. If there is none, "
+        f"deterministic=True learns as much from {counts(drawn, 'call')}, not "
         f"{search.num_calls:,}.",
     )
 
@@ -241,12 +256,12 @@ def _notes(asked: Ends, reached: float, reason: str, num_calls: int) -> tuple[st
         return ()
     if reason == "hand":
         return (
-            f"Stopped by hand after {num_calls:,} call{'s' if num_calls != 1 else ''}, "
+            f"Stopped by hand after {counts(num_calls, 'call')}, "
             f"at half-width {reached:.4g}; "
             "the intervals hold as they are.",
         )
     why = {
-        "budget": f"the budget of {num_calls:,} calls was spent",
+        "budget": f"the budget of {counts(num_calls, 'call')} was spent",
         "seconds": "the time was up",
         "callback": "the callback said stop",
         "rounding": (

@@ -184,5 +184,5 @@ class Intake:
             raise OracleError(
                 f"deterministic=True, but action {pair['action']} in state "
                 f"{self.memory.states[pair['node']]!r} gave two outcomes; "
-                "drop deterministic=, or mend the simulator."
+                "drop deterministic=, or fix the simulator."
             )

@@ -56,6 +56,10 @@ class Ends:
             return "hand"
         return "seconds" if time.perf_counter() + need > self.deadline else None
 
+    def later(self, seconds: float) -> Ends:
+        """The same limits after ``seconds`` of compiling, which count against none."""
+        return replace(self, deadline=self.deadline + seconds)
+
     def closing(self) -> Ends:
         """The limits of what only the answer needs, after a stop."""
         hand = time.perf_counter() + HAND_SECONDS
@@ -98,8 +102,10 @@ def make_limits(
     for name, value in (numbers | {"budget": budget, "seconds": seconds}).items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and (not number or not 0.0 < value <= LARGEST):
+            words = isinstance(value, str) and name == "epsilon"
+            hint = "; percentages are for plan" if words else ""
             raise InvalidInput(
-                f"{name} must be a finite number above 0, got {value!r:.60}."
+                f"{name} must be a finite number above 0, got {value!r:.60}{hint}."
             )
     if all(x is None for x in (epsilon, relative, budget, seconds, callback)):
         raise InvalidInput(

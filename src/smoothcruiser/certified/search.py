@@ -46,11 +46,8 @@ import numpy as np
 
 from smoothcruiser.certified.bounds import DEFAULT, bound_of
 from smoothcruiser.certified.estimate import (
-    SAME_LAW,
     answer,
-    assumptions,
-    known_assumptions,
-    one_outcome,
+    assumed_in_search,
 )
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.inspected import LEAST_SECONDS, Inspected
@@ -73,6 +70,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.interrupts import Hold, held
 from smoothcruiser.jit.keys import SALT, Key
+from smoothcruiser.jit.streams import warm_up
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
@@ -128,7 +126,8 @@ class Certified:
         self.num_calls = 0  # of the step, or of outcomes= where that is read
         self.exact = problem.deterministic or self.known  # one look at a pair suffices
         self._drawn_pairs = 0  # k: pairs that have a share of delta
-        self._fault: str | None = None
+        # what has made this memory useless for further queries
+        self.fault: str | None = None
         self._prepared = False  # whether the next five are there
         self._region: Region
         self._sweeps: Sweeps
@@ -231,6 +230,7 @@ class Certified:
         with held() as hold:
             limits = replace(limits, hold=hold)
             compile_seconds = self._prepare(state, hold, limits.deadline)
+            limits = limits.later(self._loading)
             try:
                 root = self.memory.node_of(state, self.problem.horizon or 0)
             except Full as error:
@@ -268,9 +268,9 @@ class Certified:
         )
         with held() as hold:
             limits = replace(limits, hold=hold)
-            compile_seconds = self._prepare(
-                self.memory.states[at.root], hold, limits.deadline
-            )
+            state = self.memory.states[at.root]
+            compile_seconds = self._prepare(state, hold, limits.deadline)
+            limits = limits.later(self._loading)
             left = limits.budget - (self.num_calls - at.first_call)
             if at.waiting(self._intake.batch) > left:  # a smaller budget than before
                 at.end_round()
@@ -310,11 +310,11 @@ class Certified:
     def _end(self, at: Position, limits: Ends, state: Any) -> None:
         """Inspect the step and the states again, after a query."""
         if self._sampler.torn:
-            self._fault = (
+            self.fault = (
                 "a step that was stopped in the middle has left its state changed"
             )
             if self.keeper is not None:
-                self.keeper.unkept = f"{self._fault}."
+                self.keeper.unkept = f"{self.fault}."
             return
         closing = limits.closing()
         self.memory.check_untouched(
@@ -323,15 +323,10 @@ class Certified:
         self._sampler.read_again(closing)
         self.num_calls += self._inspected.again(self._sampler, state, closing)
 
-    @property
-    def fault(self) -> str | None:
-        """What has made this memory useless for further queries; None: nothing."""
-        return self._fault
-
     def _check_whole(self) -> None:
-        if self._fault is not None:
+        if self.fault is not None:
             raise InvalidInput(
-                f"This memory was left unfinished by an error ({self._fault}); "
+                f"This memory was left unfinished by an error ({self.fault}); "
                 "start a new one."
             )
 
@@ -341,20 +336,21 @@ class Certified:
         try:
             yield
         except BaseException as error:
-            self._fault = f"{type(error).__name__}: {error}"
+            self.fault = f"{type(error).__name__}: {error}"
             raise
 
     def _prepare(self, state: Any, hold: Hold, deadline: float = math.inf) -> float:
-        """Compile what the first query needs, and return the seconds spent.
-
-        A stop, or the deadline, while it waits for workers leaves it unprepared.
-        """
+        """Compile what the first query needs, and return the seconds spent."""
         self._check_whole()
+        self._loading = 0.0  # of these seconds, those that count against no limit
         if self._prepared:
             return 0.0
         begin = time.perf_counter()
         self._prepared = self._build(state, hold, deadline)
-        return time.perf_counter() - begin
+        took = time.perf_counter() - begin
+        if self._prepared and not self._sampler.workers:  # they are waited for
+            self._loading = took
+        return took
 
     def _build(self, state: Any, hold: Hold, deadline: float) -> bool:
         self._region = Region(self.problem, self.memory, self.bound, self.radius_scale)
@@ -370,7 +366,7 @@ class Certified:
                 hold,
                 deadline,
             )
-        except KeyboardInterrupt:  # or its time was up
+        except KeyboardInterrupt:  # or its time was up while it waited for workers
             return False
         salt = np.random.SeedSequence(
             self.seed, spawn_key=(Key.CERTIFIED, SALT)
@@ -379,6 +375,7 @@ class Certified:
             self.problem, self.memory, self._sampler, self._region.loops, salt
         )
         self._region.warm()
+        warm_up()
         return True
 
     def _search(self, at: Position, limits: Ends, begin: float) -> str:
@@ -456,11 +453,8 @@ class Certified:
     @property
     def assumed(self) -> tuple[str, ...]:
         """The assumptions of this memory's certificates."""
-        if self.known:
-            return known_assumptions(self.problem)
         looked = self._inspected.words(self._sampler) if self._prepared else ""
-        law = one_outcome(self._twice) if self.problem.deterministic else SAME_LAW
-        return assumptions(self.problem, law, looked=looked)
+        return assumed_in_search(self.problem, self.known, self._twice, looked)
 
     def _crossed(self, node: int) -> Exception:
         """What to raise where the bounds of a node exclude each other."""

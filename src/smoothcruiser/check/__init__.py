@@ -173,7 +173,7 @@ def _asked(findings: list[Finding], name: str, test: Callable[[], Finding]) -> b
             "wrong",
             (
                 f"A function of the problem raised {type(error).__name__}: {error}; "
-                "mend it."
+                "fix it."
             ),
         )
     findings.append(finding)

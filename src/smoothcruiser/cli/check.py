@@ -51,7 +51,7 @@ WRONG = 1
 def check(problem: Any, state: Any, as_json: bool, **asked: Any) -> None:
     """Test a simulator: randomness, independence, rewards, states, claims, speed.
 
-    Exit code 1 if something is wrong, with a sentence on what to mend.
+    Exit code 1 if something is wrong, with a sentence on what to fix.
     """
     from smoothcruiser.check import check as check_problem
 

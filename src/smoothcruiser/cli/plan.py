@@ -159,21 +159,24 @@ class Head:
         """Name the problem and the state in question."""
         self.problem, self._waiting = problem, (problem, state, *more)
 
-    def announce(self, explanation: Any) -> None:
-        """Show the promise and the price of a schedule that is about to run."""
+    def announce(self, ready: Any) -> None:
+        """Show the promise and the price of what is about to run."""
         from smoothcruiser.schedule.schedule import Schedule
 
-        if not isinstance(explanation, Schedule):
-            return
-        self.schedule = explanation
-        if self.out is not None:
+        found = ready.explanation
+        follows = isinstance(found, Schedule)
+        self.schedule = found if follows else None
+        if self.out is not None and (follows or "delta" in ready.method.takes):
             from smoothcruiser.report.console import fields, put
-            from smoothcruiser.report.plans import promise_fields
+            from smoothcruiser.report.plans import promise_fields, request_fields
 
+            rows = promise_fields(found) if follows else request_fields(ready)
             with self.bar.hidden():
                 self.show()
-                put(self.out, fields(promise_fields(explanation)))
-        self.bar.announce(explanation)
+                if rows:
+                    put(self.out, fields(rows))
+        if follows:
+            self.bar.announce(found)
 
     def show(self) -> None:
         """Print what was not printed so far."""
@@ -236,7 +239,7 @@ def _planned(asked: dict[str, Any], compare_exact: bool, head: Head) -> tuple[An
     try:
         ready = api.prepare(problem, start, method=method, **rest)
         ready.check()
-        head.announce(ready.explanation)
+        head.announce(ready)
         estimate = ready.run()
     except KeyboardInterrupt as stop:
         estimate = unbegun(method, Query.of(problem, start, **rest), stop)
@@ -283,7 +286,7 @@ def _resumed(run: int, trust: bool, asked: dict[str, Any], head: Head) -> Any:
     ready = pick_up(stored, store, trust=trusted, progress=head.bar.report, **given)
     head.before = head.bar.before = stored.calls_done
     head.about(ready.query.problem, ready.query.state, f"run {run}, resumed")
-    head.announce(ready.explanation)
+    head.announce(ready)
     return ready.run()
 
 

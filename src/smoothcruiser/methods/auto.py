@@ -37,6 +37,7 @@ from smoothcruiser.methods.base import (
 )
 from smoothcruiser.methods.certified import CertifiedSearch
 from smoothcruiser.methods.exact import Exact, Lookup
+from smoothcruiser.methods.known import known_model_answer
 from smoothcruiser.methods.portfolio import Chosen, Decision, Option, Race, Unbegun
 from smoothcruiser.methods.pricing import (
     call_ratio,
@@ -64,7 +65,6 @@ PILOT_BUDGET = 8  # a budget of fewer times the look's calls is not spent on a l
 # of the schedule's price: what a search may take, since schedules often end early
 SHARE = 0.75
 CHEAP = 2  # times what a search needs at the least: such a schedule is just run
-LISTED = 20_000  # states of outcomes= that are solved: about a second of Python
 LISTING = 0.25  # of seconds=, at the most, to list them
 USEFUL = 0.5  # of the value span: a wider promise says nothing
 
@@ -151,7 +151,11 @@ class _Choosing:
     def choose(self) -> Prepared:
         """What is run."""
         if self.problem.outcomes is not None and self.query.state is not None:
-            known = self._known_model()
+            listing = math.inf
+            if self.limits.seconds is not None:
+                listing = self.begin + LISTING * self.limits.seconds
+            useful = self.promise.asked or self._limited
+            known = known_model_answer(self.query, listing, searched=useful)
             if known is not None:
                 return known
         self.promise.failure()  # it says what is missing
@@ -173,36 +177,6 @@ class _Choosing:
             )
         return self._within_limits()
 
-    def _known_model(self) -> Prepared | None:
-        """The solution of ``outcomes``, or a search in it; None if neither can be."""
-        from smoothcruiser.exact.reachable import TooLarge, explore
-
-        query, seconds = self.query, self.limits.seconds
-        deadline = math.inf if seconds is None else self.begin + LISTING * seconds
-        here = replace(self.problem, initial_state=query.state)
-        try:
-            listed = explore(here, most_states=LISTED, deadline=deadline)
-        except TooLarge:
-            if not self.promise.asked and not self._limited:
-                return None
-            return (
-                CertifiedSearch()
-                .prepare(query)
-                .with_notes(
-                    "auto chose certified search: the model is known by outcomes=, with "
-                    f"more states than {LISTED:,} or than there is time to list, so "
-                    "it is read as far as the answer needs it; delta is 0."
-                )
-            )
-        except (
-            InvalidInput
-        ):  # states that cannot be told apart, ends that only step knows
-            return None
-        return replace(Exact().prepare(query), known=listed).with_notes(
-            "auto chose exact: the model is known by outcomes=, so no sampling is "
-            "needed and delta is 0."
-        )
-
     @property
     def _limited(self) -> bool:
         return self.limits.calls is not None or self.limits.seconds is not None
@@ -222,7 +196,10 @@ class _Choosing:
         try:
             check_recognizable(query.state, problem.key_of(query.state))
         except InvalidInput:
-            return "states cannot be told apart, so a search could not keep them"
+            return (
+                "states cannot be told apart, so a search could not keep them "
+                "(key= tells them apart)"
+            )
         return None
 
     # --- a promise ------------------------------------------------------------
@@ -276,7 +253,7 @@ class _Choosing:
             return self._search(
                 f"auto chose certified search: the sharp schedule, {price:,} calls, "
                 f"would not end within half of the {self.limits.seconds:g} s, and "
-                "states come back.",
+                f"{self._returning}.",
                 price,
             )
         calls = max(
@@ -286,7 +263,7 @@ class _Choosing:
         calls = min(calls, self._left_calls - dearer)
         return self._both(
             calls,
-            "auto runs certified search first, since states come back, and the "
+            f"auto runs certified search first, since {self._returning}, and the "
             f"schedule only if the search will not do with {short(calls)} calls; each "
             "has half of delta.",
             half,
@@ -300,7 +277,7 @@ class _Choosing:
                 "a search would not do better."
             )
         return self._search(
-            f"auto chose certified search: {why}, and states come back."
+            f"auto chose certified search: {why}, and {self._returning}."
         )
 
     def _within_limits(self) -> Prepared:
@@ -314,15 +291,15 @@ class _Choosing:
         useful = half.explanation.epsilon < USEFUL * self.problem.facts.value_span()
         if not useful or self.query.compute.store is not None:
             return self._search(
-                "auto chose certified search: states come back, and it narrows its "
+                f"auto chose certified search: {self._returning}, and it narrows its "
                 "intervals until the limit."
             )
         calls = None if self.limits.calls is None else self._left_calls // 2
         return self._both(
             calls,
-            "auto runs certified search first, since states come back, for half of the "
-            f"limit; if it has not reached ±{half.explanation.epsilon:.3g} by then, the "
-            "other half goes to a schedule that does. Each has half of delta.",
+            f"auto runs certified search first, since {self._returning}, for half of "
+            f"the limit; if it has not reached ±{half.explanation.epsilon:.3g} by then, "
+            "the other half goes to a schedule that does. Each has half of delta.",
             half,
         )
 
@@ -356,9 +333,13 @@ class _Choosing:
         if self.limits.seconds is not None:
             seconds = PILOT_SECONDS * self.limits.seconds
             patience = self.limits.seconds - self._spent
-        from smoothcruiser.engines.pilot import STEPS, look_first
-
         query, begin = self.query, time.perf_counter()
+        from smoothcruiser.engines.pilot import STEPS, look_first
+        from smoothcruiser.jit.streams import warm_up
+
+        warm_up()
+        if not self.problem.is_compiled:
+            self.compiling += time.perf_counter() - begin
         self.pilot = look_first(
             self.problem,
             query.place,
@@ -373,6 +354,13 @@ class _Choosing:
         ):  # some calls of machine code: the rest is compiling
             self.compiling += time.perf_counter() - begin
         return self.pilot.comes_back or self.problem.deterministic
+
+    @property
+    def _returning(self) -> str:
+        """Why a search has hope, in words."""
+        if self.pilot is None:  # the budget left no calls to see it
+            return "states may come back"
+        return "states come back" if self.pilot.comes_back else "chance plays no part"
 
     # --- what is run ----------------------------------------------------------
 

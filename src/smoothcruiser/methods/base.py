@@ -202,7 +202,9 @@ class Method(ABC):
         unknown = sorted(set(options) - set(self.parameters))
         if unknown:
             known = ", ".join(self.parameters)
-            has = f"it has {known}" if known else "it has none of its own"
+            has = (
+                f"it has {known}" if known else "it has none; name a method (--method)"
+            )
             raise InvalidInput(f"{self.name} has no parameter {unknown[0]!r}; {has}.")
         return replace(self, **options)
 

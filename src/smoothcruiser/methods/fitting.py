@@ -153,6 +153,8 @@ def _to_measure(budget: float, asked: Schedule | None) -> float:
 
     What the requested epsilon costs is left, where the budget pays for that.
     """
+    if budget == math.inf:
+        return budget
     price = 0 if asked is None else asked.num_calls
     spare = budget - price if price <= budget else budget
     return min(SHARE * budget, spare)
@@ -179,15 +181,21 @@ def _payable(method: Maker, query: Query, calls: float, quick: bool) -> Schedule
     facts, promise = query.problem.facts, query.promise
     least = promise.epsilon or FINEST * max(facts.value_span(), TINY)
     coarsest = max(COARSEST * facts.value_span(), least)
+
+    def at(epsilon: float) -> Schedule:
+        asked = replace(promise, epsilon=epsilon, words=epsilon)
+        return method.schedule(replace(query, promise=asked))
+
+    widest = at(coarsest)
+    if widest.num_calls > calls:  # the inverse would take seconds to find that out
+        return widest
     epsilon = coarsest
     with suppress(SmoothcruiserError):  # too few calls for any
         found = method.payable(query, int(min(calls, 1e300)), quick)
         if least <= found.epsilon <= coarsest:
             return found
         epsilon = min(max(found.epsilon, least), coarsest)
-    return method.schedule(
-        replace(query, promise=replace(promise, epsilon=epsilon, words=epsilon))
-    )
+    return at(epsilon)
 
 
 def _notes(

@@ -51,7 +51,7 @@ from smoothcruiser.methods.base import (
 )
 from smoothcruiser.methods.estimates import Estimates
 from smoothcruiser.methods.joint import together
-from smoothcruiser.methods.portfolio import Unbegun, unbegun_in_time
+from smoothcruiser.methods.portfolio import Race, Unbegun, unbegun_in_time
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import identical
 from smoothcruiser.progress import Progress
@@ -82,7 +82,7 @@ def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
     if live:
         each = _share(query, len(live))
         ready = prepared(method, each.at(places[live[0]], query.seed))
-        _check_price(query, ready, len(live))
+        ready = _payable(query, ready, len(live))
         name, notes, looked = ready.method.name, ready.notes, ready.looked
         there = {i: places[i] for i in live}
         stopped = _stopped(query, ready)
@@ -246,18 +246,27 @@ def _share(query: Query, count: int) -> Query:
     )
 
 
-def _check_price(query: Query, ready: Prepared, count: int) -> None:
-    """Refuse a price above the default budget, where no limit was named."""
+def _payable(query: Query, ready: Prepared, count: int) -> Prepared:
+    """What is run within the default budget, where no limit was named.
+
+    Of a race that is the search alone: its price is shared, and mostly far lower.
+    """
     limits, price = query.limits, ready.explanation.num_calls
     limited = limits.calls is not None or limits.seconds is not None
     if limited or price is None or not query.promise.asked:
-        return
-    if price * count > DEFAULT_BUDGET:
-        raise Unpayable(
-            f"{count:,} states of up to {short(price)} oracle calls each cost more than "
-            f"the budget of {short(DEFAULT_BUDGET)} (--budget); ask for a larger epsilon, "
-            "or name a budget or seconds to do the best within."
+        return ready
+    if price * count <= DEFAULT_BUDGET:
+        return ready
+    if isinstance(ready, Race):
+        return ready.searching(
+            f"auto chose certified search: the schedules of {count:,} states would cost "
+            f"up to {short(price * count)} calls, and states come back."
         )
+    raise Unpayable(
+        f"{count:,} states of up to {short(price)} oracle calls each cost more than "
+        f"the budget of {short(DEFAULT_BUDGET)} (--budget); ask for a larger epsilon, "
+        "or name a budget or seconds to do the best within."
+    )
 
 
 def _budget(query: Query) -> int | None:

@@ -190,7 +190,8 @@ class Unbegun(Prepared):
 
     def run(self) -> Estimate:
         """What is known without a sample."""
-        return self.annotated(_with_look(self.unsampled(self.query.place), self.calls))
+        found = self.unsampled(self.query.place)
+        return self.annotated(replace(found, num_calls=found.num_calls + self.calls))
 
     def unsampled(self, state: Any) -> Estimate:
         """What is known of any state, without the calls."""
@@ -246,9 +247,11 @@ class Chosen(Prepared):
         late = unbegun_in_time(self, self.spent)
         if late is not None:
             return late.run()
-        inner = _hurried(self.inner, self.spent)
+        inner, seconds = self.inner, self.query.limits.seconds
+        if seconds is not None:
+            inner = _with_seconds(inner, max(1e-3, seconds - self.spent))
         try:
-            return self.annotated(_with_look(inner.run(), self.looked))
+            return self.annotated(_with_choice(inner.run(), self))
         except KeyboardInterrupt as stop:  # before the run was ready for it
             hear(stop)
             return unbegun(self).run()
@@ -273,6 +276,21 @@ class Race(Prepared):
         """Calls that the decision took."""
         return self.explanation.looked
 
+    def searching(self, reason: str) -> Chosen:
+        """The search alone, with all of delta and of the limits."""
+        promise, decided = self.query.promise, self.explanation
+        inner = self.search.method.prepare(self.query)
+        option = Option(method=inner.method.name, delta=promise.delta)
+        shown = replace(decided, reason=reason, options=(option,), num_run=1, levels=())
+        return Chosen(
+            method=inner.method,
+            query=self.query,
+            explanation=shown,
+            notes=(reason, *self.notes[1:]),
+            inner=inner,
+            spent=self.spent,
+        )
+
     def check(self) -> None:
         """Refuse what the schedule refuses."""
         self.schedule.check()
@@ -283,7 +301,9 @@ class Race(Prepared):
         if late is not None:
             return late.run()
         begin = time.perf_counter() - self.spent
-        search = _hurried(self.search, self.spent, share=0.5)
+        search, seconds = self.search, self.query.limits.seconds
+        if seconds is not None:
+            search = _with_seconds(search, max(1e-3, 0.5 * (seconds - self.spent)))
         memory = memory_of(search.query, self.search.method.bound)
         judge = _Judge(search.query, memory)
         query = replace(search.query, state=search.query.place, progress=judge)
@@ -292,22 +312,24 @@ class Race(Prepared):
             stopped = memory.reason in BY_HAND and not judge.behind
             stopped |= memory.fault is not None  # a step that was broken off
             if not stopped and self._leads(first):
-                limits = self.query.limits
-                first = memory.go_on(
+                longer = memory.go_on(
                     budget=self._calls_left(),
-                    seconds=_left(limits.seconds, begin),
+                    seconds=_left(seconds, begin),
                     callback=self.query.progress,
+                )
+                first = replace(
+                    longer,
+                    seconds=first.seconds + longer.seconds,
+                    compile_seconds=first.compile_seconds + longer.compile_seconds,
                 )
                 stopped = True
         finally:
             memory.close()
         if stopped or self._is_enough(first, begin):
-            return self.annotated(_with_look(self._of_all(first), self.looked))
+            return self.annotated(_with_choice(self._of_all(first), self))
         scheduling = self.schedule
-        if self.query.limits.seconds is not None:
-            scheduling = _with_seconds(
-                scheduling, _left(self.query.limits.seconds, begin)
-            )
+        if seconds is not None:
+            scheduling = _with_seconds(scheduling, _left(seconds, begin))
         if self.query.progress is not None:
             scheduling = replace(
                 scheduling,
@@ -320,10 +342,10 @@ class Race(Prepared):
             second = scheduling.run()
         except KeyboardInterrupt as stop:  # before the schedule was ready for it
             hear(stop)
-            return self.annotated(_with_look(self._of_all(first), self.looked))
+            return self.annotated(_with_choice(self._of_all(first), self))
         assert self.query.promise.delta is not None
         found = together(self.query, first, second, self.query.promise.delta)
-        return self.annotated(_with_look(found, self.looked))
+        return self.annotated(_with_choice(found, self))
 
     def _calls_left(self) -> int | None:
         """The search's calls where it has the whole budget, after the look.
@@ -386,14 +408,25 @@ class _Judge:
         return not self.behind
 
 
-def _with_look(estimate: Estimate, calls: int) -> Estimate:
-    """The estimate with the calls that the decision took."""
-    spent = estimate.calls_spent
+def _with_choice(estimate: Estimate, ready: Chosen | Race) -> Estimate:
+    """The estimate with the calls of choosing, and a note on them.
+
+    Where the simulator was timed, that is most of the time of choosing.
+    """
+    decided, before = ready.explanation, ready.looked
+    if not before:
+        return estimate
+    spent, price, measured = estimate.calls_spent, estimate.price, decided.measured
+    looked = before - measured
+    what = [f"{looked:,} looked at the simulator first"] * (looked > 0)
+    what += [f"{measured:,} timed it"] * (measured > 0)
     return replace(
         estimate,
-        num_calls=estimate.num_calls + calls,
-        calls_spent=None if spent is None else spent + calls,
-        price=None if estimate.price is None else estimate.price + calls,
+        num_calls=estimate.num_calls + before,
+        calls_spent=None if spent is None else spent + before,
+        price=None if price is None else price + before,
+        seconds=estimate.seconds + (ready.spent if measured else 0.0),
+        notes=(f"Of the calls, {' and '.join(what)}.", *estimate.notes),
     )
 
 
@@ -408,14 +441,6 @@ def _with_seconds(ready: P, seconds: float | None) -> P:
     return replace(
         ready, query=replace(query, limits=replace(query.limits, seconds=seconds))
     )
-
-
-def _hurried(ready: P, spent: float, share: float = 1.0) -> P:
-    """The same with what is left of its seconds, or a share of that."""
-    seconds = ready.query.limits.seconds
-    if seconds is None:
-        return ready
-    return _with_seconds(ready, max(1e-3, share * (seconds - spent)))
 
 
 def _after(

@@ -35,13 +35,16 @@ def at(state: Any, action: int) -> str:
 def raised(error: BaseException | str, where: str) -> OracleError:
     """The oracle raised ``error``, which may be text in the form "Type: message"."""
     shown = error if isinstance(error, str) else said(error)
-    return OracleError(f"The oracle raised {shown} {where}; mend the simulator there.")
+    return OracleError(
+        f"The oracle raised {shown} {where}; fix the simulator there, if that is a "
+        "state of the problem."
+    )
 
 
 def hung(call_seconds: float | None, where: str) -> OracleError:
     """A call took too long."""
     return OracleError(
-        f"The oracle did not return within {call_seconds:g} s {where}; mend the "
+        f"The oracle did not return within {call_seconds:g} s {where}; fix the "
         "simulator there, or raise call_seconds."
     )
 
@@ -50,7 +53,7 @@ def companion_hung(call_seconds: float | None) -> OracleError:
     """A call of legal, terminal, player or value_bounds took too long."""
     return OracleError(
         "legal, terminal, player or value_bounds did not return within "
-        f"{call_seconds:g} s; mend it, or raise call_seconds."
+        f"{call_seconds:g} s; fix it, or raise call_seconds."
     )
 
 
@@ -63,7 +66,7 @@ def failure(name: str, error: BaseException, state: Any) -> BaseException:
         return error
     first = str(error).split("\n")[0]  # Numba's messages fill pages
     return OracleError(
-        f"{name} raised {type(error).__name__}: {first} at state {state!r}; mend it "
+        f"{name} raised {type(error).__name__}: {first} at state {state!r}; fix it "
         "there."
     )
 
@@ -72,7 +75,7 @@ def outside(reward: Any, where: str, low: float, high: float) -> OracleError:
     """A reward lies outside the declared range."""
     return OracleError(
         f"The oracle returned reward {reward!r} {where}, outside reward_range "
-        f"({low:g}, {high:g}); declare the range that holds every reward, or mend the "
+        f"({low:g}, {high:g}); declare the range that holds every reward, or fix the "
         "simulator."
     )
 

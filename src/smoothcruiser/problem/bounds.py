@@ -93,7 +93,7 @@ def bad_bounds(
         )
     else:
         fault = (
-            f"the rewards allow values from {low:g} to {high:g}; mend value_bounds or "
+            f"the rewards allow values from {low:g} to {high:g}; fix value_bounds or "
             "reward_range"
         )
     return OracleError(

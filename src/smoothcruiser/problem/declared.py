@@ -112,6 +112,13 @@ def check_declared(p: Problem) -> None:
             f"{p.terminal!r}."
         ),
     )
+    _require(
+        p.outcomes is None or callable(p.outcomes),
+        (
+            "outcomes must be a function outcomes(state, action) or None, got "
+            f"{shortened(p.outcomes)}."
+        ),
+    )
     if p.min_actions is not None:
         ok = _is_count(p.min_actions) and p.min_actions <= p.num_actions
         _require(

@@ -31,6 +31,10 @@ Outcomes = list[tuple[int, float, float]]  # next state's number, reward, probab
 READ_AGAIN = 64  # rows that are read a second time
 
 
+class BadRow(InvalidInput):
+    """A list of outcomes that is none: wrong for everyone, also where others can do."""
+
+
 def has_rows(problem: Problem) -> bool:
     """Whether certified search reads ``outcomes`` instead of sampling.
 
@@ -54,7 +58,7 @@ def read_row(problem: Problem, state: Any, action: int) -> Row:
     try:
         found = [(float(p), float(r), z) for p, r, z in problem.outcomes(state, action)]
     except (TypeError, ValueError) as error:
-        raise InvalidInput(
+        raise BadRow(
             f"{_call(state, action)} must list (probability, reward, next_state): "
             f"{error}."
         ) from error
@@ -68,12 +72,12 @@ def read_row(problem: Problem, state: Any, action: int) -> Row:
     inside = all(0.0 <= p <= 2.0 for p in shares)
     total = math.fsum(shares) if inside else math.nan
     if not abs(total - 1.0) <= ROW_SUM_TOLERANCE:
-        raise InvalidInput(
+        raise BadRow(
             f"{_call(state, action)} must hold probabilities that sum to 1, got "
             f"{shares!r:.200}."
         )
     if not all(math.isfinite(r) for _, r, _ in found):
-        raise InvalidInput(
+        raise BadRow(
             f"{_call(state, action)} must hold finite rewards, got "
             f"{[r for _, r, _ in found]!r:.200}."
         )

@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from smoothcruiser.methods.base import Prepared
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.query import Limits
 from smoothcruiser.report.console import Fields, fields, indented, put, title
 from smoothcruiser.report.price import Price
 from smoothcruiser.schedule.numbers import short
@@ -17,6 +19,7 @@ from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.schedule.text import (
     KEY,
     describe_facts,
+    describe_half_width,
     describe_price,
     describe_promise,
     describe_root,
@@ -36,6 +39,43 @@ def promise_fields(schedule: Schedule) -> Fields:
         ("promise", describe_promise(schedule)),
         ("price", Text(describe_price(schedule), style="bold")),
     ]
+
+
+def request_fields(ready: Prepared) -> Fields:
+    """Promise and price of a method that samples without a schedule of its own."""
+    query, calls = ready.query, ready.explanation.num_calls
+    promise, delta = query.promise, query.promise.delta
+    if delta is None or calls == 0:  # no chance is in it
+        return []
+    what = "the value and every action value"
+    if promise.target == "value":
+        what = "the value"
+    limit = _limit(query.limits)
+    if not promise.asked:
+        sure = f"with probability {1.0 - delta:g}"
+        return [("promise", f"{what} {sure}, as narrow as possible within {limit}")]
+    if promise.relative is not None:
+        share = f"{100.0 * promise.relative:g}% of the value"
+        asked = f"{what} within {share} with probability {1.0 - delta:g}"
+    else:
+        epsilon = promise.half_width()
+        asked = describe_half_width(what, query.problem.facts, epsilon, delta)
+    if limit:
+        asked += f", if possible within {limit}"
+    price = "not known before the run: it depends on the problem"
+    if calls is not None:
+        price = f"at most {short(calls)} oracle calls"
+    return [("promise", asked), ("price", Text(price, style="bold"))]
+
+
+def _limit(limits: Limits) -> str:
+    """What an answer may cost, in words."""
+    named = []
+    if limits.calls is not None:
+        named.append(f"{short(limits.calls)} calls")
+    if limits.seconds is not None:
+        named.append(f"{limits.seconds:g} s")
+    return " and ".join(named)
 
 
 def show_schedule(

@@ -53,11 +53,11 @@ def offers(facts: Facts, schedule: Schedule, budget: int) -> list[str]:
         temperature, calls, distance = hotter
         found.append(
             f"temperature {temperature:g} at this epsilon: {calls:,} calls; its "
-            f"value differs from the plain one by at most {distance:.3g}"
+            f"value differs from that of plain max by at most {distance:.3g}"
         )
     found.append(
-        "method certified, if states can be told apart: its price depends on the "
-        "problem, not on the worst case"
+        "method certified, if states can be told apart (by == and hash, or key=): its "
+        "price depends on the problem, not on the worst case"
     )
     return found
 

@@ -16,6 +16,11 @@ def short(count: int) -> str:
     return f"{count:,}" if count < 10**12 else _scientific(count)
 
 
+def counts(count: int, noun: str) -> str:
+    """Return a count with its noun: '1 state', '2,500 states'."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def compact(count: int) -> str:
     """Return a count for a narrow column: digits up to 99,999, then like 1.33e8."""
     return f"{count:,}" if count < 10**5 else _scientific(count)

@@ -249,14 +249,21 @@ def describe_facts(facts: Facts) -> str:
     return ", ".join(parts)
 
 
+def describe_half_width(what: str, facts: Facts, epsilon: float, delta: float) -> str:
+    """The promise that ``what`` is within epsilon, in one sentence."""
+    return f"{what} within ±{epsilon:.4g}{_share(facts, epsilon)} with probability {1.0 - delta:g}"
+
+
+def _share(facts: Facts, epsilon: float) -> str:
+    span = facts.value_span()
+    if not span > 0.0:
+        return ""
+    return f" ({100.0 * epsilon / span:.3g}% of the value span {span:.4g})"
+
+
 def describe_promise(schedule: Schedule) -> str:
     """The promise in one sentence."""
-    span = schedule.facts.value_span()
-    share = (
-        f" ({100.0 * schedule.epsilon / span:.3g}% of the value span {span:.4g})"
-        if span > 0.0
-        else ""
-    )
+    facts, epsilon = schedule.facts, schedule.epsilon
     what = (
         "the value"
         if schedule.root.target == "value"
@@ -265,12 +272,9 @@ def describe_promise(schedule: Schedule) -> str:
     if schedule.delta >= 1.0:
         return (
             f"none: delta' = {schedule.delta_prime:g} is too large for one; epsilon "
-            f"is {schedule.epsilon:g}{share}"
+            f"is {epsilon:g}{_share(facts, epsilon)}"
         )
-    return (
-        f"{what} within ±{schedule.epsilon:.4g}{share} with probability "
-        f"{1.0 - schedule.delta:g}"
-    )
+    return describe_half_width(what, facts, epsilon, schedule.delta)
 
 
 def describe_price(schedule: Schedule) -> str:

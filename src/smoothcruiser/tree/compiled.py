@@ -260,7 +260,7 @@ class CompiledTree:
                 raise
             except BaseException as error:
                 raise OracleError(
-                    f"The oracle raised {type(error).__name__}: {error}; mend the "
+                    f"The oracle raised {type(error).__name__}: {error}; fix the "
                     "simulator (executor='reference' says where)."
                 ) from error
             if status == kernel.NO_ROOM:

@@ -2,6 +2,7 @@
 
 import math
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.parallel import ParallelSampler, draw_part
+from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.sampling import Sampler, first_words
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import Interrupted, InvalidInput
@@ -227,3 +229,18 @@ def test_seconds_leave_an_interval_of_what_was_sampled():
     assert memory.reason == "seconds"
     assert holds(answer)
     assert answer.epsilon < 1.0
+
+
+def test_compiling_counts_against_no_limit(monkeypatch):
+    """Law (docs/certified.md, section 9): seconds cover all but compiling."""
+    warm = Region.warm
+
+    def slowly(region):
+        warm(region)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(Region, "warm", slowly)
+    answer = Certified(coin(), delta=0.1).query(seconds=0.25)
+    assert answer.num_calls > 0
+    assert answer.epsilon < 1.0
+    assert answer.compile_seconds >= 0.3

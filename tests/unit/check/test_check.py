@@ -1,4 +1,4 @@
-"""``check`` finds each fault it claims to find, says how to mend it, and passes
+"""``check`` finds each fault it claims to find, says how to fix it, and passes
 what is sound.
 """
 

@@ -34,7 +34,7 @@ def test_an_oracle_that_hangs_is_ended_at_its_time_limit(step):
     with pytest.raises(
         sc.OracleError,
         match=(
-            r"did not return within 0\.3 s at state 3, action [01]; mend the "
+            r"did not return within 0\.3 s at state 3, action [01]; fix the "
             r"simulator there, or raise"
         ),
     ):

@@ -119,11 +119,84 @@ def test_a_budget_alone_asks_for_the_best_promise() -> None:
         assert 0.0 < high - low <= 2.0 * answer.epsilon + 1e-9
 
 
+@pytest.mark.compiles
+@pytest.mark.parametrize("step", [ring, continuum])
+def test_the_time_of_choosing_counts_once(step, monkeypatch) -> None:
+    """Law: what is left of seconds= after the choice is spent on the answer."""
+    from smoothcruiser.methods.auto import _Choosing
+
+    spent = property(lambda self: 0.6)
+    monkeypatch.setattr(_Choosing, "_spent", spent)
+    problem = mdp(step, discount=0.95)
+    ready = sc.prepare(problem, epsilon="1%", delta=0.1, seconds=1.0)
+    assert isinstance(ready, Chosen)
+    limits: list[float | None] = []
+
+    def run(inner: Any) -> sc.Estimate:
+        limits.append(inner.query.limits.seconds)
+        raise KeyError
+
+    monkeypatch.setattr(type(ready.inner), "run", run)
+    with pytest.raises(KeyError):
+        ready.run()
+    assert limits == [pytest.approx(0.4)]
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize(
+    ("step", "asked"),
+    [
+        (ring, {"epsilon": "5%", "budget": 30_000}),
+        (ring, {"budget": 3_000}),
+        (continuum, {"budget": 3_000}),
+        (continuum, {"budget": 100}),
+        (ring, {}),
+    ],
+)
+def test_calls_that_time_the_simulator_are_counted(step, asked) -> None:
+    """Law: num_calls is what was called, and a budget holds for all of it."""
+    made = 0
+
+    def counted(state, action, rng):
+        nonlocal made
+        made += 1
+        return step(state, action, rng)
+
+    answer = sc.plan(mdp(counted), delta=0.1, seconds=0.5, **asked)
+    assert made <= asked.get("budget", math.inf)
+    assert (answer.calls_spent or answer.num_calls) == made
+
+
+@pytest.mark.compiles
+def test_the_seconds_of_a_search_that_goes_on_are_all_counted(monkeypatch) -> None:
+    from smoothcruiser.methods import portfolio
+
+    def slow(*asked: Any) -> sc.Estimate:
+        return replace(ask(*asked), seconds=1e3)
+
+    ask = portfolio.ask
+    monkeypatch.setattr(portfolio, "ask", slow)
+    answer = sc.plan(mdp(ring), delta=0.1, budget=5_000)
+    assert answer.num_calls == 5_000  # it went on to the end of the budget
+    assert answer.seconds > 1e3
+
+
 def test_without_epsilon_and_limit_it_says_what_is_missing() -> None:
     with pytest.raises(sc.InvalidInput, match=r"--epsilon.*--budget.*--seconds"):
         sc.plan(mdp(ring), delta=0.1)
     with pytest.raises(sc.InvalidInput, match="delta"):
         sc.plan(mdp(ring), epsilon=0.1)
+
+
+def test_a_model_that_is_none_is_refused_where_a_schedule_would_do() -> None:
+    """Law: a false declaration is an error, whoever would have used it."""
+
+    def outcomes(state: int, action: int) -> list[tuple[float, float, int]]:
+        return [(0.5, 0.0, 0), (0.4, 1.0, 0)]
+
+    problem = mdp(ring, discount=0.1, outcomes=outcomes)
+    with pytest.raises(sc.InvalidInput, match="sum to 1"):
+        sc.plan(problem, epsilon="45%", delta=0.1)
 
 
 def test_what_nobody_can_pay_is_refused_with_offers() -> None:

@@ -57,6 +57,15 @@ def test_a_budget_for_nothing_has_an_answer() -> None:
     assert again.value == found.value  # a budget does not depend on the machine
 
 
+def test_a_budget_for_nothing_is_seen_without_the_inverse(monkeypatch) -> None:
+    """The inverse takes seconds with a long horizon, and would find nothing."""
+    monkeypatch.setattr(SmoothCruiser, "payable", lambda *asked: pytest.fail("slow"))
+    query = Query.of(problem(discount=1.0, horizon=20), delta=0.1, budget=31)
+    found = fitted(SmoothCruiser(), query)
+    assert found.schedule.epsilon == 10.0
+    assert "as far as that goes" in found.notes[0]
+
+
 def test_what_is_missing_is_one_sentence() -> None:
     with pytest.raises(sc.InvalidInput, match=r"needs epsilon.*or a limit.*--seconds"):
         sc.plan(problem(), delta=0.1, method="smoothcruiser")

@@ -265,3 +265,23 @@ def test_a_price_above_the_default_budget_is_refused(world):
             delta=0.1,
             method="smoothcruiser",
         )
+
+
+def test_a_race_above_the_default_budget_is_a_search(world, truth, monkeypatch):
+    """Law: many states are not refused for the price of schedules that need not run."""
+    from smoothcruiser.methods import many
+
+    asked = {"epsilon": "10%", "delta": 0.1}
+    one = sc.explain(world, 0, method="auto", **asked)
+    assert one.methods == ("certified", "smoothcruiser")
+    monkeypatch.setattr(many, "DEFAULT_BUDGET", one.num_calls + 1)
+    answers = sc.plan_many(world, range(4), **asked)
+    assert answers.method == "certified"
+    assert "the schedules of 4 states" in answers.notes[0]
+    assert (answers.delta, answers.num_calls < one.num_calls) == (0.1, True)
+    assert holds(answers, truth)
+
+
+def test_one_state_is_no_keyword(world):
+    with pytest.raises(sc.InvalidInput, match="plan_many has no option 'state'"):
+        sc.plan_many(world, [0], state=1, epsilon=0.1, delta=0.1)

@@ -40,7 +40,7 @@ BATCHED = {
     ),
     "an exception": (
         _raise_at_three,
-        r"raised ValueError: three at state 3, action [01]; mend the simulator there",
+        r"raised ValueError: three at state 3, action [01]; fix the simulator there",
     ),
     "too few rewards": (
         lambda r, z, s: (r[:-1], z),

@@ -106,7 +106,7 @@ def test_an_exception_in_the_middle_keeps_its_cause(executor):
 
     with pytest.raises(
         sc.OracleError,
-        match=r"raised KeyError: 'no such part' at state 3, action [01]; mend",
+        match=r"raised KeyError: 'no such part' at state 3, action [01]; fix",
     ) as caught:
         sc.plan(sc.MDP(step, **COMMON), 2, executor=executor, **PROMISE)
     assert isinstance(caught.value.__cause__, KeyError)

@@ -175,6 +175,7 @@ def alias_probabilities(tables: Tables) -> np.ndarray:
     return found
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("concentration", [0.05, 1.0, 100.0])
 def test_alias_tables_reproduce_the_probabilities(
@@ -189,6 +190,7 @@ def test_alias_tables_reproduce_the_probabilities(
     assert alias_probabilities(tables) == pytest.approx(tables.prob, abs=1e-15)
 
 
+@pytest.mark.compiles
 def test_alias_tables_of_halves_are_exact() -> None:
     """Dyadic probabilities leave no rounding at all."""
     start, prob = np.array([0, 4, 5]), np.array([0.5, 0.25, 0.125, 0.125, 1.0])
@@ -204,6 +206,7 @@ def test_alias_tables_of_halves_are_exact() -> None:
     assert alias_probabilities(tables).tolist() == prob.tolist()
 
 
+@pytest.mark.compiles
 def test_alias_construction_is_the_same_in_python() -> None:
     tables = tables_of(tabular(P, R, **COMMON))
     accept, alias = np.empty(6), np.empty(6, dtype=np.int64)

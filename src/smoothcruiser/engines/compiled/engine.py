@@ -132,8 +132,7 @@ class CompiledEngine:
         except BaseException as error:
             self._replay(shard, seed)
             raise OracleError(
-                f"The oracle raised {type(error).__name__}: {error}; mend the "
-                "simulator."
+                f"The oracle raised {type(error).__name__}: {error}; fix the simulator."
             ) from error
         if status == kernel.STOPPED:
             raise Interrupted(

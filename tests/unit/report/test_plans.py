@@ -1,0 +1,44 @@
+"""What ``plan`` shows before it runs: every promise, whoever keeps it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.report.plans import request_fields
+
+
+def ring(state: int, action: int, rng: Any) -> tuple[float, int]:
+    return 0.5 * rng.integers(2), (state + action) % 3
+
+
+def shown(**asked: Any) -> dict[str, str]:
+    problem = sc.MDP(
+        ring, num_actions=2, discount=0.9, operator=sc.Max(), initial_state=0
+    )
+    ready = sc.prepare(problem, method="certified", **asked)
+    return {name: str(text) for name, text in request_fields(ready)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "promise"),
+    [
+        (
+            {"epsilon": "5%"},
+            "within ±0.5 (5% of the value span 10) with probability 0.9",
+        ),
+        ({"epsilon": 1, "target": "value"}, "the value within ±1 (10% of"),
+        ({"epsilon": 1, "budget": 5000}, "0.9, if possible within 5,000 calls"),
+        ({"epsilon": "2% of value"}, "within 2% of the value with probability 0.9"),
+        ({"budget": 50, "seconds": 2}, "as narrow as possible within 50 calls and 2 s"),
+    ],
+)
+def test_a_promise_is_told_with_its_limits(asked: Any, promise: str) -> None:
+    assert promise in shown(delta=0.1, **asked)["promise"]
+
+
+def test_a_price_is_told_where_there_is_a_promise() -> None:
+    assert "not known before" in shown(epsilon=1, delta=0.1)["price"]
+    assert "price" not in shown(budget=50, delta=0.1)
