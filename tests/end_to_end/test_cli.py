@@ -65,6 +65,15 @@ def test_explain_shows_promise_price_levels_and_rivals(run: Any) -> None:
     assert "refuse" not in done.out
 
 
+@pytest.mark.parametrize("limit", [("--budget", "1e4"), ("--seconds", "1")])
+def test_explain_takes_a_limit_in_place_of_epsilon(run: Any, limit: Any) -> None:
+    """What ``plan`` takes, ``explain`` explains."""
+    done = run("explain", *CHAIN, "--delta", "0.1", *limit)
+    assert done.code == 0
+    assert "oracle calls" in done.words
+    assert "Without --method, plan decides by itself" in done.words
+
+
 def test_explain_json_has_the_table_the_rivals_and_no_number_that_a_reader_cannot_hold(
     run: Any,
 ) -> None:

@@ -97,7 +97,7 @@ def test_check_passes_and_fails_with_its_codes(tmp_path):
     )
     assert good.returncode == 0, good.stderr
     assert "usable" in good.stdout
-    assert "calls a second" in good.stdout
+    assert "calls per second" in good.stdout
     (tmp_path / "mine.py").write_text(
         "import random\nimport smoothcruiser as sc\n"
         "def problem(discount, temperature):\n"

@@ -31,7 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from smoothcruiser.check import claims, contract
@@ -143,10 +143,14 @@ def check(
     seconds = None if speed is None or price is None else _seconds(price, speed)
     if speed is not None:
         findings.append(
-            Finding("speed", "ok", f"{speed:,.0f} calls a second on one core.")
+            Finding("speed", "ok", f"{speed:,.0f} calls per second on one core.")
         )
     if good:
-        findings.append(_price_finding(price, seconds, epsilon, chance))
+        found = _price_finding(price, seconds, epsilon, chance)
+        if found.verdict == "warning":
+            way = _way_out(problem, findings)
+            found = replace(found, sentence=f"{found.sentence[:-1]}; {way}.")
+        findings.append(found)
     return Report(problem.name, tuple(findings), probe.calls, speed, price, seconds)
 
 
@@ -210,13 +214,23 @@ def _price_finding(
         return Finding(
             "price",
             "warning",
-            f"no schedule keeps {promise}; try a larger epsilon, or certified search.",
+            f"no schedule keeps {promise}.",
         )
     took = "" if seconds is None else f", {duration(seconds)} on one core"
     verdict: Verdict = "ok" if seconds is None or seconds < 3600.0 else "warning"
     return Finding(
         "price", verdict, f"a schedule for {promise} makes {short(price)} calls{took}."
     )
+
+
+def _way_out(problem: Problem, findings: list[Finding]) -> str:
+    """What to do about a price that is too high."""
+    if problem.tables is not None or problem.outcomes is not None:
+        return "plan solves the known model instead, or searches it, with 0 calls"
+    kept = any(found.name == "memory" and found.verdict == "ok" for found in findings)
+    if kept:
+        return "certified search needs far fewer where states come back"
+    return "try a larger epsilon, or key= for certified search"
 
 
 def _seconds(price: int, speed: float) -> float:

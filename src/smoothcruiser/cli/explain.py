@@ -12,12 +12,18 @@ from smoothcruiser.cli.options import (
     problem_options,
     promise_options,
 )
-from smoothcruiser.errors import Unpayable
+from smoothcruiser.errors import InvalidInput, Unpayable
 
 
 @click.command()
 @problem_options
 @promise_options
+@click.option(
+    "--seconds",
+    type=float,
+    metavar="T",
+    help="Explain what plan would do within this time; the simulator is timed for it.",
+)
 @click.option(
     "--method",
     metavar="NAME",
@@ -105,8 +111,9 @@ def _prepared(problem: Any, method: str | None, asked: dict[str, Any]) -> Any:
         ready = api.prepare(problem, method=method or "smoothcruiser", **asked)
         return ready, ready
     chosen = api.prepare(problem, method="auto", **asked)
+    if asked["epsilon"] is not None:  # the price of what was asked for
+        asked = {**asked, "budget": None, "seconds": None}
     try:
-        unlimited = {**asked, "budget": None}
-        return api.prepare(problem, method="smoothcruiser", **unlimited), chosen
-    except Unpayable:
+        return api.prepare(problem, method="smoothcruiser", **asked), chosen
+    except (Unpayable, InvalidInput):  # a share of the value, say
         return chosen, chosen

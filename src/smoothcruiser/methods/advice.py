@@ -134,6 +134,9 @@ def _wide(query: Query, explanation: Any, estimate: Estimate) -> str | None:
     share, (low, high) = _covered(query, estimate), _possible(query)
     if share <= WIDE or _promised(query) > COARSE:
         return None
+    assert estimate.certificate is not None
+    if estimate.certificate.kind == "policy":  # its upper end is what rewards allow
+        return None
     return (
         f"the interval covers {share:.0%} of what is possible, from {low:.3g} to "
         f"{high:.3g}; give it more calls, or value_bounds that are closer."

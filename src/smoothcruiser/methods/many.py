@@ -51,7 +51,13 @@ from smoothcruiser.methods.base import (
 )
 from smoothcruiser.methods.estimates import Estimates
 from smoothcruiser.methods.joint import together
-from smoothcruiser.methods.portfolio import Race, Unbegun, unbegun_in_time
+from smoothcruiser.methods.portfolio import (
+    Chosen,
+    Race,
+    Unbegun,
+    choice_notes,
+    unbegun_in_time,
+)
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import identical
 from smoothcruiser.progress import Progress
@@ -83,7 +89,10 @@ def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
         each = _share(query, len(live))
         ready = prepared(method, each.at(places[live[0]], query.seed))
         ready = _payable(query, ready, len(live))
-        name, notes, looked = ready.method.name, ready.notes, ready.looked
+        if isinstance(ready, Chosen | Race):  # compiling counts against no limit
+            begin = time.perf_counter() - ready.spent
+        name, looked = ready.method.name, ready.looked
+        notes = (*ready.notes, *choice_notes(ready))
         there = {i: places[i] for i in live}
         stopped = _stopped(query, ready)
         if stopped is not None:
@@ -117,7 +126,7 @@ def _answers(
     it leaves open goes to the next part, and both intervals hold.
     """
     total = _budget(query)
-    parts = ready.parts if query.promise.asked else ready.parts[:1]
+    parts = ready.parts
     answers: dict[int, Estimate] = {}
     todo, spent = list(there), ready.looked
     for number, part in enumerate(parts):
@@ -247,11 +256,17 @@ def _share(query: Query, count: int) -> Query:
 
 
 def _payable(query: Query, ready: Prepared, count: int) -> Prepared:
-    """What is run within the default budget, where no limit was named.
+    """What is run: all that was prepared, if it fits the default budget.
 
-    Of a race that is the search alone: its price is shared, and mostly far lower.
+    Of a race for the best promise, or above that budget, it is the search alone: its
+    price is shared, and mostly far lower.
     """
     limits, price = query.limits, ready.explanation.num_calls
+    if isinstance(ready, Race) and not query.promise.asked:
+        return ready.searching(
+            "auto chose certified search: states come back, and it narrows the "
+            "intervals of all states until the limit."
+        )
     limited = limits.calls is not None or limits.seconds is not None
     if limited or price is None or not query.promise.asked:
         return ready
@@ -370,6 +385,8 @@ class Call:
             found = self._unsampled(i, str(error))
             found = replace(found, num_calls=getattr(error, "calls", 0))
         self.spent += found.num_calls
+        self.until += found.compile_seconds
+        now += found.compile_seconds
         used = limits.calls is not None and found.num_calls >= limits.calls
         late = (
             limits.seconds is not None and time.perf_counter() - now >= limits.seconds

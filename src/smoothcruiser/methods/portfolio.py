@@ -408,25 +408,33 @@ class _Judge:
         return not self.behind
 
 
+def choice_notes(ready: Prepared) -> tuple[str, ...]:
+    """What the calls before the first sample were for, if there were any."""
+    if not isinstance(ready, Chosen | Race) or not ready.looked:
+        return ()
+    measured = ready.explanation.measured
+    looked = ready.looked - measured
+    what = [f"{looked:,} looked at the simulator first"] * (looked > 0)
+    what += [f"{measured:,} timed it"] * (measured > 0)
+    return (f"Of the calls, {' and '.join(what)}.",)
+
+
 def _with_choice(estimate: Estimate, ready: Chosen | Race) -> Estimate:
     """The estimate with the calls of choosing, and a note on them.
 
     Where the simulator was timed, that is most of the time of choosing.
     """
-    decided, before = ready.explanation, ready.looked
+    before = ready.looked
     if not before:
         return estimate
-    spent, price, measured = estimate.calls_spent, estimate.price, decided.measured
-    looked = before - measured
-    what = [f"{looked:,} looked at the simulator first"] * (looked > 0)
-    what += [f"{measured:,} timed it"] * (measured > 0)
+    spent, price = estimate.calls_spent, estimate.price
     return replace(
         estimate,
         num_calls=estimate.num_calls + before,
         calls_spent=None if spent is None else spent + before,
         price=None if price is None else price + before,
-        seconds=estimate.seconds + (ready.spent if measured else 0.0),
-        notes=(f"Of the calls, {' and '.join(what)}.", *estimate.notes),
+        seconds=estimate.seconds + (ready.spent if ready.explanation.measured else 0.0),
+        notes=(*choice_notes(ready), *estimate.notes),
     )
 
 

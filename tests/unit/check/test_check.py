@@ -261,3 +261,22 @@ def test_check_does_not_read_past_a_terminal_row() -> None:
     assert not [
         f for f in sc.check(made).findings if f.name == "ends" and f.verdict != "ok"
     ]
+
+
+def test_a_price_that_is_too_high_comes_with_a_way_out():
+    facts = {"num_actions": 2, "discount": 0.95, "operator": sc.Max()}
+
+    def sentence(step, start):
+        report = sc.check(sc.MDP(step, initial_state=start, **facts))
+        (found,) = (x for x in report.findings if x.name == "price")
+        assert found.verdict == "warning"
+        return found.sentence
+
+    def number(state, action, rng):
+        return rng.random(), (state + action) % 3
+
+    def unhashable(state, action, rng):
+        return rng.random(), {"at": (state["at"] + action) % 3}
+
+    assert "certified search needs far fewer" in sentence(number, 0)
+    assert "key= for certified" in sentence(unhashable, {"at": 0})

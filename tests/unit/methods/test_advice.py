@@ -85,3 +85,12 @@ def test_a_dear_schedule_names_the_price_of_closer_bounds() -> None:
 def test_an_exact_answer_needs_no_advice() -> None:
     chain = sc.make("chain:n=5", discount=0.5, temperature=1.0)
     assert advice(chain, epsilon=2.0, method="exact") == []
+
+
+def test_more_calls_are_not_advised_where_one_end_is_only_what_rewards_allow() -> None:
+    """The upper end of a policy's certificate stays, whatever is spent."""
+    problem = sc.make("chain:n=5", discount=0.9, temperature=0.5)
+    answer = sc.plan(problem, method="uct", budget=2_000, certify=True)
+    assert answer.certificate is not None
+    assert answer.certificate.kind == "policy"
+    assert not any("give it more calls" in note for note in answer.notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -285,3 +286,26 @@ def test_a_race_above_the_default_budget_is_a_search(world, truth, monkeypatch):
 def test_one_state_is_no_keyword(world):
     with pytest.raises(sc.InvalidInput, match="plan_many has no option 'state'"):
         sc.plan_many(world, [0], state=1, epsilon=0.1, delta=0.1)
+
+
+def test_a_limit_alone_is_a_search_and_says_so(world):
+    answers = sc.plan_many(world, range(3), delta=0.1, budget=3_000)
+    assert answers.method == "certified"
+    assert "until the limit" in answers.notes[0]
+    assert "looked at the simulator first" in answers.notes[1]
+    assert answers.num_calls <= 3_000
+
+
+def test_compiling_takes_no_time_of_the_states(world, monkeypatch):
+    """Law: seconds= are for sampling; compiling counts against no limit."""
+    from smoothcruiser.certified.region import Region
+
+    warm = Region.warm
+
+    def slowly(region):
+        warm(region)
+        time.sleep(0.4)
+
+    monkeypatch.setattr(Region, "warm", slowly)
+    answers = sc.plan_many(world, [0, 3], delta=0.1, seconds=0.4, method="certified")
+    assert all(answer.num_calls > 0 for answer in answers)
