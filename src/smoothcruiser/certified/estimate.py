@@ -203,16 +203,6 @@ def policy_loss(
     return min(bound, worst + 64.0 * len(boxes) * 2.0**-52 * scale)
 
 
-def assumed_by(search: Certified) -> tuple[str, ...]:
-    """What the certificates of a memory assume."""
-    problem = search.problem
-    if search.known:
-        return assumptions(problem, KNOWN_LAW, looked="", checked="row")
-    looked = search._inspected.words(search._sampler) if search._prepared else ""
-    law = one_outcome(search._twice) if problem.deterministic else SAME_LAW
-    return assumptions(problem, law, looked=looked)
-
-
 def one_outcome(twice: int) -> str:
     """Return the assumption behind a problem that is declared deterministic.
 
@@ -221,6 +211,24 @@ def one_outcome(twice: int) -> str:
     sampled = "pair was" if twice == 1 else "pairs were"
     checked = f"spot-checked: {twice} {sampled} drawn twice" if twice else "not checked"
     return f"deterministic=True: every state and action has one outcome ({checked})"
+
+
+def assumed_in_search(
+    problem: Problem, known: bool, twice: int, looked: str
+) -> tuple[str, ...]:
+    """The assumptions of a search over rows that are ``known``, or over samples.
+
+    ``twice`` and ``looked`` say what was checked of the samples.
+    """
+    if known:
+        return known_assumptions(problem)
+    law = one_outcome(twice) if problem.deterministic else SAME_LAW
+    return assumptions(problem, law, looked=looked)
+
+
+def known_assumptions(problem: Problem) -> tuple[str, ...]:
+    """Return what an answer assumes where the model is known and nothing is sampled."""
+    return assumptions(problem, KNOWN_LAW, looked="", checked="row")
 
 
 def assumptions(

@@ -45,7 +45,10 @@ from typing import Any, Unpack
 import numpy as np
 
 from smoothcruiser.certified.bounds import DEFAULT, bound_of
-from smoothcruiser.certified.estimate import answer, assumed_by
+from smoothcruiser.certified.estimate import (
+    answer,
+    assumed_in_search,
+)
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.inspected import LEAST_SECONDS, Inspected
 from smoothcruiser.certified.intake import Intake
@@ -123,7 +126,8 @@ class Certified:
         self.num_calls = 0  # of the step, or of outcomes= where that is read
         self.exact = problem.deterministic or self.known  # one look at a pair suffices
         self._drawn_pairs = 0  # k: pairs that have a share of delta
-        self._fault: str | None = None
+        # what has made this memory useless for further queries
+        self.fault: str | None = None
         self._prepared = False  # whether the next five are there
         self._region: Region
         self._sweeps: Sweeps
@@ -306,11 +310,11 @@ class Certified:
     def _end(self, at: Position, limits: Ends, state: Any) -> None:
         """Inspect the step and the states again, after a query."""
         if self._sampler.torn:
-            self._fault = (
+            self.fault = (
                 "a step that was stopped in the middle has left its state changed"
             )
             if self.keeper is not None:
-                self.keeper.unkept = f"{self._fault}."
+                self.keeper.unkept = f"{self.fault}."
             return
         closing = limits.closing()
         self.memory.check_untouched(
@@ -319,15 +323,10 @@ class Certified:
         self._sampler.read_again(closing)
         self.num_calls += self._inspected.again(self._sampler, state, closing)
 
-    @property
-    def fault(self) -> str | None:
-        """What has made this memory useless for further queries; None: nothing."""
-        return self._fault
-
     def _check_whole(self) -> None:
-        if self._fault is not None:
+        if self.fault is not None:
             raise InvalidInput(
-                f"This memory was left unfinished by an error ({self._fault}); "
+                f"This memory was left unfinished by an error ({self.fault}); "
                 "start a new one."
             )
 
@@ -337,7 +336,7 @@ class Certified:
         try:
             yield
         except BaseException as error:
-            self._fault = f"{type(error).__name__}: {error}"
+            self.fault = f"{type(error).__name__}: {error}"
             raise
 
     def _prepare(self, state: Any, hold: Hold, deadline: float = math.inf) -> float:
@@ -454,7 +453,8 @@ class Certified:
     @property
     def assumed(self) -> tuple[str, ...]:
         """The assumptions of this memory's certificates."""
-        return assumed_by(self)
+        looked = self._inspected.words(self._sampler) if self._prepared else ""
+        return assumed_in_search(self.problem, self.known, self._twice, looked)
 
     def _crossed(self, node: int) -> Exception:
         """What to raise where the bounds of a node exclude each other."""

@@ -176,7 +176,7 @@ def reviewed(search: Certified, estimate: Estimate, deadline: float) -> Estimate
     Until ``deadline`` they are swept first. The estimate is returned as it is where
     they have not moved, or the state is unknown. No query goes on after that.
     """
-    if search._fault is not None or not search._prepared:
+    if search.fault is not None or not search._prepared:
         return estimate
     problem, memory = search.problem, search.memory
     node = _node(memory, estimate.state)

@@ -37,6 +37,7 @@ from smoothcruiser.methods.base import (
 )
 from smoothcruiser.methods.certified import CertifiedSearch
 from smoothcruiser.methods.exact import Exact, Lookup
+from smoothcruiser.methods.known import known_model_answer
 from smoothcruiser.methods.portfolio import Chosen, Decision, Option, Race, Unbegun
 from smoothcruiser.methods.pricing import (
     call_ratio,
@@ -44,12 +45,11 @@ from smoothcruiser.methods.pricing import (
     seconds_of,
     steps_that_matter,
     suggestion,
-    why_no_search,
     worth_a_try,
 )
 from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.rows import BadRow
+from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.query import KEYWORDS, Limits, Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Level
@@ -65,7 +65,6 @@ PILOT_BUDGET = 8  # a budget of fewer times the look's calls is not spent on a l
 # of the schedule's price: what a search may take, since schedules often end early
 SHARE = 0.75
 CHEAP = 2  # times what a search needs at the least: such a schedule is just run
-LISTED = 20_000  # states of outcomes= that are solved: about a second of Python
 LISTING = 0.25  # of seconds=, at the most, to list them
 USEFUL = 0.5  # of the value span: a wider promise says nothing
 
@@ -152,7 +151,11 @@ class _Choosing:
     def choose(self) -> Prepared:
         """What is run."""
         if self.problem.outcomes is not None and self.query.state is not None:
-            known = self._known_model()
+            listing = math.inf
+            if self.limits.seconds is not None:
+                listing = self.begin + LISTING * self.limits.seconds
+            useful = self.promise.asked or self._limited
+            known = known_model_answer(self.query, listing, searched=useful)
             if known is not None:
                 return known
         self.promise.failure()  # it says what is missing
@@ -162,7 +165,7 @@ class _Choosing:
                 "(--epsilon 5%), or a limit to do its best within: budget (--budget) "
                 "or seconds (--seconds)."
             )
-        cannot = why_no_search(self.query)
+        cannot = self._no_search()
         if cannot is not None:
             return self._schedule(f"auto chose smoothcruiser: {cannot}.")
         if self.promise.epsilon is not None:
@@ -174,39 +177,30 @@ class _Choosing:
             )
         return self._within_limits()
 
-    def _known_model(self) -> Prepared | None:
-        """The solution of ``outcomes``, or a search in it; None if neither can be."""
-        from smoothcruiser.exact.reachable import TooLarge, explore
-
-        query, seconds = self.query, self.limits.seconds
-        deadline = math.inf if seconds is None else self.begin + LISTING * seconds
-        here = replace(self.problem, initial_state=query.state)
-        try:
-            listed = explore(here, most_states=LISTED, deadline=deadline)
-        except TooLarge:
-            if not self.promise.asked and not self._limited:
-                return None
-            return (
-                CertifiedSearch()
-                .prepare(query)
-                .with_notes(
-                    "auto chose certified search: the model is known by outcomes=, with "
-                    f"more states than {LISTED:,} or than there is time to list, so "
-                    "it is read as far as the answer needs it; delta is 0."
-                )
-            )
-        except BadRow:
-            raise
-        except InvalidInput:  # states that are not told apart, ends only step knows
-            return None
-        return replace(Exact().prepare(query), known=listed).with_notes(
-            "auto chose exact: the model is known by outcomes=, so no sampling is "
-            "needed and delta is 0."
-        )
-
     @property
     def _limited(self) -> bool:
         return self.limits.calls is not None or self.limits.seconds is not None
+
+    def _no_search(self) -> str | None:
+        """Why certified search cannot answer; None if it can."""
+        from smoothcruiser.engines.registry import choose
+
+        query, problem = self.query, self.problem
+        if query.state is None:
+            return "no state was named, so states cannot be looked at"
+        executor = choose(problem, query.compute)
+        if not executor.same_bits:
+            return f"certified search does not run on executor {executor.name!r}"
+        if "shards" in query.given:
+            return "shards belong to a schedule"
+        try:
+            check_recognizable(query.state, problem.key_of(query.state))
+        except InvalidInput:
+            return (
+                "states cannot be told apart, so a search could not keep them "
+                "(key= tells them apart)"
+            )
+        return None
 
     # --- a promise ------------------------------------------------------------
 
@@ -356,7 +350,9 @@ class _Choosing:
             seconds=seconds,
             patience=patience,
         )
-        if self.problem.is_compiled:  # the calls take no time: the rest is compiling
+        if (
+            self.problem.is_compiled
+        ):  # some calls of machine code: the rest is compiling
             self.compiling += time.perf_counter() - begin
         return self.pilot.comes_back or self.problem.deterministic
 

@@ -153,8 +153,8 @@ def _to_measure(budget: float, asked: Schedule | None) -> float:
 
     What the requested epsilon costs is left, where the budget pays for that.
     """
-    if budget == math.inf:  # prices may be too large for a float
-        return math.inf
+    if budget == math.inf:
+        return budget
     price = 0 if asked is None else asked.num_calls
     spare = budget - price if price <= budget else budget
     return min(SHARE * budget, spare)

@@ -190,7 +190,8 @@ class Unbegun(Prepared):
 
     def run(self) -> Estimate:
         """What is known without a sample."""
-        return self.annotated(_with_look(self.unsampled(self.query.place), self.calls))
+        found = self.unsampled(self.query.place)
+        return self.annotated(replace(found, num_calls=found.num_calls + self.calls))
 
     def unsampled(self, state: Any) -> Estimate:
         """What is known of any state, without the calls."""
@@ -247,8 +248,8 @@ class Chosen(Prepared):
         if late is not None:
             return late.run()
         inner, seconds = self.inner, self.query.limits.seconds
-        if seconds is not None:  # its own were what was left when it was prepared
-            inner = _with_seconds(inner, seconds - self.spent)
+        if seconds is not None:
+            inner = _with_seconds(inner, max(1e-3, seconds - self.spent))
         try:
             return self.annotated(_with_choice(inner.run(), self))
         except KeyboardInterrupt as stop:  # before the run was ready for it
@@ -302,7 +303,7 @@ class Race(Prepared):
         begin = time.perf_counter() - self.spent
         search, seconds = self.search, self.query.limits.seconds
         if seconds is not None:
-            search = _with_seconds(search, 0.5 * (seconds - self.spent))
+            search = _with_seconds(search, max(1e-3, 0.5 * (seconds - self.spent)))
         memory = memory_of(search.query, self.search.method.bound)
         judge = _Judge(search.query, memory)
         query = replace(search.query, state=search.query.place, progress=judge)
@@ -419,26 +420,21 @@ def choice_notes(ready: Prepared) -> tuple[str, ...]:
 
 
 def _with_choice(estimate: Estimate, ready: Chosen | Race) -> Estimate:
-    """The estimate with what the decision took.
+    """The estimate with the calls of choosing, and a note on them.
 
-    Where the simulator was timed, that is most of the time of deciding.
+    Where the simulator was timed, that is most of the time of choosing.
     """
-    took = ready.spent if ready.explanation.measured else 0.0
-    return replace(
-        _with_look(estimate, ready.looked),
-        seconds=estimate.seconds + took,
-        notes=(*choice_notes(ready), *estimate.notes),
-    )
-
-
-def _with_look(estimate: Estimate, calls: int) -> Estimate:
-    """The estimate with the calls that the decision took."""
-    spent = estimate.calls_spent
+    before = ready.looked
+    if not before:
+        return estimate
+    spent, price = estimate.calls_spent, estimate.price
     return replace(
         estimate,
-        num_calls=estimate.num_calls + calls,
-        calls_spent=None if spent is None else spent + calls,
-        price=None if estimate.price is None else estimate.price + calls,
+        num_calls=estimate.num_calls + before,
+        calls_spent=None if spent is None else spent + before,
+        price=None if price is None else price + before,
+        seconds=estimate.seconds + (ready.spent if ready.explanation.measured else 0.0),
+        notes=(*choice_notes(ready), *estimate.notes),
     )
 
 

@@ -1,4 +1,4 @@
-"""What ``auto`` knows before anything is run: prices, times, what cannot be.
+"""What ``auto`` knows of prices and times before anything is run.
 
 All of it is rough but the schedule's own price, and decides only what is run, never
 what is promised. Constants stand in place of measurements, so that no decision
@@ -10,10 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import check_recognizable
-from smoothcruiser.query import Promise, Query
+from smoothcruiser.query import Promise
 from smoothcruiser.schedule.numbers import short
 
 if TYPE_CHECKING:
@@ -66,28 +64,6 @@ def steps_that_matter(problem: Problem, promise: Promise, most: int) -> int:
     if facts.discount <= share:
         return 1
     return min(most, math.ceil(math.log(share) / math.log(facts.discount)))
-
-
-def why_no_search(query: Query) -> str | None:
-    """Why certified search cannot answer; None if it can."""
-    from smoothcruiser.engines.registry import choose
-
-    problem = query.problem
-    if query.state is None:
-        return "no state was named, so states cannot be looked at"
-    executor = choose(problem, query.compute)
-    if not executor.same_bits:
-        return f"certified search does not run on executor {executor.name!r}"
-    if "shards" in query.given:
-        return "shards belong to a schedule"
-    try:
-        check_recognizable(query.state, problem.key_of(query.state))
-    except InvalidInput:
-        return (
-            "states cannot be told apart, so a search could not keep them (key= tells "
-            "them apart)"
-        )
-    return None
 
 
 def seconds_of(
