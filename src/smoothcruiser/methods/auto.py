@@ -11,7 +11,7 @@ back. So ``auto`` looks first (``engines.pilot``), and then runs
   both, one after the    everywhere else: certified search for about as long as the
   other                  schedule would take, then the schedule (``methods.portfolio``)
 
-so that an answer costs at most about twice what the better of the two needs.
+so that an answer costs little more than twice the price of the better of the two.
 Without an epsilon, a limit is shared in the same way. The decision is made when the
 answer is prepared, so ``explain`` prints what ``plan`` runs; it does not depend on
 the clock, unless ``seconds=`` makes it. Proofs and measurements: docs/auto.md.
