@@ -114,6 +114,8 @@ PARAMETERS = [
     (mdp, {"min_actions": 3}, "3", "from 1 to"),
     (mdp, {"operator": sc.KL(1.0, prior=(1.0, 1.0, 1.0))}, "3 weights", "2 actions"),
     (game, {"discount": 2.0}, "2.0", "[0, 1)"),
+    (game, {"player": None}, "None", "player(state)"),
+    (game, {"player": 1}, "1", "player(state)"),
     (game, {"num_actions": "two"}, "'two'", "whole number"),
     # tables
     (table, {"P": np.ones((2, 2))}, "(2, 2)", "(S, A, S)"),

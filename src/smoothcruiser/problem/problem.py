@@ -348,8 +348,16 @@ class Game(Problem):
     """
 
     _: KW_ONLY
-    player: Callable[[Any], int] = field(default=lambda state: 1)
+    player: Callable[[Any], int] = None  # type: ignore[assignment]
     alternating: bool = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.player):
+            raise InvalidInput(
+                "A Game needs player=, a function player(state) that returns 1 (max) or "
+                f"2 (min), got {self.player!r}; with one player it is an MDP."
+            )
+        super().__post_init__()
 
     @property
     def is_game(self) -> bool:  # noqa: D102
