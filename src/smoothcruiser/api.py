@@ -71,8 +71,9 @@ def plan(
         budget: most oracle calls to pay; by default 10**9, 10**6 for a tree search. A
             schedule above the default is refused. Below the price of epsilon, or
             without one, a budget of your own gets the best promise that it pays for.
-        seconds: stop after so long, with what holds then. A schedule is chosen to fit:
-            for that a few calls measure the simulator, in this process.
+        seconds: stop after so long, with what holds then; compiling does not count. A
+            schedule is chosen to fit: for that the simulator is timed in this process,
+            for at most 5% of them. These calls are counted.
         simulations: stop a tree search after so many.
         max_states: most states that certified search keeps; by default as many as fit
             in half of the memory that is available.
@@ -108,7 +109,7 @@ def plan_many(
 
     Certified search keeps one memory for all of them, so that what they share is
     sampled once. A known model is solved once. Other methods plan each of n states
-    with delta/n. "auto" chooses one method, by the first state. A state that is
+    with delta/n. "auto" decides once, by the first state. A state that is
     listed twice is planned once; one that no limit reached has the interval that
     the rewards allow, with a note.
 
@@ -201,9 +202,8 @@ def explain(
         method: a name or a method object.
         options: parameters of the method, by name.
         delta_prime: the paper's confidence per node, for method "paper".
-        **asked: ``epsilon``, ``delta``, ``target`` and ``budget`` as in ``plan``. With a
-            budget it is the schedule that the budget pays for; ``prepare`` has the note
-            that says so.
+        **asked: the keywords of ``plan``. With ``budget`` or ``seconds`` it is the
+            schedule that they pay for; ``prepare`` has the note that says so.
     """
     check_keywords("explain", asked, KEYWORDS)
     return prepare(
