@@ -61,7 +61,7 @@ def test_play_a_game_and_read_the_summary():
     assert done.returncode == 0, done.stderr
     assert "win rate" in done.stdout
     assert "method uct against random" in done.stdout
-    assert "calls a decision" in done.stdout
+    assert "calls per decision" in done.stdout
 
 
 def test_play_against_a_function_of_the_users_own(tmp_path):

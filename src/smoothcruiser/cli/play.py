@@ -59,9 +59,9 @@ from smoothcruiser.errors import InvalidInput, said
     "--budget",
     type=Calls(),
     metavar="CALLS",
-    help="Most oracle calls a decision, such as 1e4.",
+    help="Most oracle calls per decision, such as 1e4.",
 )
-@click.option("--seconds", type=float, metavar="T", help="Longest time a decision.")
+@click.option("--seconds", type=float, metavar="T", help="Longest time per decision.")
 @tree_options
 @click.option(
     "--opponent",

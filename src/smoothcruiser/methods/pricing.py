@@ -24,7 +24,7 @@ COMPILED_RATIO, PYTHON_RATIO = 25, 1
 WORTH_A_TRY = 20_000
 # calls per second, for the times that ``explain`` shows
 COMPILED_SPEED = 2e7
-PYTHON_OVERHEAD = 3e-6  # seconds a call, beside the step itself
+PYTHON_OVERHEAD = 3e-6  # seconds per call, beside the step itself
 
 
 def call_ratio(problem: Problem) -> int:
@@ -84,7 +84,7 @@ def suggestion(
 ) -> tuple[str, ...]:
     """What declaring the step deterministic would save, if it looks so.
 
-    With one outcome a pair, the pairs of a tree of depth d settle the value
+    With one outcome per pair, the pairs of a tree of depth d settle the value
     within gamma**d of its span.
     """
     facts = problem.facts

@@ -102,11 +102,11 @@ class Summary:
             )
         rows += [
             (
-                f"  steps an episode    {self.mean_steps:.1f} ({self.ended} of "
+                f"  steps per episode   {self.mean_steps:.1f} ({self.ended} of "
                 f"{self.episodes} reached an end)"
             ),
-            f"  time a decision     {1e3 * self.seconds_per_decision:.3g} ms",
-            f"  calls a decision    {self.calls_per_decision:,.0f}",
+            f"  time per decision   {1e3 * self.seconds_per_decision:.3g} ms",
+            f"  calls per decision  {self.calls_per_decision:,.0f}",
         ]
         return "\n".join(rows)
 

@@ -179,7 +179,7 @@ ZOO: dict[str, Entry] = {
     "garnet": Entry(
         garnet,
         {"states": 20, "actions": 3, "branching": 3, "seed": 0},
-        "a random MDP with few successors a move",
+        "a random MDP with few successors per move",
     ),
     "random-game": Entry(
         random_game,
