@@ -415,7 +415,8 @@ def choice_notes(ready: Prepared) -> tuple[str, ...]:
     measured = ready.explanation.measured
     looked = ready.looked - measured
     what = [f"{looked:,} looked at the simulator first"] * (looked > 0)
-    what += [f"{measured:,} timed it"] * (measured > 0)
+    timed = "timed it" if looked else "timed the simulator"
+    what += [f"{measured:,} {timed}"] * (measured > 0)
     return (f"Of the calls, {' and '.join(what)}.",)
 
 
