@@ -77,6 +77,7 @@ from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import copied
+from smoothcruiser.problem.undiscounted import refuse_undiscounted
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Compute, Promise, Where, check_delta
 
@@ -116,6 +117,7 @@ class Certified:
         ``scheduler`` and ``tls`` are as in ``plan``: they spread a round's samples
         and change no bit of the result.
         """
+        refuse_undiscounted(problem, "certified")
         self._compute = Compute.of("Certified", where)
         self.known = has_rows(problem)  # whether rows are read instead of samples
         promise = Promise(delta=check_delta(delta))

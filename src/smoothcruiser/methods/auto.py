@@ -48,6 +48,7 @@ from smoothcruiser.methods.pricing import (
 from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
+from smoothcruiser.problem.undiscounted import refuse_undiscounted
 from smoothcruiser.query import KEYWORDS, Limits, Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Level
@@ -75,6 +76,7 @@ class Auto(Method):
     name = "auto"
     because = ": it chooses among methods that keep a promise"
     compared = False
+    sums_totals = True  # by exact
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
@@ -142,6 +144,7 @@ class _Choosing:
             known = self._known_model()
             if known is not None:
                 return known
+        refuse_undiscounted(self.problem, "auto, where the model is not listed,")
         self.promise.failure()  # it says what is missing
         if not self.promise.asked and not self._limited:
             raise InvalidInput(
@@ -171,6 +174,10 @@ class _Choosing:
         try:
             listed = explore(here, most_states=LISTED, deadline=deadline)
         except TooLarge:
+            refuse_undiscounted(
+                self.problem,
+                f"auto, beyond {LISTED:,} states or the time to list them,",
+            )
             if not self.promise.asked and not self._limited:
                 return None
             return (

@@ -27,6 +27,7 @@ from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.undiscounted import refuse_undiscounted
 from smoothcruiser.query import KEYWORDS, Query
 from smoothcruiser.schedule.schedule import counted
 
@@ -143,6 +144,8 @@ class Method(ABC):
     # Why other options are of no use to it: ends the sentence that refuses them.
     because: ClassVar[str] = ""
     compared: ClassVar[bool] = True  # whether ``compare`` runs it where none is named
+    # whether it can plan at discount 1 without a horizon, where totals may be infinite
+    sums_totals: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -271,6 +274,8 @@ def prepared(method: Method, query: Query) -> Prepared:
 
         named(query.compute.executor)  # refuses what is no executor
     refuse_unused(method.name, query, method.takes, method.because)
+    if not method.sums_totals:
+        refuse_undiscounted(query.problem, method.name)
     if query.state is not None and query.problem.is_terminal(query.state):
         return _ended(method, query)
     ready = method.prepare(query)

@@ -24,11 +24,23 @@ section 2); that problem is ``unpaid``.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from smoothcruiser.operators import Operator
 
 BOUNDS_ROUNDING = 1e-12  # relative error of sums of discounted rewards
+
+
+def times(step: float, steps: float) -> float:
+    """What ``steps`` steps add up to, perhaps infinitely many: nothing stays nothing."""
+    return 0.0 if step == 0.0 else step * steps
+
+
+def largest(numbers: Iterable[float]) -> float:
+    """The largest |x| of those that are finite, 0 if none is."""
+    return max((abs(x) for x in numbers if math.isfinite(x)), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -115,9 +127,12 @@ class Facts:
         return self.total_range if self.operator.shift_invariant else None
 
     def steps(self, remaining: int | None) -> float:
-        """Sum of gamma**i over the remaining steps: 1/(1-gamma) without a horizon."""
+        """Sum of gamma**i over the remaining steps: 1/(1-gamma) without a horizon.
+
+        It is infinite at discount 1 without a horizon.
+        """
         if remaining is None:
-            return 1.0 / (1.0 - self.discount)
+            return math.inf if self.discount == 1.0 else 1.0 / (1.0 - self.discount)
         if self.discount == 1.0:
             return float(remaining)
         return (1.0 - self.discount**remaining) / (1.0 - self.discount)
@@ -145,7 +160,7 @@ class Facts:
                 high * (1.0 - (-self.discount) ** remaining) / (1.0 + self.discount)
             )
         total = self.steps(remaining)
-        found = self.reward_range[0] * total, self.reward_range[1] * total
+        found = times(self.reward_range[0], total), times(self.reward_range[1], total)
         if self.known_total is not None and remaining != 0:
             found = self._inside(found, self.known_total)
         return *found, offset
@@ -159,12 +174,11 @@ class Facts:
             low, high = min(low, -high), max(high, -low)
         if self.operator.shift_invariant:
             total = self.steps(remaining)
-            bottom, top = (
-                (self.reward_range[0] + low) * total,
-                (self.reward_range[1] + high) * total,
-            )
+            bottom = times(self.reward_range[0] + low, total)
+            top = times(self.reward_range[1] + high, total)
         else:  # monotone and 1-Lipschitz: |F(Q)| <= |Q| + M
-            top = (self.reward_bound + self.regularizer_bound) * self.steps(remaining)
+            size = self.reward_bound + self.regularizer_bound
+            top = times(size, self.steps(remaining))
             bottom = -top
         if self.terminals:
             bottom, top = min(bottom, 0.0), max(top, 0.0)
@@ -183,7 +197,7 @@ class Facts:
     ) -> tuple[float, float]:
         """Both bounds together; those that are tight to the last digit may cross."""
         inside = max(found[0], known[0]), min(found[1], known[1])
-        scale = max(abs(x) for x in found)
+        scale = largest(found)
         if 0.0 < inside[0] - inside[1] <= BOUNDS_ROUNDING * scale:
             inside = inside[1], inside[0]
         return inside
@@ -293,4 +307,4 @@ class Facts:
         """
         low, high = self.operator.omega_range(self.num_actions)
         bound = max(abs(low), abs(high))
-        return 0.0 if bound == 0.0 else bound * self.steps(self.horizon)
+        return times(bound, self.steps(self.horizon))
