@@ -26,10 +26,11 @@ from smoothcruiser.exact.stopped import UNIT
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
 
-# States of one component that are eliminated one by one: half a second, exact to the
-# last digits. Larger ones are solved by LAPACK, and beyond that by sweeps.
+# States of one component that are eliminated one by one: 20 ms, exact to the last
+# digits. Larger ones are swept, and solved by LAPACK where that does not end soon.
 LARGEST_ELIMINATION = 400
-LARGEST_SOLVE = 3_000  # 72 MB, half a second
+LARGEST_SOLVE = 3_000  # 72 MB, a second or two
+FASTER = 300  # multiplications of LAPACK in the time of one of a sweep, times 1/3
 MOST_SWEEPS = 1_000_000  # of Gauss-Seidel for one policy; the proof says what they gave
 
 
@@ -193,10 +194,15 @@ def policy_value(rows: Rows, choice: Ints, near: Floats, work: Work) -> Floats |
             return None
         if b < found:
             states = order[block[b] : block[b + 1]]
-            if len(states) > LARGEST_SOLVE:
-                x[states] = near[states]
-                _sweep(states, parts, x, work)
-            elif not _dense(states, parts, x):
+            x[states] = near[states]
+            most, size = MOST_SWEEPS, len(states)
+            if size <= LARGEST_SOLVE:  # what LAPACK would cost, made of sweeps
+                most = size**3 // (FASTER * int(counts[choice[states]].sum())) + 1
+            if (
+                not _sweep(states, parts, x, work, most)
+                and size <= LARGEST_SOLVE
+                and not _dense(states, parts, x)
+            ):
                 return None
             b += 1
     return x if bool(np.all(np.isfinite(x))) else None
@@ -229,18 +235,20 @@ def _dense(states: Ints, parts: Parts, x: Floats) -> bool:
     return True
 
 
-def _sweep(states: Ints, parts: Parts, x: Floats, work: Work) -> None:
-    """Gauss-Seidel sweeps over one component, until they change nothing."""
+def _sweep(states: Ints, parts: Parts, x: Floats, work: Work, most: int) -> bool:
+    """Whether Gauss-Seidel sweeps over one component came to change nothing."""
     kernel, done, part = compiled(graph_kernel.relax), 0, 16
-    while done < MOST_SWEEPS and work.over() is None:
+    while done < most and work.over() is None:
         begin = time.perf_counter()
+        part = min(part, most - done)
         change = float(kernel(states, *parts, x, part))
         done += part
         work.spend(part)
         if change <= 2.0 * UNIT * float(np.max(np.abs(x[states]))):
-            return
+            return True
         if time.perf_counter() - begin < PART_SECONDS:
             part *= 2
+    return False
 
 
 def best_rows(rows: Rows, score: Floats) -> Ints:

@@ -182,7 +182,7 @@ def _attempts(
         if steps is None:
             continue
         most = float(np.max(steps))
-        d = max(float(np.max(excess[near])), 4.0 * UNIT * scale, TINY)
+        d = max(float(np.max(excess[near])), 0.5 * UNIT * scale, TINY)
         for _ in range(DOUBLINGS):
             if d * most >= least:
                 break

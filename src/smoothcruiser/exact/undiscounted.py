@@ -52,7 +52,8 @@ from smoothcruiser.problem.tabular import Bools, Floats, Ints, Tables
 
 NAME = "strategy-iteration"
 METHODS = ("auto", "policy-iteration")  # of ``solve`` that mean it
-DEFAULT_TOLERANCE = 1e-10  # of the span of rewards: a larger bound gets a note
+# of the largest reward or value: a larger bound gets a note
+DEFAULT_TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +282,7 @@ def _assembled(
         seconds=0.0,
         states=known.states,
         key_of=state_key if known.states is None else problem.key_of,
-        note=_note(bound, totals.unit, work),
+        note=_note(bound, totals.unit * max(1.0, top), work),
     )
 
 
@@ -299,14 +300,14 @@ def _action_values(
     return found.reshape(tables.legal.shape)
 
 
-def _note(bound: float, unit: float, work: Work) -> str:
-    if bound <= DEFAULT_TOLERANCE * unit:
+def _note(bound: float, size: float, work: Work) -> str:
+    if bound <= DEFAULT_TOLERANCE * size:
         return ""
     if work.over() is not None:
         return f"The search was stopped early, and its policies prove {bound:.3g}."
     return (
-        f"the aim of {DEFAULT_TOLERANCE * unit:.3g} (1e-10 of the largest reward) is "
-        f"below what the rounding of float64 proves for plays as long as here "
+        f"the aim of {DEFAULT_TOLERANCE * size:.3g} (1e-10 of the largest reward or "
+        "value) is below what the rounding of float64 proves for plays as long as here "
         f"({bound:.3g})"
     )
 
