@@ -121,10 +121,20 @@ def _total(income: Floats, edge: Ints, flow: Floats, terminal: Bools) -> Floats:
     rest = ~idle & ~infinite
     values = np.where(infinite, np.inf if high > 0.0 else -np.inf, 0.0)
     place = np.cumsum(rest) - 1
-    inside = rest[edge[0]] & rest[edge[1]]
+    moves = rest[edge[0]] & (edge[0] != edge[1])
+    # divided by the chance to leave a state, so that a rare exit keeps its digits
+    leave = np.bincount(edge[0][moves], flow[moves], len(rest))
+    inside = moves & rest[edge[1]]
     matrix = np.eye(int(rest.sum()))
-    np.subtract.at(matrix, tuple(place[edge[:, inside]]), flow[inside])
-    values[rest] = np.linalg.solve(matrix, income[rest])
+    share = flow[inside] / leave[edge[0][inside]]
+    np.subtract.at(matrix, tuple(place[edge[:, inside]]), share)
+    try:
+        values[rest] = np.linalg.solve(matrix, income[rest] / leave[rest])
+    except np.linalg.LinAlgError:
+        raise InvalidInput(
+            "The policy's plays are too long for float64 at discount 1; give horizon= "
+            "or a discount below 1."
+        ) from None
     return values
 
 
