@@ -56,6 +56,7 @@ def test_above_needs_no_assumption_on_end_components():
     assert is_above(circle, at(0.61, 0.61), LEAVE)
     assert is_above(circle, at(7.0, 7.0), STALL)
     assert not is_above(circle, at(0.59, 0.59), LEAVE)
+    assert not is_above(circle, at(0.5, 0.5), STALL)  # what the max player leaves out
     assert not is_above(circle, at(0.61, 0.62), LEAVE)  # not constant in the circle
     assert not is_above(circle, at(np.inf, np.inf), LEAVE)
     assert not is_above(circle, at(-1.0, -1.0), LEAVE)
@@ -84,6 +85,8 @@ def test_rounding_counts_against_a_bound():
     exact = 0.1 + 0.2
     assert not is_above(third, at(exact, 0.2), STALL)
     assert not is_below(third, at(exact, 0.2), STALL)
+    assert not is_above(third, at(exact + 2e-16, 0.2 + 6e-17), STALL)
+    assert not is_below(third, at(exact - 2e-16, 0.2 - 6e-17), STALL)
     assert is_above(third, at(exact + 1e-14, 0.2 + 5e-15), STALL)
     assert is_below(third, at(exact - 1e-14, 0.2 - 5e-15), STALL)
 
