@@ -87,11 +87,24 @@ class Rows:
 
         It is summed as differences, so that states of equal value add no rounding.
         """
-        step = x[self.target] - x[self.owner[self.entry_row]]
+        step, wide = self.steps(x)
         count = len(self.owner)
         mean = sums(self.entry_row, self.weight * step, count)
-        size = sums(self.entry_row, self.weight * np.abs(step), count)
+        size = sums(self.entry_row, self.weight * wide, count)
         return self.reward + mean, np.abs(self.reward) + size
+
+    def steps(self, x: Floats) -> tuple[Floats, Floats]:
+        """(x(target) - x(owner), the size of its terms) of each entry.
+
+        A function of two rows is their sum: the second holds the digits that the
+        first has no room for.
+        """
+        here, there = self.owner[self.entry_row], self.target
+        if x.ndim == 1:
+            step = x[there] - x[here]
+            return step, np.abs(step)
+        coarse, fine = x[:, there] - x[:, here]
+        return coarse + fine, np.abs(coarse) + np.abs(fine)
 
     def only(self, keep: Bools) -> Rows:
         """Some of the rows, all of the states."""

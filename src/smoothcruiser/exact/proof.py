@@ -16,29 +16,34 @@ are in docs/theory.md, section 13.
 
 The inequalities are checked on the rows of the model, as sums of differences
 p (r + U(z) - U(s)), with all roundings counted against them. Where the candidates
-come from does not matter: U = x + d g and L = x - d g for the value x that
-``strategy`` found and a bound g on the number of steps that nearly optimal plays
-take; d is doubled until the check succeeds. For U the states of an end component
+come from does not matter: U = x + e + d g and L = x + e - d g for the value x that
+``strategy`` found, what rounding took from it, e, and a bound g on what the roundings
+of all rows that a nearly optimal play takes add up to; d is doubled until the check
+succeeds. Functions are
+sums of two float64 numbers: x alone is too coarse where plays are long, because its
+last digit moves a difference by more than a rare outcome does. For U the states of an end component
 have one value between them, and g is that of its quotient: there every play ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from smoothcruiser.exact.chains import Rows, Work, best_rows, sums
+from smoothcruiser.exact.chains import Rows, Work, best_rows, policy_value, sums
 from smoothcruiser.exact.qualitative import end_components, never_ending
 from smoothcruiser.exact.stopped import SLACK, UNIT
-from smoothcruiser.exact.strategy import Play, longest
+from smoothcruiser.exact.strategy import Play, covering
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
 
 # Rows whose value is within this share of the best are "nearly optimal": fewer rows
 # make g smaller, and the others must not exceed U by d g. The last takes all rows.
 MARGINS = (1e-6, 1e-9, 1e-3, 1e-12, np.inf)
-DOUBLINGS = 40  # of d, from the rounding of one difference on
+FIRST = 2.0**-80  # of the largest value: every row counts that much against a bound
+DOUBLINGS = 40  # of d
+REFINEMENTS = 2  # of the value of a policy: the second corrects LAPACK's own error
 TINY = 1e-290  # numbers below are no digits: rewards are scaled to 1
 UNDERFLOW = 1e-300  # more than a row's sums lose below the normal numbers
 
@@ -61,17 +66,17 @@ class Arena:
 
         For n outcomes, in units of 2**-53 of the terms' sizes: n + 2 for the
         normalization of stored rows (their exact sums are 1, so that x(s) may be
-        subtracted inside), 3 for the two operations and the product, n for the sum,
-        and 5 to spare.
+        subtracted inside), 3 for differences, their sum and that with r, 1 for the
+        product, n for the sum, and 4 to spare.
         """
         raw, row = self.raw, self.raw.entry_row
-        step = x[raw.target] - x[raw.owner[row]]
+        step, wide = raw.steps(x)
         count = len(raw.owner)
         mean = sums(row, raw.weight * (self.paid + step), count)
-        size = sums(row, raw.weight * (np.abs(self.paid) + np.abs(step)), count)
+        size = sums(row, raw.weight * (np.abs(self.paid) + wide), count)
         room = SLACK * UNIT * (2.0 * np.diff(raw.start) + 10.0) * size
         # a row that pays nothing, between equal values, is 0 without any rounding
-        room[raw.pays | (sums(row, step != 0.0, count) > 0.0)] += UNDERFLOW
+        room[raw.pays | (sums(row, wide != 0.0, count) > 0.0)] += UNDERFLOW
         return mean - room, mean + room
 
     def fixed(self, choice: Ints) -> Bools:
@@ -85,31 +90,30 @@ class Arena:
 class Proven:
     """A function that was proven to bound V, with the policy that keeps it."""
 
-    x: Floats  # (n + 1,), the last is 0
+    x: Floats  # (2, n + 1): the sum of two rows; the last column is 0
+    near: Floats  # (n + 1,): the value that it bounds, as far as that is known
     choice: Ints  # (n,): rows without self-loops
 
 
 def is_above(arena: Arena, x: Floats, choice: Ints) -> bool:
     """Whether V <= ``x`` is proven, with the min player's rows of ``choice``."""
-    if not arena.signed and bool(np.any(x < 0.0)):
+    if not np.all(np.isfinite(x)) or (not arena.signed and np.any(x.sum(axis=0) < 0)):
         return False
     needed = arena.fixed(choice) | arena.is_max[arena.raw.owner]
-    return bool(np.all(np.isfinite(x))) and not np.any(arena.signs(x)[1][needed] > 0.0)
+    return not np.any(arena.signs(x)[1][needed] > 0.0)
 
 
 def is_below(arena: Arena, x: Floats, choice: Ints) -> bool:
     """Whether ``x`` <= V is proven, with the max player's rows of ``choice``."""
-    if not bool(np.all(np.isfinite(x))):
+    if not np.all(np.isfinite(x)):
         return False
-    raw, is_max = arena.raw, arena.is_max
+    raw, is_max, total = arena.raw, arena.is_max, x.sum(axis=0)
     needed = arena.fixed(choice) | ~is_max[raw.owner]
     if arena.signed:
         return not np.any(arena.signs(x)[0][needed] < 0.0)
-    positive = x[:-1] > 0.0
-    if np.any(x < 0.0):
-        return False
+    positive = total[:-1] > 0.0
     kept = needed & positive[raw.owner]
-    if np.any(arena.signs(x)[0][kept] < 0.0):
+    if np.any(total < 0.0) or np.any(arena.signs(x)[0][kept] < 0.0):
         return False
     # the states where x is 0 are outside
     label = np.where(positive, np.cumsum(positive) - 1, int(positive.sum()))
@@ -128,16 +132,16 @@ def upper(arena: Arena, play: Play, work: Work) -> Proven | None:
     top = np.full(count + 1, -np.inf)
     np.maximum.at(top, label, play.x[:-1])
     top[count] = 0.0
-    drift, _ = merged.drift(top)
+    every = np.append(label, count)
 
     def attempt(x: Floats) -> Floats | None:
-        full = np.append(x[label], 0.0)
+        full = x[:, every]
         if not arena.signed:
-            full = np.maximum(full, 0.0)
+            full = np.where(full.sum(axis=0) < 0.0, 0.0, full)
         return full if is_above(arena, full, play.choice) else None
 
-    found = _attempts(merged, top, drift, 1.0, attempt, work)
-    return None if found is None else Proven(found, play.choice)
+    found = _attempts(merged, top, 1.0, attempt, work)
+    return None if found is None else Proven(found[0], found[1][every], play.choice)
 
 
 def lower(arena: Arena, play: Play, work: Work) -> Proven | None:
@@ -146,51 +150,64 @@ def lower(arena: Arena, play: Play, work: Work) -> Proven | None:
     kept = ~arena.is_max[rows.owner]
     kept[play.choice] = True
     used = rows.only(kept)
-    drift, _ = used.drift(play.x)
 
     def attempt(x: Floats) -> Floats | None:
-        full = x if arena.signed else np.where(x < TINY, 0.0, x)
+        full = x if arena.signed else np.where(x.sum(axis=0) < TINY, 0.0, x)
         return full if is_below(arena, full, play.choice) else None
 
-    found = _attempts(used, play.x, -drift, -1.0, attempt, work)
-    return None if found is None else Proven(found, play.choice)
+    found = _attempts(used, play.x, -1.0, attempt, work)
+    return None if found is None else Proven(*found, play.choice)
 
 
 def nothing(arena: Arena, play: Play) -> Proven:
     """0, which is below every total of rewards of at least 0."""
-    return Proven(np.zeros(arena.rows.size + 1), play.choice)
+    return Proven(np.zeros((2, arena.rows.size + 1)), play.x, play.choice)
 
 
 def _attempts(
-    rows: Rows, x: Floats, excess: Floats, sign: float, attempt: Attempt, work: Work
-) -> Floats | None:
-    """x + sign d g that ``attempt`` accepts, with the smallest d g that was found.
+    rows: Rows, x: Floats, sign: float, attempt: Attempt, work: Work
+) -> tuple[Floats, Floats] | None:
+    """x + e + sign d g that ``attempt`` accepts, and x + e; e is what ``x`` lacks.
 
-    ``excess`` is by how much each row exceeds what is to be proven, about 0 for the
-    best ones and below for the others.
+    A row is nearly optimal if its ``excess`` is about 0: by how much it exceeds what
+    is to be proven.
     """
-    best, least = None, np.inf
-    scale = max(float(np.max(np.abs(x))), TINY)
-    choice = best_rows(rows, excess)
+    choice = best_rows(rows, sign * rows.drift(x)[0])
+    fine = _refined(rows, x, choice, work)
+    drift, size = rows.drift(fine)
+    excess, scale = sign * drift, max(float(np.max(np.abs(x))), TINY)
+    # what the check counts against a row, and the last digit of what is added to x
+    least = UNIT * (2.0 * np.diff(rows.start) + 12.0) * size
+    least += 4.0 * UNIT * float(np.max(np.abs(fine[1]))) + FIRST * scale + TINY
     for margin in MARGINS:
         near = excess >= -margin * scale
         near[choice] = True
         some = rows.only(near)
         if never_ending(some).any():
             continue
-        steps = longest(some, np.searchsorted(np.flatnonzero(near), choice), work)
-        if steps is None:
+        at = np.searchsorted(np.flatnonzero(near), choice)
+        cover = covering(some, least[near], at, work)
+        if cover is None:
             continue
-        most = float(np.max(steps))
-        d = max(float(np.max(excess[near])), 0.5 * UNIT * scale, TINY)
+        d = max(float(np.max((excess / least)[near])), 0.5)
         for _ in range(DOUBLINGS):
-            if d * most >= least:
-                break
-            found = attempt(x + sign * d * steps)
+            found = attempt(np.stack([fine[0], fine[1] + sign * d * cover]))
             if found is not None:
-                best, least = found, d * most
-                break
+                return found, fine.sum(axis=0)
             d *= 2.0
-        if best is not None:
-            break
-    return best
+    return None
+
+
+def _refined(rows: Rows, x: Floats, choice: Ints, work: Work) -> Floats:
+    """(2, n + 1): ``x``, and what it lacks to be the value of the policy ``choice``.
+
+    What it lacks is itself a total: that of the policy's drift at ``x``.
+    """
+    fine = np.stack([x, np.zeros(len(x))])
+    for _ in range(REFINEMENTS):
+        missing = replace(rows, reward=rows.drift(fine)[0])
+        more = policy_value(missing, choice, np.zeros(len(x)), work)
+        if more is None:
+            return fine
+        fine[1] += more
+    return fine

@@ -60,23 +60,23 @@ def best_play(rows: Rows, is_max: Bools, towards: Ints, work: Work) -> Play | No
     return found
 
 
-def longest(rows: Rows, choice: Ints, work: Work) -> Floats | None:
-    """x >= 1 + W x for every row: a bound on the number of steps of every play.
+def covering(rows: Rows, least: Floats, choice: Ints, work: Work) -> Floats | None:
+    """x >= least + W x for every row: what payments of ``least`` (m,) > 0 may add up to.
 
-    Policy iteration from ``choice`` for a payment of 1 in each step, doubled, so that
-    it need not end at the last digit. None where plays need not end.
+    Policy iteration from ``choice``, doubled, so that it need not end at the last
+    digit. None where plays need not end.
     """
-    ones = replace(rows, reward=np.ones(len(rows.owner)))
-    near = np.zeros(rows.size + 1)
+    paid, near = replace(rows, reward=least), np.zeros(rows.size + 1)
     for _ in range(MOST_STEPS):
-        x = policy_value(ones, choice, near, work)
+        x = policy_value(paid, choice, near, work)
         if x is None:
             return None
-        gain, _ = ones.drift(x)
-        if float(np.max(gain, initial=0.0)) <= 0.5:
+        drift, size = paid.drift(x)
+        gain = drift - 8.0 * UNIT * (size + x[paid.owner])  # more may be rounding
+        if not np.any(gain > 0.5 * least):
             return 2.0 * x
-        best = best_rows(ones, gain)
-        choice, near = np.where(gain[best] > 0.25, best, choice), x
+        best = best_rows(paid, np.where(gain > 0.25 * least, gain, -np.inf))
+        choice, near = np.where(gain[best] > 0.25 * least[best], best, choice), x
     return None
 
 

@@ -196,8 +196,9 @@ def _proven(
             )
         below = nothing(arena, play)
     chosen = np.flatnonzero(keep)[rows.row[play.choice]]
-    found.low[rest], found.high[rest] = below.x[:-1], above.x[:-1]
-    found.value[rest] = np.clip(play.x[:-1], below.x[:-1], above.x[:-1])
+    low, high = below.x.sum(axis=0)[:-1], above.x.sum(axis=0)[:-1]
+    found.low[rest], found.high[rest] = low, high
+    found.value[rest] = np.clip(below.near[:-1], low, high)
     found.choice[rest] = chosen
     return found
 
@@ -260,7 +261,8 @@ def _assembled(
     gap = float(np.max(np.maximum(high - value, value - low), initial=0.0))
     top = float(np.max(np.maximum(np.abs(low), np.abs(high)), initial=0.0))
     longest = float(np.max(np.diff(totals.rows.start), initial=1))
-    # action values are sums of (probability times) a reward and a value
+    # bounds are sums of two numbers; action values are sums of (probability times) a
+    # reward and a value
     rounding = UNIT * (2.0 * longest + 12.0) * (top + 2.0)
     bound = SLACK * (gap + rounding)
     bound *= totals.unit

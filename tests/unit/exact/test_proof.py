@@ -48,7 +48,7 @@ def arena(rows: Rows, is_max: list[bool], *, signed: bool = False) -> Arena:
 
 
 def at(*values: float) -> np.ndarray:
-    return np.array([*values, 0.0])
+    return np.array([[*values, 0.0], [0.0] * (len(values) + 1)])
 
 
 def test_above_needs_no_assumption_on_end_components():
