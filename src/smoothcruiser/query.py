@@ -256,7 +256,7 @@ def read_epsilon(
     """
     if epsilon is None:
         return None, None
-    relative, known = None, False
+    relative, share = None, None
     if isinstance(epsilon, str):
         text = epsilon.strip()
         words = _OF_VALUE.fullmatch(text)
@@ -265,8 +265,6 @@ def read_epsilon(
                 relative = float(words[1]) / 100.0
             elif text.endswith("%"):
                 share = float(text[:-1]) / 100.0
-                epsilon = share * facts.value_span()
-                known = share > 0.0 and epsilon == 0.0
             else:
                 epsilon = float(text)
         except ValueError:
@@ -274,11 +272,13 @@ def read_epsilon(
                 "epsilon must be a number above 0, a percentage of the value span such "
                 f"as 5%, or a share of the value such as '2% of value', got {text!r}."
             ) from None
-    if known:
-        raise InvalidInput(
-            f"epsilon {text} is a share of the value span, and what is declared of "
-            "rewards and values leaves no span; give epsilon as a number."
-        )
+        if share is not None:
+            epsilon = share * _finite_span(facts, text)
+            if share > 0.0 and epsilon == 0.0:
+                raise InvalidInput(
+                    f"epsilon {text} is a share of the value span, and what is declared "
+                    "of rewards and values leaves no span; give epsilon as a number."
+                )
     found = epsilon if relative is None else relative
     if not is_number(found) or not 0.0 < found < math.inf:  # type: ignore[operator]
         raise InvalidInput(f"epsilon must be a finite number above 0, got {epsilon!r}.")
@@ -289,6 +289,18 @@ def read_epsilon(
         for player in ((1, 2) if facts.game else (1,))
     )
     return relative * least or None, relative
+
+
+def _finite_span(facts: Facts, words: str) -> float:
+    """The value span that a percentage refers to; an infinite one is refused."""
+    span = facts.value_span()
+    if math.isfinite(span):
+        return span
+    raise InvalidInput(
+        f"epsilon={words!r} is a share of the value span, which is infinite at discount "
+        "1 without a horizon; give a number, or bound the values: payoffs='end', "
+        "total_reward_range= or value_bounds=."
+    )
 
 
 def nearest_to_zero(interval: tuple[float, float]) -> float:

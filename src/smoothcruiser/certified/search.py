@@ -75,6 +75,7 @@ from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import copied
+from smoothcruiser.problem.undiscounted import refuse_undiscounted
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Compute, Promise, Where, check_delta
 
@@ -114,6 +115,7 @@ class Certified:
         ``scheduler`` and ``tls`` are as in ``plan``: they spread a round's samples
         and change no bit of the result.
         """
+        refuse_undiscounted(problem, "certified")
         self._compute = Compute.of("Certified", where)
         self.known = has_rows(problem)  # whether rows are read instead of samples
         promise = Promise(delta=check_delta(delta))
@@ -126,8 +128,7 @@ class Certified:
         self.num_calls = 0  # of the step, or of outcomes= where that is read
         self.exact = problem.deterministic or self.known  # one look at a pair suffices
         self._drawn_pairs = 0  # k: pairs that have a share of delta
-        # what has made this memory useless for further queries
-        self.fault: str | None = None
+        self.fault: str | None = None  # why no further query can be asked
         self._prepared = False  # whether the next five are there
         self._region: Region
         self._sweeps: Sweeps
@@ -464,11 +465,8 @@ class Certified:
 
     def _begin_round(self, at: Position, limits: Ends, left: int) -> str | None:
         """Choose what to sample; return None, or why there is nothing."""
-        pairs, counts = (
-            self._steering.uniform(left)
-            if self.uniform
-            else self._jobs(at, limits, left)
-        )
+        even = self._steering.uniform
+        pairs, counts = even(left) if self.uniform else self._jobs(at, limits, left)
         if len(pairs) == 0:
             return limits.over() or "exhausted"
         self._taking.give_shares(pairs)

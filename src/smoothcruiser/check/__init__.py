@@ -40,6 +40,7 @@ from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.problem.arguments import check_call_seconds, check_seed
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.undiscounted import is_undiscounted
 from smoothcruiser.query import Promise, check_delta, check_problem
 from smoothcruiser.schedule.numbers import duration, short
 
@@ -145,7 +146,12 @@ def check(
         findings.append(
             Finding("speed", "ok", f"{speed:,.0f} calls per second on one core.")
         )
-    if good:
+    if good and is_undiscounted(problem):
+        told = (
+            "discount 1 without a horizon: exact solves the model, nothing samples it."
+        )
+        findings.append(Finding("price", "ok", told))
+    elif good:
         found = _price_finding(price, seconds, epsilon, chance)
         if found.verdict == "warning":
             way = _way_out(problem, findings)

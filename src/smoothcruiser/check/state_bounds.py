@@ -19,7 +19,7 @@ from smoothcruiser.check.probe import FALSE_ALARM, SAMPLES, Finding, Probe
 from smoothcruiser.errors import OracleError
 from smoothcruiser.jit.keys import CheckKey
 from smoothcruiser.problem.bounds import bounds_at, slack
-from smoothcruiser.problem.facts import BOUNDS_ROUNDING
+from smoothcruiser.problem.facts import BOUNDS_ROUNDING, largest
 from smoothcruiser.problem.rows import read_row
 
 STATES = 6  # whose backups are sampled
@@ -72,7 +72,7 @@ def _backup(probe: Probe, place: int, state: Any, action: int, tests: int) -> En
     problem, facts = probe.problem, probe.problem.facts
     low, high = facts.value_hull()
     span = facts.reward_span + facts.discount * (max(high, 0.0) - min(low, 0.0))
-    rounding = BOUNDS_ROUNDING * (abs(low) + abs(high) + facts.reward_bound)
+    rounding = BOUNDS_ROUNDING * (2.0 * largest((low, high)) + facts.reward_bound)
     if problem.outcomes is not None:
         model = read_row(problem, state, action)
         shares = [p for p, _, _ in model]

@@ -42,6 +42,7 @@ from smoothcruiser.jit.interrupts import Hold, held
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.undiscounted import refuse_undiscounted
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
 from smoothcruiser.tree.kernel import Setting
@@ -106,6 +107,7 @@ def evaluate(query: Query, policy: Any) -> Estimate:
         True
     """
     problem, state = query.problem, query.place
+    refuse_undiscounted(problem, "evaluate")
     if query.promise.relative is not None:
         raise InvalidInput(
             f"evaluate cannot aim at epsilon={query.promise.words!r}; give it as a "

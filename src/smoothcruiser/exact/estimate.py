@@ -6,8 +6,10 @@ width of every interval.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Certificate, Estimate, best_action
 from smoothcruiser.exact.solution import Solution
 from smoothcruiser.problem.problem import Problem
@@ -26,6 +28,11 @@ def exact_estimate(
     """
     row = solution.index(state)
     value, bound = float(solution.values[row]), float(solution.residual_bound)
+    if math.isinf(value):
+        raise InvalidInput(
+            f"State {state!r} is worth {value:+} at discount 1: rewards go on for ever "
+            "with positive probability; give horizon=, a discount below 1, or terminal=."
+        )
     q_values = tuple(float(q) for q in solution.q_values[row])
     policy = tuple(float(p) for p in solution.policy[row])
     certificate = Certificate(

@@ -22,7 +22,8 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import Bools, Floats
+from smoothcruiser.problem.tabular import Bools, Floats, Ints
+from smoothcruiser.problem.undiscounted import is_undiscounted
 
 LARGEST_SOLVE = 2_000  # states of a dense linear solve, 32 MB; larger problems iterate
 # how far a policy's rows may be from summing to 1; printed decimals are that far off
@@ -48,7 +49,8 @@ def policy_value(problem: Problem, policy: Any, *, tolerance: float = 1e-12) -> 
 
     With a horizon it is the value with all steps left, and NaN where they lead
     beyond the states that were explored. ``tolerance`` is relative to the
-    largest income of one step.
+    largest income of one step. At discount 1 without a horizon it is the expected
+    total, perhaps infinite, with a rounding that grows with the length of plays.
     """
     known = known_model(problem)
     tables = known.tables
@@ -79,6 +81,10 @@ def policy_value(problem: Problem, policy: Any, *, tolerance: float = 1e-12) -> 
             values = sweep(values)
         values[known.unknown(problem.horizon, problem.horizon)] = np.nan
         return values
+    if is_undiscounted(problem):
+        return _total(
+            income.astype(np.float64), np.stack([state, target]), flow, tables.terminal
+        )
     if len(live) <= LARGEST_SOLVE:
         matrix = np.eye(len(live))
         np.subtract.at(matrix, (state, target), problem.discount * flow)
@@ -92,6 +98,54 @@ def policy_value(problem: Problem, policy: Any, *, tolerance: float = 1e-12) -> 
             aim, 4.0 * np.finfo(float).eps * float(np.max(np.abs(values)))
         ):
             return values
+
+
+def _total(income: Floats, edge: Ints, flow: Floats, terminal: Bools) -> Floats:
+    """Expected totals of a chain at discount 1; ``edge`` leads from row 0 to row 1.
+
+    States that reach no income are worth 0. Of the others those that cannot reach
+    these, and all that may lead there, have incomes for ever: infinite where all
+    have one sign, and refused where they do not.
+    """
+    state, target = edge[:, flow > 0.0]
+    idle = ~_reaching(state, target, (income != 0.0) & ~terminal) | terminal
+    endless = ~_reaching(state, target, idle)
+    low, high = float(income.min()), float(income.max())
+    if endless.any() and low < 0.0 < high:
+        raise InvalidInput(
+            f"The policy never ends from state {int(np.flatnonzero(endless)[0])}, and "
+            "incomes have both signs: its total is not defined at discount 1; give "
+            "horizon= or a discount below 1."
+        )
+    infinite = _reaching(state, target, endless)
+    rest = ~idle & ~infinite
+    values = np.where(infinite, np.inf if high > 0.0 else -np.inf, 0.0)
+    place = np.cumsum(rest) - 1
+    moves = rest[edge[0]] & (edge[0] != edge[1])
+    # divided by the chance to leave a state, so that a rare exit keeps its digits
+    leave = np.bincount(edge[0][moves], flow[moves], len(rest))
+    inside = moves & rest[edge[1]]
+    matrix = np.eye(int(rest.sum()))
+    share = flow[inside] / leave[edge[0][inside]]
+    np.subtract.at(matrix, tuple(place[edge[:, inside]]), share)
+    try:
+        values[rest] = np.linalg.solve(matrix, income[rest] / leave[rest])
+    except np.linalg.LinAlgError:
+        raise InvalidInput(
+            "The policy's plays are too long for float64 at discount 1; give horizon= "
+            "or a discount below 1."
+        ) from None
+    return values
+
+
+def _reaching(state: Ints, target: Ints, goal: Bools) -> Bools:
+    """(S,): where a chain with these edges may lead to ``goal``."""
+    found = goal.copy()
+    while True:
+        more = state[found[target] & ~found[state]]
+        if not len(more):
+            return found
+        found[more] = True
 
 
 def _checked(policy: Any, live: Bools) -> Floats:

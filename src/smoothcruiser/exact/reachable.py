@@ -33,6 +33,7 @@ from smoothcruiser.problem.rows import (
 )
 from smoothcruiser.problem.states import check_recognizable, is_fixed
 from smoothcruiser.problem.tabular import Bools, Ints, Tables
+from smoothcruiser.problem.undiscounted import is_undiscounted
 
 MOST_STATES = 200_000  # about ten seconds of Python with a handful of outcomes per pair
 
@@ -112,7 +113,7 @@ def explore(
         if time.perf_counter() > deadline:
             raise TooLarge(
                 f"The time was up when {len(rows.states):,} states had been met and "
-                f"{row:,} of them explored; allow more, or use certified search.",
+                f"{row:,} of them explored; allow more, or {_instead(problem)}.",
                 len(rows.states),
             )
         profile = rows.profiles[row]
@@ -147,6 +148,13 @@ def explore(
     )
 
 
+def _instead(problem: Problem) -> str:
+    """What to do where there are too many states."""
+    if is_undiscounted(problem):
+        return "give horizon= or a discount below 1, and use certified search"
+    return "use certified search"
+
+
 class _NumberedStates:
     """The states met so far, numbered by key, with the profile and depth of each."""
 
@@ -168,8 +176,8 @@ class _NumberedStates:
             return row
         if len(self.states) >= self.most:
             raise TooLarge(
-                f"More than {self.most} states can be reached: too many for exact; use "
-                "certified search, which reads outcomes= where it needs them.",
+                f"More than {self.most} states can be reached: too many for exact; "
+                f"{_instead(self.problem)}, which reads outcomes= where it needs them.",
                 len(self.states),
             )
         if type(state) not in self._types:

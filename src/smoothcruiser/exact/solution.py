@@ -19,12 +19,15 @@ class Solution:
     """Exact values with a proven bound on their error; S states, A actions."""
 
     # (S,), with all steps left where there is a horizon; 0 in terminal states, NaN
-    # where unknown (``stages``)
+    # where unknown (``stages``), infinite where totals are (discount 1)
     values: Floats
     q_values: Floats  # (S, A), NaN where illegal and in terminal states
-    # (S, A), the gradient of F at q_values; 0 where illegal and in terminal states
+    # (S, A), the gradient of F at q_values; 0 where illegal and in terminal states, NaN
+    # where the value is unknown or infinite. At discount 1 without a horizon it is one
+    # best action that makes progress: others of equal value may stall for ever
     policy: Floats
-    # max |values - V*| is at most this, rounding included; so are errors of q_values
+    # max |values - V*| is at most this where they are finite, rounding included; so are
+    # errors of q_values
     residual_bound: float
     method: str
     # passes over the transitions, with those of policy evaluation, without linear

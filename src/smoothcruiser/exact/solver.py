@@ -49,6 +49,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, Unpayable
+from smoothcruiser.exact.chains import Work
 from smoothcruiser.exact.loops import Model
 from smoothcruiser.exact.model import (
     Kernels,
@@ -61,10 +62,12 @@ from smoothcruiser.exact.model import (
 from smoothcruiser.exact.reachable import Known, known_model
 from smoothcruiser.exact.solution import Solution
 from smoothcruiser.exact.stopped import SLACK, UNIT, last_stage, left_early
+from smoothcruiser.exact.undiscounted import solve_totals
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.tabular import Floats
+from smoothcruiser.problem.undiscounted import is_undiscounted
 
 METHODS = ("auto", "value-iteration", "policy-iteration", "modified-policy-iteration")
 DEFAULT_TOLERANCE = 1e-10  # of the span of the expected rewards
@@ -95,7 +98,8 @@ def solve(
 
     The problem has ``tables``, or ``outcomes`` and hashable states; then the
     states reachable from ``initial_state`` are solved. With a horizon the
-    method is backward induction, and ``discount`` may be 1.
+    method is backward induction, and ``discount`` may be 1. At discount 1 without a
+    horizon it is strategy iteration (``undiscounted``).
 
     Args:
         problem: what to solve.
@@ -133,6 +137,8 @@ def solve_model(
     Where ``over`` gives a reason to stop, it is the Solution of the sweeps so far,
     with the bound that these have proven.
     """
+    if is_undiscounted(problem):
+        return solve_totals(problem, known, Work(max_sweeps, over), tolerance, method)
     begin = time.perf_counter()
     model, kernels, compile_seconds = prepare(problem, known.tables)
     search = _Search(
@@ -224,13 +230,8 @@ class _Search:
         *,
         finite: bool,
     ) -> None:
-        self.model, self.kernels, self.max_sweeps, self.finite, self.sweeps = (
-            model,
-            kernels,
-            max_sweeps,
-            finite,
-            0,
-        )
+        self.model, self.kernels, self.finite = model, kernels, finite
+        self.max_sweeps, self.sweeps = max_sweeps, 0
         self.over: Over = never_over  # says when to stop with what was reached
         self.room = room_for_policy(model)
         self.clamped = not operator.shift_invariant or bool(np.any(model.sign == 0.0))

@@ -50,6 +50,7 @@ from smoothcruiser.methods.pricing import (
 from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
+from smoothcruiser.problem.undiscounted import refuse_undiscounted
 from smoothcruiser.query import KEYWORDS, Limits, Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Level
@@ -76,6 +77,7 @@ class Auto(Method):
     name = "auto"
     because = ": it chooses among methods that keep a promise"
     compared = False
+    sums_totals = True  # by exact
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
@@ -158,6 +160,7 @@ class _Choosing:
             known = known_model_answer(self.query, listing, searched=useful)
             if known is not None:
                 return known
+        refuse_undiscounted(self.problem, "auto, where the model is not listed,")
         self.promise.failure()  # it says what is missing
         if not self.promise.asked and not self._limited:
             raise InvalidInput(

@@ -28,6 +28,7 @@ from smoothcruiser.estimate import Estimate, terminal_estimate, unsampled_estima
 from smoothcruiser.jit.interrupts import hear
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.undiscounted import refuse_undiscounted
 from smoothcruiser.query import KEYWORDS, Query
 from smoothcruiser.schedule.schedule import counted
 
@@ -145,6 +146,8 @@ class Method(ABC):
     because: ClassVar[str] = ""
     promises: ClassVar[bool] = True  # whether its answers are certified
     compared: ClassVar[bool] = True  # whether ``compare`` runs it where none is named
+    # whether it can plan at discount 1 without a horizon, where totals may be infinite
+    sums_totals: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -275,6 +278,8 @@ def prepared(method: Method, query: Query) -> Prepared:
 
         named(query.compute.executor)  # refuses what is no executor
     refuse_unused(method.name, query, method.takes, method.because)
+    if not method.sums_totals:
+        refuse_undiscounted(query.problem, method.name)
     if query.state is not None and query.problem.is_terminal(query.state):
         return _ended(method, query)
     ready = method.prepare(query)

@@ -11,6 +11,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, unsampled_estimate
 from smoothcruiser.jit.interrupts import Hold, held
 from smoothcruiser.methods.base import Forecast, Method, Prepared, Session
+from smoothcruiser.problem.undiscounted import is_undiscounted
 from smoothcruiser.query import Query, nearest_to_zero
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Exact(Method):
     name = "exact"
     because = ": it solves the model here, without sampling"
     compared = False
+    sums_totals = True
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
@@ -93,7 +95,8 @@ class Solving(Prepared):
             with hold.opened():
                 known = self.known or known_model(problem, deadline)
         except (TooLarge, KeyboardInterrupt) as stop:
-            if over() is None:  # there are too many states for any time
+            # there are too many states for any time, or any total is possible
+            if over() is None or is_undiscounted(problem):
                 raise
             told = str(stop) or "Stopped by hand while states were being listed."
             answer = unsampled_estimate(problem, state, self.method.name, told)

@@ -183,7 +183,7 @@ def play(
 def _most_steps(problem: Problem) -> int:
     if problem.horizon is not None:
         return problem.horizon
-    if problem.facts.terminals:
+    if problem.facts.terminals or problem.discount == 1.0:
         return MOST_STEPS
     return (
         max(1, math.ceil(math.log(FORGOTTEN) / math.log(problem.discount)))

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.problem.answers import failure
 from smoothcruiser.problem.arguments import is_number
-from smoothcruiser.problem.facts import BOUNDS_ROUNDING, Facts
+from smoothcruiser.problem.facts import BOUNDS_ROUNDING, Facts, largest
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
@@ -40,7 +40,7 @@ def limits(facts: Facts) -> tuple[Interval, float]:
     """What the rewards allow anywhere, and how far rounding may move an answer."""
     low, high = facts.value_hull()
     gap = facts.given_gap or 0.0
-    return (low, high), BOUNDS_ROUNDING * (max(abs(low), abs(high)) + gap)
+    return (low, high), BOUNDS_ROUNDING * (largest((low, high)) + gap)
 
 
 def slack(facts: Facts) -> float:

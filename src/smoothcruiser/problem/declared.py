@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators import Operator
+from smoothcruiser.operators import Max, Operator
 from smoothcruiser.problem.arguments import check_call_seconds, shortened
 from smoothcruiser.problem.bounds import check_bounds
 from smoothcruiser.problem.totals import check_totals
@@ -143,16 +143,23 @@ def _check_discount(p: Problem) -> None:
         _is_number(p.discount) and p.discount >= 0,
         f"discount must be a number of at least 0, got {p.discount!r}.",
     )
-    if p.horizon is None:
-        _require(
-            p.discount < 1,
-            (
-                f"discount must be in [0, 1) without a horizon, got {p.discount!r}; "
-                "give horizon= to use 1."
-            ),
-        )
-    else:
+    if p.horizon is not None:
         _require(
             p.discount <= 1,
             f"discount must be in [0, 1] with a horizon, got {p.discount!r}.",
         )
+    elif not (p.discount == 1 and _may_sum_totals(p)):
+        _require(
+            p.discount < 1,
+            (
+                f"discount must be in [0, 1) without a horizon, got {p.discount!r}; "
+                "give horizon= to use 1, or a known model (tabular, outcomes=) with "
+                "operator=Max() for the exact solver."
+            ),
+        )
+
+
+def _may_sum_totals(p: Problem) -> bool:
+    """Whether the exact solver may add up rewards without a discount and an end."""
+    known = p.tables is not None or p.outcomes is not None
+    return known and isinstance(p.operator, Max)

@@ -25,6 +25,7 @@ section 2); that problem is ``unpaid``.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from smoothcruiser.operators import Operator
@@ -46,6 +47,16 @@ def discounted_steps(discount: float, steps: int) -> float:
     if lost < 0.5 <= discount:
         lost = -math.expm1(steps * math.log1p(discount - 1.0))
     return lost / (1.0 - discount)
+
+
+def times(step: float, steps: float) -> float:
+    """What ``steps`` steps add up to, perhaps infinitely many: nothing stays nothing."""
+    return 0.0 if step == 0.0 else step * steps
+
+
+def largest(numbers: Iterable[float]) -> float:
+    """The largest |x| of those that are finite, 0 if none is."""
+    return max((abs(x) for x in numbers if math.isfinite(x)), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -132,9 +143,12 @@ class Facts:
         return self.total_range if self.operator.shift_invariant else None
 
     def steps(self, remaining: int | None) -> float:
-        """Sum of gamma**i over the remaining steps: 1/(1-gamma) without a horizon."""
+        """Sum of gamma**i over the remaining steps: 1/(1-gamma) without a horizon.
+
+        It is infinite at discount 1 without a horizon.
+        """
         if remaining is None:
-            return 1.0 / (1.0 - self.discount)
+            return math.inf if self.discount == 1.0 else 1.0 / (1.0 - self.discount)
         return discounted_steps(self.discount, remaining)
 
     def _alternating_range(
@@ -160,7 +174,7 @@ class Facts:
                 high * (1.0 - (-self.discount) ** remaining) / (1.0 + self.discount)
             )
         total = self.steps(remaining)
-        found = self.reward_range[0] * total, self.reward_range[1] * total
+        found = times(self.reward_range[0], total), times(self.reward_range[1], total)
         if self.known_total is not None and remaining != 0:
             found = self._inside(found, self.known_total)
         return *found, offset
@@ -174,12 +188,11 @@ class Facts:
             low, high = min(low, -high), max(high, -low)
         if self.operator.shift_invariant:
             total = self.steps(remaining)
-            bottom, top = (
-                (self.reward_range[0] + low) * total,
-                (self.reward_range[1] + high) * total,
-            )
+            bottom = times(self.reward_range[0] + low, total)
+            top = times(self.reward_range[1] + high, total)
         else:  # monotone and 1-Lipschitz: |F(Q)| <= |Q| + M
-            top = (self.reward_bound + self.regularizer_bound) * self.steps(remaining)
+            size = self.reward_bound + self.regularizer_bound
+            top = times(size, self.steps(remaining))
             bottom = -top
         if self.terminals:
             bottom, top = min(bottom, 0.0), max(top, 0.0)
@@ -198,7 +211,7 @@ class Facts:
     ) -> tuple[float, float]:
         """Both bounds together; those that are tight to the last digit may cross."""
         inside = max(found[0], known[0]), min(found[1], known[1])
-        scale = max(abs(x) for x in found)
+        scale = largest(found)
         if 0.0 < inside[0] - inside[1] <= BOUNDS_ROUNDING * scale:
             inside = inside[1], inside[0]
         return inside
@@ -308,4 +321,4 @@ class Facts:
         """
         low, high = self.operator.omega_range(self.num_actions)
         bound = max(abs(low), abs(high))
-        return 0.0 if bound == 0.0 else bound * self.steps(self.horizon)
+        return times(bound, self.steps(self.horizon))

@@ -260,7 +260,8 @@ class MDP(Problem):
             ``rng``.
         num_actions: actions are 0, 1, …, num_actions - 1.
         discount: weight of the next step's value, in [0, 1), or in [0, 1] with
-            a horizon.
+            a horizon. With ``outcomes`` and ``Max()`` 1 needs none: values are then
+            expected totals, which only method "exact" plans.
         operator: the smooth maximum, such as ``Entropy(1.0)`` or ``Max()``.
         reward_range: (low, high), which holds every reward; the default is (0,
             1).

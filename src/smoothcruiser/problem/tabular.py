@@ -225,7 +225,7 @@ def tabular(
         R: rewards, of shape (S, A) or (S, A, S); for a CSR P also one per
             nonzero of it.
         discount: weight of the next step's value, in [0, 1), or in [0, 1] with
-            a horizon.
+            a horizon. With ``Max()`` 1 needs none: exact solves such a problem.
         operator: the smooth maximum, such as ``Entropy(1.0)`` or ``Max()``.
         players: (S,) of 1 (max) and 2 (min), which makes a game; the default is
             an MDP.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import is_number
-from smoothcruiser.problem.facts import BOUNDS_ROUNDING
+from smoothcruiser.problem.facts import BOUNDS_ROUNDING, largest, times
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
@@ -93,9 +93,9 @@ def _check_stages(p: Problem) -> None:
     for left in stages:
         steps = facts.steps(left)
         counts = (1.0, steps) if facts.terminals else (steps,)  # ends pay once at least
-        least = min(facts.reward_range[0] * n for n in counts)
-        most = max(facts.reward_range[1] * n for n in counts)
-        slack = BOUNDS_ROUNDING * max(abs(least), abs(most))
+        least = min(times(facts.reward_range[0], n) for n in counts)
+        most = max(times(facts.reward_range[1], n) for n in counts)
+        slack = BOUNDS_ROUNDING * largest((least, most))
         if low > high or low > most + slack or high < least - slack:
             where = "" if left is None else f" with {left} of {p.horizon} steps left"
             raise InvalidInput(

@@ -40,6 +40,7 @@ from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.arguments import check_seconds, check_seed, is_whole
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import by_identity
+from smoothcruiser.problem.undiscounted import refuse_undiscounted
 from smoothcruiser.query import check_problem
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
@@ -74,6 +75,7 @@ class Tree:
         executor: str | None = None,
     ) -> None:
         check_problem(problem)
+        refuse_undiscounted(problem, "A search tree")
         self.problem, self.method, self.seed = (
             problem,
             tree_search(method, options),

@@ -1,0 +1,368 @@
+"""Totals at discount 1 without a horizon: hand-computed numbers, published ones, refusals."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.linalg import spsolve
+
+import smoothcruiser as sc
+from smoothcruiser.errors import InvalidInput, Unpayable
+from smoothcruiser.exact import Solution, policy_value, solve
+from smoothcruiser.methods import METHODS
+from smoothcruiser.problem.problem import Problem
+
+pytestmark = pytest.mark.compiles
+
+PUBLISHED = Path(__file__).parents[4] / "shared" / "data" / "qvbs"
+Outcomes = list[tuple[float, int, float]]  # probability, next state, reward
+
+
+def model(rows: list[list[Outcomes]], *, ends: list[int], **more: object) -> Problem:
+    """A tabular problem at discount 1; ``rows[s][a]`` lists what may happen."""
+    S, A = len(rows) + len(ends), max(len(row) for row in rows)
+    P, R = np.zeros((S, A, S)), np.zeros((S, A, S))
+    legal = np.zeros((S, A), dtype=bool)
+    for s, row in enumerate(rows):
+        for a, outcomes in enumerate(row):
+            legal[s, a] = True
+            for p, z, r in outcomes:
+                P[s, a, z] += p
+                R[s, a, z] = r
+    terminal = np.isin(np.arange(S), ends)
+    return sc.tabular(
+        P, R, discount=1, operator=sc.Max(), terminal=terminal, legal=legal, **more
+    )
+
+
+def check(problem: Problem, expected: list[float], close: float = 1e-12) -> Solution:
+    """The solution, whose bound is small and holds, and whose policy earns the value."""
+    found = solve(problem)
+    truth = np.array(expected)
+    finite = np.isfinite(truth)
+    assert np.array_equal(found.values[~finite], truth[~finite])
+    error = np.abs(found.values[finite] - truth[finite])
+    assert np.all(error <= found.residual_bound)
+    assert found.residual_bound <= close
+    if finite.all():
+        earned = policy_value(problem, found.policy)
+        assert earned == pytest.approx(truth, abs=close)
+    return found
+
+
+# --- by hand ------------------------------------------------------------------
+
+
+def test_a_loop_with_an_exit():
+    """Reach the goal (2) with 1/4, the trap (3) with 1/4, else stay: 1/2."""
+    rows = [[[(0.5, 0, 0.0), (0.25, 2, 1.0), (0.25, 3, 0.0)]], [[(1.0, 0, 0.0)]]]
+    check(model(rows, ends=[2, 3]), [0.5, 0.5, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("p", [0.5, 0.4, 0.7])
+def test_gamblers_ruin(p: float):
+    """From s of 10: (1 - q^s)/(1 - q^10) with q = (1-p)/p, and s/10 for p = 1/2.
+
+    The expected length for p = 1/2 is s (10 - s), here as costs.
+    """
+    n, q = 10, (1 - p) / p
+    rows = [
+        [[(1 - p, s - 1 if s > 0 else 10, 0.0), (p, s + 1, float(s + 1 == 9))]]
+        for s in range(9)
+    ]
+    # states 0..8 stand for capital 1..9; 9 is rich, 10 is ruin
+    truth = [
+        (s + 1) / n if p == 0.5 else (1 - q ** (s + 1)) / (1 - q**n) for s in range(9)
+    ]
+    check(model(rows, ends=[9, 10]), [*truth, 0.0, 0.0])
+    if p == 0.5:
+        costs = [[[(w, z, -1.0) for w, z, _ in row[0]]] for row in rows]
+        lengths = [-float((s + 1) * (n - s - 1)) for s in range(9)]
+        check(model(costs, ends=[9, 10]), [*lengths, 0.0, 0.0], close=1e-11)
+
+
+def test_an_end_component_does_not_fool_the_upper_bound():
+    """0 and 1 lead to each other for free: V = 1 solves V = TV, and 0.6 is the value.
+
+    The first action, with the same value as the exit, never leaves.
+    """
+    rows = [
+        [[(1.0, 1, 0.0)], [(0.3, 2, 1.0), (0.7, 3, 0.0)]],
+        [[(1.0, 0, 0.0)], [(0.6, 2, 1.0), (0.4, 3, 0.0)]],
+    ]
+    found = check(model(rows, ends=[2, 3]), [0.6, 0.6, 0.0, 0.0])
+    assert found.policy[0].tolist() == [1.0, 0.0]  # on to state 1
+    assert found.policy[1].tolist() == [0.0, 1.0]  # and out: going back would stall
+
+
+def test_the_min_player_stalls_where_that_costs_nothing():
+    """The same graph for the min player: it walks in circles, and pays nothing."""
+    rows = [
+        [[(1.0, 1, 0.0)], [(0.3, 2, 1.0), (0.7, 3, 0.0)]],
+        [[(1.0, 0, 0.0)], [(0.6, 2, 1.0), (0.4, 3, 0.0)]],
+    ]
+    check(model(rows, ends=[2, 3], players=[2, 2, 1, 1]), [0.0] * 4)
+    # only state 0 is its own: it leaves at once for 0.3, or hands the token to max
+    game = model(rows, ends=[2, 3], players=[2, 1, 1, 1])
+    found = check(game, [0.3, 0.6, 0.0, 0.0])
+    assert found.policy[0].tolist() == [0.0, 1.0]
+    assert found.policy[1].tolist() == [0.0, 1.0]
+
+
+def test_shortest_paths_with_a_slippery_shortcut():
+    """Cost 1 a step. By the bridge: 1 + half of all falls back to 0, so 2. By road 3."""
+    rows = [
+        [[(0.5, 3, -1.0), (0.5, 0, -1.0)], [(1.0, 1, -1.0)]],
+        [[(1.0, 2, -1.0)], [(1.0, 1, -1.0)]],
+        [[(1.0, 3, -1.0)]],
+    ]
+    found = check(model(rows, ends=[3]), [-2.0, -2.0, -1.0, 0.0])
+    assert found.policy[0].tolist() == [1.0, 0.0]
+    assert found.q_values[0].tolist() == pytest.approx([-2.0, -3.0])
+    assert found.q_values[1].tolist() == pytest.approx([-2.0, -3.0])  # wait one step
+
+
+def test_a_dead_end_costs_infinitely_much_and_hides_nobody():
+    """State 1 pays for ever; state 0 can avoid it, and its other action is -inf."""
+    rows = [[[(1.0, 1, -1.0)], [(1.0, 2, -4.0)]], [[(1.0, 1, -1.0)]]]
+    problem = model(rows, ends=[2])
+    found = check(problem, [-4.0, -math.inf, 0.0], close=1e-11)
+    assert found.q_values[0].tolist() == [-math.inf, pytest.approx(-4.0)]
+    assert np.isnan(found.policy[1]).all()
+    assert sc.plan(problem, 0).action == 1
+    with pytest.raises(InvalidInput, match="State 1 is worth -inf"):
+        sc.plan(problem, 1)
+
+
+def test_a_reward_that_can_be_had_for_ever_is_infinite_unless_the_other_prevents_it():
+    rows = [
+        [[(0.5, 1, 0.0), (0.5, 2, 0.0)]],
+        [[(1.0, 1, 1.0)], [(1.0, 2, 3.0)]],
+    ]
+    check(model(rows, ends=[2]), [math.inf, math.inf, 0.0])
+    check(model(rows, ends=[2], players=[1, 2, 1]), [1.5, 3.0, 0.0])
+
+
+def test_a_free_loop_is_worth_its_total_not_a_failure():
+    """Costs: waiting for ever is free, so nobody walks to the goal for 1."""
+    rows = [[[(1.0, 0, 0.0)], [(1.0, 1, -1.0)]]]
+    found = check(model(rows, ends=[1]), [0.0, 0.0])
+    assert found.policy[0].tolist() == [1.0, 0.0]
+
+
+def test_rewards_of_both_signs_where_every_play_ends():
+    """0: 5 or -1 and on to 1; there -2 until it ends, with 1/2 a step: -4."""
+    rows = [
+        [[(1.0, 2, 5.0)], [(1.0, 1, 10.0)], [(0.5, 1, -1.0), (0.5, 2, -1.0)]],
+        [[(0.5, 1, -2.0), (0.5, 2, -2.0)]],
+    ]
+    check(model(rows, ends=[2]), [6.0, -4.0, 0.0])
+    check(model(rows, ends=[2], players=[2, 1, 1]), [-3.0, -4.0, 0.0])
+
+
+def test_nothing_is_paid_or_the_goal_cannot_be_reached():
+    free = [[[(1.0, 1, 0.0)], [(1.0, 0, 0.0)]], [[(0.5, 0, 0.0), (0.5, 2, 0.0)]]]
+    check(model(free, ends=[2]), [0.0, 0.0, 0.0])
+    away = [[[(1.0, 0, 0.0)]], [[(1.0, 2, 1.0)]]]
+    check(model(away, ends=[2]), [0.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("rare", [1e-12, 1e-100])
+def test_a_rare_exit_of_one_state_keeps_its_digits(rare: float):
+    """1/4 of all exits lead to the goal, however rare they are."""
+    rows = [[[(1.0 - 4 * rare, 0, 0.0), (rare, 1, 1.0), (3 * rare, 2, 0.0)]]]
+    check(model(rows, ends=[1, 2]), [0.25, 0.0, 0.0])
+
+
+def test_a_rare_exit_of_a_cycle_has_a_bound_that_holds():
+    """Two states in turn, one way to the goal, one to the trap, 1e-9 each: 1/2."""
+    rare = 1e-9
+    rows = [
+        [[(1.0 - rare, 1, 0.0), (rare, 2, 1.0)]],
+        [[(1.0 - rare, 0, 0.0), (rare, 3, 0.0)]],
+    ]
+    found = solve(model(rows, ends=[2, 3]))
+    value = 1.0 / (2.0 - rare)
+    assert abs(found.values[0] - value) <= found.residual_bound <= 1e-10
+
+
+def test_rows_that_sum_to_one_up_to_rounding_are_normalized():
+    P = np.full((4, 1, 4), 0.1)
+    P[:, 0, :3] = [0.1, 0.2, 0.7 - 3e-7]
+    P[:, 0, 3] = 1e-7
+    R = np.zeros((4, 1, 4))
+    R[:, 0, 3] = 1.0
+    terminal = [False, False, False, True]
+    found = solve(sc.tabular(P, R, discount=1, operator=sc.Max(), terminal=terminal))
+    assert found.values[:3] == pytest.approx(1.0, abs=found.residual_bound)
+    assert found.residual_bound <= 1e-6
+
+
+@pytest.mark.parametrize("unit", [2.0**-80, 3.0, 1e90])
+def test_the_unit_of_rewards_does_not_matter(unit: float):
+    rows = [[[(0.5, 0, unit), (0.5, 1, unit)]]]
+    found = solve(model(rows, ends=[1]))
+    assert found.values[0] == pytest.approx(2 * unit, abs=found.residual_bound)
+    assert found.residual_bound <= 1e-13 * unit
+
+
+def test_outcomes_are_explored_and_solved():
+    """A walk on the integers from 3, with costs, that ends at 0 or 6: 3 * 3 steps."""
+    walk = sc.MDP(
+        lambda state, action, rng: (-1.0, state),
+        outcomes=lambda s, a: [(0.5, -1.0, s - 1), (0.5, -1.0, s + 1)],
+        terminal=lambda s: s in (0, 6),
+        num_actions=1,
+        discount=1,
+        operator=sc.Max(),
+        reward_range=(-1, 0),
+        initial_state=3,
+    )
+    answer = sc.plan(walk)
+    assert answer.method == "exact"
+    assert (answer.delta, answer.num_calls) == (0.0, 0)
+    assert answer.interval[0] <= -9.0 <= answer.interval[1]
+    assert answer.interval[1] - answer.interval[0] < 1e-11
+
+
+@pytest.mark.parametrize("size", [600, 3200])
+def test_large_components_are_swept_or_solved(size: int):
+    """A walk towards 0 with 4/5, away from it with 1/5; each step costs 1."""
+    s = np.arange(1, size)
+    back, on = np.append(s[:-1] + 1, size - 1), s - 1
+    rows, cols = np.concatenate([s, s]), np.concatenate([on, back])
+    data = np.repeat([0.8, 0.2], size - 1)
+    P = sp.csr_matrix((data, (rows, cols)), shape=(size, size))
+    terminal = np.arange(size) == 0
+    costs = np.full(P.nnz, -1.0)
+    found = solve(
+        sc.tabular(P, costs, discount=1, operator=sc.Max(), terminal=terminal)
+    )
+    inner = sp.eye(size - 1, format="csc") - P[1:, 1:].tocsc()
+    truth = np.append(0.0, spsolve(inner, -np.ones(size - 1)))
+    assert np.max(np.abs(found.values - truth)) <= found.residual_bound
+    assert found.residual_bound <= 1e-10 * size
+
+
+# --- published values ---------------------------------------------------------
+
+
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="shared/data/qvbs is not there")
+@pytest.mark.parametrize(
+    "path", sorted(PUBLISHED.glob("*.npz")), ids=lambda path: path.stem
+)
+def test_the_verification_benchmarks(path: Path):
+    """Thirteen models of QVBS: the published value lies within a bound below 1e-9."""
+    data = np.load(path)
+    S, A = data["legal"].shape
+    P = sp.csr_matrix((data["data"], data["indices"], data["indptr"]), (S * A, S))
+    goal, start = data["goal"], int(data["initial"])
+    problem = sc.tabular(
+        P,
+        goal[P.indices].astype(float),
+        discount=1,
+        operator=sc.Max(),
+        terminal=goal,
+        legal=data["legal"],
+        players=None if data["maximize"] else np.full(S, 2),
+        payoffs="end",
+        initial_state=start,
+    )
+    found = solve(problem)
+    assert found.residual_bound <= 1e-9
+    assert found.values[start] == pytest.approx(float(data["reference"]), abs=1e-9)
+    earned = policy_value(problem, found.policy)
+    assert np.max(np.abs(earned - found.values)) <= found.residual_bound + 1e-12
+
+
+# --- refusals -----------------------------------------------------------------
+
+
+@pytest.fixture
+def coin() -> Problem:
+    return model([[[(0.5, 0, 0.0), (0.5, 1, 1.0)]]], ends=[1])
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"exact", "auto"}))
+def test_every_other_method_refuses_in_one_sentence(coin: Problem, name: str):
+    takes = METHODS[name].takes
+    asked = {"epsilon": 0.1, "delta": 0.1} if "epsilon" in takes else {"budget": 9}
+    with pytest.raises(InvalidInput, match=f"^{name} needs a horizon or a discount b"):
+        sc.plan(coin, method=name, **asked)
+
+
+def test_verbs_that_sample_refuse_too(coin: Problem):
+    for call in (
+        lambda: sc.evaluate(coin, np.ones((2, 1))),
+        lambda: sc.Tree(coin),
+        lambda: sc.Certified(coin, delta=0.1),
+        lambda: sc.Agent(coin, "uct").act(0),
+        lambda: sc.explain(coin, epsilon=0.1, delta=0.1),
+    ):
+        with pytest.raises(InvalidInput, match="needs a horizon or a discount below 1"):
+            call()
+    assert sc.check(coin).ok
+
+
+def test_simulators_and_regularizers_are_refused_when_made():
+    known = {"num_actions": 1, "discount": 1.0, "initial_state": 0}
+    with pytest.raises(InvalidInput, match=r"without a horizon.*known model"):
+        sc.MDP(lambda s, a, rng: (0.0, s), operator=sc.Max(), **known)
+    with pytest.raises(InvalidInput, match=r"without a horizon.*Max"):
+        sc.tabular(np.ones((1, 1, 1)), [[0.0]], discount=1, operator=sc.Entropy(1.0))
+    with pytest.raises(InvalidInput, match="discount must be in"):
+        sc.tabular(np.ones((1, 1, 1)), [[0.0]], discount=1.01, operator=sc.Max())
+
+
+def test_both_signs_need_an_end():
+    rows = [[[(1.0, 0, 1.0)], [(1.0, 1, -1.0)]]]
+    with pytest.raises(
+        InvalidInput, match=r"both signs.*state 0 one may go on for ever"
+    ):
+        solve(model(rows, ends=[1]))
+
+
+def test_limits_of_the_search_are_kept(coin: Problem):
+    with pytest.raises(InvalidInput, match=r"tolerance=1e-30 cannot be proven"):
+        solve(coin, tolerance=1e-30)
+    assert solve(coin, tolerance=1e-9, method="policy-iteration").residual_bound < 1e-9
+    with pytest.raises(InvalidInput, match="value-iteration needs a discount below 1"):
+        solve(coin, method="value-iteration")
+    with pytest.raises(Unpayable, match="max_sweeps=1 passes"):
+        solve(coin, max_sweeps=1)
+
+
+def test_an_infinite_span_has_no_percentage(coin: Problem):
+    assert coin.facts.value_bounds() == (0.0, math.inf)
+    with pytest.raises(InvalidInput, match="'5%' is a share of the value span"):
+        sc.plan(coin, epsilon="5%", method="exact")
+    ends = model([[[(0.5, 0, 0.0), (0.5, 1, 1.0)]]], ends=[1], payoffs="end")
+    assert ends.facts.value_bounds() == ends.facts.q_bounds() == (0.0, 1.0)
+    assert sc.plan(ends, epsilon="5%", method="exact").value == pytest.approx(1.0)
+
+
+def test_declared_bounds_are_compared(coin: Problem):
+    false = model([[[(0.5, 0, 0.0), (0.5, 1, 1.0)]]], ends=[1], value_bounds=(0, 0.5))
+    assert any("value_bounds do not hold" in note for note in sc.plan(false).notes)
+    with pytest.raises(InvalidInput, match="exclude every value"):
+        model([[[(1.0, 1, 1.0)]]], ends=[1], value_bounds=(-2, -1))
+
+
+def test_too_many_states_are_refused_without_a_promise():
+    endless = sc.MDP(
+        lambda s, a, rng: (0.0, s),
+        outcomes=lambda s, a: [(0.5, 0.0, s + 1), (0.5, 1.0, -1)],
+        terminal=lambda s: s < 0,
+        num_actions=1,
+        discount=1,
+        operator=sc.Max(),
+        initial_state=0,
+    )
+    with pytest.raises(InvalidInput, match="auto, beyond 20,000 states"):
+        sc.plan(endless, epsilon=0.1)
+    with pytest.raises(InvalidInput, match=r"time was up.*give horizon= or a discount"):
+        sc.plan(endless, method="exact", seconds=0.05)
