@@ -58,10 +58,10 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@mkdir -p docs/evidence
 	@$(BIN)/python benchmarks/sharp_coverage.py --runs 130 --out docs/evidence/coverage.md
 	@$(BIN)/python benchmarks/portfolio.py --out docs/evidence/portfolio.md
-	@$(BIN)/python benchmarks/portfolio_coverage.py --worlds 150 --out docs/evidence/portfolio-coverage.md
+	@$(BIN)/python benchmarks/portfolio_coverage.py --worlds 90 --out docs/evidence/portfolio-coverage.md
 	@$(BIN)/python benchmarks/limits.py --out docs/evidence/limits.md
 	@$(BIN)/python benchmarks/many_coverage.py --runs 120 --out docs/evidence/many-coverage.md
-	@$(BIN)/python benchmarks/totals.py --runs 600 --out docs/evidence/totals.md
+	@$(BIN)/python benchmarks/totals.py --runs 400 --out docs/evidence/totals.md
 	@$(BIN)/python benchmarks/state_bounds.py --out docs/evidence/state-bounds.md
 	@$(BIN)/python tests/statistical/test_lying_worlds.py --runs 20 --out docs/evidence/lying-worlds.md
 	@$(BIN)/python benchmarks/scan_openspiel.py --out docs/evidence/scan-openspiel.md

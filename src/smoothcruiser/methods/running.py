@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Of the seconds of a run, for each of the inspections of the step before and after it.
 LOOK_SHARE = 0.05
-LAST_LOOK_SECONDS = 0.5  # for the one after a run that was stopped by hand
+LAST_LOOK_SECONDS = 0.2  # for the one after a run that was stopped by hand
 # How long after its time limit a call that is under way is ended.
 GRACE_SHARE, GRACE_SECONDS = 0.05, 0.2
 
