@@ -15,6 +15,7 @@ from typing import Any
 from smoothcruiser.engines.base import Engine, Executor, Job, Workers
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
+from smoothcruiser.jit.interrupts import unbroken
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Compute
@@ -79,7 +80,9 @@ def _in_processes(job: Job, compute: Compute) -> Workers:
 
 def _on_dask(job: Job, compute: Compute) -> Workers:
     from smoothcruiser.engines.first_shard import FirstShard
-    from smoothcruiser.engines.pools.dask import Dask
+
+    with unbroken():
+        from smoothcruiser.engines.pools.dask import Dask
     from smoothcruiser.engines.workers import ShardWorkers, engine_build
 
     name = default_executor(job.problem)
@@ -95,7 +98,9 @@ def _process_pool(build: Build, compute: Compute) -> Pool:
 
 def _dask_pool(build: Build, compute: Compute) -> Pool:
     from smoothcruiser.engines.first_shard import FirstShard
-    from smoothcruiser.engines.pools.dask import Dask
+
+    with unbroken():
+        from smoothcruiser.engines.pools.dask import Dask
 
     name = default_executor(build.problem)
     return Dask(compute, build, FirstShard.of(build.problem, name))

@@ -137,6 +137,20 @@ def held() -> Iterator[Hold]:
 
 
 @contextmanager
+def unbroken() -> Iterator[None]:
+    """A part that Ctrl-C may not break off, such as an import.
+
+    Half a module stays behind where one is, and every later import finds it. A stop
+    is raised after the part, where it would have been raised in it.
+    """
+    breakable = _hold is None or _hold.open
+    with held() as hold:
+        yield
+    if hold.came and breakable:
+        raise KeyboardInterrupt
+
+
+@contextmanager
 def stoppable(*handlers: Any) -> Iterator[None]:
     """For as long as it is open, or the function so decorated runs, a second Ctrl-C
     ends the process.

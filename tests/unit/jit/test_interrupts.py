@@ -13,6 +13,7 @@ from smoothcruiser.jit.interrupts import (
     held,
     stoppable,
     tell_at_the_end,
+    unbroken,
 )
 
 pytestmark = [
@@ -187,3 +188,22 @@ def test_what_a_stop_breaks_in_the_users_code_is_a_stop():
         hold.came = False
         with pytest.raises(OSError, match="an error as always"), hold.opened():
             raise OSError("an error as always")
+
+
+def _pressed_in_an_import(done):
+    with unbroken():
+        signal.raise_signal(signal.SIGINT)
+        done.append("whole")
+
+
+def test_an_import_is_not_broken_off():
+    """A stop in the middle is raised after it; in a held run, only where it is open."""
+    done = []
+    with pytest.raises(KeyboardInterrupt):
+        _pressed_in_an_import(done)
+    with held() as hold:
+        _pressed_in_an_import(done)
+        assert hold.came
+    with held() as hold, pytest.raises(KeyboardInterrupt), hold.opened():
+        _pressed_in_an_import(done)
+    assert done == ["whole"] * 3
