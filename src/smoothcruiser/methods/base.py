@@ -306,7 +306,9 @@ def unbegun(method: Method, query: Query, stop: KeyboardInterrupt) -> Estimate:
         raise stop
     hear(stop)
     why = "Stopped by hand before the first sample"
-    return unsampled_estimate(query.problem, query.place, method.name, why, query.seed)
+    found = unsampled_estimate(query.problem, query.place, method.name, why, query.seed)
+    # what timed the simulator before, where that was done
+    return replace(found, num_calls=getattr(stop, "calls", 0))
 
 
 def refuse_unused(
