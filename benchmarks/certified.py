@@ -191,31 +191,21 @@ def misses(memory: Certified, solution: Any, problem: Problem) -> bool:
 
     The solver's own error bound is allowed for.
     """
-    g, slack = memory.memory.graph, float(solution.residual_bound)
-    for i in range(1, memory.memory.num_nodes):
-        state, left = memory.memory.states[i], memory.memory.remaining[i]
-        value = (
-            solution.stages[left][state]
-            if problem.horizon is not None
-            else solution.values[state]
-        )
-        if not g.nodes[i]["lower"] - slack <= value <= g.nodes[i]["upper"] + slack:
+    slack = float(solution.residual_bound)
+    for row in memory.table():
+        left = row.remaining
+        value, after = solution.values[row.state], solution.values
+        if left is not None:
+            value, after = solution.stages[left][row.state], solution.stages[left - 1]
+        if not row.interval[0] - slack <= value <= row.interval[1] + slack:
             return True
-        after = (
-            solution.stages[left - 1]
-            if problem.horizon is not None
-            else solution.values
-        )
-        for pair in g.pairs[
-            g.nodes[i]["first"] : g.nodes[i]["first"] + g.nodes[i]["size"]
-        ]:
-            outcomes = problem.tables.outcomes(state, int(pair["action"]))  # type: ignore[union-attr]
+        for action in range(problem.num_actions):
+            low, high = row.q_intervals[action]
+            if low != low:  # not legal
+                continue
+            outcomes = problem.tables.outcomes(row.state, action)  # type: ignore[union-attr]
             q = sum(p * (r + problem.discount * after[z]) for p, r, z in outcomes)
-            if (
-                not pair["q_lower"] - slack - 1e-12
-                <= q
-                <= pair["q_upper"] + slack + 1e-12
-            ):
+            if not low - slack - 1e-12 <= q <= high + slack + 1e-12:
                 return True
     return False
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.table import table_of
 from smoothcruiser.errors import OracleError
 from smoothcruiser.operators import Entropy, Max
 from smoothcruiser.problem.problem import MDP, Game
@@ -113,11 +114,10 @@ def rational_values(
 
 def check_all_bounds(memory: Certified, true_value: Any) -> None:
     graph = memory.memory.graph
-    for node in range(1, memory.memory.num_nodes):
-        state, left = memory.memory.states[node], memory.memory.remaining[node]
-        low, high = memory.memory.interval(node)
-        assert type(true_value(state, left))(low) <= true_value(state, left)
-        assert true_value(state, left) <= type(true_value(state, left))(high)
+    for row in table_of(memory):  # of a memory with a fault, too
+        true = true_value(row.state, row.remaining)
+        low, high = row.interval
+        assert type(true)(low) <= true <= type(true)(high)
     assert not graph.pairs["cost"].any()  # no share of delta was given away
 
 

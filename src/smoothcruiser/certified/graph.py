@@ -1,8 +1,9 @@
 """The data layout of certified search: flat arrays that compiled code reads.
 
-A node is a state (with the steps that remain, where there is a horizon); node 0
-is the end, with value 0: every terminal state and every state after the last
-step. A pair is a node with one legal action; the pairs of a node are
+A node is a state; node 0 is the end, with value 0: every terminal state and every
+state after the last step. Where there is a horizon, a stage is a node with a number
+of steps left; the stages of one number are neighbours (``Layers``), and what a node
+holds are the bounds of the number that is looked at. A pair is a node with one legal action; the pairs of a node are
 neighbours. An entry is a distinct outcome (next state, reward) of a pair with
 the number of times it came, or with its probability where the model is known.
 The entries of a pair are neighbours in a pool and move to its end when they need
@@ -23,6 +24,7 @@ END = 0  # the node of every terminal state
 END_RAW = -(2**63)  # what stands for the next state where the step said ``terminated``
 UNRESOLVED = -1  # the node of an entry whose state was not looked up yet
 ENTRIES, HASHED, WAITING = 0, 1, 2  # places in ``sizes``
+UNMET = 2**31 - 1  # the depth of a node that no query has met
 STREAM_BYTES = 32  # of a pair's stream: four words of 64 bits
 
 NODE = np.dtype(
@@ -35,9 +37,25 @@ NODE = np.dtype(
         # discounted visits of the optimistic walk from the requested state
         ("mass", "f8"),
         ("residual", "f8"),  # mass not yet passed on
+        # what the user's functions say of V, where there are any
+        ("claim_low", "f8"),
+        ("claim_high", "f8"),
         ("first", "i8"),  # the node's first pair
         ("size", "i4"),  # its number of pairs; 0 for the end
         ("listed", "i4"),  # whether the current query has met it
+        # with a horizon: the fewest steps in which it was reached, and whether it was
+        # sampled for the last step alone, so that its outcomes are rewards only
+        ("depth", "i4"),
+        ("last", "i4"),
+    ],
+    align=True,
+)
+STAGE = np.dtype(
+    [
+        ("lower", "f8"),
+        ("upper", "f8"),
+        ("mass", "f8"),  # visits of the optimistic walk from the requested state
+        ("node", "i8"),
     ],
     align=True,
 )
@@ -82,6 +100,15 @@ class Graph(NamedTuple):
     slots: Any
     waiting: Any  # (W,) of PLACE: entries without a node yet
     sizes: Ints  # (3,): entries used, hash slots used, entries waiting
+
+
+class Layers(NamedTuple):
+    """Stages, layer after layer: layer d is d steps after the requested state."""
+
+    stages: Any  # (S,) of STAGE
+    starts: Ints  # (D + 2,): layer d is stages[starts[d]:starts[d + 1]]
+    # (D + 1,): the first stages of each layer are those in reach of the query
+    counts: Ints
 
 
 def pair_type(fields: tuple[tuple[str, str], ...]) -> Any:

@@ -134,7 +134,7 @@ class Intake:
             if resolved:
                 memory.check_turns(np.repeat(batch.pairs, batch.counts), batch.raws)
             elif memory.is_crowded(batch.drawn):
-                memory.admit(np.repeat(batch.pairs, batch.counts), batch.raws)
+                memory.admit(batch.raws)
         while True:
             batch.entered = int(
                 self.loops.record(

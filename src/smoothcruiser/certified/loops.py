@@ -15,7 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.certified import memory_kernel, steering_kernel, sweeps_kernel
+from smoothcruiser.certified import (
+    layers_kernel,
+    memory_kernel,
+    steering_kernel,
+    sweeps_kernel,
+)
 from smoothcruiser.certified.bounds.base import KEEP, Bound
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compiled, source_fingerprint
@@ -35,6 +40,15 @@ class Loops(NamedTuple):
     spread: Any
     reach: Any
     allocate: Any
+
+
+class LayerLoops(NamedTuple):
+    """The loops that run over the layers of a horizon."""
+
+    list_layers: Any
+    sweep: Any
+    flow: Any
+    show: Any
 
 
 def make_loops(operator: Operator, bound: Bound) -> Loops:
@@ -62,18 +76,54 @@ def make_loops(operator: Operator, bound: Bound) -> Loops:
     )
 
 
+def make_layer_loops(operator: Operator, bound: Bound) -> LayerLoops:
+    """Return the loops over layers for ``operator`` and ``bound``."""
+    own, base = parts_of(operator), _builtin_layers(bound)
+    if own is None:
+        return base
+    side = compiled(bound.side) if own.compiled else bound.side
+    put = {"builtin_value": own.value, "builtin_gradient": own.gradient, "BOUND": side}
+    build: Any = (
+        (lambda function: compiled(function, **put))
+        if own.compiled
+        else (lambda function: rebound(function, put))
+    )
+    return base._replace(
+        sweep=build(layers_kernel.sweep_layers),
+        flow=build(layers_kernel.flow_layers),
+        show=build(layers_kernel.show_stage),
+    )
+
+
+def _mark(bound: Bound) -> str | None:
+    """What a bound's loops are cached by on disk.
+
+    None unless the bound is of this package, whose sources are followed.
+    """
+    ours = _is_ours(bound.side)
+    return f"{bound.word}_{source_fingerprint(bound.side)}" if ours else None
+
+
+@cache
+def _builtin_layers(bound: Bound) -> LayerLoops:
+    put = {"nogil": True, "salt": _mark(bound), "BOUND": compiled(bound.side)}
+    return LayerLoops(
+        list_layers=compiled(layers_kernel.list_layers, nogil=True),
+        sweep=compiled(layers_kernel.sweep_layers, **put),
+        flow=compiled(layers_kernel.flow_layers, **put),
+        show=compiled(layers_kernel.show_stage, **put),
+    )
+
+
 @cache
 def _builtin(bound: Bound) -> Loops:
-    # cached on disk only with a bound of this package, whose sources are followed
-    ours = _is_ours(bound.side)
-    mark = f"{bound.word}_{source_fingerprint(bound.side)}" if ours else None
     return Loops(
         record=compiled(memory_kernel.record, nogil=True),
         rehash=compiled(memory_kernel.rehash),
         sweep=compiled(
             sweeps_kernel.sweep,
             nogil=True,
-            salt=mark,
+            salt=_mark(bound),
             BOUND=compiled(bound.side),
         ),
         spread=compiled(steering_kernel.spread, nogil=True),

@@ -24,6 +24,7 @@ from smoothcruiser.certified.graph import (
     HASHED,
     NODE,
     STREAM_BYTES,
+    UNMET,
     WAITING,
     empty_graph,
     free_slots,
@@ -62,8 +63,6 @@ class Memory:
     ) -> None:
         self.problem, self.room = problem, room
         self.states: list[Any] = [None]  # what each node stands for; node 0 is the end
-        # steps left, 0 throughout where there is no horizon
-        self.remaining: list[int] = [0]
         self.nodes: dict[Any, int] = {}  # of plain values, whose keys suffice
         self.others: dict[Any, Seen] = {}  # of all others, by their keys
         self.over: dict[Any, Any] = {}  # plain values that are terminal, by their keys
@@ -72,9 +71,10 @@ class Memory:
         self._fit = 0  # so many states fit for certain
         self.num_pairs = 0
         self._box = rounded_box if has_rows(problem) else box
-        self._boxes: dict[tuple[int, int], tuple[float, float, float, float]] = {}
+        self._boxes: dict[int, tuple[float, float, float, float]] = {}
+        self.layer_bytes = 0  # of the bounds by steps left, which a region keeps
         # (state, range of V, what the user's functions left of it) of the first ones
-        self._claims: list[tuple[Any, Interval, Interval]] = []
+        self._claims: list[tuple[Any, Interval | None, Interval]] = []
         self._weights = problem.operator.weights(problem.num_actions)
         self.graph = empty_graph(bound.fields)
 
@@ -119,7 +119,16 @@ class Memory:
     def _used(self, more_states: int) -> int:
         """The bytes of the arrays, of the pairs' streams, and of the states."""
         states = self._state_bytes * (self.kept + more_states)
-        return self.num_bytes + STREAM_BYTES * self.num_pairs + states
+        arrays = self.num_bytes + self.layer_bytes
+        return arrays + STREAM_BYTES * self.num_pairs + states
+
+    def has_bytes(self, more: int) -> bool:
+        """Whether so many bytes more are allowed."""
+        return self._used(0) + more <= self.room.max_bytes
+
+    def box(self, player: int, left: int | None) -> tuple[float, float, float, float]:
+        """The bounds on V, then on Q, that the facts give with ``left`` steps left."""
+        return self._box(self.problem.facts, player, left)
 
     def _check_states(self, more: int) -> None:
         """Raise ``Full`` where there is no room for so many new states."""
@@ -138,23 +147,17 @@ class Memory:
         if self._used(more) + grown > self.room.max_bytes:
             raise Full(self.room.why)
 
-    def admit(self, pairs: Ints, raws: Ints) -> None:
+    def admit(self, raws: Ints) -> None:
         """Raise ``Full`` where the next states of samples would not fit.
 
-        ``raws`` are states as whole numbers, each after its pair. It is asked
-        before they are entered, so that a batch fits as a whole or waits.
+        ``raws`` are states as whole numbers. It is asked before they are entered,
+        so that a batch fits as a whole or waits.
         """
-        horizon, keyed = self.problem.horizon is not None, self.problem.key is not None
-        left = np.zeros_like(raws)
-        if horizon:
-            left = np.asarray(self.remaining)[self.graph.pairs["node"][pairs]] - 1
-        found = np.unique(np.stack([raws, left]), axis=1).tolist()
-        new = set()
-        for state, steps in zip(*found, strict=True):
-            if state == END_RAW or (horizon and steps == 0):
+        keyed, new = self.problem.key is not None, set()
+        for state in np.unique(raws).tolist():
+            if state == END_RAW:
                 continue
             key: Any = self.problem.key_of(state) if keyed else state
-            key = (key, steps) if horizon else key
             if key not in self.nodes and key not in self.others:
                 new.add(key)
         self._check_states(len(new))
@@ -181,8 +184,8 @@ class Memory:
         pairs = self.pairs_of(node)
         return 0.5 * max(width, float((pairs["q_upper"] - pairs["q_lower"]).max()))
 
-    def node_of(self, state: Any, remaining: int, *, admitted: bool = False) -> int:
-        """Return the node of a state with ``remaining`` steps left; 0 if it is over.
+    def node_of(self, state: Any, *, admitted: bool = False) -> int:
+        """Return the node of a state; 0 if it is over.
 
         A new state gets a new node. A state that is no plain value may have the
         key of another without being the same, so mover, legal actions and end
@@ -190,18 +193,12 @@ class Memory:
         that has no room, unless it was ``admitted``.
         """
         problem = self.problem
-        key: Any
-        if problem.horizon is None:
-            key, remaining = problem.key_of(state), 0
-        elif remaining == 0:
-            return END
-        else:
-            key = (problem.key_of(state), remaining)
+        key: Any = problem.key_of(state)
         if problem.key is None and is_fixed(state):
             found = self.nodes.get(key)
             if found is None:
                 self._check_states(0 if admitted else 1)
-                (found,) = self._add_nodes([state], [remaining])
+                (found,) = self._add_nodes([state])
                 self.nodes[key] = found
                 if found == END:
                     self.over[key] = state
@@ -214,7 +211,7 @@ class Memory:
             return found
         if key not in self.others:
             self._check_states(0 if admitted else 1)
-            (node,) = self._add_nodes([state], [remaining])
+            (node,) = self._add_nodes([state])
             self.others[key] = Seen(node, state, self._profile(node))
             return node
         seen = self.others[key]
@@ -239,18 +236,12 @@ class Memory:
                 if bounds_at(problem, state, within) != claimed:
                     raise flickering(state)
         for key, seen in self.others.items():
-            left = self.remaining[seen.node] if seen.node != END else None
-            if left is None:
+            if seen.node == END:
                 continue
-            now = problem.key_of(seen.state)
-            if (
-                self.others.get(now if problem.horizon is None else (now, left))
-                is not seen
-            ):
-                old = key if problem.horizon is None else key[0]
+            if self.others.get(problem.key_of(seen.state)) is not seen:
                 raise OracleError(
                     "The oracle changed the state it was given: a state with key "
-                    f"{old!r} has become {seen.state!r}. "
+                    f"{key!r} has become {seen.state!r}. "
                     "Copy the state in step, change the copy and return it: other "
                     "samples start from the same state."
                 )
@@ -279,34 +270,36 @@ class Memory:
             self._state_bytes = max(self._state_bytes, measured)
             check_recognizable(state, self.problem.key_of(state))
 
-    def _add_nodes(self, states: list[Any], remaining: list[int]) -> list[int]:
+    def _add_nodes(self, states: list[Any]) -> list[int]:
         """Return the nodes of new states; terminal ones share the end.
 
         It adds many at a time, because NumPy is slow one by one.
         """
-        problem, facts = self.problem, self.problem.facts
+        problem = self.problem
         first_node, first_pair = len(self.states), self.num_pairs
         rows: list[tuple[Any, ...]] = []
         owner: list[int] = []
         acts: list[int] = []
         found: list[int] = []
-        for state, left in zip(states, remaining, strict=True):
+        for state in states:
             self._check_recognizable(state)
             if problem.is_terminal(state):
                 found.append(END)
                 continue
             player, actions = problem.mover(state), problem.legal_actions(state)
-            if (player, left) not in self._boxes:
-                self._boxes[player, left] = self._box(
-                    facts, player, None if problem.horizon is None else left
-                )
+            if player not in self._boxes:
+                self._boxes[player] = self.box(player, problem.horizon)
             i = first_node + len(rows)
-            v_low, v_high, q_low, q_high = self._boxes[player, left]
+            v_low, v_high, q_low, q_high = self._boxes[player]
+            claim_low, claim_high = -math.inf, math.inf
             if problem.value_gap is not None:
-                within = v_low, v_high
-                v_low, v_high = bounds_at(problem, state, within)
+                # a horizon has a range for each number of steps left (``layers``)
+                within = None if problem.horizon else (v_low, v_high)
+                claim_low, claim_high = bounds_at(problem, state, within)
                 if len(self._claims) < ASKED_BOUNDS:
-                    self._claims.append((state, within, (v_low, v_high)))
+                    self._claims.append((state, within, (claim_low, claim_high)))
+                if within is not None:
+                    v_low, v_high = claim_low, claim_high
             rows.append(
                 (
                     v_low,
@@ -316,15 +309,18 @@ class Memory:
                     1.0 if player == 1 else -1.0,
                     0.0,
                     0.0,
+                    claim_low,
+                    claim_high,
                     first_pair + len(acts),
                     len(actions),
+                    0,
+                    UNMET,
                     0,
                 )
             )
             owner += [i] * len(actions)
             acts += actions
             self.states.append(state)
-            self.remaining.append(left)
             found.append(i)
         self.num_pairs += len(acts)
         self._grow("nodes", first_node + len(rows))
@@ -352,50 +348,31 @@ class Memory:
             g.waiting["place"][:count],
         )
         at = g.pairs["start"][pairs] + places
-        raws = g.entries["raw"][at]
-        # where there is no horizon all nodes have 0 steps left
-        left = np.ones_like(raws)
-        if self.problem.horizon is not None:
-            left = np.asarray(self.remaining, dtype=np.int64)[g.pairs["node"][pairs]]
-        found, which = np.unique(np.stack([raws, left]), axis=1, return_inverse=True)
-        targets = np.array(
-            self._nodes_of(found[0].tolist(), (found[1] - 1).tolist()), dtype=np.int64
-        )[which.reshape(-1)]
+        found, which = np.unique(g.entries["raw"][at], return_inverse=True)
+        targets = np.array(self._nodes_of(found.tolist()), np.int64)[which.reshape(-1)]
         g.entries["target"][at] = targets
         self.check_turns(pairs, targets)
 
-    def _nodes_of(self, states: list[int], remaining: list[int]) -> list[int]:
+    def _nodes_of(self, states: list[int]) -> list[int]:
         """Return the nodes of distinct whole numbers that were next states."""
         if self.problem.key is not None:
-            jobs = zip(states, remaining, strict=True)
             return [
-                END if state == END_RAW else self.node_of(state, left, admitted=True)
-                for state, left in jobs
+                END if state == END_RAW else self.node_of(state, admitted=True)
+                for state in states
             ]
-        horizon = self.problem.horizon is not None
-        keys: list[Any] = (
-            list(zip(states, remaining, strict=True)) if horizon else states
-        )
-        over = [
-            state == END_RAW or (horizon and left == 0)
-            for state, left in zip(states, remaining, strict=True)
+        new = [
+            state for state in states if state != END_RAW and state not in self.nodes
         ]
-        new = [i for i, key in enumerate(keys) if not over[i] and key not in self.nodes]
-        made = self._add_nodes([states[i] for i in new], [remaining[i] for i in new])
-        self.nodes.update((keys[i], node) for i, node in zip(new, made, strict=True))
-        return [END if over[i] else self.nodes[key] for i, key in enumerate(keys)]
+        self.nodes.update(zip(new, self._add_nodes(new), strict=True))
+        return [END if state == END_RAW else self.nodes[state] for state in states]
 
-    def add_plain(self, states: list[Any], keys: list[Any]) -> list[int]:
-        """Return the nodes of new states that are plain values.
-
-        A key has the steps left, where there is a horizon. Their room was checked.
-        """
-        horizon = self.problem.horizon is not None
-        made = self._add_nodes(states, [key[1] if horizon else 0 for key in keys])
-        for key, state, node in zip(keys, states, made, strict=True):
-            self.nodes[key] = node
+    def add_plain(self, states: list[Any]) -> list[int]:
+        """Return the nodes of new states that are plain values and have room."""
+        made = self._add_nodes(states)
+        for state, node in zip(states, made, strict=True):
+            self.nodes[state] = node
             if node == END:
-                self.over[key] = state
+                self.over[state] = state
         return made
 
     def enter_rows(

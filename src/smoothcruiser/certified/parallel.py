@@ -214,7 +214,7 @@ class ParallelSampler(Sampler):
     def _enter(self, pair: int, drawn: Drawn, batch: Batch) -> None:
         facts, memory = self.problem.facts, self.memory
         low, high = facts.reward_range
-        after_steps = memory.remaining[int(memory.graph.pairs[pair]["node"])] - 1
+        last = memory.graph.nodes["last"][memory.graph.pairs[pair]["node"]] == 1
         at = batch.drawn
         for reward, after, ended in zip(
             drawn.rewards, drawn.states, drawn.ended, strict=True
@@ -224,7 +224,7 @@ class ParallelSampler(Sampler):
             if ended and not facts.terminals:
                 raise self._undeclared_end(pair)
             batch.rewards[at] = reward
-            batch.raws[at] = END if ended else memory.node_of(after, after_steps)
+            batch.raws[at] = END if ended or last else memory.node_of(after)
             at += 1
         if drawn.error is not None:
             raise (

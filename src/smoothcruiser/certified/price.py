@@ -22,12 +22,13 @@ import math
 from dataclasses import dataclass
 
 from smoothcruiser.certified.bounds import BOUNDS, DEFAULT
-from smoothcruiser.certified.bounds.base import Bound, value_rounding
+from smoothcruiser.certified.bounds.base import Bound, shared_delta, value_rounding
 from smoothcruiser.certified.ranges import largest_value, widest
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
 
-# N n(N) calls that are steered, and as many that make up for what these missed
+# N n(N) calls that are steered, and as many that make up for what these missed; with a
+# horizon N n(N) more, for what is sampled anew
 STEERED_AND_EQUAL = 2
 
 
@@ -48,8 +49,8 @@ class EqualSamples:
         """
         if self.known[0] != num_pairs:
             try:
-                found: float = self.bound.price(
-                    self.facts, self.epsilon, self.delta, num_pairs
+                found: float = enough_each(
+                    self.bound, self.facts, self.epsilon, self.delta, num_pairs
                 )
             except InvalidInput:
                 found = math.inf
@@ -93,5 +94,19 @@ def price_bound(
     # the bounds may be narrow enough before the first call
     if widest(facts, facts.horizon) + 2.0 * backup <= 2.0 * epsilon:
         return 0
-    each = bound.price(facts, epsilon, delta, num_pairs)
-    return STEERED_AND_EQUAL * num_pairs * each
+    each = enough_each(bound, facts, epsilon, delta, num_pairs)
+    parts = STEERED_AND_EQUAL if facts.horizon is None else STEERED_AND_EQUAL + 1
+    return parts * num_pairs * each
+
+
+def enough_each(
+    bound: Bound, facts: Facts, epsilon: float, delta: float, num_pairs: int
+) -> int:
+    """Return n(N), the samples of each of ``num_pairs`` pairs that are enough.
+
+    With a horizon a pair may be sampled anew once, with another share of delta
+    (``layers.LayeredRegion.mark_last``), so there are at most twice as many shares,
+    and one more part of the price.
+    """
+    shares = num_pairs if facts.horizon is None else 2 * num_pairs
+    return bound.price(facts, epsilon, shared_delta(bound, facts, delta), shares)

@@ -145,8 +145,9 @@ class RowReader(Sampler):
 
     def _one_by_one(self, row: Row, node: int) -> list[int]:
         """The nodes of a row's next states, each added when it is met."""
-        left, node_of = self.memory.remaining[node] - 1, self.memory.node_of
-        return [node_of(state, left) for _, _, state in row]
+        if self.memory.graph.nodes["last"][node]:
+            return [END] * len(row)
+        return [self.memory.node_of(state) for _, _, state in row]
 
     def _together(self, nodes: list[int], rows: list[Row]) -> list[list[int]] | None:
         """The nodes of the next states of many rows, new ones added together.
@@ -157,25 +158,24 @@ class RowReader(Sampler):
         if self.problem.key is not None:
             return None
         memory, known = self.memory, self.memory.nodes
-        horizon = self.problem.horizon is not None
+        last = memory.graph.nodes["last"]
         keys: dict[Any, int] = {}  # of new states: -1 - their number
         states: list[Any] = []
         again: dict[int, int] = {}  # how often a new state was met again
         found: list[list[int]] = []  # nodes, and numbers of new states
         for start, row in zip(nodes, rows, strict=True):
-            left, targets = memory.remaining[start] - 1 if horizon else 0, []
-            for _, _, state in row if left or not horizon else ():
-                key = (state, left) if horizon else state
+            targets: list[int] = []
+            for _, _, state in () if last[start] else row:
                 try:
-                    node = known.get(key)
+                    node = known.get(state)
                     if node is None:
-                        node = keys.get(key)
+                        node = keys.get(state)
                 except TypeError:  # it has no hash
                     return None
                 if node is None:
                     if not is_fixed(state):
                         return None
-                    node = keys[key] = -1 - len(states)
+                    node = keys[state] = -1 - len(states)
                     states.append(state)
                 elif node < END:
                     if _due(again, node) and not identical(state, states[-1 - node]):
@@ -184,10 +184,10 @@ class RowReader(Sampler):
                 elif (
                     type(state) is not int or type(memory.states[node]) is not int
                 ) and _due(self.arrivals, node):
-                    memory.node_of(state, left)
+                    memory.node_of(state)
                 targets.append(node)
             found.append(targets or [END] * len(row))
-        made = memory.add_plain(states, list(keys))
+        made = memory.add_plain(states)
         return [
             [node if node >= 0 else made[-1 - node] for node in row] for row in found
         ]

@@ -5,9 +5,13 @@ It is the list of nodes met so far, in the order of discovery.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
-from smoothcruiser.certified.bounds.base import Bound
+from smoothcruiser.certified.bounds.base import Bound, BoundRules
 from smoothcruiser.certified.graph import empty_graph
 from smoothcruiser.certified.loops import make_loops, warm
 from smoothcruiser.certified.memory import Memory
@@ -23,7 +27,7 @@ class Region:
     def __init__(
         self, problem: Problem, memory: Memory, bound: Bound, radius_scale: float
     ) -> None:
-        self.memory, self.bound = memory, bound
+        self.problem, self.memory, self.bound = problem, memory, bound
         self.loops = make_loops(problem.operator, bound)
         self.rules = _rules(problem, radius_scale)
         self.order: Ints = np.zeros(0, dtype=np.int64)
@@ -51,6 +55,16 @@ class Region:
         g, size = self.memory.graph, self.memory.num_pairs
         listed = g.nodes["listed"][g.pairs["node"][:size]] == 1
         return float(g.pairs["total"][:size][listed].sum())
+
+    def sections(self) -> dict[str, Any]:
+        """What a snapshot keeps beside the graph and the list of nodes."""
+        return {}
+
+    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
+        """Take up what ``sections`` had written; ``require`` refuses what cannot be."""
+
+    def mark_last(self) -> None:
+        """Say which states are sampled for the last step alone; no horizon, none."""
 
     def start(self, root: int) -> None:
         """Begin the list with the requested node."""
@@ -114,12 +128,17 @@ class Region:
 def _rules(problem: Problem, radius_scale: float) -> SweepRules:
     facts = problem.facts
     K = facts.num_actions
+    steps = 1 if problem.horizon is None else problem.horizon
     return SweepRules(
-        discount=facts.discount,
+        bound=BoundRules(
+            discount=facts.discount,
+            scale=largest_value(facts),
+            min_probability=0.0,
+            union=math.log(steps),
+        ),
         operator=problem.operator.code,
         temperature=float(problem.operator.strength),
         shrink=float(radius_scale),
-        scale=largest_value(facts),
         q=np.zeros(K),
         w=np.ones(K),
         out=np.zeros(K),

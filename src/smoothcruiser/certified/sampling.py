@@ -148,8 +148,6 @@ class Sampler:
             key: Any = self.problem.key_of(state)
         except SmoothcruiserError:
             return True
-        if self.problem.horizon is not None:
-            key = (key, memory.remaining[node])
         seen = memory.others.get(key)
         return seen is None or seen.node != node
 
@@ -299,6 +297,9 @@ class CompiledSampler(Sampler):
                 "keeps for ends; number states otherwise, or drop numba.njit from the "
                 "step."
             )
+        last = memory.graph.nodes["last"][chosen["node"]] == 1
+        if last.any():  # nothing of the last step counts but its reward
+            raws[np.repeat(last, counts)] = self.draws.END_RAW
         self._each = (time.perf_counter() - begin) / size
         self.words[pairs] = words
         batch.drawn += size
@@ -367,10 +368,10 @@ class PythonSampler(Sampler):
         """The samples of the job under way that were not begun."""
         return 0 if self._samples is None else self._samples.__length_hint__()
 
-    def _node(self, state: Any, remaining: int) -> int:
+    def _node(self, state: Any) -> int:
         """The node of a next state; a stop must not break off what enters it."""
         self.hold.open = False
-        found = self.memory.node_of(state, remaining)
+        found = self.memory.node_of(state)
         self.hold.begin()
         return found
 
@@ -393,13 +394,9 @@ class PythonSampler(Sampler):
             int(memory.graph.pairs[pair]["node"]),
             int(memory.graph.pairs[pair]["action"]),
         )
-        state, after_steps = memory.states[node], memory.remaining[node] - 1
+        state, last = memory.states[node], bool(memory.graph.nodes[node]["last"])
         low, high = facts.reward_range
-        horizon, known, states = (
-            self.problem.horizon is not None,
-            memory.nodes,
-            memory.states,
-        )
+        known, states = memory.nodes, memory.states
         arrivals, raws, rewards, at = (
             self.arrivals,
             batch.raws,
@@ -428,18 +425,19 @@ class PythonSampler(Sampler):
             if ended:
                 if not facts.terminals:
                     raise self._undeclared_end(pair)
+            if ended or last:  # nothing of the last step counts but its reward
                 raws[i] = END
                 continue
             try:  # most states are plain values and known: this is the short way
-                found = known[(after, after_steps) if horizon else after]
+                found = known[after]
                 if type(after) is not int or type(states[found]) is not int:
                     met = arrivals[found] = arrivals.get(found, -1) + 1
                     # equal values need not be the same state: 1 and True
                     if met < ALWAYS_COMPARED or met % COMPARED_EVERY == 0:
-                        found = self._node(after, after_steps)
+                        found = self._node(after)
             except (KeyError, TypeError):
                 try:
-                    found = self._node(after, after_steps)
+                    found = self._node(after)
                 except Full as error:  # the samples from ``before`` on are not taken
                     rng.words[:], error.calls = before, i + 1 - batch.drawn
                     raise

@@ -56,6 +56,7 @@ from smoothcruiser.certified.keeping import Keeper, Pace
 from smoothcruiser.certified.limits import Ends, Target, estimated, make_limits, read
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.position import Position
+from smoothcruiser.certified.layers import make_region
 from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.room import FULL, Full, Room, check_max_states
 from smoothcruiser.certified.sampling import Sampler, make_sampler
@@ -233,7 +234,7 @@ class Certified:
             compile_seconds = self._prepare(state, hold, limits.deadline)
             limits = limits.later(self._loading)
             try:
-                root = self.memory.node_of(state, self.problem.horizon or 0)
+                root = self.memory.node_of(state)
             except Full as error:
                 raise InvalidInput(
                     f"State {state!r:.60} has no room in this memory ({error}); "
@@ -354,7 +355,9 @@ class Certified:
         return took
 
     def _build(self, state: Any, hold: Hold, deadline: float) -> bool:
-        self._region = Region(self.problem, self.memory, self.bound, self.radius_scale)
+        self._region = make_region(
+            self.problem, self.memory, self.bound, self.radius_scale
+        )
         self._sweeps = Sweeps(self.problem, self._region, self._crossed)
         self._steering = self.steering(self.problem, self._region, exact=self.exact)
         try:
@@ -465,6 +468,7 @@ class Certified:
 
     def _begin_round(self, at: Position, limits: Ends, left: int) -> str | None:
         """Choose what to sample; return None, or why there is nothing."""
+        self._region.mark_last()
         even = self._steering.uniform
         pairs, counts = even(left) if self.uniform else self._jobs(at, limits, left)
         if len(pairs) == 0:

@@ -37,7 +37,7 @@ from smoothcruiser.problem.states import copied, is_fixed
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
 
-MAGIC = b"SCCERT1\n"
+MAGIC = b"SCCERT2\n"
 MOST_BYTES = 10**9  # what SQLite keeps in one place
 # what the header keeps of the search and of the guard of its states
 COUNTS = ("num_calls", "_drawn_pairs", "_twice")
@@ -66,8 +66,8 @@ def to_bytes(search: Certified) -> bytes:
         "pairs": graph.pairs[:p],
         "entries": graph.entries[_live(starts, lengths)],
         "words": sampler.words[:p],
-        "remaining": np.array(memory.remaining, np.int64),
         "order": search._region.listed,
+        **search._region.sections(),
         "arrivals": np.array(sorted(sampler.arrivals.items()), np.int64),
     }
     numbers = _numbers(memory)
@@ -150,17 +150,17 @@ def _spelled(search: Certified) -> list[bytes]:
 
 
 def _ends(memory: Memory, spelling: Spelling) -> list[Any]:
-    """The states that are known to be over: [state, steps left, whether it is kept]."""
-    horizon = memory.problem.horizon is not None
+    """The states that are known to be over: [state, whether it is kept]."""
     found = []
     for key, node in memory.nodes.items():
         if node == END:
-            state, left = key if horizon else (key, 0)
             kept = key in memory.over
-            found.append([spelling.write(memory.over.get(key, state)), left, kept])
-    for key, seen in memory.others.items():
-        if seen.node == END:
-            found.append([spelling.write(seen.state), key[1] if horizon else 0, True])
+            found.append([spelling.write(memory.over.get(key, key)), kept])
+    found += [
+        [spelling.write(seen.state), True]
+        for seen in memory.others.values()
+        if seen.node == END
+    ]
     return found
 
 
@@ -250,14 +250,12 @@ def _restore(search: Certified, data: bytes) -> None:
         np.frombuffer(parts["pairs"], kind),
     )
     entries = np.frombuffer(parts["entries"], ENTRY)
-    ints = {
-        name: np.frombuffer(parts[name], np.int64) for name in ("remaining", "order")
-    }
+    order = np.frombuffer(parts["order"], np.int64)
     if "numbers" in parts:
         states = np.frombuffer(parts["numbers"], np.int64).tolist()
     else:
         states = [spelling.read(x) for text in texts for x in json.loads(bytes(text))]
-    _add_states(memory, states, ints["remaining"].tolist())
+    _add_states(memory, states)
     _add_ends(memory, spelling, json.loads(bytes(parts["ends"])))
     soundness.check_graph(search, nodes, pairs, entries)
     _fill_graph(memory, nodes, pairs, entries, header)
@@ -271,9 +269,10 @@ def _restore(search: Certified, data: bytes) -> None:
     if not search.known:
         search._region.loops.rehash(memory.graph)
     soundness.check_room(memory)
-    soundness.check_order(memory, ints["order"])
-    region.order, region.count = ints["order"].copy(), len(ints["order"])
+    soundness.check_order(memory, order)
+    region.order, region.count = order.copy(), len(order)
     region.make_room()
+    region.read(parts, require)
     words = np.frombuffer(parts["words"], np.uint64).reshape(-1, 4)
     require(
         len(words) == len(pairs) and bool(words.any(axis=1).all()), "a stream is none"
@@ -293,26 +292,16 @@ def _restore(search: Certified, data: bytes) -> None:
     soundness.check_calls(search)
 
 
-def _add_states(memory: Memory, states: list[Any], remaining: list[int]) -> None:
+def _add_states(memory: Memory, states: list[Any]) -> None:
     """Make the nodes anew, as when the states were met."""
     problem = memory.problem
-    horizon = problem.horizon
-    require(
-        len(remaining) == len(states) + 1
-        and all(
-            left == 0 if horizon is None else 0 < left <= horizon
-            for left in remaining[1:]
-        ),
-        "its states have other numbers of steps left",
-    )
     if problem.tables is not None:
         for state in states:
             problem.tables.check_state(state)
-    made = memory._add_nodes(states, remaining[1:])
+    made = memory._add_nodes(states)
     require(made == list(range(1, len(states) + 1)), "a state has become terminal")
-    for node, (state, left) in enumerate(zip(states, remaining[1:], strict=True), 1):
+    for node, state in enumerate(states, 1):
         key: Any = problem.key_of(state)
-        key = key if horizon is None else (key, left)
         require(
             key not in memory.nodes and key not in memory.others, "a state is double"
         )
@@ -324,11 +313,10 @@ def _add_states(memory: Memory, states: list[Any], remaining: list[int]) -> None
 
 def _add_ends(memory: Memory, spelling: Spelling, rows: list[Any]) -> None:
     problem = memory.problem
-    for written, left, kept in rows:
+    for written, kept in rows:
         state = spelling.read(written)
         require(problem.is_terminal(state), "a terminal state is not over")
         key: Any = problem.key_of(state)
-        key = key if problem.horizon is None else (key, left)
         require(
             key not in memory.nodes and key not in memory.others, "a state is double"
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smoothcruiser.certified.bounds.base import shared_delta
 from smoothcruiser.certified.graph import END, END_RAW, HASHED
 from smoothcruiser.certified.intake import CHUNK, Batch
 from smoothcruiser.certified.memory import Memory
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 MOST = 2**53  # whole numbers below it are exact as floats
 ROW_ROUNDING = 2.0**-50  # of a probability that was normalized
 # fields of nodes and pairs that follow from the problem and the order of its states
-NODE_FACTS = ("q_low", "q_high", "sign", "first", "size")
+NODE_FACTS = ("claim_low", "claim_high", "sign", "first", "size")
 PAIR_FACTS = ("prior", "node", "action")
 ENDS = (None, "budget", "exhausted", *FULL)
 
@@ -60,7 +61,8 @@ def check_graph(search: Certified, nodes: Any, pairs: Any, entries: Any) -> None
     known, own = memory.graph.nodes, memory.graph.pairs
     require(len(nodes) == memory.num_nodes, "it has another number of states")
     require(len(pairs) == memory.num_pairs, "its states have other legal actions")
-    for name in NODE_FACTS:
+    boxes = ("q_low", "q_high") if memory.problem.horizon is None else ()
+    for name in (*NODE_FACTS, *boxes):
         same = np.array_equal(nodes[name], known[name][: len(nodes)])
         require(same, "its states are not those of the problem")
     for name in PAIR_FACTS:
@@ -73,30 +75,39 @@ def check_graph(search: Certified, nodes: Any, pairs: Any, entries: Any) -> None
 
 def _check_bounds(memory: Memory, nodes: Any, pairs: Any) -> None:
     known = memory.graph.nodes[: len(nodes)]
-    require(
-        bool(
-            np.all(known["lower"] <= nodes["lower"])
-            and np.all(nodes["lower"] <= nodes["upper"])
-            and np.all(nodes["upper"] <= known["upper"])
-        ),
-        "the bounds of a state cannot be",
-    )
     of = nodes[pairs["node"]]
-    require(
-        bool(
-            np.all(of["q_low"] <= pairs["q_lower"])
-            and np.all(pairs["q_lower"] <= pairs["q_upper"])
-            and np.all(pairs["q_upper"] <= of["q_high"])
-        ),
-        "the bounds of an action cannot be",
-    )
+    # with a horizon these are computed anew from the stages (``layers``)
+    if memory.problem.horizon is None:
+        require(
+            bool(
+                np.all(known["lower"] <= nodes["lower"])
+                and np.all(nodes["lower"] <= nodes["upper"])
+                and np.all(nodes["upper"] <= known["upper"])
+            ),
+            "the bounds of a state cannot be",
+        )
+        require(
+            bool(
+                np.all(of["q_low"] <= pairs["q_lower"])
+                and np.all(pairs["q_lower"] <= pairs["q_upper"])
+                and np.all(pairs["q_upper"] <= of["q_high"])
+            ),
+            "the bounds of an action cannot be",
+        )
     for array, names in (
         (nodes, ("mass", "residual")),
         (pairs, ("slope_up", "slope_down", "policy", "gain", "cost")),
     ):
         for name in names:
             require(bool(np.isfinite(array[name]).all()), f"a {name} is not finite")
-    require(bool(np.isin(nodes["listed"], (0, 1)).all()), "a mark is none")
+    for mark in ("listed", "last"):
+        require(bool(np.isin(nodes[mark], (0, 1)).all()), "a mark is none")
+    horizon = memory.problem.horizon
+    require(
+        bool(np.all(nodes["depth"] >= 0))
+        and (horizon is not None or not nodes["last"].any()),
+        "a depth is none",
+    )
 
 
 def _check_shares(search: Certified, pairs: Any) -> None:
@@ -110,9 +121,16 @@ def _check_shares(search: Certified, pairs: Any) -> None:
         require(not search.known or bool(np.all(total <= 1.0)), "a row was read twice")
         return
     given = np.sort(pairs["cost"][pairs["cost"] != 0.0])
-    due = np.sort(search.bound.cost(1 + np.arange(k), search.delta))
+    facts = search.problem.facts
+    delta = shared_delta(search.bound, facts, search.delta)
+    due = np.sort(search.bound.cost(1 + np.arange(k), delta))
+    if facts.horizon is not None and 0 < len(given) < k:
+        # shares of pairs that were sampled anew are lost; those left are all different
+        near = np.minimum(np.searchsorted(due, given * (1.0 - 1e-9)), k - 1)
+        require(len(np.unique(near)) == len(given), "a share of delta was given twice")
+        due = due[near]
     require(
-        len(given) == k and np.allclose(given, due, rtol=1e-9, atol=0.0),
+        len(given) == len(due) and np.allclose(given, due, rtol=1e-9, atol=0.0),
         "the shares of delta are not those it gave",
     )
     require(bool(np.all(pairs["cost"][total > 0.0] > 0.0)), "samples have no share")
@@ -141,18 +159,8 @@ def _check_outcomes(search: Certified, nodes: Any, pairs: Any, entries: Any) -> 
     require(bool(np.all(abs(sums - pairs["total"]) <= gap)), "counts do not add up")
     one = search.problem.deterministic and not search.known
     require(not one or bool((length <= 1).all()), "outcomes differ")
-    memory = search.memory
-    if memory.problem.horizon is not None:
-        left = np.asarray(memory.remaining)
-        inside = target != END
-        steps = left[nodes_of(pairs, owner[inside])] - 1
-        require(np.array_equal(left[target[inside]], steps), "steps left do not fit")
-
-
-def nodes_of(pairs: Any, which: Ints) -> Ints:
-    """The nodes of some pairs."""
-    found: Ints = pairs["node"][which]
-    return found
+    last = nodes["last"][pairs["node"]][owner] == 1
+    require(bool(np.all(target[last] == END)), "a last step leads on")
 
 
 def check_raws(search: Certified, pairs: Any, entries: Any) -> None:
@@ -181,7 +189,7 @@ def check_pool(pairs: Any, used: Any, size: Any, slots: Any, *, known: bool) -> 
         "outcomes have other room",
     )
     require(all(map(whole, (used, size, slots))), "its room is none")
-    require(used <= 2 * int(room.sum()) and used <= size, "its pool is too small")
+    require(used <= size, "its pool is too small")
     longest = int(length.max(initial=1))
     require(size <= max(1024, 2 * (used + 4 * longest + 64)), "its pool is too large")
     own = length > 0

@@ -43,8 +43,8 @@ MOST_GROWTH = 3.0
 LEAST_SHARE = 0.125
 
 
-def set_policy(g: Graph, i: int, rules: SweepRules) -> None:
-    """Write the policy of the optimistic walk at node ``i``.
+def set_policy(g: Graph, i: int, wide: float, rules: SweepRules) -> None:
+    """Write the policy of the optimistic walk at node ``i``, ``wide`` apart.
 
     It is half grad F at Q_U (max; at Q_L for min), half a softmax there. The
     softmax has a tenth of the node's width as temperature: actions that lead
@@ -67,7 +67,7 @@ def set_policy(g: Graph, i: int, rules: SweepRules) -> None:
         rules.temperature,
         rules.out[:size],
     )
-    width = SOFTNESS * (node["upper"] - node["lower"])
+    width = SOFTNESS * wide
     total = 0.0
     for a in range(size):
         rules.q[a] = math.exp((rules.q[a] - top) / width) if width > 0.0 else 1.0
@@ -86,7 +86,7 @@ def pass_on(
     pair = g.pairs[p]
     if pair["total"] == 0.0:
         return count
-    share *= rules.discount / pair["total"]
+    share *= rules.bound.discount / pair["total"]
     for e in range(pair["start"], pair["start"] + pair["length"]):
         target = g.entries[e]["target"]
         node = g.nodes[target]
@@ -95,7 +95,7 @@ def pass_on(
         node["residual"] += share * g.entries[e]["weight"]
         if node["listed"] == 0:
             node["listed"] = 1
-            set_policy(g, target, rules)
+            set_policy(g, target, node["upper"] - node["lower"], rules)
             order[count] = target
             count += 1
     return count
@@ -142,7 +142,7 @@ def spread(
     for i in range(count):
         node = g.nodes[order[i]]
         node["residual"] = -node["mass"]
-        set_policy(g, order[i], rules)
+        set_policy(g, order[i], node["upper"] - node["lower"], rules)
     known = count
     for turn in range(1 + passes):
         busy = turn == 0
@@ -181,15 +181,17 @@ def set_gains(g: Graph, order: Ints, count: int, source: Floats) -> None:
         for a in range(node["size"]):
             pair = g.pairs[node["first"] + a]
             flow = mass * pair["policy"] + (source[a] if i == 0 else 0.0)
-            n = pair["total"]
-            if n == 0.0:
-                pair["gain"] = (
-                    flow * (node["q_high"] - node["q_low"]) / (2 * FIRST_BATCH)
-                )
-            elif pair["cost"] == 0.0:
-                pair["gain"] = 0.0
-            else:
-                pair["gain"] = flow * (pair["slope_up"] + pair["slope_down"]) / (n * n)
+            pair["gain"] = flow * gain(node, pair)
+
+
+def gain(node: Any, pair: Any) -> float:
+    """By how much one more sample narrows the pair's bounds."""
+    n = pair["total"]
+    if n == 0.0:
+        return float((node["q_high"] - node["q_low"]) / (2 * FIRST_BATCH))
+    if pair["cost"] == 0.0:
+        return 0.0
+    return float((pair["slope_up"] + pair["slope_down"]) / (n * n))
 
 
 def wanted(pair: Any, level: float, first_batch: int) -> int:

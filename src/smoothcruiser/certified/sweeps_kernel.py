@@ -34,11 +34,10 @@ from smoothcruiser.problem.tabular import Ints
 class SweepRules(NamedTuple):
     """What does not change during a query."""
 
-    discount: float
+    bound: BoundRules
     operator: int
     temperature: float
     shrink: float  # 1; tests divide radii by 4 to see the promise break
-    scale: float  # largest |value| in sight, for rounding
     q: Any  # (K,) of floats: scratch
     w: Any  # (K,)
     out: Any  # (K,)
@@ -59,6 +58,37 @@ def exact_side(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float:
     return float(mean + slack if upper else mean - slack)
 
 
+def update_pair(
+    seen: Outcomes, pair: Any, upper: bool, tune: int, rules: SweepRules
+) -> None:
+    """Bring the upper (or lower) bound of a pair that has samples up to date."""
+    if pair["cost"] == 0.0:
+        bound = exact_side(seen, pair, upper, rules.bound)
+    else:
+        bound = BOUND(seen, pair, upper, tune, rules.bound)
+    if rules.shrink != 1.0:  # wrong on purpose, for tests
+        mean = sample_mean(seen, pair, upper, rules.bound)
+        bound = mean + (bound - mean) * rules.shrink
+    if upper and bound < pair["q_upper"]:
+        pair["q_upper"] = bound
+    elif not upper and bound > pair["q_lower"]:
+        pair["q_lower"] = bound
+
+
+def node_bound(node: Any, pairs: Any, upper: bool, rules: SweepRules) -> float:
+    """The upper (or lower) bound on V that those of the node's pairs give."""
+    size, sign, first = node["size"], node["sign"], node["first"]
+    for a in range(size):
+        pair = pairs[first + a]
+        rules.q[a] = sign * (pair["q_upper"] if upper else pair["q_lower"])
+        rules.w[a] = pair["prior"]
+    value = sign * builtin_value(
+        rules.operator, rules.q[:size], rules.w[:size], rules.temperature
+    )
+    rounding = value_rounding(size, rules.bound.scale, rules.temperature)
+    return float(value + rounding if upper else value - rounding)
+
+
 def backup_side(
     nodes: Any,
     pairs: Any,
@@ -72,38 +102,19 @@ def backup_side(
 
     Returns by how much the bound on its value closed.
     """
-    seen, given = Outcomes(nodes, entries), BoundRules(rules.discount, rules.scale)
-    node = nodes[i]
-    size, sign, first = node["size"], node["sign"], node["first"]
-    for a in range(size):
-        pair = pairs[first + a]
-        if pair["total"] > 0.0:
-            if pair["cost"] == 0.0:
-                bound = exact_side(seen, pair, upper, given)
-            else:
-                bound = BOUND(seen, pair, upper, tune, given)
-            if rules.shrink != 1.0:  # wrong on purpose, for tests
-                mean = sample_mean(seen, pair, upper, given)
-                bound = mean + (bound - mean) * rules.shrink
-            if upper and bound < pair["q_upper"]:
-                pair["q_upper"] = bound
-            elif not upper and bound > pair["q_lower"]:
-                pair["q_lower"] = bound
-        rules.q[a] = sign * (pair["q_upper"] if upper else pair["q_lower"])
-        rules.w[a] = pair["prior"]
-    value = sign * builtin_value(
-        rules.operator, rules.q[:size], rules.w[:size], rules.temperature
-    )
-    rounding = value_rounding(size, rules.scale, rules.temperature)
-    closed = 0.0
+    seen, node = Outcomes(nodes, entries), nodes[i]
+    for p in range(node["first"], node["first"] + node["size"]):
+        if pairs[p]["total"] > 0.0:
+            update_pair(seen, pairs[p], upper, tune, rules)
+    value = node_bound(node, pairs, upper, rules)
     if upper:
-        closed = node["upper"] - (value + rounding)
+        closed = node["upper"] - value
         if closed > 0.0:
-            node["upper"] = value + rounding
+            node["upper"] = value
     else:
-        closed = (value - rounding) - node["lower"]
+        closed = value - node["lower"]
         if closed > 0.0:
-            node["lower"] = value - rounding
+            node["lower"] = value
     return float(max(0.0, closed))
 
 

@@ -21,6 +21,7 @@ from smoothcruiser.certified.estimate import describe
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.limits import LARGEST, Target, make_limits
 from smoothcruiser.certified.position import Position
+from smoothcruiser.certified.seen import Seen, seen_in
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, Interval, Spread, best_action, plain
 from smoothcruiser.problem.problem import Problem
@@ -61,14 +62,12 @@ class Table(Sequence[Row]):
     problem: Problem
     confidence: float
     num_calls: int  # of the memory so far
-    _states: list[Any] = field(repr=False)
-    _remaining: list[int] = field(repr=False)
-    _places: dict[Any, int] = field(repr=False)  # of each key
-    _nodes: Any = field(repr=False)  # (n,) of graph.NODE
-    _pairs: Any = field(repr=False)  # (p,) of graph.pair_type
+    _states: list[Any] = field(repr=False)  # of each node
+    _numbers: dict[Any, int] = field(repr=False)  # the node of each key
+    _seen: Seen = field(repr=False)
 
     def __len__(self) -> int:
-        return len(self._states)
+        return len(self._seen)
 
     @overload
     def __getitem__(self, index: int) -> Row: ...
@@ -80,9 +79,9 @@ class Table(Sequence[Row]):
         """The row at a place of the table; ``at`` finds that of a state."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        i = range(len(self))[index]
-        node, problem = self._nodes[i], self.problem
-        pairs = self._pairs[node["first"] : node["first"] + node["size"]]
+        number, remaining = self._seen.place(range(len(self))[index])
+        node, pairs = self._seen.row(range(len(self))[index])
+        problem = self.problem
         player = 1 if node["sign"] > 0.0 else 2
         actions = pairs["action"].tolist()
         lows, highs = pairs["q_lower"].tolist(), pairs["q_upper"].tolist()
@@ -96,8 +95,8 @@ class Table(Sequence[Row]):
         for action, total in zip(actions, pairs["total"].tolist(), strict=True):
             samples[action] = int(total)
         return Row(
-            state=self._states[i],
-            remaining=None if problem.horizon is None else self._remaining[i],
+            state=self._states[number],
+            remaining=remaining,
             player=player,
             interval=(float(node["lower"]), float(node["upper"])),
             q_intervals=spread.q_intervals,
@@ -120,7 +119,7 @@ class Table(Sequence[Row]):
                 f"{remaining!r}."
             )
         state = problem.start(state)
-        place = self._places.get(_key(problem, state, remaining))
+        place = self._place(state, remaining)
         if place is None:
             left = "" if problem.horizon is None else " with that many steps left"
             raise InvalidInput(
@@ -131,8 +130,12 @@ class Table(Sequence[Row]):
 
     def __contains__(self, state: object) -> bool:
         """Whether a state was seen (with all steps of a horizon left)."""
-        problem = self.problem
-        return _key(problem, problem.start(state), None) in self._places
+        return self._place(self.problem.start(state), None) is not None
+
+    def _place(self, state: Any, remaining: int | None) -> int | None:
+        """The place of a state's row; None if it has none."""
+        node = self._numbers.get(self.problem.key_of(state), END)
+        return None if node == END else self._seen.find(node, remaining)
 
     def to_dict(self) -> dict[str, Any]:
         """The rows and their confidence as plain data."""
@@ -156,17 +159,14 @@ class Table(Sequence[Row]):
 
 def table_of(search: Certified) -> Table:
     """The table of a memory as it is now."""
-    memory, n = search.memory, search.memory.num_nodes
-    g, problem = memory.graph, search.problem
+    memory = search.memory
     return Table(
-        problem=problem,
+        problem=search.problem,
         confidence=1.0 if search.exact else 1.0 - search.delta,
         num_calls=search.num_calls,
-        _states=memory.states[1:],
-        _remaining=memory.remaining[1:],
-        _places={key: node - 1 for key, node in _nodes(memory) if node != END},
-        _nodes=g.nodes[1:n].copy(),
-        _pairs=g.pairs[: memory.num_pairs].copy(),
+        _states=list(memory.states),
+        _numbers={key: node for key, node in _nodes(memory) if node != END},
+        _seen=seen_in(memory, search._region if search._prepared else None),
     )
 
 
@@ -217,8 +217,8 @@ def has_room(search: Certified, state: Any) -> bool:
 
 
 def _node(memory: Memory, state: Any) -> int | None:
-    """The node of a state with all its steps left; None if it was never seen."""
-    key = _key(memory.problem, state, None)
+    """The node of a state; None if it was never seen."""
+    key = memory.problem.key_of(state)
     seen = memory.others.get(key)
     return memory.nodes.get(key) if seen is None else seen.node
 
@@ -227,11 +227,3 @@ def _nodes(memory: Memory) -> list[tuple[Any, int]]:
     """The key and the node of every state that a memory recognizes."""
     plain_values = memory.nodes.items()
     return [*plain_values, *((key, seen.node) for key, seen in memory.others.items())]
-
-
-def _key(problem: Problem, state: Any, remaining: int | None) -> Any:
-    """What ``Memory.node_of`` finds a state by."""
-    key = problem.key_of(state)
-    if problem.horizon is None:
-        return key
-    return key, problem.horizon if remaining is None else remaining

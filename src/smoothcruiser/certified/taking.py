@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smoothcruiser.certified.bounds.base import shared_delta
 from smoothcruiser.certified.keeping import POOL_SECONDS, SLICE_SECONDS
 from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.position import Position
@@ -91,7 +92,8 @@ class Taking:
         new = pairs[g.pairs["total"][pairs] == 0.0]
         if not search.exact:
             g.pairs["cost"][new] = search.bound.cost(
-                search._drawn_pairs + 1 + np.arange(len(new)), search.delta
+                search._drawn_pairs + 1 + np.arange(len(new)),
+                shared_delta(search.bound, search.problem.facts, search.delta),
             )
         search._drawn_pairs += len(new)
 

@@ -71,7 +71,7 @@ def test_counts_are_those_of_a_counter():
     """
     memory, kernels = a_memory()
     for state in range(4):
-        memory.node_of(state, 0)
+        memory.node_of(state)
     rng = np.random.default_rng(0)
     truth = [Counter() for _ in range(12)]
     for _ in range(6):
@@ -105,7 +105,7 @@ def test_rewards_of_many_values_are_rounded_with_their_mean_kept():
     within five standard errors.
     """
     memory, kernels = a_memory()
-    memory.node_of(0, 0)
+    memory.node_of(0)
     n = 200_000
     rewards = np.random.default_rng(3).random(n) ** 2
     record_all(
@@ -140,7 +140,7 @@ def test_numbers_are_resolved_to_nodes_and_terminal_states_to_the_end():
     once; terminal ones become the end.
     """
     memory, kernels = a_memory(terminal=lambda s: s == 9)
-    memory.node_of(5, 0)
+    memory.node_of(5)
     raws = np.array([7, 9, 7, 5, 8], dtype=np.int64)
     record_all(
         memory, kernels, np.array([0]), np.array([5]), raws, np.zeros(5), resolved=False
@@ -153,16 +153,12 @@ def test_numbers_are_resolved_to_nodes_and_terminal_states_to_the_end():
     assert memory.num_nodes == 4
 
 
-def test_with_a_horizon_time_is_part_of_the_state():
-    """The same state with other steps left is another node; no steps left is
-    the end.
-    """
+def test_boxes_depend_on_the_steps_left():
+    """A state is one node, whatever is left; with one step left only its reward counts."""
     memory, _ = a_memory(horizon=3)
-    assert memory.node_of("s", 3) != memory.node_of("s", 2)
-    assert memory.node_of("s", 0) == END
-    node = memory.graph.nodes[memory.node_of("s", 1)]
-    # one step left: only the reward
-    assert (node["q_low"], node["q_high"]) == (0.0, 1.0)
+    assert memory.node_of("s") == memory.node_of("s") != END
+    assert memory.box(1, 1)[2:] == (0.0, 1.0)
+    assert memory.box(1, 3)[3] - memory.box(1, 3)[2] == pytest.approx(1.75)
 
 
 def test_states_without_a_hash_are_refused():
@@ -172,7 +168,7 @@ def test_states_without_a_hash_are_refused():
     memory, _ = a_memory()
     for state in ([1, 2], (1, [2])):
         with pytest.raises(InvalidInput, match="give key="):
-            memory.node_of(state, 0)
+            memory.node_of(state)
 
 
 class Bare:
@@ -202,13 +198,9 @@ def test_states_that_never_come_back_are_refused():
     memory, _ = a_memory()
     for state in (Bare(1), ("at", Bare(1)), math.nan):
         with pytest.raises(InvalidInput, match="give key="):
-            memory.node_of(state, 0)
+            memory.node_of(state)
     memory, _ = a_memory(key=lambda s: s.place)
-    assert (
-        memory.node_of(Bare(1), 0)
-        == memory.node_of(Bare(1), 0)
-        != memory.node_of(Bare(2), 0)
-    )
+    assert memory.node_of(Bare(1)) == memory.node_of(Bare(1)) != memory.node_of(Bare(2))
 
 
 def test_looks_go_on_after_the_first_state():
@@ -216,17 +208,17 @@ def test_looks_go_on_after_the_first_state():
     when the node's number is a power of two.
     """
     memory, _ = a_memory()
-    memory.node_of((0,), 0)
-    memory.node_of((1,), 0)
-    memory.node_of((Bare(2),), 0)  # node 3: not looked at
+    memory.node_of((0,))
+    memory.node_of((1,))
+    memory.node_of((Bare(2),))  # node 3: not looked at
     with pytest.raises(InvalidInput, match="give key="):
-        memory.node_of((Bare(3),), 0)
+        memory.node_of((Bare(3),))
 
 
 def test_arrays_are_told_apart_by_their_numbers():
     """Equal arrays are one node, others are not."""
     memory, _ = a_memory()
-    nodes = [memory.node_of(np.array(x), 0) for x in ([1, 2], [1, 2], [2, 1], [[1, 2]])]
+    nodes = [memory.node_of(np.array(x)) for x in ([1, 2], [1, 2], [2, 1], [[1, 2]])]
     assert nodes == [1, 1, 2, 3]
 
 
@@ -262,13 +254,13 @@ def test_equal_keys_must_mean_equal_movers_moves_and_ends(horizon):
             (over, first),
         ):
             memory = fresh(key)
-            node = memory.node_of(known, 3)
+            node = memory.node_of(known)
             assert (
-                memory.node_of(Board("a", known.player, known.legal, known.over), 3)
+                memory.node_of(Board("a", known.player, known.legal, known.over))
                 == node
             )
             with pytest.raises(OracleError, match="same key"):
-                memory.node_of(other, 3)
+                memory.node_of(other)
 
 
 def test_whole_numbers_with_a_key_share_their_nodes():
@@ -276,7 +268,7 @@ def test_whole_numbers_with_a_key_share_their_nodes():
     and 27, which is over, contradicts them.
     """
     memory, kernels = a_memory(key=lambda s: s % 10, terminal=lambda s: s == 27)
-    memory.node_of(5, 0)
+    memory.node_of(5)
     record_all(
         memory,
         kernels,

@@ -88,12 +88,11 @@ def test_every_bound_holds_the_exact_value(name: str) -> None:
         assert 0.5 * (found.interval[1] - found.interval[0]) <= epsilon
         assert f"{memory.num_calls} rows of outcomes= read" in found.notes[-1]
     slack = exact.residual_bound
-    for node in range(1, memory.memory.num_nodes):
-        left = memory.memory.remaining[node]
-        if world.horizon not in (None, left):
+    for row in memory.table():
+        if row.remaining != world.horizon:
             continue  # the solver's rows are those of the first stage
-        value = float(exact.values[exact.index(memory.memory.states[node])])
-        low, high = memory.memory.interval(node)
+        value = float(exact.values[exact.index(row.state)])
+        low, high = row.interval
         assert low - slack <= value <= high + slack
 
 

@@ -258,12 +258,9 @@ def test_horizon_is_backward_induction():
     memory = Certified(problem, delta=0.01)
     found = memory.query(epsilon=0.3)
     check(found, solution.stages[4][0])
-    for i in range(1, memory.memory.num_nodes):
-        node, exact = (
-            memory.memory.graph.nodes[i],
-            solution.stages[memory.memory.remaining[i]][memory.memory.states[i]],
-        )
-        assert node["lower"] - 1e-9 <= exact <= node["upper"] + 1e-9
+    for row in memory.table():
+        exact = solution.stages[row.remaining][row.state]
+        assert row.interval[0] - 1e-9 <= exact <= row.interval[1] + 1e-9
 
 
 def test_legal_actions_vary():

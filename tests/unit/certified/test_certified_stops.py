@@ -193,7 +193,7 @@ def test_workers_that_are_stopped_leave_the_parts_before_the_first_gap():
     """Parts 0 and 2 of three are there: part 2 may not be entered without part 1."""
     problem = coin()
     memory = Memory(problem)
-    memory.node_of(0, 0)
+    memory.node_of(0)
 
     class Pool:
         def map(self, task, items, report):

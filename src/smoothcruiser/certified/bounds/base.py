@@ -46,7 +46,9 @@ class Bound(NamedTuple):
     # where the next samples pay.
     side: Callable[..., float]
     # (k, delta) -> log(1/alpha) of either side of the k-th pair, k = 1, 2, ...: the
-    # sum of 2 alpha over all k is at most delta. It must not decrease with k.
+    # sum of 2 alpha over all k is at most delta. It must not decrease with k. Where a
+    # horizon of H steps shares its samples, delta is divided by H, unless the bound
+    # holds for ``every_function``.
     cost: Callable[[Ints, float], Floats]
     # (facts, epsilon, delta, num_pairs) -> samples of each pair that certainly reach
     # half-width epsilon. It must not decrease with num_pairs.
@@ -56,6 +58,8 @@ class Bound(NamedTuple):
     # pairs -> whether ``side`` can read ``fields`` of all of them: pairs may come from
     # a file
     readable: Callable[[Any], bool] = lambda pairs: True
+    # whether one event bounds the mean of every function of the outcome at once
+    every_function: bool = False
 
 
 class Outcomes(NamedTuple):
@@ -73,6 +77,22 @@ class BoundRules(NamedTuple):
 
     discount: float
     scale: float  # largest |value| in sight, for rounding
+    # declared: no outcome of a step is less likely; 0 where nothing was declared
+    min_probability: float
+    # log of the number of functions V that a bet on one function has to serve: the
+    # steps of a horizon, which share their samples
+    union: float
+
+
+def shared_delta(bound: Bound, facts: Facts, delta: float) -> float:
+    """The delta by which pairs get their costs.
+
+    The steps of a horizon share their samples, and a bound on the mean of one function
+    has to hold for V with each number of steps left.
+    """
+    if facts.horizon is None or bound.every_function:
+        return delta
+    return delta / facts.horizon
 
 
 def pair_cost(k: Any, delta: float) -> Any:

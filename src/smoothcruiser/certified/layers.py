@@ -1,0 +1,316 @@
+"""The part of the memory that matters for one query where there is a horizon.
+
+Samples belong to a state and an action; bounds belong to a state with a number of
+steps left. They are kept in layers, one for each number of steps from the requested
+state (``layers_kernel``), as many of them as matter: the deepest layer that is listed
+has the bounds of the facts, and where these leave much of the answer's width open,
+deeper ones are listed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.certified.bounds.base import SCAN, WALK, Bound
+from smoothcruiser.certified.graph import (
+    STAGE,
+    Layers,
+    empty_graph,
+    free_slots,
+)
+from smoothcruiser.certified.layers_kernel import (
+    CROWDED,
+    Q_HIGH,
+    Q_LOW,
+    V_HIGH,
+    V_LOW,
+    Steps,
+)
+from smoothcruiser.certified.loops import make_layer_loops
+from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.region import Region
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.tabular import Floats, Ints
+
+FIRST_DEPTH = 8
+# of the answer's width: what the deepest layer may leave open
+RIM_SHARE = 0.1
+# the discounted weight of a layer below which no deeper one is ever listed
+NO_WEIGHT = 1e-12
+
+
+class LayeredRegion(Region):
+    """The states that a query leads to, layer by layer."""
+
+    def __init__(
+        self, problem: Problem, memory: Memory, bound: Bound, radius_scale: float
+    ) -> None:
+        super().__init__(problem, memory, bound, radius_scale)
+        assert problem.horizon is not None
+        self.horizon = problem.horizon
+        self.layer_loops = make_layer_loops(problem.operator, bound)
+        self.layers = no_layers()
+        self.deepest = deepest_layer(problem)
+        self.depth = min(FIRST_DEPTH, self.deepest)
+        self._boxes: Any = np.zeros((0, 2, 4))
+        self._place: Ints = np.zeros(0, dtype=np.int64)
+
+    def warm(self) -> None:
+        """Compile the loops, or load them."""
+        super().warm()
+        g, order = empty_graph(self.bound.fields), np.zeros(1, dtype=np.int64)
+        boxes = np.zeros((1, 2, 4))
+        layers = Layers(
+            np.zeros(1, STAGE), np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        )
+        steps = Steps(boxes, 1, np.zeros(len(g.nodes), dtype=np.int64))
+        loops = self.layer_loops
+        loops.list_layers(g, layers, layers, order, steps)
+        layers.counts[0] = 0
+        loops.sweep(g, layers, WALK, steps, self.rules)
+        loops.flow(g, layers, np.zeros(1), 0.0, WALK, steps, self.rules)
+        loops.show(g, layers, 0, 0, WALK, steps, self.rules)
+
+    @property
+    def widths(self) -> Floats:
+        """U - L of the stages in reach, none of which is listed without its layer."""
+        stages, starts = self.layers.stages, self.layers.starts
+        found: Floats = stages["upper"][:1] - stages["lower"][:1]
+        return found if starts[-1] else np.zeros(0)
+
+    @property
+    def steps(self) -> Steps:
+        """What the loops over layers need to know."""
+        size, layers = len(self.memory.graph.nodes), self.depth + 1
+        if len(self._place) < size:
+            self._place = np.zeros(size, dtype=np.int64)
+        if len(self._boxes) < layers:
+            self._boxes = np.array(
+                [
+                    [self.memory.box(player, self.horizon - d) for player in (1, 2)]
+                    for d in range(layers)
+                ]
+            )
+        return Steps(self._boxes, self.horizon, self._place)
+
+    def sections(self) -> dict[str, Any]:
+        """The stages, and the layers that they are in."""
+        used = int(self.layers.starts[-1])
+        return {
+            "stages": self.layers.stages[:used],
+            "starts": self.layers.starts,
+            "counts": self.layers.counts,
+        }
+
+    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
+        """Take up the stages of a snapshot; their bounds lie within those of the facts.
+
+        They are listed anew before they are swept, so it does not matter which of them
+        are in reach.
+        """
+        stages = np.frombuffer(parts["stages"], STAGE).copy()
+        starts = np.frombuffer(parts["starts"], np.int64).copy()
+        counts = np.frombuffer(parts["counts"], np.int64).copy()
+        depth, memory = len(counts) - 1, self.memory
+        require(
+            len(starts) == len(counts) + 1
+            and depth <= self.deepest
+            and starts[0] == 0
+            and starts[-1] == len(stages)
+            and bool(np.all(np.diff(starts) >= counts) and np.all(counts >= 0)),
+            "its layers are none",
+        )
+        if depth < 0:
+            return
+        self.depth = max(depth, self.depth)
+        nodes = stages["node"].astype(np.int64)
+        require(
+            bool(np.all((nodes > 0) & (nodes < memory.num_nodes))), "a stage is none"
+        )
+        layer = np.repeat(np.arange(depth + 1), np.diff(starts))
+        require(
+            len(np.unique(layer * memory.num_nodes + nodes)) == len(nodes),
+            "a stage is double",
+        )
+        of = memory.graph.nodes[nodes]
+        box = self.steps.boxes[layer, np.where(of["sign"] > 0.0, 0, 1)]
+        low = np.maximum(box[:, V_LOW], of["claim_low"])
+        high = np.minimum(box[:, V_HIGH], of["claim_high"])
+        low, high = np.minimum(low, high), np.maximum(low, high)
+        require(
+            bool(
+                np.all(low <= stages["lower"])
+                and np.all(stages["lower"] <= stages["upper"])
+                and np.all(stages["upper"] <= high)
+            ),
+            "the bounds of a state cannot be",
+        )
+        require(bool(np.isfinite(stages["mass"]).all()), "a mass is not finite")
+        self.layers = Layers(stages, starts, counts)
+        if self.count:
+            self._check_root(require)
+
+    def _check_root(self, require: Callable[[bool, str], None]) -> None:
+        """Refuse a requested node whose bounds are not those of its stage."""
+        root, first = int(self.order[0]), self.layers.stages[0]
+        node, pairs = self.memory.graph.nodes[root], self.memory.pairs_of(root)
+        box = self.steps.boxes[0, 0 if node["sign"] > 0.0 else 1]
+        require(
+            first["node"] == root
+            and bool(
+                first["lower"] == node["lower"] and first["upper"] == node["upper"]
+            )
+            and bool(np.all(box[Q_LOW] <= pairs["q_lower"]))
+            and bool(np.all(pairs["q_lower"] <= pairs["q_upper"]))
+            and bool(np.all(pairs["q_upper"] <= box[Q_HIGH])),
+            "the bounds of the requested state cannot be",
+        )
+
+    def list_reach(self) -> None:
+        """List all layers that can matter."""
+        self.depth = self.deepest
+        self._list()
+
+    def list_all(self) -> None:
+        """List what is in reach; every state of the memory is, of some query."""
+        self.list_reach()
+
+    def mark_last(self) -> None:
+        """Say which states are sampled for the last step alone.
+
+        Their outcomes are rewards. A state that turns out to be met earlier is
+        sampled anew, as a new pair with a share of its own: nothing of what was
+        sampled counts any more.
+        """
+        memory, nodes = self.memory, self.memory.graph.nodes[: self.memory.num_nodes]
+        last = nodes["depth"] == self.horizon - 1
+        early = np.flatnonzero((nodes["last"] == 1) & ~last)
+        nodes["last"] = last
+        if len(early) == 0:
+            return
+        pairs = memory.graph.pairs[: memory.num_pairs]
+        again = np.isin(pairs["node"], early)
+        for name in ("total", "cost", "slope_up", "slope_down", "gain"):
+            pairs[name][again] = 0.0
+        for name in ("start", "length", "room"):
+            pairs[name][again] = 0
+        memory.graph = memory.graph._replace(slots=free_slots(len(memory.graph.slots)))
+        self.loops.rehash(memory.graph)
+
+    def sweep(self, tune: int) -> float:
+        """List what is in reach and pass over it; 0, or -1 minus a crossed node."""
+        self._list()
+        return self._pass(tune)
+
+    def spread(self, source: Floats, least: float, passes: int) -> None:
+        """Write the gains of all pairs; list deeper layers where they matter."""
+        while True:
+            g, loops = self.memory.graph, self.layer_loops
+            g.pairs["gain"][: self.memory.num_pairs] = 0.0
+            self.layers.stages["mass"] = 0.0
+            left = loops.flow(
+                g, self.layers, source, least, WALK, self.steps, self.rules
+            )
+            width = float(self.widths[0])
+            gains = g.pairs["gain"][: self.memory.num_pairs].any()
+            if self.depth == self.deepest or (left <= RIM_SHARE * width and gains):
+                return
+            if left == 0.0:
+                return
+            before = self.depth
+            self.depth = min(self.deepest, max(before + FIRST_DEPTH, 3 * before // 2))
+            self._list()
+            if self.depth <= before or self._pass(WALK) < 0.0:
+                return
+
+    def copied(self) -> LayeredRegion:
+        """The same layers over a copy of the graph."""
+        found = copy(self)
+        g = self.memory.graph
+        # a memory of its own, of which only the arrays are read
+        found.memory = copy(self.memory)
+        found.memory.graph = g._replace(
+            nodes=g.nodes.copy(), pairs=g.pairs.copy(), entries=g.entries.copy()
+        )
+        found.layers = Layers(*(array.copy() for array in self.layers))
+        found._place = np.zeros_like(self._place)
+        return found
+
+    def show(self, d: int, at: int) -> None:
+        """Make the node of stage ``at``, in layer d, and its pairs hold its bounds."""
+        self.layer_loops.show(
+            self.memory.graph, self.layers, d, at, SCAN, self.steps, self.rules
+        )
+
+    def _pass(self, tune: int) -> float:
+        code = int(
+            self.layer_loops.sweep(
+                self.memory.graph, self.layers, tune, self.steps, self.rules
+            )
+        )
+        return 0.0 if code == 0 else float(code + 1)
+
+    def _list(self) -> None:
+        """List the layers anew, from what was sampled so far."""
+        self.make_room()
+        memory, old = self.memory, self.layers
+        size = max(1024, len(old.stages))
+        nodes = memory.graph.nodes
+        while True:
+            # a layer of the old ones that is left out keeps no bounds
+            starts = np.full(self.depth + 2, old.starts[-1], dtype=np.int64)
+            known = min(len(old.starts), len(starts))
+            starts[:known] = old.starts[:known]
+            nodes["listed"][: memory.num_nodes] = 0
+            nodes["listed"][self.order[0]] = 1
+            new = Layers(
+                np.zeros(size, STAGE),
+                np.zeros(self.depth + 2, dtype=np.int64),
+                np.zeros(self.depth + 1, dtype=np.int64),
+            )
+            count = self.layer_loops.list_layers(
+                memory.graph,
+                Layers(old.stages, starts, old.counts),
+                new,
+                self.order,
+                self.steps,
+            )
+            if count != CROWDED:
+                break
+            if memory.has_bytes(3 * size * STAGE.itemsize):
+                size *= 2
+            else:
+                self.depth = max(1, 3 * self.depth // 4)
+        self.count, self.layers = int(count), new
+        memory.layer_bytes = new.stages.nbytes
+
+
+def no_layers() -> Layers:
+    """No stages in no layer."""
+    return Layers(
+        np.zeros(0, STAGE), np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    )
+
+
+def deepest_layer(problem: Problem) -> int:
+    """The deepest layer that can matter: the last step, or none of any weight."""
+    assert problem.horizon is not None
+    most, discount = problem.horizon - 1, problem.discount
+    if discount == 1.0 or most == 0:
+        return most
+    if discount == 0.0:
+        return min(1, most)
+    return min(most, math.ceil(math.log(NO_WEIGHT) / math.log(discount)))
+
+
+def make_region(
+    problem: Problem, memory: Memory, bound: Bound, radius_scale: float
+) -> Region:
+    """The region that fits the problem: layers where there is a horizon."""
+    kind = Region if problem.horizon is None else LayeredRegion
+    return kind(problem, memory, bound, radius_scale)

@@ -1,0 +1,292 @@
+"""Bounds by the number of steps left, from samples that they share, compiled.
+
+A pair has one law, whatever number of steps is left. So its samples serve all of
+them, and only the bounds on V differ: layer d of ``Layers`` holds those of the states
+that d steps lead to, with H - d steps left. For one layer, the nodes are made to hold
+the bounds of the next one (``load``), and everything else is what a sweep without a
+horizon does. There are no cycles, so one pass from the deepest layer up is final.
+
+This file decides the order of the passes: it cannot break a bound.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from smoothcruiser.certified.bounds.base import Outcomes
+from smoothcruiser.certified.graph import Graph, Layers
+from smoothcruiser.certified.steering_kernel import gain, set_policy
+from smoothcruiser.certified.sweeps_kernel import SweepRules, node_bound, update_pair
+from smoothcruiser.problem.tabular import Floats, Ints
+
+V_LOW, V_HIGH, Q_LOW, Q_HIGH = 0, 1, 2, 3  # places in ``Steps.boxes``
+CROWDED, CROSSED = -1, -2  # what a pass returns; CROSSED - node names the node
+
+
+class Steps(NamedTuple):
+    """What is known of layers before the first sample, and room to work in."""
+
+    # (D + 1, 2, 4): for the layers that may be listed and for max and min to move,
+    # the bounds on V and on Q that the facts give
+    boxes: Any
+    horizon: int
+    place: Ints  # (N,): 1 + the place of a node's stage in a layer, 0 if it has none
+
+
+def start_stage(g: Graph, stage: Any, d: int, steps: Steps) -> None:
+    """Write the bounds that a stage has before the first sample."""
+    node = g.nodes[stage["node"]]
+    box = steps.boxes[d, 0 if node["sign"] > 0.0 else 1]
+    stage["lower"] = max(box[V_LOW], node["claim_low"])
+    stage["upper"] = min(box[V_HIGH], node["claim_high"])
+    if stage["lower"] > stage["upper"]:
+        low, high = stage["upper"], stage["lower"]
+        # a claim that is tight to the last digit
+        if high - low <= 1e-12 * (abs(low) + abs(high)):
+            stage["lower"], stage["upper"] = low, high
+
+
+def list_layers(g: Graph, old: Layers, new: Layers, order: Ints, steps: Steps) -> int:
+    """List what the requested node, ``order[0]``, leads to, layer by layer.
+
+    ``new`` has as many layers as are wanted. Stages that ``old`` has keep their
+    bounds, in reach or not. Returns the number of nodes listed in ``order``, or
+    CROWDED where ``new`` has no room.
+    """
+    count = 1
+    deepest = len(new.counts) - 1
+    new.starts[0], new.counts[0] = 0, 1
+    new.stages[0]["node"] = order[0]
+    for d in range(deepest + 1):
+        begin, reached = new.starts[d], new.counts[d]
+        for i in range(old.starts[d], old.starts[d + 1]):
+            steps.place[old.stages[i]["node"]] = i + 1
+        for i in range(begin, begin + reached):
+            stage = new.stages[i]
+            node = g.nodes[stage["node"]]
+            if node["depth"] > d:
+                node["depth"] = d
+            was = steps.place[stage["node"]]
+            stage["mass"] = 0.0
+            if was > 0:
+                stage["lower"] = old.stages[was - 1]["lower"]
+                stage["upper"] = old.stages[was - 1]["upper"]
+                steps.place[stage["node"]] = 0
+            else:
+                start_stage(g, stage, d, steps)
+        end = begin + reached
+        crowded = end + old.starts[d + 1] - old.starts[d] > len(new.stages)
+        for i in range(old.starts[d], old.starts[d + 1]):
+            node = old.stages[i]["node"]
+            if steps.place[node] > 0 and not crowded:
+                kept = new.stages[end]
+                kept["node"], kept["mass"] = node, 0.0
+                kept["lower"] = old.stages[i]["lower"]
+                kept["upper"] = old.stages[i]["upper"]
+                end += 1
+            steps.place[node] = 0
+        new.starts[d + 1] = end
+        if crowded:
+            return CROWDED
+        if d == deepest:
+            break
+        after = end
+        for i in range(begin, begin + reached):
+            node = g.nodes[new.stages[i]["node"]]
+            for p in range(node["first"], node["first"] + node["size"]):
+                pair = g.pairs[p]
+                for e in range(pair["start"], pair["start"] + pair["length"]):
+                    target = g.entries[e]["target"]
+                    if g.nodes[target]["size"] == 0 or steps.place[target] > 0:
+                        continue
+                    if after >= len(new.stages):
+                        crowded = True
+                        continue
+                    steps.place[target] = 1
+                    new.stages[after]["node"] = target
+                    after += 1
+                    if g.nodes[target]["listed"] == 0:
+                        g.nodes[target]["listed"] = 1
+                        order[count] = target
+                        count += 1
+        for i in range(end, after):
+            steps.place[new.stages[i]["node"]] = 0
+        if crowded:
+            return CROWDED
+        new.counts[d + 1] = after - end
+    return count
+
+
+def load(g: Graph, layers: Layers, d: int, steps: Steps) -> None:
+    """Make the nodes hold the bounds of layer ``d``, and ``place`` its stages.
+
+    What was loaded before is taken back with ``unload``.
+    """
+    if d == steps.horizon:  # nothing is left: all are worth 0
+        for i in range(len(g.nodes)):
+            g.nodes[i]["lower"] = 0.0
+            g.nodes[i]["upper"] = 0.0
+        return
+    for i in range(layers.starts[d], layers.starts[d + 1]):
+        stage = layers.stages[i]
+        node = g.nodes[stage["node"]]
+        node["lower"], node["upper"] = stage["lower"], stage["upper"]
+        steps.place[stage["node"]] = i + 1
+
+
+def unload(layers: Layers, d: int, steps: Steps) -> None:
+    """Forget the places of a layer."""
+    if d < steps.horizon:
+        for i in range(layers.starts[d], layers.starts[d + 1]):
+            steps.place[layers.stages[i]["node"]] = 0
+
+
+def is_usable(g: Graph, p: int, d: int, steps: Steps) -> bool:
+    """Whether the samples of a pair serve layer ``d``.
+
+    Those for the last step have rewards only.
+    """
+    last = g.nodes[g.pairs[p]["node"]]["last"] == 1
+    return bool(g.pairs[p]["total"] > 0.0 and (not last or d == steps.horizon - 1))
+
+
+def open_stage(
+    g: Graph, stage: Any, d: int, tune: int, steps: Steps, rules: SweepRules
+) -> None:
+    """Write the bounds of a stage's pairs, with the next layer loaded."""
+    node = g.nodes[stage["node"]]
+    box = steps.boxes[d, 0 if node["sign"] > 0.0 else 1]
+    node["q_low"], node["q_high"] = box[Q_LOW], box[Q_HIGH]
+    seen = Outcomes(g.nodes, g.entries)
+    for p in range(node["first"], node["first"] + node["size"]):
+        pair = g.pairs[p]
+        pair["q_lower"], pair["q_upper"] = box[Q_LOW], box[Q_HIGH]
+        if is_usable(g, p, d, steps):
+            update_pair(seen, pair, True, tune, rules)
+            update_pair(seen, pair, False, tune, rules)
+
+
+def close_stage(g: Graph, stage: Any, rules: SweepRules) -> bool:
+    """Write the bounds of a stage from those of its pairs; whether they are crossed."""
+    node = g.nodes[stage["node"]]
+    stage["upper"] = min(stage["upper"], node_bound(node, g.pairs, True, rules))
+    stage["lower"] = max(stage["lower"], node_bound(node, g.pairs, False, rules))
+    crossed = stage["lower"] > stage["upper"]
+    for p in range(node["first"], node["first"] + node["size"]):
+        crossed = crossed or g.pairs[p]["q_lower"] > g.pairs[p]["q_upper"]
+    return bool(crossed)
+
+
+def sweep_layers(
+    g: Graph, layers: Layers, tune: int, steps: Steps, rules: SweepRules
+) -> int:
+    """Pass from the deepest layer up to the requested node; CROSSED - node is an error.
+
+    The deepest layer keeps its bounds, unless it has one step left. At the end the
+    nodes hold the first layer, and the requested node's pairs their bounds.
+    """
+    deepest = len(layers.counts) - 1
+    if deepest + 1 < steps.horizon:
+        deepest -= 1
+    for d in range(deepest, -1, -1):
+        load(g, layers, d + 1, steps)
+        for i in range(layers.starts[d], layers.starts[d] + layers.counts[d]):
+            open_stage(g, layers.stages[i], d, tune, steps, rules)
+            if close_stage(g, layers.stages[i], rules):
+                unload(layers, d + 1, steps)
+                return int(CROSSED - layers.stages[i]["node"])
+        unload(layers, d + 1, steps)
+    load(g, layers, 0, steps)
+    unload(layers, 0, steps)
+    return 0
+
+
+def flow_layers(
+    g: Graph,
+    layers: Layers,
+    source: Floats,
+    least: float,
+    tune: int,
+    steps: Steps,
+    rules: SweepRules,
+) -> float:
+    """Add to the gains of all pairs, and return what the deepest layer leaves open.
+
+    Gains and masses are 0 before. Visits pass from the requested node, whose actions count in proportion to
+    ``source``, layer by layer; a stage where visits times width are below ``least``
+    passes none on. The return value is the sum of that product over the deepest layer,
+    unless it has one step left.
+    """
+    deepest = len(layers.counts) - 1
+    rim = deepest + 1 < steps.horizon
+    left = 0.0
+    for d in range(deepest + 1):
+        if rim and d == deepest:
+            for i in range(layers.starts[d], layers.starts[d] + layers.counts[d]):
+                stage = layers.stages[i]
+                left += stage["mass"] * (stage["upper"] - stage["lower"])
+            break
+        load(g, layers, d + 1, steps)
+        for i in range(layers.starts[d], layers.starts[d] + layers.counts[d]):
+            stage = layers.stages[i]
+            width = stage["upper"] - stage["lower"]
+            if d > 0 and stage["mass"] * width <= least:
+                continue
+            open_stage(g, stage, d, tune, steps, rules)
+            set_policy(g, stage["node"], width, rules)
+            node = g.nodes[stage["node"]]
+            for a in range(node["size"]):
+                p = node["first"] + a
+                pair = g.pairs[p]
+                flow = source[a] if d == 0 else stage["mass"] * pair["policy"]
+                usable = is_usable(g, p, d, steps)
+                if usable or pair["total"] == 0.0:
+                    pair["gain"] += flow * gain(node, pair)
+                if not usable or d + 1 == steps.horizon:
+                    continue
+                share = flow * rules.bound.discount / pair["total"]
+                for e in range(pair["start"], pair["start"] + pair["length"]):
+                    at = steps.place[g.entries[e]["target"]]
+                    if at > 0:
+                        layers.stages[at - 1]["mass"] += share * g.entries[e]["weight"]
+        unload(layers, d + 1, steps)
+    show_stage(g, layers, 0, layers.starts[0], tune, steps, rules)
+    return left
+
+
+def leads_on(g: Graph, node: Any, d: int, steps: Steps) -> bool:
+    """Whether the layer that is loaded has all that the node's outcomes lead to."""
+    for p in range(node["first"], node["first"] + node["size"]):
+        pair = g.pairs[p]
+        for e in range(pair["start"], pair["start"] + pair["length"]):
+            target = g.entries[e]["target"]
+            if g.nodes[target]["size"] > 0 and steps.place[target] == 0:
+                return d + 1 == steps.horizon
+    return True
+
+
+def show_stage(
+    g: Graph,
+    layers: Layers,
+    d: int,
+    at: int,
+    tune: int,
+    steps: Steps,
+    rules: SweepRules,
+) -> None:
+    """Make the pairs of a stage hold their bounds, and its node those of V.
+
+    Where the next layer is not there, or lacks a state that was met for another query,
+    the pairs have the bounds that the facts give.
+    """
+    stage = layers.stages[at]
+    node = g.nodes[stage["node"]]
+    box = steps.boxes[d, 0 if node["sign"] > 0.0 else 1]
+    for p in range(node["first"], node["first"] + node["size"]):
+        g.pairs[p]["q_lower"], g.pairs[p]["q_upper"] = box[Q_LOW], box[Q_HIGH]
+    if d < len(layers.counts) - 1 or d + 1 == steps.horizon:
+        load(g, layers, d + 1, steps)
+        if leads_on(g, node, d, steps):
+            open_stage(g, stage, d, tune, steps, rules)
+        unload(layers, d + 1, steps)
+    node["lower"], node["upper"] = stage["lower"], stage["upper"]

@@ -1,0 +1,86 @@
+"""The rows of a table: which states a memory has seen, and with which bounds.
+
+Without a horizon a row is a node. With one it is a stage: a node with a number of
+steps left. The bounds of a stage's actions are computed when its row is read.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.certified.layers import LayeredRegion
+from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.region import Region
+from smoothcruiser.problem.tabular import Ints
+
+
+class Seen:
+    """The nodes of a memory as they were when a table was made."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._nodes = memory.graph.nodes[: memory.num_nodes].copy()
+        self._pairs = memory.graph.pairs[: memory.num_pairs].copy()
+
+    def __len__(self) -> int:
+        return len(self._nodes) - 1
+
+    def place(self, index: int) -> tuple[int, int | None]:
+        """The node of a row, and its steps left."""
+        return index + 1, None
+
+    def row(self, index: int) -> tuple[Any, Any]:
+        """The node of a row and its pairs, with their bounds."""
+        node = self._nodes[index + 1]
+        return node, self._pairs[node["first"] : node["first"] + node["size"]]
+
+    def find(self, node: int, remaining: int | None) -> int | None:
+        """The row of a node; None where it has none."""
+        return node - 1
+
+
+class SeenStages(Seen):
+    """The stages of a memory as they were when a table was made."""
+
+    def __init__(self, region: LayeredRegion) -> None:
+        self._region = region.copied()
+        self._layers = self._region.layers
+
+    def __len__(self) -> int:
+        return int(self._layers.starts[-1])
+
+    def _layer(self, index: int) -> int:
+        return int(np.searchsorted(self._layers.starts, index, side="right")) - 1
+
+    def place(self, index: int) -> tuple[int, int | None]:
+        """The node of a row, and its steps left."""
+        left = self._region.horizon - self._layer(index)
+        return int(self._layers.stages["node"][index]), left
+
+    def row(self, index: int) -> tuple[Any, Any]:
+        """The node of a row and its pairs, with their bounds."""
+        self._region.show(self._layer(index), index)
+        number, _ = self.place(index)
+        memory = self._region.memory
+        return memory.graph.nodes[number].copy(), memory.pairs_of(number).copy()
+
+    @cached_property
+    def _rows(self) -> dict[tuple[int, int], int]:
+        """The row of each node in each layer."""
+        sizes: Ints = np.diff(self._layers.starts)
+        depths = np.repeat(np.arange(len(sizes)), sizes).tolist()
+        nodes = self._layers.stages["node"][: len(self)].tolist()
+        return {key: i for i, key in enumerate(zip(nodes, depths, strict=True))}
+
+    def find(self, node: int, remaining: int | None) -> int | None:
+        """The row of a node with so many steps left, by default all of them."""
+        horizon = self._region.horizon
+        left = horizon if remaining is None else remaining
+        return self._rows.get((node, horizon - left))
+
+
+def seen_in(memory: Memory, region: Region | None) -> Seen:
+    """What a memory has seen; ``region`` is None before the first query."""
+    return SeenStages(region) if isinstance(region, LayeredRegion) else Seen(memory)
