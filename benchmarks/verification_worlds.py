@@ -11,6 +11,9 @@ problems with ``outcomes=`` and without tables are read, ``problem.rows.has_rows
   are not terminal), or every step pays in [0, 1] and every policy ends.
 - ``random_horizon``: 2 to 12 states, up to 40 steps, any discount, rewards of both signs.
 
+Some of the random worlds are a few *coins*: with one or two pairs on the way no bound is
+loose, so that radii which are too small show.
+
 The exact values come from this file alone: backward induction, or value iteration from
 below, which climbs to the least solution of V = TV. That is the value: who goes round
 for ever is paid nothing. The file shares no code with the package's solvers; the tests
@@ -268,10 +271,11 @@ def stepper(P: Any, R: Any) -> Callable[..., tuple[float, int]]:
 def random_undiscounted(seed: int) -> World:
     """World ``seed`` at discount 1 without a horizon: a goal pays, or every step."""
     rng = np.random.default_rng([17, seed])
-    game, running = bool(seed % 2), seed // 2 % 3 == 2
+    game, kind = bool(seed % 2), ("goal", "goal", "every step", "coins")[seed // 2 % 4]
+    running = kind == "every step"
+    make = {"goal": _goals, "every step": _running, "coins": _coins}[kind]
     while True:
-        drawn = _running(rng) if running else _goals(rng)
-        P, R, legal, terminal = drawn
+        P, R, legal, terminal = make(rng)
         players = rng.integers(1, 3, len(P)) if game else None
         values = least(P, R, legal, terminal, players)
         if values is not None:
@@ -286,7 +290,7 @@ def random_undiscounted(seed: int) -> World:
     else:
         declared["total_reward_range"] = (0.0, 1.0)
     return World(
-        family=f"{'every step' if running else 'goal'}, {'game' if game else 'MDP'}",
+        family=f"{kind}, {'game' if game else 'MDP'}",
         P=P,
         R=R,
         legal=legal,
@@ -302,10 +306,12 @@ def random_undiscounted(seed: int) -> World:
 
 
 def random_horizon(seed: int) -> World:
-    """World ``seed`` with a horizon of 1 to 40 steps."""
+    """World ``seed`` with a horizon of 1 to 40 steps; every third has coins, 1 to 3."""
     rng = np.random.default_rng([18, seed])
-    game, smooth = bool(seed % 2), bool(seed // 2 % 2)
+    game, smooth, coins = bool(seed % 2), bool(seed // 2 % 2), seed // 4 % 3 == 2
     S, A = int(rng.integers(2, 13)), int(rng.integers(1, 4))
+    if coins:
+        S, A = 2, int(rng.integers(1, 3))
     terminal = np.zeros(S, dtype=bool)
     if S > 2 and rng.random() < 0.6:
         terminal[rng.integers(1, S, size=int(rng.integers(1, 3)))] = True
@@ -313,6 +319,9 @@ def random_horizon(seed: int) -> World:
     for s in range(S):
         for a in range(A):
             P[s, a] = _row(rng, S, np.arange(S))
+            if coins:
+                P[s, a, 1] = rng.uniform(0.05, 0.95)
+                P[s, a, 0] = 1.0 - P[s, a, 1]
     legal = _legal(rng, S, A)
     low, high = [(-1.0, 1.0), (0.0, 1.0), (-3.0, 0.5)][int(rng.integers(3))]
     R = rng.uniform(low, high, (S, A, S))
@@ -320,10 +329,12 @@ def random_horizon(seed: int) -> World:
         R = np.where(rng.random(R.shape) < 0.5, low, high)
     if rng.random() < 0.3:  # most steps pay nothing
         R = np.where(rng.random(R.shape) < 0.8, 0.0, R)
+    if coins:
+        R[:, :, 0], R[:, :, 1] = low, high
     discount = 1.0 if rng.random() < 0.5 else float(rng.choice([0.5, 0.9, 0.99]))
     temperature = float(10.0 ** rng.uniform(-1.3, 0.3))
     operator = sc.Entropy(temperature) if smooth else sc.Max()
-    horizon = int(rng.integers(1, 41))
+    horizon = int(rng.integers(1, 4 if coins else 41))
     players = rng.integers(1, 3, S) if game else None
     values, q_values = induction(
         P,
@@ -335,7 +346,7 @@ def random_horizon(seed: int) -> World:
         horizon=horizon,
         temperature=temperature if smooth else 0.0,
     )
-    kind = "game" if game else "MDP"
+    kind = f"{'coins, ' if coins else ''}{'game' if game else 'MDP'}"
     return World(
         family=f"horizon, {kind}, {'Entropy' if smooth else 'Max'}",
         P=P,
@@ -425,6 +436,19 @@ def _running(rng: np.random.Generator) -> tuple[Any, Any, Any, Any]:
         R = (rng.random(R.shape) < 0.5).astype(float)
     terminal = np.arange(S) == S - 1
     return P, R, _legal(rng, S, A), terminal
+
+
+def _coins(rng: np.random.Generator) -> tuple[Any, Any, Any, Any]:
+    """One or two throws to a goal or a trap: no radius has slack to hide behind."""
+    throws, A = int(rng.integers(1, 3)), int(rng.integers(1, 3))
+    S = throws + 2
+    P, R = np.zeros((S, A, S)), np.zeros((S, A, S))
+    for s in range(throws):
+        P[s, :, s + 1] = rng.uniform(0.05, 0.95, size=A)
+        P[s, :, S - 1] = 1.0 - P[s, :, s + 1]
+    P[-2:, :, 0] = 1.0
+    R[:, :, S - 2] = 1.0
+    return P, R, np.ones((S, A), dtype=bool), np.arange(S) >= throws
 
 
 # --- exact values -------------------------------------------------------------
