@@ -87,7 +87,7 @@ class Outcome:
     kind: str
     rows: int = 0  # of the table
     calls: int = 0
-    named: bool = False  # whether a note names min_probability
+    named: bool = False  # whether a note or the error names min_probability
     width: float = math.nan  # of the root's interval, over that before any call
     text: str = ""
 
@@ -143,8 +143,8 @@ def carry_out(plan: Plan, scale: float = 1.0) -> Outcome:
         problem = plan.world.problem(min_probability=plan.declared, hidden=plan.hidden)
         search = sc.Certified(problem, delta=plan.delta, seed=plan.number)
     except InvalidInput as error:
-        kind = "refused when made" if _about_probability(error) else "unavailable"
-        return outcome(kind, text=str(error))
+        kind = "refused when made" if _refuted(plan, error) else "unavailable"
+        return outcome(kind, text=str(error), named=WORD in str(error))
     except TypeError as error:
         if "unexpected keyword" not in str(error):
             raise
@@ -163,12 +163,14 @@ def carry_out(plan: Plan, scale: float = 1.0) -> Outcome:
         held = all(holds(row, plan.world) for row in table)
     except OracleError as error:
         kind = "refused" if plan.false else "contradiction"
-        return outcome(kind, calls=search.num_calls, text=str(error))
+        named = WORD in str(error)
+        return outcome(kind, calls=search.num_calls, text=str(error), named=named)
     except InvalidInput as error:
-        kind = "refused" if _about_probability(error) else "raised"
+        kind = "refused" if _refuted(plan, error) else "raised"
         if kind == "refused" and not plan.false:
             kind = "contradiction"
-        return outcome(kind, calls=search.num_calls, text=f"InvalidInput: {error}")
+        text = f"InvalidInput: {error}"
+        return outcome(kind, calls=search.num_calls, text=text, named=WORD in text)
     except SmoothcruiserError as error:
         text = f"{type(error).__name__}: {error}"
         return outcome("raised", calls=search.num_calls, text=text)
@@ -181,9 +183,10 @@ def carry_out(plan: Plan, scale: float = 1.0) -> Outcome:
     )
 
 
-def _about_probability(error: Exception) -> bool:
-    """Whether a refusal is about the size of min_probability, not its existence."""
-    return WORD in str(error) and "no option" not in str(error)
+def _refuted(plan: Plan, error: Exception) -> bool:
+    """Whether an error is about the number declared, not about a missing keyword."""
+    text = str(error)
+    return plan.declared is not None and WORD in text and "no option" not in text
 
 
 def holds(row: Any, world: World) -> bool:
@@ -284,12 +287,12 @@ def declarations(found: list[Outcome]) -> list[str]:
         f"{len(false):,} runs declared a `{WORD}` that is 10 to 100 times too large "
         "(at most 0.5):",
         "",
-        "| given as | outcome | runs | a note names the declaration |",
+        "| given as | outcome | runs | a note or the error names the declaration |",
         "|---|---|---|---|",
     ]
     for (family, kind), number in sorted(counts.items()):
         same = [run for run in false if (run.family, run.kind) == (family, kind)]
-        named = sum(run.named for run in same) if kind in words else "-"
+        named = sum(run.named for run in same)
         lines.append(f"| {family} | {words.get(kind, kind)} | {number:,} | {named} |")
     return lines
 
@@ -301,6 +304,7 @@ def page(found: list[Outcome], seconds: float) -> tuple[str, bool]:
     failures = sum(run.kind in FAILED for run in runs)
     quarter = [run for run in found if run.scale == QUARTER]
     raised = [run for run in found if run.kind == "raised" and run.scale == 1.0]
+    unsearched = sum(run.kind == "unavailable" for run in found)
     lines = [
         "# Coverage with a horizon and at discount 1",
         "",
@@ -311,7 +315,8 @@ def page(found: list[Outcome], seconds: float) -> tuple[str, bool]:
         f"{len(runs):,} runs and {sum(run.rows for run in runs):,} rows in "
         f"{seconds:.0f} s: {failures} runs with a false bound where delta allows "
         f"{sum(run.delta for run in runs):.0f}; {len(broken)} cases beyond their "
-        f"delta; {len(raised)} runs without an answer. With radii a quarter as wide "
+        f"delta; {len(raised)} runs without an answer; {unsearched:,} that this version does "
+        f"not search. With radii a quarter as wide "
         f"{sum(run.kind in FAILED for run in quarter):,} of {len(quarter):,} fail.",
         "",
         "Width: of the first state's interval, as a share of that before any call.",

@@ -282,7 +282,9 @@ def random_undiscounted(seed: int) -> World:
             break
     q = _q_values(P, R, 1.0, values, legal, terminal)
     declared: dict[str, Any] = {}
-    if running:  # no total is bounded; the value is, with some room
+    if running and seed // 8 % 2:
+        declared["episodes_end"] = ends_within(P, legal, terminal, len(P))
+    elif running:  # no total is bounded; the value is, with some room
         top = float(values.max())
         declared["value_bounds"] = (0.0, max(1.0, top * rng.uniform(1.0, 3.0)))
     elif rng.random() < 0.75:
@@ -491,6 +493,15 @@ def induction(
         boxes.append(_q_values(P, R, discount, values[-1], legal, terminal))
         values.append(_best(boxes[-1], players, terminal, temperature))
     return np.array(values), np.array(boxes)
+
+
+def ends_within(P: Any, legal: Any, terminal: Any, steps: int) -> tuple[int, float]:
+    """(steps, q): every episode ends within so many steps with probability q or more."""
+    over = terminal.astype(float)
+    for _ in range(steps):
+        each = np.where(legal, P @ over, np.inf).min(axis=1)
+        over = np.where(terminal, 1.0, each)
+    return steps, min(1.0, float(over.min()) * (1.0 - 1e-9))
 
 
 def least(P: Any, R: Any, legal: Any, terminal: Any, players: Any) -> Any | None:
