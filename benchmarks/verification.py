@@ -311,6 +311,8 @@ def page(runs: list[Run], columns: list[str], head: str) -> str:
         for m in models
         for c in columns
     }
+    finite = [c for c in columns if c in HORIZONS]
+    values = [f"V_{HORIZONS[c]}" for c in finite]
     answered = [run for run in runs if run.interval is not None]
     missed = sum(run.missed for run in answered)
     lines = [
@@ -326,12 +328,13 @@ def page(runs: list[Run], columns: list[str], head: str) -> str:
         "",
         "Calls/seconds to 0.05 ; to 0.01, or the last interval @ calls.",
         "",
-        f"| model | value | {' | '.join(columns)} |",
-        f"|---|---|{'---|' * len(columns)}",
+        f"| model | {' | '.join(['published', *values, *columns])} |",
+        f"|---|{'---|' * (1 + len(values) + len(columns))}",
     ]
     for m in models:
-        cells = " | ".join(cell(by[m, c]) for c in columns)
-        lines.append(f"| {m} | {load(m).reference:.5g} | {cells} |")
+        exact = [load(m).reference, *(by[m, c][0].exact for c in finite)]
+        cells = [*(f"{x:.5g}" for x in exact), *(cell(by[m, c]) for c in columns)]
+        lines.append(f"| {m} | {' | '.join(cells)} |")
     lines += [
         "",
         "## Calls over the prototype's",
