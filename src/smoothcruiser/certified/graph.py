@@ -3,11 +3,11 @@
 A node is a state; node 0 is the end, with value 0: every terminal state and every
 state after the last step. Where there is a horizon, a stage is a node with a number
 of steps left; the stages of one number are neighbours (``Layers``), and what a node
-holds are the bounds of the number that is looked at. A pair is a node with one legal action; the pairs of a node are
-neighbours. An entry is a distinct outcome (next state, reward) of a pair with
-the number of times it came, or with its probability where the model is known.
-The entries of a pair are neighbours in a pool and move to its end when they need
-room, so the pool is at most about four times as large as what was seen.
+holds are the bounds of the number that is looked at. A pair is a node with one legal
+action; the pairs of a node are neighbours. An entry is a distinct outcome (next state,
+reward) of a pair with the number of times it came, or with its probability where the
+model is known. The entries of a pair are neighbours in a pool and move to its end when
+they need room, so the pool is at most about four times as large as what was seen.
 
 A pair has the fields below and those that its bound needs (``pair_type``).
 """

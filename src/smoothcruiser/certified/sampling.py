@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smoothcruiser.certified.graph import END
+from smoothcruiser.certified.graph import END, END_RAW
 from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.memory import Memory
@@ -299,7 +299,7 @@ class CompiledSampler(Sampler):
             )
         last = memory.graph.nodes["last"][chosen["node"]] == 1
         if last.any():  # nothing of the last step counts but its reward
-            raws[np.repeat(last, counts)] = self.draws.END_RAW
+            raws[np.repeat(last, counts)] = END_RAW
         self._each = (time.perf_counter() - begin) / size
         self.words[pairs] = words
         batch.drawn += size
@@ -422,9 +422,8 @@ class PythonSampler(Sampler):
             if not low <= reward <= high:
                 raise self._bad_reward(reward, pair)
             rewards[i] = reward
-            if ended:
-                if not facts.terminals:
-                    raise self._undeclared_end(pair)
+            if ended and not facts.terminals:
+                raise self._undeclared_end(pair)
             if ended or last:  # nothing of the last step counts but its reward
                 raws[i] = END
                 continue

@@ -53,10 +53,10 @@ from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.inspected import LEAST_SECONDS, Inspected
 from smoothcruiser.certified.intake import Intake
 from smoothcruiser.certified.keeping import Keeper, Pace
+from smoothcruiser.certified.layers import make_region
 from smoothcruiser.certified.limits import Ends, Target, estimated, make_limits, read
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.position import Position
-from smoothcruiser.certified.layers import make_region
 from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.room import FULL, Full, Room, check_max_states
 from smoothcruiser.certified.sampling import Sampler, make_sampler
