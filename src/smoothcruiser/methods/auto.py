@@ -50,7 +50,11 @@ from smoothcruiser.methods.pricing import (
 from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
-from smoothcruiser.problem.undiscounted import refuse_undiscounted
+from smoothcruiser.problem.undiscounted import (
+    bounded_total,
+    is_undiscounted,
+    refuse_undiscounted,
+)
 from smoothcruiser.query import KEYWORDS, Limits, Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Level
@@ -77,7 +81,7 @@ class Auto(Method):
     name = "auto"
     because = ": it chooses among methods that keep a promise"
     compared = False
-    sums_totals = True  # by exact
+    sums_totals = True  # by exact, or by certified search where a total is bounded
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
@@ -160,7 +164,8 @@ class _Choosing:
             known = known_model_answer(self.query, listing, searched=useful)
             if known is not None:
                 return known
-        refuse_undiscounted(self.problem, "auto, where the model is not listed,")
+        if not bounded_total(self.problem):
+            refuse_undiscounted(self.problem, "auto, where the model is not listed,")
         self.promise.failure()  # it says what is missing
         if not self.promise.asked and not self._limited:
             raise InvalidInput(
@@ -169,6 +174,8 @@ class _Choosing:
                 "or seconds (--seconds)."
             )
         cannot = self._no_search()
+        if is_undiscounted(self.problem):
+            return self._undiscounted(cannot)
         if cannot is not None:
             return self._schedule(f"auto chose smoothcruiser: {cannot}.")
         if self.promise.epsilon is not None:
@@ -179,6 +186,18 @@ class _Choosing:
                 "search finds out."
             )
         return self._within_limits()
+
+    def _undiscounted(self, cannot: str | None) -> Prepared:
+        """Certified search, where totals are bounded and no schedule exists."""
+        if cannot is not None:
+            raise InvalidInput(
+                "At discount 1 without a horizon auto has certified search alone, and "
+                f"{cannot}; change that, or give horizon= or a smaller discount."
+            )
+        return self._search(
+            "auto chose certified search: at discount 1 without a horizon there is no "
+            "schedule, and a declaration bounds the total."
+        )
 
     @property
     def _limited(self) -> bool:
