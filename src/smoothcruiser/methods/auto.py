@@ -50,11 +50,7 @@ from smoothcruiser.methods.pricing import (
 from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
-from smoothcruiser.problem.undiscounted import (
-    bounded_total,
-    is_undiscounted,
-    refuse_undiscounted,
-)
+from smoothcruiser.problem.undiscounted import is_undiscounted, refuse_unbounded
 from smoothcruiser.query import KEYWORDS, Limits, Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Level
@@ -71,6 +67,7 @@ PILOT_BUDGET = 8  # a budget of fewer times the look's calls is not spent on a l
 SHARE = 0.75
 CHEAP = 2  # times what a search needs at the least: such a schedule is just run
 LISTING = 0.25  # of seconds=, at the most, to list them
+TOTALS = "no schedule has discount 1 without a horizon, and the total is bounded"
 USEFUL = 0.5  # of the value span: a wider promise says nothing
 
 
@@ -164,8 +161,7 @@ class _Choosing:
             known = known_model_answer(self.query, listing, searched=useful)
             if known is not None:
                 return known
-        if not bounded_total(self.problem):
-            refuse_undiscounted(self.problem, "auto, where the model is not listed,")
+        refuse_unbounded(self.problem, "auto, where the model is not listed,")
         self.promise.failure()  # it says what is missing
         if not self.promise.asked and not self._limited:
             raise InvalidInput(
@@ -194,10 +190,7 @@ class _Choosing:
                 "At discount 1 without a horizon auto has certified search alone, and "
                 f"{cannot}; change that, or give horizon= or a smaller discount."
             )
-        return self._search(
-            "auto chose certified search: at discount 1 without a horizon there is no "
-            "schedule, and a declaration bounds the total."
-        )
+        return self._search(f"auto chose certified search: {TOTALS}.")
 
     @property
     def _limited(self) -> bool:
@@ -372,9 +365,8 @@ class _Choosing:
             seconds=seconds,
             patience=patience,
         )
-        if (
-            self.problem.is_compiled
-        ):  # some calls of machine code: the rest is compiling
+        # some calls of machine code: the rest is compiling
+        if self.problem.is_compiled:
             self.compiling += time.perf_counter() - begin
         return self.pilot.comes_back or self.problem.deterministic
 

@@ -26,7 +26,7 @@ from smoothcruiser.methods.base import (
 )
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import check_ends, has_rows
-from smoothcruiser.problem.undiscounted import bounded_total, refuse_undiscounted
+from smoothcruiser.problem.undiscounted import refuse_unbounded
 from smoothcruiser.query import Promise, Query
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ class CertifiedSearch(Method):
     def prepare(self, query: Query) -> Searching:  # noqa: D102
         epsilon, relative = _accuracy(query.promise)
         limits, known = query.limits, has_rows(query.problem)
-        if not known and not bounded_total(query.problem):
-            refuse_undiscounted(query.problem, self.name)
+        if not known:
+            refuse_unbounded(query.problem, self.name)
         delta = 0.0 if known else query.promise.failure()
         if not query.promise.asked and limits.calls is None and limits.seconds is None:
             raise InvalidInput(

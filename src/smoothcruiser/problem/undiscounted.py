@@ -40,6 +40,12 @@ def bounded_total(problem: Problem) -> bool:
     )
 
 
+def refuse_unbounded(problem: Problem, who: str) -> None:
+    """Refuse such a problem unless a declaration bounds its total."""
+    if not bounded_total(problem):
+        refuse_undiscounted(problem, who)
+
+
 def refuse_undiscounted(problem: Problem, who: str) -> None:
     """Refuse such a problem; ``who`` begins the sentence: the method or the verb."""
     if not is_undiscounted(problem):
