@@ -299,7 +299,7 @@ def _finite_span(facts: Facts, words: str) -> float:
     raise InvalidInput(
         f"epsilon={words!r} is a share of the value span, which is infinite at discount "
         "1 without a horizon; give a number, or bound the values: payoffs='end', "
-        "total_reward_range= or value_bounds=."
+        "total_reward_range=, episodes_end= or value_bounds=."
     )
 
 

@@ -16,12 +16,14 @@ afterwards. Here they are tested on states met by random walks:
   claims                             reward_range, legal, player, alternating,
                                      terminal, deterministic, outcomes, key,
                                      value_bounds, payoffs,
-                                     total_reward_range, a user's own operator
+                                     total_reward_range, min_probability,
+                                     episodes_end, a user's own operator
 
 Next states are compared by value, and by their futures under equal streams
 where their values differ or cannot be seen. Each test is exact but for
 ``outcomes`` and ``value_bounds``, which use Hoeffding's bound at
-``probe.FALSE_ALARM``. A check can find faults and never proves their absence.
+``probe.FALSE_ALARM``, and ``episodes_end``, which fails a true claim with
+probability ``chances.FALSE_ALARM``. A check can find faults and never proves their absence.
 ``plan`` itself checks a few of these things on every run
 (``engines.inspection``).
 """
@@ -34,7 +36,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from smoothcruiser.check import claims, contract
+from smoothcruiser.check import chances, claims, contract
 from smoothcruiser.check.probe import Finding, Probe, Verdict
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.jit.interrupts import stoppable
@@ -90,6 +92,8 @@ TESTS: tuple[tuple[str, Callable[[Probe], Finding]], ...] = (
     ("bounds", claims.value_bounds),
     ("totals", claims.totals),
     ("ends", claims.ends),
+    ("rarity", chances.rarity),
+    ("lengths", chances.lengths),
 )
 
 
@@ -147,9 +151,9 @@ def check(
             Finding("speed", "ok", f"{speed:,.0f} calls per second on one core.")
         )
     if good and is_undiscounted(problem):
-        told = (
-            "discount 1 without a horizon: exact solves the model, nothing samples it."
-        )
+        known = problem.tables is not None or problem.outcomes is not None
+        who = "exact solves the model" if known else "certified search plans it"
+        told = f"discount 1 without a horizon: {who}, no schedule does."
         findings.append(Finding("price", "ok", told))
     elif good:
         found = _price_finding(price, seconds, epsilon, chance)

@@ -69,14 +69,17 @@ def _ends(problem: Problem, known: Known) -> Bools:
 def broken_total(problem: Problem, solution: Solution, state: Any) -> str:
     """A note that names a state whose value no total in the declared range allows."""
     facts = replace(problem.facts, given_bounds=None, given_gap=None)
-    if facts.known_total is None:
+    names = [] if facts.known_total is None else ["total_reward_range or payoffs="]
+    if facts.episodes_end is not None:
+        names.append("episodes_end=")
+    if not names:
         return ""
     low, high = facts.value_hull()
     room = solution.residual_bound + slack(problem.facts)
     for where, value in _compared(problem, solution, state):
         if not low - room <= value <= high + room:
             return (
-                "total_reward_range or payoffs= do not hold: with them values lie in "
+                f"{' or '.join(names)} do not hold: with them values lie in "
                 f"[{low:.6g}, {high:.6g}], and state {where!r} is worth {value:.6g}. "
                 f"{UNUSED}"
             )

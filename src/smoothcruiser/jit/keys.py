@@ -67,3 +67,5 @@ class CheckKey(IntEnum):
     OTHER_STREAMS = 10
     ROWS = 11
     TOTALS = 12
+    RARITY = 13
+    LENGTHS = 14

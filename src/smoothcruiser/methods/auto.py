@@ -50,7 +50,7 @@ from smoothcruiser.methods.pricing import (
 from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable
-from smoothcruiser.problem.undiscounted import refuse_undiscounted
+from smoothcruiser.problem.undiscounted import is_undiscounted, refuse_unbounded
 from smoothcruiser.query import KEYWORDS, Limits, Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Level
@@ -67,6 +67,7 @@ PILOT_BUDGET = 8  # a budget of fewer times the look's calls is not spent on a l
 SHARE = 0.75
 CHEAP = 2  # times what a search needs at the least: such a schedule is just run
 LISTING = 0.25  # of seconds=, at the most, to list them
+TOTALS = "no schedule has discount 1 without a horizon, and the total is bounded"
 USEFUL = 0.5  # of the value span: a wider promise says nothing
 
 
@@ -77,7 +78,7 @@ class Auto(Method):
     name = "auto"
     because = ": it chooses among methods that keep a promise"
     compared = False
-    sums_totals = True  # by exact
+    sums_totals = True  # by exact, or by certified search where a total is bounded
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
@@ -160,7 +161,7 @@ class _Choosing:
             known = known_model_answer(self.query, listing, searched=useful)
             if known is not None:
                 return known
-        refuse_undiscounted(self.problem, "auto, where the model is not listed,")
+        refuse_unbounded(self.problem, "auto, where the model is not listed,")
         self.promise.failure()  # it says what is missing
         if not self.promise.asked and not self._limited:
             raise InvalidInput(
@@ -169,6 +170,8 @@ class _Choosing:
                 "or seconds (--seconds)."
             )
         cannot = self._no_search()
+        if is_undiscounted(self.problem):
+            return self._undiscounted(cannot)
         if cannot is not None:
             return self._schedule(f"auto chose smoothcruiser: {cannot}.")
         if self.promise.epsilon is not None:
@@ -179,6 +182,15 @@ class _Choosing:
                 "search finds out."
             )
         return self._within_limits()
+
+    def _undiscounted(self, cannot: str | None) -> Prepared:
+        """Certified search, where totals are bounded and no schedule exists."""
+        if cannot is not None:
+            raise InvalidInput(
+                "At discount 1 without a horizon auto has certified search alone, and "
+                f"{cannot}; change that, or give horizon= or a smaller discount."
+            )
+        return self._search(f"auto chose certified search: {TOTALS}.")
 
     @property
     def _limited(self) -> bool:
@@ -353,9 +365,8 @@ class _Choosing:
             seconds=seconds,
             patience=patience,
         )
-        if (
-            self.problem.is_compiled
-        ):  # some calls of machine code: the rest is compiling
+        # some calls of machine code: the rest is compiling
+        if self.problem.is_compiled:
             self.compiling += time.perf_counter() - begin
         return self.pilot.comes_back or self.problem.deterministic
 

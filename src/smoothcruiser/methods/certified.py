@@ -26,6 +26,7 @@ from smoothcruiser.methods.base import (
 )
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import check_ends, has_rows
+from smoothcruiser.problem.undiscounted import refuse_unbounded
 from smoothcruiser.query import Promise, Query
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class CertifiedSearch(Method):
     bound: str = DEFAULT
     name = "certified"
     because = ": it keeps bounds on states in memory, not parts of a schedule"
+    sums_totals = True  # those that are bounded; ``prepare`` refuses the others
 
     def __post_init__(self) -> None:
         bound_of(self.bound)  # refuses what is no bound
@@ -66,6 +68,8 @@ class CertifiedSearch(Method):
     def prepare(self, query: Query) -> Searching:  # noqa: D102
         epsilon, relative = _accuracy(query.promise)
         limits, known = query.limits, has_rows(query.problem)
+        if not known:
+            refuse_unbounded(query.problem, self.name)
         delta = 0.0 if known else query.promise.failure()
         if not query.promise.asked and limits.calls is None and limits.seconds is None:
             raise InvalidInput(

@@ -14,7 +14,7 @@ from smoothcruiser.methods.base import Prepared
 from smoothcruiser.methods.certified import CertifiedSearch
 from smoothcruiser.methods.exact import Exact
 from smoothcruiser.problem.rows import BadRow
-from smoothcruiser.problem.undiscounted import refuse_undiscounted
+from smoothcruiser.problem.undiscounted import refuse_unbounded
 from smoothcruiser.query import Query
 
 LISTED = 20_000  # states of outcomes= that are solved: about a second of Python
@@ -36,7 +36,7 @@ def known_model_answer(
     try:
         listed = explore(here, most_states=LISTED, deadline=deadline)
     except TooLarge:
-        refuse_undiscounted(
+        refuse_unbounded(
             query.problem, f"auto, beyond {LISTED:,} states or the time to list them,"
         )
         if not searched:

@@ -65,6 +65,19 @@ def assumptions(
             f"discounted, to a total in [{low:g}, {high:g}], as declared in "
             "total_reward_range"
         )
+    if problem.min_probability is not None:
+        found.append(
+            "every outcome that a step can have from a state that is not terminal has "
+            f"a probability of at least {problem.min_probability:g}, as declared in "
+            "min_probability (an outcome that proves it false is an error)"
+        )
+    if facts.episodes_end is not None:
+        steps, probability = facts.episodes_end
+        found.append(
+            "from every state that is not terminal, whatever is played, the episode "
+            f"ends within {steps:,} steps with a probability of at least "
+            f"{probability:g}, as declared in episodes_end"
+        )
     if facts.given_gap is not None:
         found.append(
             "lower(state) <= V(state) <= upper(state) for every state that is not "

@@ -1,7 +1,7 @@
 """What a problem may declare: one sentence for each fact that cannot be.
 
-Bounds on V and totals have checks of their own (``problem.bounds``,
-``problem.totals``), which are called here.
+Bounds on V, totals and chances have checks of their own (``problem.bounds``,
+``problem.totals``, ``problem.chances``), which are called here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Max, Operator
 from smoothcruiser.problem.arguments import check_call_seconds, shortened
 from smoothcruiser.problem.bounds import check_bounds
+from smoothcruiser.problem.chances import check_chances
 from smoothcruiser.problem.totals import check_totals
+from smoothcruiser.problem.undiscounted import bounded_total
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
@@ -91,8 +93,8 @@ def check_declared(p: Problem) -> None:
             f"or None, got {shortened(p.horizon)}."
         ),
     )
-    _check_discount(p)
     check_range("reward_range", p.reward_range)
+    _check_discount(p)
     unit = max(p.operator.strength, *(abs(x) for x in p.reward_range))
     _require(
         unit <= LARGEST_UNIT,
@@ -134,6 +136,7 @@ def check_declared(p: Problem) -> None:
     )
     check_call_seconds(p.call_seconds)
     p.operator.weights(p.num_actions)  # refuses a prior of another length
+    check_chances(p)
     check_totals(p)
     check_bounds(p)
 
@@ -153,13 +156,14 @@ def _check_discount(p: Problem) -> None:
             p.discount < 1,
             (
                 f"discount must be in [0, 1) without a horizon, got {p.discount!r}; "
-                "give horizon= to use 1, or a known model (tabular, outcomes=) with "
-                "operator=Max() for the exact solver."
+                "give horizon= to use 1, or operator=Max() with a known model (tabular, "
+                "outcomes=) or a bounded total: payoffs='end', total_reward_range= with "
+                "rewards of one sign, or episodes_end=."
             ),
         )
 
 
 def _may_sum_totals(p: Problem) -> bool:
-    """Whether the exact solver may add up rewards without a discount and an end."""
+    """Whether rewards may be added up without a discount and without a horizon."""
     known = p.tables is not None or p.outcomes is not None
-    return known and isinstance(p.operator, Max)
+    return isinstance(p.operator, Max) and (known or bounded_total(p))

@@ -20,6 +20,10 @@ rho/(1-gamma) again; ``player_offset`` is that offset, 0 elsewhere, and
 A declared range [l, u] of the total reward (``total_range``) puts V in [l, u]
 plus the value bounds of the same problem with rewards 0 (Lemma T, theory,
 section 2); that problem is ``unpaid``.
+
+Where episodes end within m steps with probability q (``episodes_end``), the expected
+number of steps is at most N = m/q, and V lies between N times the worst and N times
+the best that one step adds, hulled with 0 (theory, section 13).
 """
 
 from __future__ import annotations
@@ -54,6 +58,21 @@ def times(step: float, steps: float) -> float:
     return 0.0 if step == 0.0 else step * steps
 
 
+def expected_steps(end: tuple[int, float] | None) -> float:
+    """The most steps that an episode has in the mean: m/q, rounded up; inf without q.
+
+    m/q is off by half a unit in the last place, and so is a product with it: the
+    second unit keeps the product above what it stands for.
+    """
+    if end is None:
+        return math.inf
+    steps, probability = end
+    found = steps / probability
+    if probability == 1.0:
+        return found
+    return math.nextafter(math.nextafter(found, math.inf), math.inf)
+
+
 def largest(numbers: Iterable[float]) -> float:
     """The largest |x| of those that are finite, 0 if none is."""
     return max((abs(x) for x in numbers if math.isfinite(x)), default=0.0)
@@ -82,6 +101,9 @@ class Facts:
     # the most that declared bounds are apart where they are functions of the state
     # (``problem.bounds``); they hold where ``given_bounds`` would
     given_gap: float | None = None
+    # declared (steps, probability): from every state that is not terminal the episode
+    # ends within so many steps with at least this probability, whatever is played
+    episodes_end: tuple[int, float] | None = None
 
     @property
     def reward_span(self) -> float:
@@ -145,11 +167,22 @@ class Facts:
     def steps(self, remaining: int | None) -> float:
         """Sum of gamma**i over the remaining steps: 1/(1-gamma) without a horizon.
 
-        It is infinite at discount 1 without a horizon.
+        At discount 1 without a horizon it is the most steps that an episode has in
+        the mean: infinite unless ``episodes_end`` bounds it.
         """
         if remaining is None:
-            return math.inf if self.discount == 1.0 else 1.0 / (1.0 - self.discount)
+            if self.discount == 1.0:
+                return expected_steps(self.episodes_end)
+            return 1.0 / (1.0 - self.discount)
         return discounted_steps(self.discount, remaining)
+
+    def _paid_steps(self, remaining: int | None) -> float:
+        """The most steps that pay, discounted, in the mean: for bounds on V alone.
+
+        Below discount 1 ``steps`` stays what it is: others add up errors over it that
+        do not stop where an episode ends.
+        """
+        return min(self.steps(remaining), expected_steps(self.episodes_end))
 
     def _alternating_range(
         self, remaining: int | None
@@ -187,12 +220,12 @@ class Facts:
         if self.game:
             low, high = min(low, -high), max(high, -low)
         if self.operator.shift_invariant:
-            total = self.steps(remaining)
+            total = self._paid_steps(remaining)
             bottom = times(self.reward_range[0] + low, total)
             top = times(self.reward_range[1] + high, total)
         else:  # monotone and 1-Lipschitz: |F(Q)| <= |Q| + M
             size = self.reward_bound + self.regularizer_bound
-            top = times(size, self.steps(remaining))
+            top = times(size, self._paid_steps(remaining))
             bottom = -top
         if self.terminals:
             bottom, top = min(bottom, 0.0), max(top, 0.0)

@@ -40,8 +40,9 @@ def make(
         text: a built-in problem, a simulator behind an adapter's prefix, or
             ``module:attribute``; parameters follow as ``name=value,name=value``.
             ``smoothcruiser problems`` lists what there is.
-        discount: weight of the next step's value, in [0, 1), or 1 with a horizon or, for
-            exact, with a known model and plain max; needed unless ``module:attribute`` has its own.
+        discount: weight of the next step's value, in [0, 1), or 1 with a horizon or,
+            for plain max, with a known model or a bounded total; needed unless
+            ``module:attribute`` has its own.
         temperature: strength of the regularizer, in units of reward; 0 is plain max.
             Needed by every operator that is named, but for "max".
         operator: the smooth maximum, or its name: "entropy" (the default), "kl",

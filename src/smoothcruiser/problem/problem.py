@@ -39,6 +39,15 @@ if TYPE_CHECKING:
 LOOKED_ACTIONS, LOOKED_STEPS = 16, 8
 CALLS_PER_LOOK = 3  # two before a run, one after it
 LOOKED_BATCHES, LOOKED_ROWS = 4, 8  # of a step over arrays: are rows independent?
+# fields that NumPy's scalars may stand in
+PLAIN_NUMBERS = (
+    "num_actions",
+    "horizon",
+    "min_actions",
+    "discount",
+    "value_gap",
+    "min_probability",
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,6 +67,10 @@ class Problem:
     # of the discounted sum of rewards from any state that is not terminal
     total_reward_range: tuple[float, float] | None = None
     payoffs: str = EVERY_STEP  # one of ``totals.PAYOFFS``
+    # least probability of any outcome of a step
+    min_probability: float | None = None
+    # (steps, probability): episodes end within so many steps at least so often
+    episodes_end: tuple[int, float] | None = None
     value_bounds: tuple[Any, Any] | None = None  # two numbers, or two functions
     value_gap: float | None = None  # the most that two functions are apart
     horizon: int | None = None
@@ -76,8 +89,11 @@ class Problem:
     tables: Tables | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("num_actions", "horizon", "min_actions", "discount", "value_gap"):
+        for name in PLAIN_NUMBERS:
             object.__setattr__(self, name, plain_number(getattr(self, name)))
+        if isinstance(self.episodes_end, tuple | list):
+            end = tuple(plain_number(x) for x in self.episodes_end)
+            object.__setattr__(self, "episodes_end", end)
         check_declared(self)
         # legal, terminal and player of a batched step are functions of arrays too
         if isinstance(self.oracle, Batched):
@@ -121,6 +137,7 @@ class Problem:
             else (float(self.value_bounds[0]), float(self.value_bounds[1])),
             total_range=total_range(self),
             given_gap=None if self.value_gap is None else float(self.value_gap),
+            episodes_end=self.episodes_end,
         )
 
     @property
@@ -260,8 +277,10 @@ class MDP(Problem):
             ``rng``.
         num_actions: actions are 0, 1, …, num_actions - 1.
         discount: weight of the next step's value, in [0, 1), or in [0, 1] with
-            a horizon. With ``outcomes`` and ``Max()`` 1 needs none: values are then
-            expected totals, which only method "exact" plans.
+            a horizon. With ``Max()`` 1 needs none where ``outcomes`` are known or a
+            declaration bounds the total: ``payoffs="end"``, ``total_reward_range``
+            with rewards of one sign, or ``episodes_end``. Values are then expected
+            totals.
         operator: the smooth maximum, such as ``Entropy(1.0)`` or ``Max()``.
         reward_range: (low, high), which holds every reward; the default is (0,
             1).
@@ -284,6 +303,13 @@ class MDP(Problem):
         payoffs: "end" if only the step that ends an episode pays, so that the total
             is one reward; "every step", the default, claims nothing. A horizon that
             cuts an episode off does not end it: that step pays 0 too.
+        min_probability: least probability, above 0, of any outcome (reward and next
+            state) that a step can have from a state that is not terminal; None, the
+            default, claims nothing. Rows of a known model are compared with it.
+        episodes_end: (steps, probability) if from every state that is not terminal,
+            whatever is played, the episode ends within ``steps`` steps with at least
+            this probability; None, the default, claims nothing. Plays then have
+            steps/probability steps in the mean at the most, which bounds V.
         horizon: steps until the end; None, the default, for no limit.
         deterministic: whether a pair (state, action) always has one outcome;
             searches then sample it once.

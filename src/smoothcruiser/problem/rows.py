@@ -22,6 +22,7 @@ from smoothcruiser.errors import (
     said,
 )
 from smoothcruiser.problem.answers import at
+from smoothcruiser.problem.chances import rarest, too_rare
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE
 from smoothcruiser.problem.totals import pays_early
@@ -81,7 +82,23 @@ def read_row(problem: Problem, state: Any, action: int) -> Row:
             f"{_call(state, action)} must hold finite rewards, got "
             f"{[r for _, r, _ in found]!r:.200}."
         )
-    return [(p / total, r, z) for p, r, z in found if p > 0.0]
+    row = [(p / total, r, z) for p, r, z in found if p > 0.0]
+    _check_chances(problem, row, state, action)
+    return row
+
+
+def _check_chances(problem: Problem, row: Row, state: Any, action: int) -> None:
+    """Refuse an outcome that is rarer than ``min_probability`` allows."""
+    least = problem.min_probability
+    if least is None or problem.is_terminal(state):
+        return
+    shares = [p for p, _, _ in row]
+    if min(shares) >= least:
+        return
+    outcomes = [(r, problem.key_of(z)) for _, r, z in row]
+    found = rarest(least, shares, outcomes)
+    if found is not None:
+        raise BadRow(too_rare(problem, f"state {state!r}, action {action}", found))
 
 
 def check_rewards(problem: Problem, row: Row, state: Any, action: int) -> None:

@@ -202,6 +202,8 @@ class TabularOptions(TypedDict, total=False):
     value_gap: float | None
     total_reward_range: tuple[float, float] | None
     payoffs: str
+    min_probability: float | None
+    episodes_end: tuple[int, float] | None
     name: str
     spec: dict[str, Any] | None
 
@@ -245,6 +247,10 @@ def tabular(
             from any state that is not terminal to the end, as in ``MDP``.
         payoffs: "end" if only transitions into terminal states pay; "every step",
             the default, claims nothing.
+        min_probability: least probability, above 0, of any outcome from a state that
+            is not terminal; None, the default, claims nothing. P is compared with it.
+        episodes_end: (steps, probability) if every episode ends within so many steps
+            with at least this probability, as in ``MDP``.
         name: shown in answers.
         spec: how ``make`` rebuilds the problem; set by ``make``.
 
@@ -306,6 +312,8 @@ def tabular(
         "value_gap": more.get("value_gap"),
         "total_reward_range": more.get("total_reward_range"),
         "payoffs": payoffs,
+        "min_probability": more.get("min_probability"),
+        "episodes_end": more.get("episodes_end"),
         "horizon": more.get("horizon"),
         "min_actions": int(counts.min()) if len(counts) else num_actions,
         "outcomes": tables.outcomes,

@@ -1,9 +1,11 @@
 """Totals without a discount and without a horizon: who can add them up, and who not.
 
-A problem may have discount 1 and no horizon where its model is known and its operator is
-``Max`` (``problem.declared``). Its values are expected totals over the whole play, which
-only the exact solver can bound (docs/theory.md, section 13). Everything else is built on
-a finite sum 1 + gamma + gamma**2 + ... and refuses, in the sentence made here.
+A problem may have discount 1 and no horizon where its operator is ``Max`` and either
+its model is known or a declaration bounds its total (``problem.declared``). Its values
+are expected totals over the whole play. The exact solver bounds them for known models,
+certified search where a declaration does (docs/theory.md, section 13). Everything else
+is built on a finite sum 1 + gamma + gamma**2 + ... and refuses, in the sentence made
+here.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.totals import AT_THE_END
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.facts import Facts
@@ -22,11 +25,37 @@ def is_undiscounted(problem: Problem | Facts) -> bool:
     return problem.horizon is None and problem.discount == 1.0
 
 
-def refuse_undiscounted(problem: Problem | Facts, who: str) -> None:
+def bounded_total(problem: Problem) -> bool:
+    """Whether a declaration bounds the expected total, whatever the discount.
+
+    One reward at the end does; so do an end that comes with some probability within
+    some steps, and a range of the total whose partial sums have one direction.
+    """
+    low, high = problem.reward_range
+    one_sign = low >= 0.0 or high <= 0.0
+    return (
+        problem.payoffs == AT_THE_END
+        or problem.episodes_end is not None
+        or (problem.total_reward_range is not None and one_sign)
+    )
+
+
+def refuse_unbounded(problem: Problem, who: str) -> None:
+    """Refuse such a problem unless a declaration bounds its total."""
+    if not bounded_total(problem):
+        refuse_undiscounted(problem, who)
+
+
+def refuse_undiscounted(problem: Problem, who: str) -> None:
     """Refuse such a problem; ``who`` begins the sentence: the method or the verb."""
-    if is_undiscounted(problem):
-        raise InvalidInput(
-            f"{who} needs a horizon or a discount below 1, got discount=1 without a "
-            "horizon; give horizon=, a smaller discount, or method='exact', which "
-            "solves known models at discount 1."
-        )
+    if not is_undiscounted(problem):
+        return
+    ways = ["horizon=", "a smaller discount"]
+    if problem.tables is not None or problem.outcomes is not None:
+        ways.append("method='exact', which solves known models at discount 1")
+    if bounded_total(problem):
+        ways.append("method='certified', which searches where the total is bounded")
+    raise InvalidInput(
+        f"{who} needs a horizon or a discount below 1, got discount=1 without a "
+        f"horizon; give {', '.join(ways[:-1])}, or {ways[-1]}."
+    )

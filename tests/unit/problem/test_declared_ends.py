@@ -1,0 +1,316 @@
+"""Declared chances: ``min_probability``, ``episodes_end``, and discount 1 by them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.check.chances import walk_blocks
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
+from smoothcruiser.problem.facts import expected_steps
+from smoothcruiser.problem.fingerprint import fingerprint
+from smoothcruiser.problem.rows import BadRow, read_row
+from smoothcruiser.problem.undiscounted import (
+    bounded_total,
+    is_undiscounted,
+    refuse_undiscounted,
+)
+
+pytestmark = pytest.mark.compiles
+
+
+def walk(state: int, action: int, rng: Any) -> tuple[float, int]:
+    """A walk between -2 and 2 that pays 1 or -1 where it ends."""
+    after = state + (1 if rng.random() < 0.4 + 0.2 * action else -1)
+    return float(after // 2) if abs(after) == 2 else 0.0, after
+
+
+def stay(state: int, action: int, rng: Any) -> tuple[float, int]:
+    """It never ends."""
+    return 0.0, state
+
+
+def walker(step: Any = walk, **more: Any) -> sc.MDP:
+    common: dict[str, Any] = {
+        "num_actions": 2,
+        "discount": 1,
+        "operator": sc.Max(),
+        "reward_range": (-1.0, 1.0),
+        "terminal": lambda state: abs(state) == 2,
+        "initial_state": 0,
+    }
+    return sc.MDP(step, **(common | more))
+
+
+def turns(**more: Any) -> sc.Game:
+    common: dict[str, Any] = {
+        "player": lambda state: 1 + state % 2,
+        "num_actions": 2,
+        "discount": 1,
+        "operator": sc.Max(),
+        "reward_range": (-1.0, 2.0),
+        "terminal": True,
+        "initial_state": 0,
+    }
+    return sc.Game(walk, **(common | more))
+
+
+def table(probabilities: list[float], **more: Any) -> Any:
+    """One state whose one action leads to ends 1, 2, ... with these probabilities."""
+    size = len(probabilities) + 1
+    P = np.zeros((size, 1, size))
+    P[0, 0, 1:] = probabilities
+    P[1:, 0, 1] = 1.0
+    over = np.arange(size) > 0
+    return sc.tabular(
+        P, np.zeros((size, 1)), discount=0.5, operator=sc.Max(), terminal=over, **more
+    )
+
+
+# --- bounds, by hand ----------------------------------------------------------
+
+
+def test_the_expected_number_of_steps_is_rounded_up() -> None:
+    """3 steps with probability 1/4: 12 in the mean at most; a sure end is exact."""
+    assert expected_steps(None) == math.inf
+    assert expected_steps((3, 1.0)) == 3.0
+    assert 12.0 < expected_steps((3, 0.25)) <= 12.0 * (1.0 + 1e-15)
+    assert walker(episodes_end=(3, 0.25)).facts.steps(None) == expected_steps((3, 0.25))
+    assert walker(episodes_end=(3, 0.25), horizon=40).facts.steps(40) == 40.0
+
+
+@pytest.mark.parametrize(
+    ("more", "bounds"),
+    [
+        ({"episodes_end": (3, 0.25)}, (-12.0, 12.0)),
+        ({"episodes_end": (3, 0.25), "reward_range": (1.0, 2.0)}, (0.0, 24.0)),
+        ({"episodes_end": (3, 0.25), "reward_range": (-2.0, -1.0)}, (-24.0, 0.0)),
+        ({"episodes_end": (3, 0.25), "horizon": 5}, (-5.0, 5.0)),
+        ({"episodes_end": (3, 0.25), "horizon": 50}, (-12.0, 12.0)),
+        ({"episodes_end": (3, 0.25), "discount": 0.5}, (-2.0, 2.0)),
+        ({"episodes_end": (3, 0.25), "discount": 0.99}, (-12.0, 12.0)),
+        ({"episodes_end": (3, 0.25), "payoffs": "end"}, (-1.0, 1.0)),
+        ({"payoffs": "end"}, (-1.0, 1.0)),
+        ({"payoffs": "end", "reward_range": (0.5, 2.0)}, (0.0, 2.0)),
+        ({"total_reward_range": (1, 3), "reward_range": (0.0, 2.0)}, (1.0, 3.0)),
+        ({"total_reward_range": (-3, 0), "reward_range": (-1.0, 0.0)}, (-3.0, 0.0)),
+    ],
+)
+def test_bounds_of_declared_totals(
+    more: dict[str, Any], bounds: tuple[float, float]
+) -> None:
+    """m/q steps of the best and of the worst reward, hulled with 0; or the total."""
+    facts = walker(**more).facts
+    assert facts.value_bounds() == pytest.approx(bounds)
+    assert facts.value_hull() == pytest.approx(bounds)
+    assert facts.value_span() == pytest.approx(bounds[1] - bounds[0])
+    assert all(map(math.isfinite, facts.q_bounds()))
+
+
+@pytest.mark.parametrize("alternating", [False, True])
+@pytest.mark.parametrize(
+    ("more", "bounds"),
+    [({"payoffs": "end"}, (-1.0, 2.0)), ({"episodes_end": (2, 0.5)}, (-4.0, 8.0))],
+)
+def test_games_have_finite_bounds_for_both_players(
+    more: dict[str, Any], bounds: tuple[float, float], alternating: bool
+) -> None:
+    facts = turns(alternating=alternating, **more).facts
+    for player in (1, 2):
+        assert facts.value_bounds(player) == pytest.approx(bounds)
+        assert all(map(math.isfinite, facts.q_bounds(player)))
+
+
+def test_a_regularizer_adds_in_every_expected_step() -> None:
+    """Rewards in [-1, 1] and log 2 per step, for 4 steps in the mean."""
+    entropic = walker(discount=0.99, operator=sc.Entropy(1.0), episodes_end=(2, 0.5))
+    bounds = (4.0 * (math.log(2.0) - 1.0), 4.0 * (math.log(2.0) + 1.0))
+    assert entropic.facts.value_bounds() == pytest.approx(bounds)
+
+
+def test_errors_below_discount_1_are_added_up_as_before() -> None:
+    """Only bounds on V may count expected steps there."""
+    assert walker(discount=0.99, episodes_end=(1, 1)).facts.steps(None) == (
+        walker(discount=0.99).facts.steps(None)
+    )
+
+
+# --- what is refused ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"min_probability": 0}, "min_probability must be a number above 0"),
+        ({"min_probability": 1.5}, "min_probability must be a number above 0"),
+        ({"min_probability": True}, "min_probability must be a number above 0"),
+        ({"min_probability": math.nan}, "min_probability must be a number above 0"),
+        ({"min_probability": "1"}, "min_probability must be a number above 0"),
+        ({"episodes_end": 5}, r"episodes_end must be \(steps, probability\)"),
+        ({"episodes_end": (5,)}, r"episodes_end must be \(steps, probability\)"),
+        ({"episodes_end": (0, 0.5)}, "whole number of at least 1"),
+        ({"episodes_end": (2.5, 0.5)}, "whole number of at least 1"),
+        ({"episodes_end": (2, 0.0)}, "above 0 and at most 1"),
+        ({"episodes_end": (2, 1.1)}, "above 0 and at most 1"),
+        ({"episodes_end": (2, 1e-320)}, r"steps/probability of at most 1e\+15"),
+        ({"episodes_end": (10**400, 1.0)}, r"steps/probability of at most 1e\+15"),
+        ({"episodes_end": (2, 0.5), "terminal": None}, "episodes_end needs ends"),
+        (
+            {"episodes_end": (2, 0.5), "value_bounds": (5, 6)},
+            "exclude every value that the rewards allow",
+        ),
+    ],
+)
+def test_what_cannot_hold_is_refused(more: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        walker(**({"discount": 0.9} | more))
+
+
+def test_numbers_of_numpy_are_plain_numbers() -> None:
+    given = walker(min_probability=np.float64(0.4), episodes_end=[np.int64(2), 0.5])
+    assert given.episodes_end == (2, 0.5)
+    assert {type(x) for x in (given.min_probability, given.episodes_end[1])} == {float}
+    assert type(given.episodes_end[0]) is int
+
+
+def test_tables_are_compared_with_the_least_probability() -> None:
+    """Rounding is forgiven, a rarer outcome is not, nor a change afterwards."""
+    assert table([0.1] * 10, min_probability=0.1).min_probability == 0.1
+    with pytest.raises(InvalidInput, match=r"=0\.3 needs .* state 0, action 0 .* 0\.2"):
+        table([0.8, 0.2], min_probability=0.3)
+    with pytest.raises(InvalidInput, match="drop min_probability="):
+        replace(table([0.8, 0.2]), min_probability=0.3)
+
+
+def test_rows_are_compared_with_the_least_probability() -> None:
+    """An outcome that is listed twice has both its probabilities."""
+    lists = {
+        0: [(0.2, 0.0, 2), (0.2, 0.0, 2), (0.6, 0.0, -2)],
+        1: [(0.2, 0.0, 2), (0.2, 1.0, 2), (0.6, 0.0, -2)],
+    }
+    model = walker(
+        outcomes=lambda s, a: lists[a], min_probability=0.4, episodes_end=(1, 1.0)
+    )
+    assert len(read_row(model, 0, 0)) == 3
+    with pytest.raises(BadRow, match=r"=0\.4 needs .* state 0, action 1 has one with"):
+        read_row(model, 0, 1)
+    with pytest.raises(InvalidInput, match="state 0, action 1"):
+        sc.plan(model)
+
+
+# --- discount 1 without a horizon ---------------------------------------------
+
+BOUNDED: list[dict[str, Any]] = [
+    {"payoffs": "end"},
+    {"episodes_end": (2, 0.4)},
+    {"total_reward_range": (0, 3), "reward_range": (0.0, 1.0)},
+    {"total_reward_range": (-3, 0), "reward_range": (-1.0, 0.0)},
+]
+
+
+@pytest.mark.parametrize("more", BOUNDED)
+def test_a_bounded_total_needs_no_horizon(more: dict[str, Any]) -> None:
+    """A step alone will do; auto leaves it to certified search, others refuse."""
+    problem = walker(**more)
+    assert is_undiscounted(problem)
+    assert bounded_total(problem)
+    asked: dict[str, Any] = {"epsilon": 0.1, "delta": 0.1}
+    ready = sc.prepare(problem, **asked)
+    assert ready.method.name == "certified"
+    assert "discount 1 without a horizon" in ready.notes[0]
+    with pytest.raises(InvalidInput, match=r"^uct needs .*method='certified'"):
+        sc.plan(problem, method="uct", budget=9)
+    with pytest.raises(InvalidInput, match=r"^smoothcruiser needs .*='certified'"):
+        sc.plan(problem, method="smoothcruiser", **asked)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"total_reward_range": (-1, 1)},
+        {"value_bounds": (-1, 1)},
+        {"payoffs": "end", "operator": sc.Entropy(1.0)},
+        {"episodes_end": (2, 0.4), "discount": 1.01},
+    ],
+)
+def test_other_totals_are_refused(more: dict[str, Any]) -> None:
+    """The sentence names the three declarations."""
+    sentence = r"without a horizon.*payoffs='end'.*total_reward_range=.*episodes_end="
+    with pytest.raises(InvalidInput, match=sentence):
+        walker(**more)
+
+
+def test_auto_says_why_no_search_can_be() -> None:
+    """There is no schedule to take its place."""
+    with pytest.raises(InvalidInput, match=r"certified search alone, and .*'batched'"):
+        sc.plan(walker(payoffs="end"), epsilon=0.1, delta=0.1, executor="batched")
+
+
+def test_a_known_model_is_solved() -> None:
+    """Both ways out are named where both are open."""
+    rows = {-1: [(0.5, 0.0, 0), (0.5, -1.0, -2)], 1: [(0.5, 0.0, 0), (0.5, 1.0, 2)]}
+    rows[0] = [(0.5, 0.0, -1), (0.5, 0.0, 1)]
+    known = walker(outcomes=lambda s, a: rows[s], payoffs="end", min_probability=0.5)
+    assert sc.plan(known).value == pytest.approx(0.0, abs=1e-12)
+    with pytest.raises(InvalidInput, match=r"method='exact'.*or method='certified'"):
+        refuse_undiscounted(known, "uct")
+
+
+def test_exact_notes_an_end_that_does_not_come() -> None:
+    """A walk of 4 steps in the mean that pays 1 each is worth more than 2 steps."""
+    P, R = np.zeros((2, 1, 2)), np.ones((2, 1))
+    P[0, 0] = [0.75, 0.25]
+    P[1, 0, 1] = 1.0
+    make = {"discount": 1, "operator": sc.Max(), "terminal": [False, True]}
+    false = sc.plan(sc.tabular(P, R, episodes_end=(1, 0.5), **make))
+    assert any("episodes_end= do not hold" in note for note in false.notes)
+    true = sc.plan(sc.tabular(P, R, episodes_end=(1, 0.25), **make))
+    assert not any("do not hold" in note for note in true.notes)
+
+
+# --- what is found out, and what is said --------------------------------------
+
+
+def test_check_finds_an_episode_that_does_not_end() -> None:
+    """(1 - q)**blocks <= 1e-9 for a walk of so many blocks."""
+    assert walk_blocks(1.0) == 1
+    assert walk_blocks(0.5) == 30
+    assert sc.check(walker(episodes_end=(2, 0.4))).ok
+    report = sc.check(walker(stay, episodes_end=(2, 0.5)))
+    assert not report.ok
+    assert "a walk of 60 steps with random actions did not end" in str(report)
+    skipped = sc.check(walker(stay, episodes_end=(1000, 0.5)))
+    assert skipped.ok
+    assert "was not tested: that takes a walk of 30,000 steps" in str(skipped)
+
+
+def test_check_counts_outcomes() -> None:
+    """Two outcomes per pair: none can have more than 1/2 if all have the same."""
+    assert sc.check(walker(payoffs="end", min_probability=0.4)).ok
+    report = sc.check(walker(payoffs="end", min_probability=0.6))
+    assert not report.ok
+    assert "min_probability=0.6 leaves room for 1 outcomes" in str(report)
+
+
+def test_the_certificate_and_the_fingerprint_tell() -> None:
+    declared = walker(discount=0.9, min_probability=0.25, episodes_end=(2000, 0.5))
+    words = " ".join(assumptions(declared, ONE_LAW, ""))
+    assert "at least 0.25, as declared in min_probability" in words
+    assert "within 2,000 steps with a probability of at least 0.5, as declared" in words
+    digests = {
+        fingerprint(p).digest
+        for p in (
+            declared,
+            replace(declared, min_probability=None),
+            replace(declared, episodes_end=None),
+            replace(declared, episodes_end=(2000, 0.25)),
+        )
+    }
+    assert len(digests) == 4
