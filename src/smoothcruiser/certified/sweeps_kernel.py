@@ -72,7 +72,8 @@ def backup_side(
 
     Returns by how much the bound on its value closed.
     """
-    seen, given = Outcomes(nodes, entries), BoundRules(rules.discount, rules.scale)
+    seen = Outcomes(nodes, entries)
+    given = BoundRules(rules.discount, rules.scale, 0.0, 0.0)
     node = nodes[i]
     size, sign, first = node["size"], node["sign"], node["first"]
     for a in range(size):

@@ -73,6 +73,12 @@ class BoundRules(NamedTuple):
 
     discount: float
     scale: float  # largest |value| in sight, for rounding
+    # no outcome of any pair has a smaller probability; 0 where nothing is declared.
+    # Where it is positive, no reward of the pairs was rounded (``memory_kernel``).
+    min_probability: float
+    # log of the number of functions that share the samples of a pair (the steps left
+    # of a horizon): a bound on one function at a time adds it to its cost
+    union: float
 
 
 def pair_cost(k: Any, delta: float) -> Any:
