@@ -73,8 +73,13 @@ BETA_ROUNDING = 1e-13
 # functions, and 1/8 for the bets of either side.
 LAW_COST = math.log(4.0 / 3.0) - math.log(2.0)
 BETS_COST = math.log(4.0)
-# With so few outcomes bets gain nothing worth their time (docs/certified.md, 2b).
-FEW_OUTCOMES = 4
+# Where each is worth its time (measured: docs/certified.md, 2b). The law's price grows
+# with the outcomes, that of bets with the functions. Below a union of 4 = log 55 bets
+# are better from K = 2 on, above it from K = 3 on; K = 1 is always the law's. Beyond
+# 8 outcomes the law never was. It must not be used from ``MANY_OUTCOMES`` entries on:
+# then a rounded reward may already have been counted as one of them.
+MANY_FUNCTIONS = 4.0
+LAW_OUTCOMES = min(MOST_LABELS, MANY_OUTCOMES - 1)
 # Margin of the two comparisons that make a support complete.
 CERTAIN = 1e-9
 # Newton's steps in log(nu - base): no step is longer than a factor exp(2); within 3%
@@ -87,11 +92,7 @@ WALK_STEPS, SCAN_STEPS = 3, 16
 
 
 def log_predicted(g: Outcomes, pair: Any) -> tuple[float, float]:
-    """Return log Q_n of a pair's counts, from below, and the sum of |terms|.
-
-    Of the laws on m labels only m = K and K + 1 are added up: others add little,
-    and a smaller Q_n is on the safe side.
-    """
+    """Return log Q_n of a pair's counts, and the sum of |terms| for its rounding."""
     n, size = pair["total"], pair["length"]
     restaurant, labels = 0.0, 0.0
     for e in range(pair["start"], pair["start"] + size):
@@ -101,13 +102,13 @@ def log_predicted(g: Outcomes, pair: Any) -> tuple[float, float]:
     rest = math.lgamma(n + 1.0)
     best = RESTAURANT_LOG + restaurant - rest
     terms, total = restaurant + rest, 1.0
-    for m in range(size, min(size + 1, MOST_LABELS) + 1):
+    for m in range(size, MOST_LABELS + 1):
         ways = 0.0  # log of m!/(m - K)!
         for left in range(m - size + 1, m + 1):
             ways += math.log(left)
         after = math.lgamma(0.5 * m + n)
         found = LABEL_LOGS[m - 1] + ways + math.lgamma(0.5 * m) - after + labels
-        terms += abs(labels) + abs(after) + ways + 4.0 + size
+        terms = max(terms, abs(labels) + abs(after) + ways + 8.0 + size)
         if found > best:
             best, total = found, 1.0 + total * math.exp(best - found)
         else:
@@ -161,8 +162,10 @@ def outcome_value(
     entry = g.entries[e]
     after = g.nodes[entry["target"]]
     if upper:
-        return min(entry["reward"] + rules.discount * after["upper"], node["q_high"])
-    return max(entry["reward"] + rules.discount * after["lower"], node["q_low"])
+        value = entry["reward"] + rules.discount * after["upper"]
+        return float(min(value, node["q_high"]))
+    value = entry["reward"] + rules.discount * after["lower"]
+    return float(max(value, node["q_low"]))
 
 
 def edge(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float:
@@ -202,7 +205,7 @@ def one_outcome(
     if gap <= guard:
         return base
     gap *= pair["law_share"] * (1.0 - 8.0 * UNIT)
-    return base - gap + guard if upper else base + gap - guard
+    return float(base - gap + guard if upper else base + gap - guard)
 
 
 def at_pole(
@@ -355,17 +358,17 @@ def bets_side(
 def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> float:
     """Return the better of the law's bound and that of bets, and write its slope.
 
-    A pair that reached ``MANY_OUTCOMES`` entries may hold rewards rounded at random,
-    which are no outcomes of its law: bets alone bound it. Where a least probability
-    is declared no reward is rounded, and the law alone serves: what it says holds
-    for all functions. Bets are tried where outcomes are more than a few, and by
-    SCAN always: the price rests on it.
+    A pair with many entries may hold rewards rounded at random, which are no
+    outcomes of its law: bets alone bound it. Where a least probability is declared no
+    reward is rounded, and the law alone serves: what it says holds for all functions.
+    SCAN tries both wherever it may: the price rests on the bets.
     """
-    declared = rules.min_probability > 0.0
-    if not declared and pair["length"] >= MANY_OUTCOMES:
+    declared, size = rules.min_probability > 0.0, pair["length"]
+    if not declared and size > LAW_OUTCOMES:
         return bets_side(g, pair, upper, tune, rules)
     refresh(g, pair, rules)
-    if declared or (pair["length"] <= FEW_OUTCOMES and tune != SCAN):
+    few = size == 1 or (size == 2 and rules.union > MANY_FUNCTIONS)
+    if declared or (few and tune != SCAN):
         return law_side(g, pair, upper, tune, rules)
     bets = bets_side(g, pair, upper, tune, rules)
     slope = pair["slope_up"] if upper else pair["slope_down"]
