@@ -59,15 +59,15 @@ from smoothcruiser.problem.tabular import Floats
 # Q is a mixture: of laws on exactly m = 1, 2, ..., 8 labels, each with the predictive
 # law of Krichevsky and Trofimov, (c_i + 1/2)/(n + m/2), and of a Chinese restaurant
 # of concentration 1, c_i/(n + 1), for any number of outcomes. beta - log(1/alpha) is
-# 0.6 for K = 1 and all n; at n = 1e4 7.1, 13.0 and 27.4 for K = 2, 3 and 5 even
+# 0.6 for K = 1 and all n; at n = 1e4 7.1, 13.0 and 24.4 for K = 2, 3 and 5 even
 # outcomes, where restaurants of concentrations 0.02 and 1 alone give 8.8, 17.3, 29.2.
 LABEL_WEIGHTS: Floats = np.array([0.55, 0.2, 0.1, 0.05, 0.02, 0.02, 0.01, 0.01])
 LABEL_LOGS: Floats = np.log(LABEL_WEIGHTS)
 MOST_LABELS = len(LABEL_WEIGHTS)
 RESTAURANT_LOG = math.log(0.04)
 LOG_GAMMA_HALF = 0.5 * math.log(math.pi)
-# Of the sum of |terms| of beta. lgamma errs by less than 1e-15 of its value where that
-# is large, and by 1e-15 near its zeros; this leaves a factor of 100.
+# Of the sum of |terms| of beta, beside what a sum of K of them errs by. lgamma erred by
+# 3e-16 of 1 + its value at most (20,000 arguments up to 1e15, against 50 digits).
 BETA_ROUNDING = 1e-13
 # A pair's alpha is delta p_k = 2 exp(-cost): 3/4 for the law, for both sides and all
 # functions, and 1/8 for the bets of either side.
@@ -139,7 +139,8 @@ def refresh(g: Outcomes, pair: Any, rules: BoundRules) -> None:
                 term = again * math.log(again / repeats)
                 beta += term
                 terms -= term
-        beta = max(0.0, beta + BETA_ROUNDING * (1.0 + pair["cost"] + terms))
+        error = BETA_ROUNDING + 4.0 * size * UNIT
+        beta = max(0.0, beta + error * (1.0 + pair["cost"] + terms))
         decay = beta / repeats
         share = math.exp(-decay) * (1.0 - (8.0 + decay) * UNIT) if decay < 64.0 else 0.0
     least = rules.min_probability
@@ -415,7 +416,6 @@ def readable(pairs: Any) -> bool:
 LAW = Bound(
     word="law",
     fields=(
-        *betting.BETTING.fields,
         ("law_total", "f8"),  # the samples for which the next ones were computed,
         ("law_beta", "f8"),
         ("law_share", "f8"),
@@ -423,6 +423,9 @@ LAW = Bound(
         ("nu_down", "f8"),
         ("law_length", "i4"),  # and the outcomes
         ("law_complete", "i4"),
+        # Last: Numba takes a record for that of a bound whose fields it begins with,
+        # and warns.
+        *betting.BETTING.fields,
     ),
     side=side,
     cost=pair_cost,
