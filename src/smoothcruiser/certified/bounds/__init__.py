@@ -9,9 +9,10 @@ from typing import Any
 
 from smoothcruiser.certified.bounds.base import Bound
 from smoothcruiser.certified.bounds.betting import BETTING
+from smoothcruiser.certified.bounds.law import LAW
 from smoothcruiser.errors import InvalidInput
 
-BOUNDS: dict[str, Bound] = {bound.word: bound for bound in (BETTING,)}
+BOUNDS: dict[str, Bound] = {bound.word: bound for bound in (BETTING, LAW)}
 DEFAULT = BETTING.word
 
 

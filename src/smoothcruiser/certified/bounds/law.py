@@ -1,0 +1,435 @@
+"""One law for all functions: a bound from the counts of a pair alone.
+
+The problem: a pair (s, a) with law P showed outcomes i = 1..K, c_i times each,
+n times in all. Wanted is an upper bound on P f = E f for every
+function f <= M of the outcomes and every n at once: the f of interest, r + gamma V,
+is unknown, and a horizon has one for each number of steps left.
+
+Before each sample name a law q on "outcome i again" and "an unseen outcome". The
+product of q(event)/P(event) is a nonnegative supermartingale from 1, so with
+probability 1 - alpha it stays below 1/alpha (Ville). The q here are
+exchangeable: their product Q_n depends on the counts alone. With P(unseen) <= 1,
+
+    sum of (c_i - 1) log P_i >= log Q_n - log(1/alpha)         for all n   (event E)
+
+On E, for every f and every nu >= sup f, by Jensen (mirrored below):
+
+    P f <= nu - exp(sum of p_i log(nu - f_i) - beta/n'),            n' = n - K,
+    p_i = (c_i - 1)/n',  beta = log(1/alpha) + sum of (c_i - 1) log p_i - log Q_n.
+
+With a declared least probability p of every outcome, E also tells when the support
+is complete: the unseen mass is at most 1 - exp(-beta/n'), and an outcome that was
+never seen has at least p.
+
+legend   symbol        public name
+  exp(-beta/n')        ``law_share``, rounded down
+  nu - base            ``nu_up``, ``nu_down``: base is M, or the largest f of a
+                       complete support
+  p                    ``BoundRules.min_probability``; 0 where none is declared
+
+This file decides Q_n, the search for nu, and the shares of the law and of the bets
+of ``betting``, which do better where a pair has many outcomes. The proofs are in
+docs/certified.md, section 2b.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.certified.bounds import betting
+from smoothcruiser.certified.bounds.base import (
+    KEEP,
+    SCAN,
+    UNIT,
+    Bound,
+    BoundRules,
+    Outcomes,
+    pair_cost,
+    sample_mean,
+)
+from smoothcruiser.certified.bounds.betting import LONGEST_LOG, SLOWEST, pole_guard
+from smoothcruiser.certified.bounds.betting import side as betting_side
+from smoothcruiser.certified.memory_kernel import MANY_OUTCOMES
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.tabular import Floats
+
+# Q is a mixture: of laws on exactly m = 1, 2, ..., 8 labels, each with the predictive
+# law of Krichevsky and Trofimov, (c_i + 1/2)/(n + m/2), and of a Chinese restaurant
+# of concentration 1, c_i/(n + 1), for any number of outcomes. beta - log(1/alpha) is
+# 0.6 for K = 1 and all n; at n = 1e4 7.1, 13.0 and 24.4 for K = 2, 3 and 5 even
+# outcomes, where restaurants of concentrations 0.02 and 1 alone give 8.8, 17.3, 29.2.
+LABEL_WEIGHTS: Floats = np.array([0.55, 0.2, 0.1, 0.05, 0.02, 0.02, 0.01, 0.01])
+LABEL_LOGS: Floats = np.log(LABEL_WEIGHTS)
+MOST_LABELS = len(LABEL_WEIGHTS)
+RESTAURANT_LOG = math.log(0.04)
+LOG_GAMMA_HALF = 0.5 * math.log(math.pi)
+# Of the sum of |terms| of beta, beside what a sum of K of them errs by. lgamma erred by
+# 3e-16 of 1 + its value at most (20,000 arguments up to 1e15, against 50 digits).
+BETA_ROUNDING = 1e-13
+# A pair's alpha is delta p_k = 2 exp(-cost): 3/4 for the law, for both sides and all
+# functions, and 1/8 for the bets of either side.
+LAW_COST = math.log(4.0 / 3.0) - math.log(2.0)
+BETS_COST = math.log(4.0)
+# Where each is worth its time (measured: docs/certified.md, 2b). The law's price grows
+# with the outcomes, that of bets with the functions. Below a union of 4 = log 55 bets
+# are better from K = 2 on, above it from K = 3 on; K = 1 is always the law's. Beyond
+# 8 outcomes the law never was. It must not be used from ``MANY_OUTCOMES`` entries on:
+# then a rounded reward may already have been counted as one of them.
+MANY_FUNCTIONS = 4.0
+LAW_OUTCOMES = min(MOST_LABELS, MANY_OUTCOMES - 1)
+# Margin of the two comparisons that make a support complete.
+CERTAIN = 1e-9
+# Newton's steps in log(nu - base): no step is longer than a factor exp(2); within 3%
+# of the best nu the radius is within 0.05% of the best.
+LONGEST_STEP, NEAR_STEP = 2.0, 0.03
+WALK_STEPS, SCAN_STEPS = 3, 16
+
+
+# --- compiled -----------------------------------------------------------------
+
+
+def log_predicted(g: Outcomes, pair: Any) -> tuple[float, float]:
+    """Return log Q_n of a pair's counts, and the sum of |terms| for its rounding."""
+    n, size = pair["total"], pair["length"]
+    restaurant, labels = 0.0, 0.0
+    for e in range(pair["start"], pair["start"] + size):
+        count = g.entries[e]["weight"]
+        restaurant += math.lgamma(count)
+        labels += math.lgamma(count + 0.5) - LOG_GAMMA_HALF
+    rest = math.lgamma(n + 1.0)
+    best = RESTAURANT_LOG + restaurant - rest
+    terms, total = restaurant + rest, 1.0
+    for m in range(size, MOST_LABELS + 1):
+        ways = 0.0  # log of m!/(m - K)!
+        for left in range(m - size + 1, m + 1):
+            ways += math.log(left)
+        after = math.lgamma(0.5 * m + n)
+        found = LABEL_LOGS[m - 1] + ways + math.lgamma(0.5 * m) - after + labels
+        terms = max(terms, abs(labels) + abs(after) + ways + 8.0 + size)
+        if found > best:
+            best, total = found, 1.0 + total * math.exp(best - found)
+        else:
+            total += math.exp(found - best)
+    return best + math.log(total), terms
+
+
+def refresh(g: Outcomes, pair: Any, rules: BoundRules) -> None:
+    """Bring beta, the share and the mark of a complete support up to date.
+
+    Counts only grow, so they are those of the last time where their sum and their
+    number are. ``law_complete`` is 1 where the support is complete; it stays so
+    until a further outcome is seen, which disproves ``min_probability`` (or E
+    failed): -1 from then on.
+    """
+    n, size = pair["total"], pair["length"]
+    if pair["law_total"] == n and pair["law_length"] == size:
+        return
+    if pair["law_complete"] == 1 and pair["law_length"] < size:
+        pair["law_complete"] = -1
+    repeats, share, beta = n - size, 0.0, 0.0
+    if repeats >= 1.0:
+        predicted, terms = log_predicted(g, pair)
+        beta = pair["cost"] + LAW_COST - predicted
+        for e in range(pair["start"], pair["start"] + size):
+            again = g.entries[e]["weight"] - 1.0
+            if again > 0.0:
+                term = again * math.log(again / repeats)
+                beta += term
+                terms -= term
+        error = BETA_ROUNDING + 4.0 * size * UNIT
+        beta = max(0.0, beta + error * (1.0 + pair["cost"] + terms))
+        decay = beta / repeats
+        share = math.exp(-decay) * (1.0 - (8.0 + decay) * UNIT) if decay < 64.0 else 0.0
+    least = rules.min_probability
+    if (
+        least > 0.0
+        and pair["law_complete"] == 0
+        and (
+            1.0 - share < least * (1.0 - CERTAIN) or (size + 1) * least > 1.0 + CERTAIN
+        )
+    ):
+        pair["law_complete"] = 1
+    pair["law_beta"], pair["law_share"] = beta, share
+    pair["law_total"], pair["law_length"] = n, size
+
+
+def outcome_value(
+    g: Outcomes, e: int, node: Any, upper: bool, rules: BoundRules
+) -> float:
+    """r + gamma U(z), or r + gamma L(z), of entry ``e``, within [m, M] on its side."""
+    entry = g.entries[e]
+    after = g.nodes[entry["target"]]
+    if upper:
+        value = entry["reward"] + rules.discount * after["upper"]
+        return float(min(value, node["q_high"]))
+    value = entry["reward"] + rules.discount * after["lower"]
+    return float(max(value, node["q_low"]))
+
+
+def edge(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float:
+    """No outcome that can come has f above (below, for the lower side).
+
+    It is M, or the largest f of a complete support. There f is r + gamma U(z) as
+    computed, which is exact where r = 0 and gamma = 1; else rounding is added.
+    """
+    node = g.nodes[pair["node"]]
+    end = node["q_high"] if upper else node["q_low"]
+    if pair["law_complete"] != 1:
+        return float(end)
+    found, exact = 0.0, rules.discount == 1.0
+    for e in range(pair["start"], pair["start"] + pair["length"]):
+        value = outcome_value(g, e, node, upper, rules)
+        exact = exact and g.entries[e]["reward"] == 0.0
+        if e == pair["start"] or (value > found if upper else value < found):
+            found = value
+    if exact:
+        return float(found)
+    slack = 2.0 * UNIT * rules.scale
+    return float(min(found + slack, end) if upper else max(found - slack, end))
+
+
+def one_outcome(
+    g: Outcomes, pair: Any, upper: bool, base: float, rules: BoundRules
+) -> float:
+    """The bound where all samples were equal: nu = M is the best.
+
+    nu - (nu - f) exp(-b) increases with nu. No logarithm is needed.
+    """
+    if pair["law_complete"] == 1:
+        return base
+    value = outcome_value(g, pair["start"], g.nodes[pair["node"]], upper, rules)
+    guard = pole_guard(base, rules.scale)
+    gap = (base - value if upper else value - base) - guard
+    if gap <= guard:
+        return base
+    gap *= pair["law_share"] * (1.0 - 8.0 * UNIT)
+    return float(base - gap + guard if upper else base + gap - guard)
+
+
+def at_pole(
+    g: Outcomes, pair: Any, upper: bool, base: float, offset: float, rules: BoundRules
+) -> tuple[float, float]:
+    """The bound at nu = base + offset (or -), and a better offset, by Newton's step.
+
+    Rounding is on the safe side, as in ``betting.bound_at``. The bound is convex in
+    nu, with derivative 1 - G A for G the geometric mean (share included) and
+    A = sum of p_i / |nu - f_i|. So it is best at the base where G A <= 1 there; the
+    offset that comes back is then 0. Else G A = 1 is log S = log b for S = log of
+    G A without the share: the step is Newton's for log S in log(offset). It is -1
+    where ``offset`` is 0 and not the best.
+    """
+    node = g.nodes[pair["node"]]
+    pole = base + offset if upper else base - offset
+    guard = pole_guard(pole, rules.scale)
+    start, stop = pair["start"], pair["start"] + pair["length"]
+    repeats = pair["total"] - pair["length"]
+    logs, inverse, square = 0.0, 0.0, 0.0
+    for e in range(start, stop):
+        again = g.entries[e]["weight"] - 1.0
+        if again > 0.0:
+            value = outcome_value(g, e, node, upper, rules)
+            gap = (pole - value if upper else value - pole) - guard
+            if gap <= guard:
+                return pole, -1.0 if offset == 0.0 else offset * math.exp(LONGEST_STEP)
+            logs += again * math.log(gap)
+            inverse += again / gap
+            square += again / (gap * gap)
+    if repeats < 1.0:
+        return pole, 0.0
+    logs, inverse, square = logs / repeats, inverse / repeats, square / repeats
+    mean = math.exp(logs) * pair["law_share"]
+    mean *= 1.0 - (stop - start + 8) * LONGEST_LOG * UNIT
+    bound = pole - mean + guard if upper else pole + mean - guard
+    if offset == 0.0:
+        return bound, 0.0 if mean * inverse <= 1.0 else -1.0
+    spread, decay = logs + math.log(inverse), pair["law_beta"] / repeats
+    rate = offset * (inverse - square / inverse)  # of S by log(offset): not positive
+    step = -LONGEST_STEP
+    if spread > 0.0 and decay > 0.0 and rate < 0.0:
+        step = -math.log(spread / decay) * spread / rate
+        step = min(LONGEST_STEP, max(-LONGEST_STEP, step))
+    return bound, offset * math.exp(step)
+
+
+def first_offset(
+    g: Outcomes, pair: Any, upper: bool, base: float, rules: BoundRules
+) -> float:
+    """A first offset: the best pole is about sigma sqrt(n'/(2 beta)) from the mean."""
+    node, repeats = g.nodes[pair["node"]], pair["total"] - pair["length"]
+    first, second = 0.0, 0.0
+    for e in range(pair["start"], pair["start"] + pair["length"]):
+        away = base - outcome_value(g, e, node, upper, rules)
+        again = (g.entries[e]["weight"] - 1.0) / repeats
+        first += again * away
+        second += again * away * away
+    if pair["law_beta"] <= 0.0:
+        return 0.0
+    variance = max(0.0, second - first * first)
+    best = math.sqrt(variance * repeats / (2.0 * pair["law_beta"]))
+    return float(max(best - abs(first), 0.05 * best))
+
+
+def descend(
+    g: Outcomes, pair: Any, upper: bool, base: float, steps: int, rules: BoundRules
+) -> tuple[float, float]:
+    """The best bound over nu that a few steps of Newton find, and its offset.
+
+    They begin at the base, then at the last offset; many steps begin anew as well.
+    """
+    bound, after = at_pole(g, pair, upper, base, 0.0, rules)
+    best = 0.0
+    if after == 0.0:  # convex: no other nu is better
+        return bound, best
+    last = pair["nu_up"] if upper else pair["nu_down"]
+    for attempt in range(2):
+        at = last
+        if attempt == 1 or last <= 0.0:
+            at = first_offset(g, pair, upper, base, rules)
+        for _ in range(steps):
+            if not 0.0 < at < 1e30:
+                break
+            found, after = at_pole(g, pair, upper, base, at, rules)
+            if found < bound if upper else found > bound:
+                bound, best = found, at
+            near = abs(after - at) <= NEAR_STEP * at
+            at = after
+            if near:
+                break
+        if last <= 0.0 or steps == WALK_STEPS:
+            break
+    return bound, best
+
+
+def law_side(
+    g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules
+) -> float:
+    """The bound of the law alone, and its slope.
+
+    Slope: at a fixed nu the derivative of the bound by n is beta/n'**2 times
+    |nu - bound|. That is 0 where all of U is M, although more samples help as soon
+    as U has come down. So the mean of the other side is looked at too, and the slope
+    is not taken to be less than ``SLOWEST`` allows. A pair with one outcome and a
+    complete support gains nothing.
+    """
+    base = edge(g, pair, upper, rules)
+    complete, offset = pair["law_complete"] == 1, 0.0
+    if pair["length"] == 1:
+        bound = one_outcome(g, pair, upper, base, rules)
+    elif tune == KEEP:
+        offset = pair["nu_up"] if upper else pair["nu_down"]
+        bound, _ = at_pole(g, pair, upper, base, offset, rules)
+    else:
+        steps = SCAN_STEPS if tune == SCAN else WALK_STEPS
+        bound, offset = descend(g, pair, upper, base, steps, rules)
+    if complete:
+        bound = min(bound, base) if upper else max(bound, base)
+    if tune == KEEP and not (complete and pair["length"] == 1):
+        return float(bound)
+    slope = 0.0
+    if not (complete and pair["length"] == 1):
+        pole = base + offset if upper else base - offset
+        other = sample_mean(g, pair, not upper, rules)
+        reach = max(abs(pole - bound), abs(pole - other))
+        mean = sample_mean(g, pair, upper, rules)
+        # less what rounding may have added
+        radius = abs(bound - mean) - 4.0 * (pair["length"] + 8) * UNIT * rules.scale
+        beta = pair["law_beta"] if pair["law_share"] > 0.0 else pair["cost"]
+        slope = max(beta * reach, SLOWEST * pair["total"] * max(0.0, radius))
+    if upper:
+        pair["nu_up"], pair["slope_up"] = offset, slope
+    else:
+        pair["nu_down"], pair["slope_down"] = offset, slope
+    return float(bound)
+
+
+def bets_side(
+    g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules
+) -> float:
+    """The bound of ``betting`` with its part of the pair's share, and its slope."""
+    cost = pair["cost"]
+    pair["cost"] = cost + BETS_COST + rules.union
+    bound = betting_side(g, pair, upper, tune, rules)
+    pair["cost"] = cost
+    return float(bound)
+
+
+def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> float:
+    """Return the better of the law's bound and that of bets, and write its slope.
+
+    A pair with many entries may hold rewards rounded at random, which are no
+    outcomes of its law: bets alone bound it. Where a least probability is declared no
+    reward is rounded, and the law alone serves: what it says holds for all functions.
+    SCAN tries both wherever it may: the price rests on the bets.
+    """
+    declared, size = rules.min_probability > 0.0, pair["length"]
+    if not declared and size > LAW_OUTCOMES:
+        return bets_side(g, pair, upper, tune, rules)
+    refresh(g, pair, rules)
+    few = size == 1 or (size == 2 and rules.union > MANY_FUNCTIONS)
+    if declared or (few and tune != SCAN):
+        return law_side(g, pair, upper, tune, rules)
+    bets = bets_side(g, pair, upper, tune, rules)
+    slope = pair["slope_up"] if upper else pair["slope_down"]
+    bound = law_side(g, pair, upper, tune, rules)
+    if bets < bound if upper else bets > bound:
+        bound = bets
+        if upper:
+            pair["slope_up"] = slope
+        else:
+            pair["slope_down"] = slope
+    return float(bound)
+
+
+# --- before a run -------------------------------------------------------------
+
+
+def price(facts: Facts, epsilon: float, delta: float, num_pairs: int) -> int:
+    """Return the samples of each of ``num_pairs`` pairs that certainly suffice.
+
+    It is the price of the bets, which the last sweeps try for every pair, with
+    their part of delta: a quarter, divided by the horizon where there is one. (It is
+    not that of a search with a declared least probability, which makes no bets.)
+    """
+    functions = 1 if facts.horizon is None else max(1, facts.horizon)
+    return betting.price(facts, epsilon, delta / (4.0 * functions), num_pairs)
+
+
+def readable(pairs: Any) -> bool:
+    """Return whether every pair remembers what ``side`` can compute with.
+
+    Like the bounds of a pair themselves, beta is taken as stored: it cannot be
+    computed anew without the counts.
+    """
+    names = ("law_total", "law_beta", "law_share", "nu_up", "nu_down")
+    if not all(bool(np.all((pairs[x] >= 0.0) & (pairs[x] < 1e30))) for x in names):
+        return False
+    fresh = pairs["law_total"] <= pairs["total"]
+    whole = bool(np.all(fresh & (pairs["law_length"] <= pairs["length"])))
+    marks = bool(np.all(np.isin(pairs["law_complete"], (-1, 0, 1))))
+    share = bool(np.all(pairs["law_share"] <= 1.0))
+    return whole and marks and share and betting.readable(pairs)
+
+
+LAW = Bound(
+    word="law",
+    fields=(
+        ("law_total", "f8"),  # the samples for which the next ones were computed,
+        ("law_beta", "f8"),
+        ("law_share", "f8"),
+        ("nu_up", "f8"),
+        ("nu_down", "f8"),
+        ("law_length", "i4"),  # and the outcomes
+        ("law_complete", "i4"),
+        # Last: Numba takes a record for that of a bound whose fields it begins with,
+        # and warns.
+        *betting.BETTING.fields,
+    ),
+    side=side,
+    cost=pair_cost,
+    price=price,
+    floor=betting.rounding_floor,
+    readable=readable,
+)
