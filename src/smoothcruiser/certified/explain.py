@@ -13,6 +13,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from smoothcruiser.certified.bounds import DEFAULT, bound_of
 from smoothcruiser.certified.price import price_bound
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.schedule import counted
@@ -35,16 +36,24 @@ class CertifiedForecast:
     num_calls: None = None  # not known before the run
     levels: tuple[()] = ()  # it follows no schedule
     relative: float | None = None  # share of |V|, in place of epsilon
+    bound: str = DEFAULT  # a word of ``certified.bounds.BOUNDS``
+    priced: bool = True  # whether a bound on the price is known
 
     def most_calls(self, num_pairs: int) -> int | None:
         """Calls that certainly suffice if ``num_pairs`` pairs are met.
 
         None without an epsilon: the search then ends at its budget or its seconds.
+        None too where no number is certain: at discount 1 without a horizon, and with
+        ``min_probability``, whose bounds rest on the outcomes that are met.
         """
-        if self.epsilon is None:
+        if self.epsilon is None or not self.priced:
             return None
         return self.looks + price_bound(
-            self.facts, epsilon=self.epsilon, delta=self.delta, num_pairs=num_pairs
+            self.facts,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            num_pairs=num_pairs,
+            bound=bound_of(self.bound),
         )
 
     @property
@@ -85,6 +94,15 @@ class CertifiedForecast:
             return (
                 "certified search: intervals that hold with probability "
                 f"{1 - self.delta:g}, as narrow as the budget or the seconds allow\n"
+            )
+        if not self.priced:
+            return (
+                "certified search: the value and every action value within "
+                f"±{self.epsilon:g} with probability {1 - self.delta:g}\n\n"
+                "Its price depends on the problem, and no number of calls is certain to "
+                "suffice: at discount 1 without a horizon,\n"
+                "and with min_probability=, it depends on what the calls show. Give "
+                "budget or seconds to end it.\n"
             )
         rows = "\n".join(
             f"  {pairs:>11,}  {calls:>22,}" for pairs, calls in self.bounds

@@ -24,6 +24,7 @@ import numpy as np
 from smoothcruiser.certified.graph import END, END_RAW
 from smoothcruiser.certified.loops import Loops
 from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.rarest import check_rarest
 from smoothcruiser.errors import OracleError
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
@@ -102,6 +103,15 @@ class Intake:
         self.loops, self.salt = loops, salt
         self.batch: Batch | None = None  # samples that are not all in the memory
 
+    @property
+    def _grid(self) -> tuple[float, float]:
+        """The range on which many-valued rewards are rounded; empty where none is.
+
+        A declared least probability allows few outcomes, and is compared with them.
+        """
+        declared = self.problem.min_probability is not None
+        return (0.0, 0.0) if declared else self.problem.facts.reward_range
+
     def begin(self, pairs: Ints, counts: Ints) -> tuple[Ints, Ints]:
         """Make a batch of the first jobs, and return those that are left."""
         chunk = int(np.searchsorted(np.cumsum(counts), CHUNK, side="right"))
@@ -126,7 +136,7 @@ class Intake:
             self.batch = None
             return None
         batch.truncate()
-        low, high = self.problem.facts.reward_range
+        low, high = self._grid
         resolved, before = self.sampler.resolved, batch.entered
         if before == 0:
             if self.problem.payoffs == AT_THE_END:
@@ -161,6 +171,8 @@ class Intake:
             memory.resolve()
         if self.problem.deterministic:
             self._compare(batch.pairs)
+        if self.problem.min_probability is not None:
+            check_rarest(self.memory, self.problem.min_probability, batch.pairs)
         if reason is None:
             self.batch = None
         return reason

@@ -306,11 +306,3 @@ def deepest_layer(problem: Problem) -> int:
     if discount == 0.0:
         return min(1, most)
     return min(most, math.ceil(math.log(NO_WEIGHT) / math.log(discount)))
-
-
-def make_region(
-    problem: Problem, memory: Memory, bound: Bound, radius_scale: float
-) -> Region:
-    """The region that fits the problem: layers where there is a horizon."""
-    kind = Region if problem.horizon is None else LayeredRegion
-    return kind(problem, memory, bound, radius_scale)

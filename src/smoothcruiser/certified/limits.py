@@ -15,6 +15,8 @@ from smoothcruiser.certified.rounding import model_floor
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.undiscounted import is_undiscounted
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import nearest_to_zero
 
@@ -137,14 +139,25 @@ def read(limits: Ends, facts: Facts) -> Ends:
     return replace(limits, goal=max(limits.epsilon, model_floor(facts)))
 
 
-def estimated(limits: Ends, bound: Bound, facts: Facts, delta: float) -> Ends:
+def is_priced(problem: Problem) -> bool:
+    """Whether a number of calls is known before that certainly suffices."""
+    return not is_undiscounted(problem) and problem.min_probability is None
+
+
+def estimated(limits: Ends, bound: Bound, problem: Problem, delta: float) -> Ends:
     """Return the limits where outcomes are estimated from samples.
 
-    The goal is never below what rounding allows, and the price has a bound.
+    The goal is never below what rounding allows, and the price has a bound if it is
+    known before.
     """
+    facts = problem.facts
+    if is_undiscounted(problem):
+        return limits
     limits = replace(limits, floor=bound.floor(facts))
     if limits.epsilon is None:
         return limits
     goal = max(limits.epsilon, limits.floor)
-    equal = EqualSamples(bound, facts, limits.epsilon, delta)
+    equal = None
+    if is_priced(problem):
+        equal = EqualSamples(bound, facts, limits.epsilon, delta)
     return replace(limits, goal=goal, equal=equal)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smoothcruiser.certified import (
+    inductive_kernel,
     layers_kernel,
     memory_kernel,
     steering_kernel,
@@ -92,6 +93,23 @@ def make_layer_loops(operator: Operator, bound: Bound) -> LayerLoops:
         sweep=build(layers_kernel.sweep_layers),
         flow=build(layers_kernel.flow_layers),
         show=build(layers_kernel.show_stage),
+    )
+
+
+class ClosingLoops(NamedTuple):
+    """The loops that prove bounds of totals by induction."""
+
+    climb: Any
+    is_inductive: Any
+
+
+@cache
+def make_closing_loops(bound: Bound) -> ClosingLoops:
+    """Return the loops for ``bound``; the operator is plain max."""
+    put = {"nogil": True, "salt": _mark(bound), "BOUND": compiled(bound.side)}
+    return ClosingLoops(
+        climb=compiled(inductive_kernel.climb, **put),
+        is_inductive=compiled(inductive_kernel.is_inductive, **put),
     )
 
 

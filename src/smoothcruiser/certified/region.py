@@ -56,6 +56,9 @@ class Region:
         listed = g.nodes["listed"][g.pairs["node"][:size]] == 1
         return float(g.pairs["total"][:size][listed].sum())
 
+    def close(self) -> None:
+        """Close what sweeps leave open; with a discount or a horizon that is nothing."""
+
     def sections(self) -> dict[str, Any]:
         """What a snapshot keeps beside the graph and the list of nodes."""
         return {}
@@ -133,7 +136,7 @@ def _rules(problem: Problem, radius_scale: float) -> SweepRules:
         bound=BoundRules(
             discount=facts.discount,
             scale=largest_value(facts),
-            min_probability=0.0,
+            min_probability=problem.min_probability or 0.0,
             union=math.log(steps),
         ),
         operator=problem.operator.code,

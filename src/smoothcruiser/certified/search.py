@@ -44,7 +44,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from smoothcruiser.certified.bounds import DEFAULT, bound_of
+from smoothcruiser.certified.bounds import bound_of, default_bound
 from smoothcruiser.certified.estimate import (
     answer,
     assumed_in_search,
@@ -53,11 +53,11 @@ from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.inspected import LEAST_SECONDS, Inspected
 from smoothcruiser.certified.intake import Intake
 from smoothcruiser.certified.keeping import Keeper, Pace
-from smoothcruiser.certified.layers import make_region
 from smoothcruiser.certified.limits import Ends, Target, estimated, make_limits, read
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.region import Region
+from smoothcruiser.certified.regions import make_region
 from smoothcruiser.certified.room import FULL, Full, Room, check_max_states
 from smoothcruiser.certified.sampling import Sampler, make_sampler
 from smoothcruiser.certified.snapshot import to_bytes
@@ -76,7 +76,7 @@ from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import copied
-from smoothcruiser.problem.undiscounted import refuse_undiscounted
+from smoothcruiser.problem.undiscounted import refuse_unbounded
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Compute, Promise, Where, check_delta
 
@@ -100,7 +100,7 @@ class Certified:
         *,
         delta: float | None = None,
         seed: int = 0,
-        bound: str = DEFAULT,
+        bound: str | None = None,
         max_states: int | None = None,
         **where: Unpack[Where],
     ) -> None:
@@ -108,21 +108,22 @@ class Certified:
 
         ``delta`` is the probability that any interval of this memory fails. A
         problem with ``outcomes=`` is not sampled: its rows are read, and delta is 0.
-        ``bound`` is a word of ``certified.bounds.BOUNDS``; it says how far a
-        mean of samples can be from what it estimates, and certificates name it.
+        ``bound`` is a word of ``certified.bounds.BOUNDS``, by default that which
+        serves the problem best; it says how far a mean of samples can be from what
+        it estimates, and certificates name it.
         ``max_states`` is the most states to keep, by default as many as fit in
         half of the memory that is available; a query that meets more ends with
         the intervals it has. ``executor`` ("processes", "dask"), ``workers``,
         ``scheduler`` and ``tls`` are as in ``plan``: they spread a round's samples
         and change no bit of the result.
         """
-        refuse_undiscounted(problem, "certified")
+        refuse_unbounded(problem, "certified")
         self._compute = Compute.of("Certified", where)
         self.known = has_rows(problem)  # whether rows are read instead of samples
         promise = Promise(delta=check_delta(delta))
         self.delta = 0.0 if self.known else promise.failure()
         self.problem, self.seed = problem, seed
-        self.bound = bound_of(bound)
+        self.bound = bound_of(default_bound(problem) if bound is None else bound)
         self.memory = Memory(
             problem, self.bound, Room.at_hand(check_max_states(max_states))
         )
@@ -283,7 +284,7 @@ class Certified:
         if self.known:
             limits = read(limits, self.problem.facts)
         elif not self.exact:
-            limits = estimated(limits, self.bound, self.problem.facts, self.delta)
+            limits = estimated(limits, self.bound, self.problem, self.delta)
         at = self._at
         assert at is not None
         state = self.memory.states[at.root]

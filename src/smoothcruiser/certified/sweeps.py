@@ -17,6 +17,7 @@ from smoothcruiser.problem.rows import has_rows
 
 # sweeps end when one closes less than this share of the width (weighted by visits)
 LITTLE = 0.01
+MANY_STEPS = 1e4  # no play is taken to be longer where nothing bounds it
 MOST_SWEEPS = 400  # of a round; the rest follows in the next one, or at the end
 
 
@@ -29,7 +30,7 @@ class Sweeps:
         """``crossed`` says what to raise where the bounds of a node cross."""
         self.region, self.memory, self.crossed = region, region.memory, crossed
         self.exact = problem.deterministic or has_rows(problem)
-        self.steps = problem.facts.steps(problem.horizon)
+        self.steps = min(MANY_STEPS, problem.facts.steps(problem.horizon))
         self.seconds = 0.0  # of the last sweep
 
     def narrow(self, at: Position, limits: Ends) -> bool:
@@ -61,6 +62,8 @@ class Sweeps:
             at.swept += 1
             little = LITTLE * 2.0 * self.memory.half_width(at.root, limits.target)
             if self.narrow(at, limits) or closed <= little:
+                if not self.narrow(at, limits):
+                    self.region.close()
                 at.swept = SETTLED
             elif limits.over(self.seconds) is not None:
                 return
@@ -82,6 +85,7 @@ class Sweeps:
             goal = limits.goal_at(self.memory.interval(at.root))
             if goal is None:
                 goal = self.memory.half_width(at.root, limits.target)
+            self.region.close()
             still = float((before - self.region.widths).max()) <= (
                 0.0 if self.exact else 2.0 * SWEPT * goal / self.steps
             )

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.certified.bounds import DEFAULT, bound_of
+from smoothcruiser.certified.bounds import bound_of, default_bound
 from smoothcruiser.certified.explain import CertifiedForecast
+from smoothcruiser.certified.limits import is_priced
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
@@ -48,13 +49,14 @@ class CertifiedSearch(Method):
     ``bound`` is a word of ``certified.bounds.BOUNDS``; the certificate names it.
     """
 
-    bound: str = DEFAULT
+    bound: str | None = None  # by default that which serves the problem best
     name = "certified"
     because = ": it keeps bounds on states in memory, not parts of a schedule"
     sums_totals = True  # those that are bounded; ``prepare`` refuses the others
 
     def __post_init__(self) -> None:
-        bound_of(self.bound)  # refuses what is no bound
+        if self.bound is not None:
+            bound_of(self.bound)  # refuses what is no bound
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
@@ -89,7 +91,13 @@ class CertifiedSearch(Method):
             check_ends(problem)
             return Searching(method=self, query=query, explanation=_reading(query))
         forecast = CertifiedForecast(
-            problem.facts, epsilon, delta, problem.inspection_calls, relative=relative
+            problem.facts,
+            epsilon,
+            delta,
+            problem.inspection_calls,
+            relative=relative,
+            bound=self.bound or default_bound(problem),
+            priced=is_priced(problem),
         )
         return Searching(method=self, query=query, explanation=forecast)
 
@@ -279,7 +287,7 @@ def _accuracy(promise: Promise) -> tuple[float | None, float | None]:
     return promise.epsilon, None
 
 
-def memory_of(query: Query, bound: str) -> Certified:
+def memory_of(query: Query, bound: str | None) -> Certified:
     """An empty memory for the query."""
     from smoothcruiser.certified.search import Certified
 

@@ -11,9 +11,25 @@ from smoothcruiser.certified.bounds.base import Bound
 from smoothcruiser.certified.bounds.betting import BETTING
 from smoothcruiser.certified.bounds.law import LAW
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import has_rows
+from smoothcruiser.problem.undiscounted import is_undiscounted
 
 BOUNDS: dict[str, Bound] = {bound.word: bound for bound in (BETTING, LAW)}
 DEFAULT = BETTING.word
+
+
+def default_bound(problem: Problem) -> str:
+    """The bound that serves a problem best (measured: docs/certified.md, 2b).
+
+    One law serves all numbers of steps left, and proves supports complete.
+    """
+    shared = problem.horizon is not None and problem.horizon > 1
+    declared = problem.min_probability is not None
+    sampled = not problem.deterministic and not has_rows(problem)
+    if sampled and (shared or declared or is_undiscounted(problem)):
+        return LAW.word
+    return DEFAULT
 
 
 def register(bound: Bound) -> Bound:

@@ -432,4 +432,5 @@ LAW = Bound(
     price=price,
     floor=betting.rounding_floor,
     readable=readable,
+    every_function=True,
 )

@@ -1,0 +1,113 @@
+"""Upper bounds of totals without a discount, proved by induction, compiled.
+
+At discount 1 sweeps from above need not come down: where play can go round for ever,
+every state keeps the other's bound. With rewards of one sign V is the least fixed point
+of the backup T from 0, so any f >= 0 with T f <= f is at least V (Park's induction).
+Where the bound of a pair holds for every function at once (``bounds.law``) or is exact,
+T f is at most what the bounds of the pairs make of f, and that can be computed.
+``climb`` looks for such an f from the lower bounds upwards, and ``is_inductive`` is the
+proof: nothing before it matters. All of it is mirrored where no reward is above 0.
+
+legend   symbol      public name
+  f                  the ``upper`` (or ``lower``) of the listed nodes, for the time being
+                     ``known``: the bounds that hold already; V <= f follows from
+                     min(T f, known) <= f as well
+
+The proof is in docs/certified.md, section 3b.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from smoothcruiser.certified.bounds.base import KEEP, UNIT, Outcomes
+from smoothcruiser.certified.graph import Graph
+from smoothcruiser.certified.sweeps_kernel import BOUND, SweepRules, exact_side
+from smoothcruiser.problem.tabular import Floats, Ints
+
+
+def farthest(seen: Outcomes, pair: Any, upper: bool, rules: SweepRules) -> float:
+    """The largest (smallest) r + V(z) of the pair's outcomes, rounding included.
+
+    No rounding is needed where no outcome pays.
+    """
+    found, paid = -math.inf if upper else math.inf, False
+    for e in range(pair["start"], pair["start"] + pair["length"]):
+        entry = seen.entries[e]
+        after = seen.nodes[entry["target"]]
+        paid = paid or entry["reward"] != 0.0
+        value = entry["reward"] + (after["upper"] if upper else after["lower"])
+        found = max(found, value) if upper else min(found, value)
+    slack = 2.0 * UNIT * rules.bound.scale if paid else 0.0
+    return float(found + slack if upper else found - slack)
+
+
+def backed_up(g: Graph, i: int, upper: bool, rules: SweepRules) -> float:
+    """What the bounds of the pairs make of f at a node; plain max and min are exact."""
+    node, seen = g.nodes[i], Outcomes(g.nodes, g.entries)
+    best = -math.inf
+    for p in range(node["first"], node["first"] + node["size"]):
+        pair = g.pairs[p]
+        bound = pair["q_upper"] if upper else pair["q_lower"]
+        if pair["total"] > 0.0:
+            if pair["cost"] == 0.0:
+                found = exact_side(seen, pair, upper, rules.bound)
+                most = farthest(seen, pair, upper, rules)
+                found = min(found, most) if upper else max(found, most)
+            else:
+                found = BOUND(seen, pair, upper, KEEP, rules.bound)
+            bound = min(bound, found) if upper else max(bound, found)
+        best = max(best, node["sign"] * bound)
+    return float(node["sign"] * best)
+
+
+def on_grid(value: float, cell: float, upper: bool) -> float:
+    """The next multiple of ``cell``, away from V."""
+    return cell * (math.ceil(value / cell) if upper else math.floor(value / cell))
+
+
+def climb(
+    g: Graph,
+    order: Ints,
+    count: int,
+    known: Floats,
+    upper: bool,
+    cell: float,
+    rules: SweepRules,
+) -> float:
+    """Pass once over the listed nodes, and return how far f moved at most.
+
+    With a ``cell`` above 0, f moves on a grid and away from V only, so that nearly equal
+    values become equal.
+    """
+    nodes, moved = g.nodes, 0.0
+    for i in range(count - 1, -1, -1):
+        node = nodes[order[i]]
+        value = backed_up(g, order[i], upper, rules)
+        if cell > 0.0:
+            value = on_grid(value, cell, upper)
+        if upper:
+            value = min(value, known[i])
+            if cell == 0.0 or value > node["upper"]:
+                moved = max(moved, abs(value - node["upper"]))
+                node["upper"] = value
+        else:
+            value = max(value, known[i])
+            if cell == 0.0 or value < node["lower"]:
+                moved = max(moved, abs(value - node["lower"]))
+                node["lower"] = value
+    return moved
+
+
+def is_inductive(
+    g: Graph, order: Ints, count: int, known: Floats, upper: bool, rules: SweepRules
+) -> bool:
+    """Whether min(T f, known) <= f at every listed node (>= below)."""
+    for i in range(count):
+        value, node = backed_up(g, order[i], upper, rules), g.nodes[order[i]]
+        if upper and min(value, known[i]) > node["upper"]:
+            return False
+        if not upper and max(value, known[i]) < node["lower"]:
+            return False
+    return True

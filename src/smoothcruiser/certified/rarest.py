@@ -1,0 +1,79 @@
+"""A declared least probability, compared with what was seen.
+
+``min_probability=p`` says that no outcome of a step is less likely than p. Bounds rely
+on it as soon as the outcomes of a pair are complete (docs/certified.md, section 2b). It
+is seen to be false where a pair has more than 1/p outcomes, where a further one turns
+up after they were complete, or where an outcome is so rare that its probability is
+below p on the event behind the bounds. Each of these is an error; the event itself
+fails with probability at most delta.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.certified.memory import Memory
+from smoothcruiser.errors import OracleError
+from smoothcruiser.problem.answers import at
+from smoothcruiser.problem.tabular import Ints
+
+ROUNDING = 1e-9
+# of nu above 1, in the bound on the probability of an outcome: any of them holds
+OFFSETS = np.geomspace(1e-4, 1e4, 41)
+
+
+def check_rarest(memory: Memory, least: float, pairs: Ints) -> None:
+    """Refuse samples of ``pairs`` that prove ``min_probability`` false."""
+    found = memory.graph.pairs[pairs]
+    many = found["length"] * least > 1.0 + ROUNDING
+    late = np.zeros(len(pairs), dtype=bool)
+    if "law_complete" in found.dtype.names:
+        late = (found["law_complete"] == 1) & (found["length"] > found["law_length"])
+    for name, wrong in (("many", many), ("late", late)):
+        if wrong.any():
+            raise _false(memory, least, found[wrong][0], name)
+    # few have an outcome that could be too rare
+    lengths = found["length"].astype(np.int64)
+    for pair in found[(lengths > 1) & (found["total"] * least > 1.0)]:
+        rarest = _largest_share(memory, pair)
+        if rarest < least * (1.0 - ROUNDING):
+            raise _false(memory, least, pair, "rare")
+
+
+def _largest_share(memory: Memory, pair: Any) -> float:
+    """The most that the probability of the pair's rarest outcome can be.
+
+    It is Lemma K for the function that is 1 at this outcome and 0 elsewhere, with
+    the share that was computed last; nothing is said where that is not up to date.
+    """
+    if "law_share" not in pair.dtype.names or pair["law_total"] < 0.5 * pair["total"]:
+        return 1.0
+    repeats = pair["law_total"] - pair["law_length"]
+    if pair["law_length"] != pair["length"] or repeats < 1.0 or pair["law_share"] <= 0:
+        return 1.0
+    weights = memory.graph.entries["weight"][
+        pair["start"] : pair["start"] + pair["length"]
+    ]
+    # counts have grown since, so this share is at least what it was then
+    p = min(1.0, max(0.0, float(weights.min()) - 1.0) / repeats)
+    log_share = math.log(pair["law_share"])
+    logs = p * np.log(OFFSETS) + (1.0 - p) * np.log1p(OFFSETS) + log_share
+    return float((1.0 + OFFSETS - np.exp(logs)).min())
+
+
+def _false(memory: Memory, least: float, pair: Any, how: str) -> OracleError:
+    state = memory.states[int(pair["node"])]
+    why = {
+        "many": f"{int(pair['length'])} outcomes were seen",
+        "late": (
+            f"outcome {int(pair['length'])} turned up when the others were complete"
+        ),
+        "rare": "an outcome is less likely than that",
+    }[how]
+    return OracleError(
+        f"min_probability={least:g} is false {at(state, int(pair['action']))}: {why}; "
+        "declare the least probability of any outcome, or drop it."
+    )

@@ -1,0 +1,21 @@
+"""Which kind of region a problem has."""
+
+from __future__ import annotations
+
+from smoothcruiser.certified.bounds.base import Bound
+from smoothcruiser.certified.layers import LayeredRegion
+from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.region import Region
+from smoothcruiser.certified.totals import TotalRegion
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.undiscounted import is_undiscounted
+
+
+def make_region(
+    problem: Problem, memory: Memory, bound: Bound, radius_scale: float
+) -> Region:
+    """The region that fits the problem: layers where there is a horizon."""
+    kind = Region if problem.horizon is None else LayeredRegion
+    if is_undiscounted(problem):
+        kind = TotalRegion
+    return kind(problem, memory, bound, radius_scale)
