@@ -23,7 +23,13 @@ from typing import Any
 
 from smoothcruiser.certified.bounds.base import KEEP, UNIT, Outcomes
 from smoothcruiser.certified.graph import Graph
-from smoothcruiser.certified.sweeps_kernel import BOUND, SweepRules, exact_side
+from smoothcruiser.certified.sweeps_kernel import (
+    BOUND,
+    SweepRules,
+    exact_side,
+    node_bound,
+    update_pair,
+)
 from smoothcruiser.problem.tabular import Floats, Ints
 
 
@@ -60,6 +66,37 @@ def backed_up(g: Graph, i: int, upper: bool, rules: SweepRules) -> float:
             bound = min(bound, found) if upper else max(bound, found)
         best = max(best, node["sign"] * bound)
     return float(node["sign"] * best)
+
+
+def push(
+    g: Graph, order: Ints, count: int, upper: bool, rules: SweepRules
+) -> float:
+    """Pass once over the listed nodes, updating only what decides their bound.
+
+    That is the pair with the best upper (or lower) bound; the others keep theirs, which
+    hold as well. Returns by how much a bound closed at most.
+    """
+    nodes, pairs, seen = g.nodes, g.pairs, Outcomes(g.nodes, g.entries)
+    most = 0.0
+    for i in range(count - 1, -1, -1):
+        node = nodes[order[i]]
+        best, top = node["first"], -math.inf
+        for p in range(node["first"], node["first"] + node["size"]):
+            bound = pairs[p]["q_upper"] if upper else pairs[p]["q_lower"]
+            if node["sign"] * bound > top:
+                best, top = p, node["sign"] * bound
+        if pairs[best]["total"] == 0.0:
+            continue
+        update_pair(seen, pairs[best], upper, KEEP, rules)
+        value = node_bound(node, pairs, upper, rules)
+        closed = node["upper"] - value if upper else value - node["lower"]
+        if closed > 0.0:
+            most = max(most, closed)
+            if upper:
+                node["upper"] = value
+            else:
+                node["lower"] = value
+    return float(most)
 
 
 def on_grid(value: float, cell: float, upper: bool) -> float:

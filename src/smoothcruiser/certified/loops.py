@@ -99,6 +99,7 @@ def make_layer_loops(operator: Operator, bound: Bound) -> LayerLoops:
 class ClosingLoops(NamedTuple):
     """The loops that prove bounds of totals by induction."""
 
+    push: Any
     climb: Any
     is_inductive: Any
 
@@ -108,6 +109,7 @@ def make_closing_loops(bound: Bound) -> ClosingLoops:
     """Return the loops for ``bound``; the operator is plain max."""
     put = {"nogil": True, "salt": _mark(bound), "BOUND": compiled(bound.side)}
     return ClosingLoops(
+        push=compiled(inductive_kernel.push, **put),
         climb=compiled(inductive_kernel.climb, **put),
         is_inductive=compiled(inductive_kernel.is_inductive, **put),
     )

@@ -24,6 +24,10 @@ from smoothcruiser.problem.tabular import Floats, Ints
 class Region:
     """The nodes that a query lists, and the loops that run over them."""
 
+    # sweeps end when one closes less than this share of the width (weighted by visits)
+    little = 0.01
+    most_sweeps = 400  # of a round; the rest follows in the next one, or at the end
+
     def __init__(
         self, problem: Problem, memory: Memory, bound: Bound, radius_scale: float
     ) -> None:
@@ -142,6 +146,7 @@ def _rules(problem: Problem, radius_scale: float) -> SweepRules:
         operator=problem.operator.code,
         temperature=float(problem.operator.strength),
         shrink=float(radius_scale),
+        tie=float(__import__("os").environ.get("TIE","0.04")),
         q=np.zeros(K),
         w=np.ones(K),
         out=np.zeros(K),

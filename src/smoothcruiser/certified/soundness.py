@@ -20,7 +20,6 @@ from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.memory_kernel import SHORT_SCAN
 from smoothcruiser.certified.position import SETTLED, Position
 from smoothcruiser.certified.room import FULL
-from smoothcruiser.certified.sweeps import MOST_SWEEPS
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import is_number
 from smoothcruiser.problem.tabular import Floats, Ints
@@ -244,7 +243,7 @@ def check_position(search: Certified, at: Position) -> None:
     require(at.target in ("q_values", "value"), "its target is none")
     require(at.ended in ENDS and isinstance(at.sampling, bool), "its end is none")
     require(
-        at.swept == SETTLED or (whole(at.swept) and at.swept <= MOST_SWEEPS),
+        at.swept == SETTLED or (whole(at.swept) and at.swept <= region.most_sweeps),
         "its sweeps are none",
     )
     require(len(at.pairs) == 0 or at.sampling, "its jobs are none")

@@ -57,7 +57,10 @@ def set_policy(g: Graph, i: int, wide: float, rules: SweepRules) -> None:
     top = -math.inf
     for a in range(size):
         pair = g.pairs[node["first"] + a]
-        rules.q[a] = pair["q_upper"] if node["sign"] > 0.0 else -pair["q_lower"]
+        far, near = pair["q_upper"], pair["q_lower"]
+        if node["sign"] < 0.0:
+            far, near = -near, -far
+        rules.q[a] = far + rules.tie * near
         rules.w[a] = pair["prior"]
         top = max(top, rules.q[a])
     builtin_gradient(

@@ -15,10 +15,7 @@ from smoothcruiser.certified.region import Region
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
 
-# sweeps end when one closes less than this share of the width (weighted by visits)
-LITTLE = 0.01
 MANY_STEPS = 1e4  # no play is taken to be longer where nothing bounds it
-MOST_SWEEPS = 400  # of a round; the rest follows in the next one, or at the end
 
 
 class Sweeps:
@@ -57,10 +54,10 @@ class Sweeps:
         Where time is up before, the position says which sweep is next.
         ``pause`` is called between two sweeps.
         """
-        while 0 <= at.swept < MOST_SWEEPS:
+        while 0 <= at.swept < self.region.most_sweeps:
             closed = self._sweep(WALK if at.swept == 0 else KEEP)
             at.swept += 1
-            little = LITTLE * 2.0 * self.memory.half_width(at.root, limits.target)
+            little = self.region.little * 2.0 * self.memory.half_width(at.root, limits.target)
             if self.narrow(at, limits) or closed <= little:
                 if not self.narrow(at, limits):
                     self.region.close()

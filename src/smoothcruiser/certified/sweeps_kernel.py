@@ -38,6 +38,9 @@ class SweepRules(NamedTuple):
     operator: int
     temperature: float
     shrink: float  # 1; tests divide radii by 4 to see the promise break
+    # how much the near bound of an action counts beside the far one when samples are
+    # steered: it tells apart actions whose far bounds are equal
+    tie: float
     q: Any  # (K,) of floats: scratch
     w: Any  # (K,)
     out: Any  # (K,)

@@ -24,12 +24,17 @@ SLACK_SHARE = 0.02
 CELLS = 4096  # of the grid, in that slack
 STILL = 1e-4  # of the slack: f has come to rest when a pass moves it less
 MOST_PASSES = 20_000
+PUSHES = 64  # passes between two sweeps that update only what decides a bound
+PUSHED = 1e-6  # of the answer's width: less is not worth a further pass
 # passes times pairs, at about 0.1 microseconds each
 MOST_WORK = 3e7
 
 
 class TotalRegion(Region):
     """The nodes that a query lists, at discount 1 without a horizon."""
+
+    # a play may be long, and samples cannot make up for sweeps that were left out
+    little, most_sweeps = 1e-3, 400
 
     def __init__(
         self, problem: Problem, memory: Memory, bound: Bound, radius_scale: float
@@ -46,12 +51,30 @@ class TotalRegion(Region):
     def warm(self) -> None:
         """Compile the loops, or load them."""
         super().warm()
+        g, none = empty_graph(self.bound.fields), np.zeros(0)
+        order = np.zeros(0, dtype=np.int64)
+        loops, rules = self.closing_loops, self.rules
+        loops.push(g, order, 0, True, rules)
         if self.closes:
-            g, none = empty_graph(self.bound.fields), np.zeros(0)
-            order = np.zeros(0, dtype=np.int64)
-            loops, rules = self.closing_loops, self.rules
             loops.climb(g, order, 0, none, True, 0.0, rules)
             loops.is_inductive(g, order, 0, none, True, rules)
+
+    def sweep(self, tune: int) -> float:
+        """Sweep once over the listed nodes, and push their bounds on in between."""
+        closed = super().sweep(tune)
+        if closed < 0.0:
+            return closed
+        g = self.memory.graph
+        for upper in (True, False):
+            for _ in range(PUSHES):
+                node = g.nodes[self.order[0]]
+                little = PUSHED * float(node["upper"] - node["lower"])
+                moved = self.closing_loops.push(
+                    g, self.order, self.count, upper, self.rules
+                )
+                if moved <= little:
+                    break
+        return closed
 
     def close(self) -> None:
         """Bring the far bounds of all listed nodes down, as far as induction proves."""

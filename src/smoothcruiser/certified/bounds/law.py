@@ -332,8 +332,12 @@ def law_side(
     if not (complete and pair["length"] == 1):
         pole = base + offset if upper else base - offset
         other = sample_mean(g, pair, not upper, rules)
-        reach = max(abs(pole - bound), abs(pole - other))
         mean = sample_mean(g, pair, upper, rules)
+        node = g.nodes[pair["node"]]
+        known = max(0.0, 1.0 - abs(mean - other) / (node["q_high"] - node["q_low"]))
+        if not complete and pair["total"] * rules.min_probability >= 1.0:
+            known = 1.0
+        reach = max(abs(pole - bound), known * abs(pole - other))
         # less what rounding may have added
         radius = abs(bound - mean) - 4.0 * (pair["length"] + 8) * UNIT * rules.scale
         beta = pair["law_beta"] if pair["law_share"] > 0.0 else pair["cost"]
