@@ -38,6 +38,7 @@ class CertifiedForecast:
     relative: float | None = None  # share of |V|, in place of epsilon
     bound: str = DEFAULT  # a word of ``certified.bounds.BOUNDS``
     priced: bool = True  # whether a bound on the price is known
+    part: float = 1.0  # of delta, given out in the order in which pairs are met
 
     def most_calls(self, num_pairs: int) -> int | None:
         """Calls that certainly suffice if ``num_pairs`` pairs are met.
@@ -51,7 +52,7 @@ class CertifiedForecast:
         return self.looks + price_bound(
             self.facts,
             epsilon=self.epsilon,
-            delta=self.delta,
+            delta=self.part * self.delta,
             num_pairs=num_pairs,
             bound=bound_of(self.bound),
         )

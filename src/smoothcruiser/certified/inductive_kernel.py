@@ -68,9 +68,7 @@ def backed_up(g: Graph, i: int, upper: bool, rules: SweepRules) -> float:
     return float(node["sign"] * best)
 
 
-def push(
-    g: Graph, order: Ints, count: int, upper: bool, rules: SweepRules
-) -> float:
+def push(g: Graph, order: Ints, count: int, upper: bool, rules: SweepRules) -> float:
     """Pass once over the listed nodes, updating only what decides their bound.
 
     That is the pair with the best upper (or lower) bound; the others keep theirs, which

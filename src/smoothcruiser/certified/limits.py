@@ -12,6 +12,7 @@ from typing import Literal
 from smoothcruiser.certified.bounds.base import Bound
 from smoothcruiser.certified.price import EqualSamples
 from smoothcruiser.certified.rounding import model_floor
+from smoothcruiser.certified.shares import delta_in_order
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.problem.facts import Facts
@@ -159,5 +160,6 @@ def estimated(limits: Ends, bound: Bound, problem: Problem, delta: float) -> End
     goal = max(limits.epsilon, limits.floor)
     equal = None
     if is_priced(problem):
-        equal = EqualSamples(bound, facts, limits.epsilon, delta)
+        part = delta_in_order(problem, delta)
+        equal = EqualSamples(bound, facts, limits.epsilon, part)
     return replace(limits, goal=goal, equal=equal)

@@ -146,7 +146,7 @@ def _rules(problem: Problem, radius_scale: float) -> SweepRules:
         operator=problem.operator.code,
         temperature=float(problem.operator.strength),
         shrink=float(radius_scale),
-        tie=float(__import__("os").environ.get("TIE","0.04")),
+        tie=float(__import__("os").environ.get("TIE", "0.04")),
         q=np.zeros(K),
         w=np.ones(K),
         out=np.zeros(K),

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smoothcruiser.certified.bounds.base import shared_delta
 from smoothcruiser.certified.graph import END, END_RAW, HASHED
 from smoothcruiser.certified.intake import CHUNK, Batch
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.memory_kernel import SHORT_SCAN
 from smoothcruiser.certified.position import SETTLED, Position
 from smoothcruiser.certified.room import FULL
+from smoothcruiser.certified.shares import pair_costs
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import is_number
 from smoothcruiser.problem.tabular import Floats, Ints
@@ -120,10 +120,9 @@ def _check_shares(search: Certified, pairs: Any) -> None:
         require(not search.known or bool(np.all(total <= 1.0)), "a row was read twice")
         return
     given = np.sort(pairs["cost"][pairs["cost"] != 0.0])
-    facts = search.problem.facts
-    delta = shared_delta(search.bound, facts, search.delta)
-    due = np.sort(search.bound.cost(1 + np.arange(k), delta))
-    if facts.horizon is not None and 0 < len(given) < k:
+    problem = search.problem
+    due = np.sort(pair_costs(search.bound, problem, 1 + np.arange(k), search.delta))
+    if problem.horizon is not None and 0 < len(given) < k:
         # shares of pairs that were sampled anew are lost; those left are all different
         near = np.minimum(np.searchsorted(due, given * (1.0 - 1e-9)), k - 1)
         require(len(np.unique(near)) == len(given), "a share of delta was given twice")

@@ -57,7 +57,11 @@ class Sweeps:
         while 0 <= at.swept < self.region.most_sweeps:
             closed = self._sweep(WALK if at.swept == 0 else KEEP)
             at.swept += 1
-            little = self.region.little * 2.0 * self.memory.half_width(at.root, limits.target)
+            little = (
+                self.region.little
+                * 2.0
+                * self.memory.half_width(at.root, limits.target)
+            )
             if self.narrow(at, limits) or closed <= little:
                 if not self.narrow(at, limits):
                     self.region.close()

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smoothcruiser.certified.bounds.base import shared_delta
 from smoothcruiser.certified.keeping import POOL_SECONDS, SLICE_SECONDS
 from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.room import Full
+from smoothcruiser.certified.shares import pair_costs
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.interrupts import TimeIsUp
 from smoothcruiser.problem.tabular import Ints
@@ -91,10 +91,9 @@ class Taking:
         g = search.memory.graph
         new = pairs[g.pairs["total"][pairs] == 0.0]
         if not search.exact:
-            g.pairs["cost"][new] = search.bound.cost(
-                search._drawn_pairs + 1 + np.arange(len(new)),
-                shared_delta(search.bound, search.problem.facts, search.delta),
-            )
+            k = search._drawn_pairs + 1 + np.arange(len(new))
+            costs = pair_costs(search.bound, search.problem, k, search.delta)
+            g.pairs["cost"][new] = costs
         search._drawn_pairs += len(new)
 
     def round(self, at: Position, limits: Ends) -> str | None:

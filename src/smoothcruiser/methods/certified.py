@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from smoothcruiser.certified.bounds import bound_of, default_bound
 from smoothcruiser.certified.explain import CertifiedForecast
 from smoothcruiser.certified.limits import is_priced
+from smoothcruiser.certified.shares import delta_in_order
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
@@ -98,6 +99,7 @@ class CertifiedSearch(Method):
             relative=relative,
             bound=self.bound or default_bound(problem),
             priced=is_priced(problem),
+            part=delta_in_order(problem, 1.0),
         )
         return Searching(method=self, query=query, explanation=forecast)
 

@@ -335,7 +335,8 @@ def law_side(
         mean = sample_mean(g, pair, upper, rules)
         node = g.nodes[pair["node"]]
         known = max(0.0, 1.0 - abs(mean - other) / (node["q_high"] - node["q_low"]))
-        if not complete and pair["total"] * rules.min_probability >= 1.0:
+        seen_often = pair["total"] * rules.min_probability >= 1.0
+        if seen_often and pair["total"] >= 64.0 and not complete:
             known = 1.0
         reach = max(abs(pole - bound), known * abs(pole - other))
         # less what rounding may have added
