@@ -214,8 +214,8 @@ def flow_layers(
 
     Gains and masses are 0 before. Visits pass from the requested node, whose actions
     count in proportion to ``source``, layer by layer; a stage where visits times width
-    are below ``least`` passes none on. The return value is the sum of that product over the deepest layer,
-    unless it has one step left.
+    are below ``least`` passes none on. The return value is the sum of that product over
+    the deepest layer, unless it has one step left.
     """
     deepest = len(layers.counts) - 1
     rim = deepest + 1 < steps.horizon

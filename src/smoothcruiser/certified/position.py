@@ -16,7 +16,8 @@ from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.limits import Target
 from smoothcruiser.problem.tabular import Ints
 
-SETTLED = -1  # in the place of a number of sweeps: no further one is due
+# in the place of a number of sweeps: no further one is due, or only what closes the rest
+SETTLED, CLOSING = -1, -2
 
 
 def no_jobs() -> Ints:

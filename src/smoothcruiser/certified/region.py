@@ -60,8 +60,12 @@ class Region:
         listed = g.nodes["listed"][g.pairs["node"][:size]] == 1
         return float(g.pairs["total"][:size][listed].sum())
 
-    def close(self) -> None:
-        """Close what sweeps leave open; with a discount or a horizon that is nothing."""
+    def close(self, over: Callable[[], object]) -> bool:
+        """Close what sweeps leave open; with a discount or a horizon that is nothing.
+
+        Returns False where it was left because ``over`` gave a reason.
+        """
+        return True
 
     def sections(self) -> dict[str, Any]:
         """What a snapshot keeps beside the graph and the list of nodes."""

@@ -17,7 +17,7 @@ from smoothcruiser.certified.graph import END, END_RAW, HASHED
 from smoothcruiser.certified.intake import CHUNK, Batch
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.memory_kernel import SHORT_SCAN
-from smoothcruiser.certified.position import SETTLED, Position
+from smoothcruiser.certified.position import CLOSING, SETTLED, Position
 from smoothcruiser.certified.room import FULL
 from smoothcruiser.certified.shares import pair_costs
 from smoothcruiser.errors import InvalidInput
@@ -242,7 +242,8 @@ def check_position(search: Certified, at: Position) -> None:
     require(at.target in ("q_values", "value"), "its target is none")
     require(at.ended in ENDS and isinstance(at.sampling, bool), "its end is none")
     require(
-        at.swept == SETTLED or (whole(at.swept) and at.swept <= region.most_sweeps),
+        at.swept in (SETTLED, CLOSING)
+        or (whole(at.swept) and at.swept <= region.most_sweeps),
         "its sweeps are none",
     )
     require(len(at.pairs) == 0 or at.sampling, "its jobs are none")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from smoothcruiser.certified.bounds.base import KEEP, SCAN, SWEPT, WALK
 from smoothcruiser.certified.limits import Ends
-from smoothcruiser.certified.position import SETTLED, Position
+from smoothcruiser.certified.position import CLOSING, SETTLED, Position
 from smoothcruiser.certified.region import Region
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
@@ -54,20 +54,21 @@ class Sweeps:
         Where time is up before, the position says which sweep is next.
         ``pause`` is called between two sweeps.
         """
-        while 0 <= at.swept < self.region.most_sweeps:
-            closed = self._sweep(WALK if at.swept == 0 else KEEP)
-            at.swept += 1
-            little = (
-                self.region.little
-                * 2.0
-                * self.memory.half_width(at.root, limits.target)
-            )
-            if self.narrow(at, limits) or closed <= little:
-                if not self.narrow(at, limits):
-                    self.region.close()
+        while at.swept != SETTLED and at.swept < self.region.most_sweeps:
+            if at.swept == CLOSING:
+                if not self.region.close(limits.over):
+                    return
                 at.swept = SETTLED
-            elif limits.over(self.seconds) is not None:
-                return
+            else:
+                closed = self._sweep(WALK if at.swept == 0 else KEEP)
+                at.swept += 1
+                width = 2.0 * self.memory.half_width(at.root, limits.target)
+                if self.narrow(at, limits):
+                    at.swept = SETTLED
+                elif closed <= self.region.little * width:
+                    at.swept = CLOSING
+                elif limits.over(self.seconds) is not None:
+                    return
             if pause is not None:
                 pause(at)
 
@@ -86,7 +87,7 @@ class Sweeps:
             goal = limits.goal_at(self.memory.interval(at.root))
             if goal is None:
                 goal = self.memory.half_width(at.root, limits.target)
-            self.region.close()
+            self.region.close(limits.over)
             still = float((before - self.region.widths).max()) <= (
                 0.0 if self.exact else 2.0 * SWEPT * goal / self.steps
             )

@@ -9,6 +9,9 @@ too, and proves them (``inductive_kernel``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from smoothcruiser.certified.bounds.base import KEEP, Bound
@@ -18,6 +21,7 @@ from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.region import Region
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
+from smoothcruiser.problem.tabular import Floats
 
 # of the answer's width: what is added to f so that induction succeeds
 SLACK_SHARE = 0.02
@@ -26,8 +30,10 @@ STILL = 1e-4  # of the slack: f has come to rest when a pass moves it less
 MOST_PASSES = 20_000
 PUSHES = 64  # passes between two sweeps that update only what decides a bound
 PUSHED = 1e-6  # of the answer's width: less is not worth a further pass
-# passes times pairs, at about 0.1 microseconds each
-MOST_WORK = 3e7
+# passes times pairs, at about 0.1 microseconds each: in all, and between two looks at
+# the clock
+MOST_WORK, LOOK_WORK = 1e7, 2e5
+MORE_SAMPLES = 1.5  # so many times those with which it was tried in vain
 
 
 class TotalRegion(Region):
@@ -47,6 +53,8 @@ class TotalRegion(Region):
         self.upper = low >= 0.0
         self.closes = every and (low >= 0.0 or high <= 0.0) and radius_scale == 1.0
         self.closing_loops = make_closing_loops(bound)
+        self.failed_at = 0.0  # samples with which ``close`` took long in vain
+        self._work = 0.0  # pairs that it has updated
 
     def warm(self) -> None:
         """Compile the loops, or load them."""
@@ -58,6 +66,19 @@ class TotalRegion(Region):
         if self.closes:
             loops.climb(g, order, 0, none, True, 0.0, rules)
             loops.is_inductive(g, order, 0, none, True, rules)
+
+    def start(self, root: int) -> None:
+        """Begin the list with the requested node."""
+        super().start(root)
+        self.failed_at = 0.0
+
+    def sections(self) -> dict[str, Any]:
+        """When closing was tried in vain."""
+        return {"failed_at": np.array([self.failed_at])}
+
+    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
+        """Take up what ``sections`` had written."""
+        (self.failed_at,) = np.frombuffer(parts["failed_at"], np.float64).tolist()
 
     def sweep(self, tune: int) -> float:
         """Sweep once over the listed nodes, and push their bounds on in between."""
@@ -76,47 +97,88 @@ class TotalRegion(Region):
                     break
         return closed
 
-    def close(self) -> None:
-        """Bring the far bounds of all listed nodes down, as far as induction proves."""
-        if not self.closes:
-            return
+    def close(self, over: Callable[[], object]) -> bool:
+        """Bring the far bounds of all listed nodes down, as far as induction proves.
+
+        Where that took more updates than there are samples, in vain, it is not tried
+        again before there are many more samples.
+        Returns False where it was left because ``over`` gave a reason.
+        """
+        samples = self.num_samples
+        if not self.closes or samples < MORE_SAMPLES * self.failed_at:
+            return True
         g, listed, upper = self.memory.graph, self.listed, self.upper
         far, near = ("upper", "lower") if upper else ("lower", "upper")
         known = g.nodes[far][listed].copy()
         width = abs(float(known[0] - g.nodes[near][listed[0]]))
         if width == 0.0:
-            return
+            return True
+        self._work = 0.0
+        try:
+            found = self._found(far, near, SLACK_SHARE * width, known, over)
+        except TimeoutError:
+            g.nodes[far][listed] = known
+            return False
+        g.nodes[far][listed] = known if found is None else found
+        if found is not None:
+            self.sweep(KEEP)
+        gained = float(np.abs(known - g.nodes[far][listed]).max())
+        vain = gained <= SLACK_SHARE * width and self._work > samples
+        self.failed_at = samples if vain else 0.0
+        return True
+
+    def _found(
+        self,
+        far: str,
+        near: str,
+        slack: float,
+        known: Floats,
+        over: Callable[[], object],
+    ) -> Floats | None:
+        """Far bounds that hold by induction; None where none better were found."""
+        g, listed, upper = self.memory.graph, self.listed, self.upper
+        nearest, cell = np.minimum if upper else np.maximum, slack / CELLS
         g.nodes[far][listed] = g.nodes[near][listed]
-        slack = SLACK_SHARE * width
-        work = float(g.nodes["size"][listed].sum())
-        passes = int(min(MOST_PASSES, max(10.0, MOST_WORK / work)))
-        self._climb(known, 0.0, STILL * slack, passes)
-        cell = slack / CELLS
+        if not self._climb(known, 0.0, STILL * slack, slack, over):
+            return None
         moved = g.nodes[far][listed] + (slack if upper else -slack)
         raised = cell * (np.ceil(moved / cell) if upper else np.floor(moved / cell))
-        nearest = np.minimum if upper else np.maximum
         g.nodes[far][listed] = nearest(raised, known)
-        still = self._climb(known, cell, 0.0, passes)
-        proved = still and self.closing_loops.is_inductive(
-            g, self.order, self.count, known, upper, self.rules
-        )
-        found = g.nodes[far][listed].copy()
-        g.nodes[far][listed] = nearest(found, known) if proved else known
-        if proved:
-            self.sweep(KEEP)
-
-    def _climb(self, known: np.ndarray, cell: float, still: float, passes: int) -> bool:
-        """Move f until a pass moves it by at most ``still``; whether it came to rest."""
-        for _ in range(passes):
-            moved = self.closing_loops.climb(
-                self.memory.graph,
-                self.order,
-                self.count,
-                known,
-                self.upper,
-                cell,
-                self.rules,
+        proved = self._climb(known, cell, 0.0, 0.0, over) and (
+            self.closing_loops.is_inductive(
+                g, self.order, self.count, known, upper, self.rules
             )
+        )
+        found: Floats = nearest(g.nodes[far][listed], known)
+        return found if proved else None
+
+    def _climb(
+        self,
+        known: Floats,
+        cell: float,
+        still: float,
+        slack: float,
+        over: Callable[[], object],
+    ) -> bool:
+        """Move f until a pass moves it by at most ``still``.
+
+        Returns whether it came to rest, somewhere by more than ``slack`` within what is
+        known. Raises TimeoutError where time is up.
+        """
+        g = self.memory.graph
+        far = "upper" if self.upper else "lower"
+        work = float(g.nodes["size"][self.listed].sum())
+        every = int(max(1.0, LOOK_WORK / work))
+        for number in range(int(min(MOST_PASSES, max(10.0, MOST_WORK / work)))):
+            moved = self.closing_loops.climb(
+                g, self.order, self.count, known, self.upper, cell, self.rules
+            )
+            self._work += work
             if moved <= still:
                 return True
+            if number % every == 0:
+                if float(np.abs(known - g.nodes[far][self.listed]).max()) <= slack:
+                    return False
+                if over() is not None:
+                    raise TimeoutError
         return False
