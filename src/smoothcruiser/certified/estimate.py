@@ -31,6 +31,7 @@ from smoothcruiser.estimate import (
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.assumptions import assumptions as assumed
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.undiscounted import is_undiscounted
 from smoothcruiser.query import Compute
 from smoothcruiser.schedule.numbers import counts
 
@@ -89,6 +90,7 @@ def answer(
         *_notes(asked, reached, reason, num_calls),
         f"{seen} seen; {made} in this memory so far.",
         *_no_chance(search, drawn),
+        *_endless(search, reason, drawn),
     )
     return describe(
         problem,
@@ -248,6 +250,34 @@ def _no_chance(search: Certified, drawn: int) -> tuple[str, ...]:
         f"{ADVICE}no chance was seen in {counts(drawn, 'pair')}. If there is none, "
         f"deterministic=True learns as much from {counts(drawn, 'call')}, not "
         f"{search.num_calls:,}.",
+    )
+
+
+def _endless(search: Certified, reason: str, drawn: int) -> tuple[str, ...]:
+    """What keeps bounds of totals without a discount apart, where they stayed apart."""
+    problem = search.problem
+    if reason == "epsilon" or not is_undiscounted(problem):
+        return ()
+    low, high = problem.reward_range
+    side = "upper" if low >= 0.0 else "lower"
+    if search.exact or problem.episodes_end is not None:
+        return ()
+    if problem.min_probability is None:
+        return (
+            f"At discount 1 the {side} bound cannot come closer, whatever is sampled, "
+            "where play can go round for ever between the same states: a way out may "
+            "be too rare to be seen. min_probability=, the least probability of any "
+            "outcome, closes it.",
+        )
+    if low < 0.0 < high:
+        return ()
+    pairs = search.memory.graph.pairs[: search.memory.num_pairs]
+    if "law_complete" not in (pairs.dtype.names or ()):
+        return ()
+    complete = int((pairs["law_complete"] == 1).sum())
+    return (
+        f"All outcomes are known to be seen in {complete:,} of {counts(drawn, 'pair')} "
+        f"so far; the {side} bound comes down behind them.",
     )
 
 

@@ -4,7 +4,8 @@ Its price depends on the problem: how many pairs matter, how noisy they are, how
 early the bounds meet. For a number of pairs there is a number of calls that
 certainly suffices (``certified.price``). It is twice what equal numbers of
 samples need under the worst law, because the search steers half of them and
-makes the other half equal. Steered samples usually need a small part of it.
+makes the other half equal; with a horizon a third part allows for pairs that are
+sampled anew. Steered samples usually need a small part of it.
 """
 
 from __future__ import annotations

@@ -138,11 +138,11 @@ def climb(
 def is_inductive(
     g: Graph, order: Ints, count: int, known: Floats, upper: bool, rules: SweepRules
 ) -> bool:
-    """Whether min(T f, known) <= f at every listed node (>= below)."""
+    """Whether min(T f, known) <= f and 0 <= f at every listed node (>= below)."""
     for i in range(count):
         value, node = backed_up(g, order[i], upper, rules), g.nodes[order[i]]
-        if upper and min(value, known[i]) > node["upper"]:
+        if upper and max(0.0, min(value, known[i])) > node["upper"]:
             return False
-        if not upper and max(value, known[i]) < node["lower"]:
+        if not upper and min(0.0, max(value, known[i])) < node["lower"]:
             return False
     return True

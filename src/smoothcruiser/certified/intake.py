@@ -160,6 +160,8 @@ class Intake:
                     self.salt,
                 )
             )
+            if self.problem.min_probability is not None:
+                check_rarest(memory, self.problem.min_probability, batch.pairs)
             reason = None
             if batch.entered == batch.drawn:
                 break
@@ -171,8 +173,6 @@ class Intake:
             memory.resolve()
         if self.problem.deterministic:
             self._compare(batch.pairs)
-        if self.problem.min_probability is not None:
-            check_rarest(self.memory, self.problem.min_probability, batch.pairs)
         if reason is None:
             self.batch = None
         return reason

@@ -199,6 +199,8 @@ class LayeredRegion(Region):
             pairs[name][again] = 0.0
         for name in ("start", "length", "room"):
             pairs[name][again] = 0
+        for name, _ in self.bound.fields:  # what it remembers is of other outcomes
+            pairs[name][again] = 0
         memory.graph = memory.graph._replace(slots=free_slots(len(memory.graph.slots)))
         self.loops.rehash(memory.graph)
 

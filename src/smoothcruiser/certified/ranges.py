@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 
 from smoothcruiser.certified.memory_kernel import GRID_CELLS
 from smoothcruiser.problem.facts import BOUNDS_ROUNDING, Facts
@@ -47,13 +48,14 @@ def widest(facts: Facts, left: int | None) -> float:
     return max(high - low for _, _, low, high in boxes)
 
 
-def widths(facts: Facts) -> list[float]:
+@lru_cache(maxsize=64)  # a long horizon has many, and they are asked for every round
+def widths(facts: Facts) -> tuple[float, ...]:
     """Return M - m with all steps to go, one step fewer, and so on.
 
     It is one number without a horizon.
     """
     left = (None,) if facts.horizon is None else range(facts.horizon, 0, -1)
-    return [widest(facts, steps) for steps in left]
+    return tuple(widest(facts, steps) for steps in left)
 
 
 def discounted_width(facts: Facts) -> float:

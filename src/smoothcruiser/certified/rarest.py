@@ -31,7 +31,8 @@ def check_rarest(memory: Memory, least: float, pairs: Ints) -> None:
     many = found["length"] * least > 1.0 + ROUNDING
     late = np.zeros(len(pairs), dtype=bool)
     if "law_complete" in found.dtype.names:
-        late = (found["law_complete"] == 1) & (found["length"] > found["law_length"])
+        more = (found["law_complete"] == 1) & (found["length"] > found["law_length"])
+        late = more | (found["law_complete"] == -1)
     for name, wrong in (("many", many), ("late", late)):
         if wrong.any():
             raise _false(memory, least, found[wrong][0], name)

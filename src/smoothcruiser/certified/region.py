@@ -19,6 +19,9 @@ from smoothcruiser.certified.ranges import largest_value
 from smoothcruiser.certified.sweeps_kernel import SweepRules
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
+from smoothcruiser.problem.undiscounted import is_undiscounted
+
+TIE = 0.04  # see ``SweepRules.tie``; between 0.02 and 0.06 it matters little
 
 
 class Region:
@@ -150,7 +153,8 @@ def _rules(problem: Problem, radius_scale: float) -> SweepRules:
         operator=problem.operator.code,
         temperature=float(problem.operator.strength),
         shrink=float(radius_scale),
-        tie=float(__import__("os").environ.get("TIE", "0.04")),
+        # far bounds tie at the edge of the range until much is known
+        tie=TIE if problem.horizon is not None or is_undiscounted(problem) else 0.0,
         q=np.zeros(K),
         w=np.ones(K),
         out=np.zeros(K),

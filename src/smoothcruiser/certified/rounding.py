@@ -13,9 +13,11 @@ legend   symbol      public name
 
 from __future__ import annotations
 
+import math
+
 from smoothcruiser.certified.bounds.base import UNIT, value_rounding
 from smoothcruiser.certified.ranges import box, largest_value
-from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.facts import Facts, times
 
 USUAL_ROW = 16  # outcomes of a pair, for a half-width that can be reached
 
@@ -32,7 +34,7 @@ def rounded_box(
     size, strength = facts.num_actions, float(facts.operator.strength)
     scale, lost = largest_value(facts), 4.0 if left is None else 7.0
     slack = lost * UNIT * scale + value_rounding(size, scale, strength)
-    slack += facts.steps(left) * value_rounding(size, 0.0, strength)
+    slack += times(value_rounding(size, 0.0, strength), facts.steps(left))
     low, high, q_low, q_high = box(facts, player, left)
     return low - slack, high + slack, q_low - slack, q_high + slack
 
@@ -42,8 +44,11 @@ def model_floor(facts: Facts) -> float:
 
     A backup widens an interval by the allowances of a mean and of F on either side,
     and a sweep that moves a bound by less than one unit does not move it: twice
-    their sum over all steps is certainly reached.
+    their sum over all steps is certainly reached. Nothing is known at discount 1
+    without a horizon.
     """
+    if facts.steps(facts.horizon) == math.inf:
+        return 0.0
     scale = largest_value(facts)
     mean = (USUAL_ROW + 4.0) * UNIT * scale
     backup = value_rounding(facts.num_actions, scale, float(facts.operator.strength))

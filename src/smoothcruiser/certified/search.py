@@ -356,20 +356,13 @@ class Certified:
         return took
 
     def _build(self, state: Any, hold: Hold, deadline: float) -> bool:
-        self._region = make_region(
-            self.problem, self.memory, self.bound, self.radius_scale
-        )
-        self._sweeps = Sweeps(self.problem, self._region, self._crossed)
-        self._steering = self.steering(self.problem, self._region, exact=self.exact)
+        problem, memory = self.problem, self.memory
+        self._region = make_region(problem, memory, self.bound, self.radius_scale)
+        self._sweeps = Sweeps(problem, self._region, self._crossed)
+        self._steering = self.steering(problem, self._region, exact=self.exact)
         try:
             self._sampler = make_sampler(
-                self.problem,
-                self.memory,
-                state,
-                self.seed,
-                self._compute,
-                hold,
-                deadline,
+                problem, memory, state, self.seed, self._compute, hold, deadline
             )
         except KeyboardInterrupt:  # or its time was up while it waited for workers
             return False

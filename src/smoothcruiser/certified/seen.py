@@ -17,7 +17,7 @@ from smoothcruiser.certified.region import Region
 from smoothcruiser.problem.tabular import Ints
 
 
-class Seen:
+class SeenNodes:
     """The nodes of a memory as they were when a table was made."""
 
     def __init__(self, memory: Memory) -> None:
@@ -41,7 +41,7 @@ class Seen:
         return node - 1
 
 
-class SeenStages(Seen):
+class SeenStages(SeenNodes):
     """The stages of a memory as they were when a table was made."""
 
     def __init__(self, region: LayeredRegion) -> None:
@@ -81,6 +81,8 @@ class SeenStages(Seen):
         return self._rows.get((node, horizon - left))
 
 
-def seen_in(memory: Memory, region: Region | None) -> Seen:
+def seen_in(memory: Memory, region: Region | None) -> SeenNodes:
     """What a memory has seen; ``region`` is None before the first query."""
-    return SeenStages(region) if isinstance(region, LayeredRegion) else Seen(memory)
+    return (
+        SeenStages(region) if isinstance(region, LayeredRegion) else SeenNodes(memory)
+    )

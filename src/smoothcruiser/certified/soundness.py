@@ -112,7 +112,9 @@ def _check_bounds(memory: Memory, nodes: Any, pairs: Any) -> None:
 def _check_shares(search: Certified, pairs: Any) -> None:
     """Refuse pairs that have not all their own share of delta."""
     k, total = search._drawn_pairs, pairs["total"]
-    require(k <= len(pairs), "more pairs have samples than there are")
+    # with a horizon a pair may be sampled anew once (``layers``)
+    most = len(pairs) if search.problem.horizon is None else 2 * len(pairs)
+    require(k <= most, "more pairs have samples than there are")
     require(bool(np.all(total >= 0.0) and np.all(total < MOST)), "a count is none")
     require(bool(np.all(total == np.floor(total))), "a count is no whole number")
     if search.exact:

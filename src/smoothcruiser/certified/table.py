@@ -21,7 +21,7 @@ from smoothcruiser.certified.estimate import describe
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.limits import LARGEST, Target, make_limits
 from smoothcruiser.certified.position import Position
-from smoothcruiser.certified.seen import Seen, seen_in
+from smoothcruiser.certified.seen import SeenNodes, seen_in
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, Interval, Spread, best_action, plain
 from smoothcruiser.problem.problem import Problem
@@ -64,7 +64,7 @@ class Table(Sequence[Row]):
     num_calls: int  # of the memory so far
     _states: list[Any] = field(repr=False)  # of each node
     _numbers: dict[Any, int] = field(repr=False)  # the node of each key
-    _seen: Seen = field(repr=False)
+    _seen: SeenNodes = field(repr=False)
 
     def __len__(self) -> int:
         return len(self._seen)

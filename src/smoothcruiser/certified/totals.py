@@ -33,6 +33,7 @@ PUSHED = 1e-6  # of the answer's width: less is not worth a further pass
 # passes times pairs, at about 0.1 microseconds each: in all, and between two looks at
 # the clock
 MOST_WORK, LOOK_WORK = 1e7, 2e5
+NARROWEST = 1e-7  # of the largest value in sight
 MORE_SAMPLES = 1.5  # so many times those with which it was tried in vain
 
 
@@ -111,7 +112,7 @@ class TotalRegion(Region):
         far, near = ("upper", "lower") if upper else ("lower", "upper")
         known = g.nodes[far][listed].copy()
         width = abs(float(known[0] - g.nodes[near][listed[0]]))
-        if width == 0.0:
+        if width <= NARROWEST * self.rules.bound.scale:  # the grid would be rounding
             return True
         self._work = 0.0
         try:
@@ -143,6 +144,7 @@ class TotalRegion(Region):
             return None
         moved = g.nodes[far][listed] + (slack if upper else -slack)
         raised = cell * (np.ceil(moved / cell) if upper else np.floor(moved / cell))
+        raised = np.maximum(raised, 0.0) if upper else np.minimum(raised, 0.0)
         g.nodes[far][listed] = nearest(raised, known)
         proved = self._climb(known, cell, 0.0, 0.0, over) and (
             self.closing_loops.is_inductive(

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified import steering, sweeps
+from smoothcruiser.certified import steering
 from smoothcruiser.certified.bounds.base import SCAN
 from smoothcruiser.certified.bounds.betting import rounding_floor
 from smoothcruiser.certified.limits import make_limits
 from smoothcruiser.certified.price import price_bound
+from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact import solve
@@ -135,7 +136,7 @@ def test_sweeps_that_were_cut_off_are_made_up_for(monkeypatch):
     """With one sweep a round, the sweeps at the end alone carry the far reward
     to the asked state.
     """
-    monkeypatch.setattr(sweeps, "MOST_SWEEPS", 1)
+    monkeypatch.setattr(Region, "most_sweeps", 1)
     problem = dataclasses.replace(
         chain(n=9, discount=0.9, operator=Entropy(0.3)), deterministic=True
     )
