@@ -102,12 +102,11 @@ def plans(number: int) -> Iterator[Plan]:
     seed = number // 2
     world = random_undiscounted(seed) if undiscounted else random_horizon(seed)
     declared, family = None, world.family
-    if undiscounted:
-        truly = rng.random() < 0.5
-        share = 10.0 ** rng.uniform(-1.0, 0.0)
-        if truly:
-            declared = world.min_probability * min(share, NOT_A_MULTIPLE)
-        family += f", {WORD}" if truly else ", nothing declared"
+    truly = rng.random() < 0.5
+    share = 10.0 ** rng.uniform(-1.0, 0.0)
+    if truly:
+        declared = world.min_probability * min(share, NOT_A_MULTIPLE)
+    family += f", {WORD}" if truly else ", nothing declared"
     live = np.flatnonzero(~world.terminal)
     common: dict[str, Any] = {
         "number": number,
@@ -116,7 +115,7 @@ def plans(number: int) -> Iterator[Plan]:
         "budget": int(10.0 ** rng.uniform(math.log10(200), math.log10(20_000))),
         "epsilon": _some_epsilon(rng, world),
         "target": str(rng.choice(["value", "q_values"])),
-        "second": int(rng.choice(live)) if rng.random() < 0.25 else None,
+        "second": int(rng.choice(live)) if rng.random() < 0.4 else None,
     }
     yield Plan(family=family, declared=declared, false=False, hidden=False, **common)
     if undiscounted and seed % 3 == 0 and world.min_probability <= 0.05:

@@ -29,7 +29,8 @@ def bounded_total(problem: Problem) -> bool:
     """Whether a declaration bounds the expected total, whatever the discount.
 
     One reward at the end does; so do an end that comes with some probability within
-    some steps, and a range of the total whose partial sums have one direction.
+    some steps, and a range of the total, or two numbers that bound V, where partial sums
+    have one direction.
     """
     low, high = problem.reward_range
     one_sign = low >= 0.0 or high <= 0.0
@@ -37,6 +38,7 @@ def bounded_total(problem: Problem) -> bool:
         problem.payoffs == AT_THE_END
         or problem.episodes_end is not None
         or (problem.total_reward_range is not None and one_sign)
+        or (problem.facts.given_bounds is not None and one_sign)
     )
 
 
