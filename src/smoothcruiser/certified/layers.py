@@ -31,7 +31,7 @@ from smoothcruiser.certified.layers_kernel import (
     V_LOW,
     Steps,
 )
-from smoothcruiser.certified.loops import make_layer_loops
+from smoothcruiser.certified.loops import make_layer_loops, not_compiled, warm_intake
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.region import Region
 from smoothcruiser.problem.problem import Problem
@@ -61,8 +61,7 @@ class LayeredRegion(Region):
         self._place: Ints = np.zeros(0, dtype=np.int64)
 
     def warm(self) -> None:
-        """Compile the loops, or load them."""
-        super().warm()
+        """Compile the loops, or load them; ``show`` when it is first called."""
         g, order = empty_graph(self.bound.fields), np.zeros(1, dtype=np.int64)
         boxes = np.zeros((1, 2, 4))
         layers = Layers(
@@ -70,11 +69,14 @@ class LayeredRegion(Region):
         )
         steps = Steps(boxes, 1, np.zeros(len(g.nodes), dtype=np.int64))
         loops = self.layer_loops
+        warm_intake(self.loops, g)
         loops.list_layers(g, layers, layers, order, steps)
         layers.counts[0] = 0
-        loops.sweep(g, layers, WALK, steps, self.rules)
+        try:
+            loops.sweep(g, layers, WALK, steps, self.rules)
+        except Exception as error:
+            raise not_compiled(self.bound, error) from error
         loops.flow(g, layers, np.zeros(1), 0.0, WALK, steps, self.rules)
-        loops.show(g, layers, 0, 0, WALK, steps, self.rules)
 
     @property
     def widths(self) -> Floats:

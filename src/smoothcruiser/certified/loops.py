@@ -61,7 +61,7 @@ def make_loops(operator: Operator, bound: Bound) -> Loops:
     try:
         base, side = _builtin(bound), compiled(bound.side)
     except Exception as error:  # ``side`` is no function that can be rebuilt
-        raise _not_compiled(bound, error) from error
+        raise not_compiled(bound, error) from error
     if own is None:
         return base
     if own.compiled:
@@ -157,7 +157,8 @@ def _is_ours(function: Any) -> bool:
     return str(function.__module__).split(".", maxsplit=1)[0] == _PACKAGE
 
 
-def _not_compiled(bound: Bound, error: Exception) -> InvalidInput:
+def not_compiled(bound: Bound, error: Exception) -> InvalidInput:
+    """The refusal of a bound that Numba cannot compile."""
     return InvalidInput(
         f"The bound {bound.word!r} cannot be compiled: {first_line(error)} Its side must "
         "be a function that Numba can compile."
@@ -189,15 +190,20 @@ def rebound(function: Any, replace: dict[str, Any]) -> Any:
     )
 
 
-def warm(loops: Loops, bound: Bound, graph: Any, rules: Any) -> None:
-    """Compile (or load) the loops by running each once on an empty graph."""
+def warm_intake(loops: Loops, graph: Any) -> None:
+    """Compile (or load) what enters samples and shares them out, on an empty graph."""
     empty, none = np.zeros(0, dtype=np.int64), np.zeros(0)
     loops.record(graph, empty, empty, empty, none, 0, False, 0.0, 1.0, np.uint64(0))
     loops.rehash(graph)
+    loops.allocate(graph, empty, 0, 0, 0.0, 1, empty, empty)
+
+
+def warm(loops: Loops, bound: Bound, graph: Any, rules: Any) -> None:
+    """Compile (or load) what runs over nodes, on an empty graph."""
+    empty, none = np.zeros(0, dtype=np.int64), np.zeros(0)
     try:
         loops.sweep(graph, empty, 0, KEEP, rules)
     except Exception as error:  # operators are compiled before they are put in
-        raise _not_compiled(bound, error) from error
+        raise not_compiled(bound, error) from error
     loops.reach(graph, empty, 0)
-    loops.allocate(graph, empty, 0, 0, 0.0, 1, empty, empty)
     loops.spread(graph, empty, 0, none, 0.0, 0, rules)

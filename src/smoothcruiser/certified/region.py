@@ -13,7 +13,7 @@ import numpy as np
 
 from smoothcruiser.certified.bounds.base import Bound, BoundRules
 from smoothcruiser.certified.graph import empty_graph
-from smoothcruiser.certified.loops import make_loops, warm
+from smoothcruiser.certified.loops import make_loops, warm, warm_intake
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.ranges import largest_value
 from smoothcruiser.certified.sweeps_kernel import SweepRules
@@ -42,7 +42,9 @@ class Region:
 
     def warm(self) -> None:
         """Compile the loops, or load them."""
-        warm(self.loops, self.bound, empty_graph(self.bound.fields), self.rules)
+        graph = empty_graph(self.bound.fields)
+        warm_intake(self.loops, graph)
+        warm(self.loops, self.bound, graph, self.rules)
 
     @property
     def listed(self) -> Ints:
