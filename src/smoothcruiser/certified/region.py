@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.certified.bounds.base import Bound, BoundRules
-from smoothcruiser.certified.graph import empty_graph
+from smoothcruiser.certified.graph import Graph, empty_graph
 from smoothcruiser.certified.loops import make_loops, warm
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.ranges import largest_value
@@ -73,6 +73,17 @@ class Region:
 
     def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
         """Take up what ``sections`` had written; ``require`` refuses what cannot be."""
+
+    def allow(self, delta: float) -> None:
+        """Give the region its part of ``delta``; most have none."""
+
+    def leave(self) -> None:
+        """Note that a round was left before its end."""
+
+    @property
+    def view(self) -> Graph:
+        """The graph that samples are steered by."""
+        return self.memory.graph
 
     def mark_last(self) -> None:
         """Say which states are sampled for the last step alone; no horizon, none."""

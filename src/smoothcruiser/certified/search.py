@@ -359,6 +359,7 @@ class Certified:
         self._region = make_region(
             self.problem, self.memory, self.bound, self.radius_scale
         )
+        self._region.allow(self.delta)
         self._sweeps = Sweeps(self.problem, self._region, self._crossed)
         self._steering = self.steering(self.problem, self._region, exact=self.exact)
         try:
@@ -415,6 +416,8 @@ class Certified:
                     )
             if nothing is None:
                 nothing = self._taking.round(at, limits)
+                if nothing is not None:
+                    self._region.leave()
             if nothing in STOPS:  # it was saved: the rest is for the answer alone
                 self._sweeps.settle(at, limits.closing())
                 if self._sweeps.narrow(at, limits):

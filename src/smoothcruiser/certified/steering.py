@@ -89,7 +89,7 @@ class Steering:
         )
         floor = 0.0 if self.exact else WORTH * width / max(1.0, region.num_samples)
         jobs = region.loops.allocate(
-            memory.graph,
+            region.view,
             region.order,
             region.count,
             calls,

@@ -60,6 +60,8 @@ class Bound(NamedTuple):
     readable: Callable[[Any], bool] = lambda pairs: True
     # whether one event bounds the mean of every function of the outcome at once
     every_function: bool = False
+    # the part of delta that is kept for what all pairs share (``pooled``)
+    pool_share: float = 0.0
 
 
 class Outcomes(NamedTuple):
@@ -90,6 +92,7 @@ def shared_delta(bound: Bound, facts: Facts, delta: float) -> float:
     The steps of a horizon share their samples, and a bound on the mean of one function
     has to hold for V with each number of steps left.
     """
+    delta *= 1.0 - bound.pool_share
     if facts.horizon is None or bound.every_function:
         return delta
     return delta / facts.horizon

@@ -439,3 +439,6 @@ LAW = Bound(
     readable=readable,
     every_function=True,
 )
+
+# For ``certified.pooled``: outcomes that no pair has shown are paid for by all pairs.
+POOLED = LAW._replace(word="pooled", pool_share=1.0 / 8.0)

@@ -1,0 +1,312 @@
+"""Outcomes that were never seen, paid for once by all pairs together.
+
+A pair's own bound allows for outcomes that it never showed, and along a path these
+allowances add up. Pooled over all pairs, only the worst pair pays. A pair joins the
+pool between two rounds, when its outcomes seem to be known. From then on each of its
+samples is predicted to be "new" or "seen", by one exchangeable law for all pairs: Beta
+mixtures, with T samples of the pool and D discoveries among them. With probability
+1 - alpha, at all times,
+
+    sum over r of m_r u_r <= B = log(1/alpha) - log of the mixture's probability,
+
+u_r the mass that pair r has never shown, m_r its pooled samples that were no discovery.
+``pooled_kernel`` turns this into bounds on V and Q of the requested state.
+
+This file decides who joins, B, which pairs are looked at, and how samples are steered
+(no part of the promise). It is for tables of one player with a discount: ``POOLED`` is
+the bound ``law`` with an eighth of delta kept for the pool. Proofs: docs/pooled.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.certified.bounds.base import UNIT, Bound
+from smoothcruiser.certified.graph import Graph
+from smoothcruiser.certified.loops import make_pooled_loops
+from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.memory_kernel import MANY_OUTCOMES
+from smoothcruiser.certified.pooled_kernel import Work
+from smoothcruiser.certified.region import Region
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.tabular import Floats, Ints
+
+# A pair joins with so many samples, and if each of its outcomes came so often: then a
+# discovery is unlikely. Each one costs about log(T).
+JOIN_SAMPLES, JOIN_WEIGHT = 24.0, 3.0
+# Beta(a, 1) laws of the rate of discoveries, and their weights. None in 1e5 samples
+# costs 0.6, one 15, ten 95.
+RATES: Floats = np.array([0.01, 0.1, 1.0, 10.0])
+RATE_LOGS: Floats = np.log([0.7, 0.15, 0.1, 0.05])
+B_ROUNDING = 1e-13
+STILL = 0.002  # of the width: what policy iteration may leave, times 1 - gamma
+NORM = 6.0  # the largest effect of a pair is smoothed to this norm, for steering
+POLICIES = 3  # tried for the lower bound
+# of M - m: a pair whose bonus is larger keeps its own bound
+MOST_BONUS = 0.25
+CHUNK = 32  # pairs between two looks at the clock
+
+
+def log_price(samples: float, discoveries: float) -> float:
+    """Return -log of the probability of ``discoveries`` among ``samples``, rounded up."""
+    logs, terms = [], 1.0
+    for rate, weight in zip(RATES.tolist(), RATE_LOGS.tolist(), strict=True):
+        parts = (
+            math.lgamma(rate + discoveries),
+            math.lgamma(1.0 + samples - discoveries),
+            -math.lgamma(rate + 1.0 + samples),
+            math.log(rate),
+        )
+        logs.append(weight + math.fsum(parts))
+        terms = max(terms, sum(abs(x) for x in parts))
+    top = max(logs)
+    found = top + math.log(math.fsum(math.exp(x - top) for x in logs))
+    return -found + B_ROUNDING * (1.0 + terms)
+
+
+class PooledRegion(Region):
+    """The nodes that a query lists, with what all pairs together never showed."""
+
+    def __init__(
+        self, problem: Problem, memory: Memory, bound: Bound, radius_scale: float
+    ) -> None:
+        super().__init__(problem, memory, bound, radius_scale)
+        self.pooled_loops = make_pooled_loops()
+        self.joined_total: Floats = np.zeros(0)  # by pair: samples when it joined, or 0
+        self.joined_length: Ints = np.zeros(0, dtype=np.int64)
+        self.was_left = self.void = False
+        self.cost = math.inf  # log(1/alpha) of the pool
+        facts = problem.facts
+        steps = 1.0 / (1.0 - facts.discount)
+        one = facts.reward_bound + facts.regularizer_bound
+        self.scale = self.rules.bound.scale + steps * one
+        # by side and pair: what its unseen mass may add
+        self.effects: dict[float, Floats] = {}
+        self.inner: dict[float, tuple[Floats, Floats]] = {}  # by side: W, Q
+        self._seen_at = -1.0
+        self._view: Graph | None = None
+
+    # --- the pool -------------------------------------------------------------
+
+    def allow(self, delta: float) -> None:
+        """Give the pool its part of ``delta``."""
+        self.cost = -math.log(self.bound.pool_share * delta)
+
+    def leave(self) -> None:
+        """Note that a round was left before its end: the pool takes no more samples."""
+        self.was_left = True
+
+    def mark_last(self) -> None:
+        """Let pairs join before the next round; everything up to now is known."""
+        self.void = self.void or self.was_left
+        self._grow()
+        g, size = self.memory.graph, self.memory.num_pairs
+        pairs = g.pairs[:size]
+        free = (self.joined_total[:size] == 0.0) & (pairs["total"] >= JOIN_SAMPLES)
+        for p in np.flatnonzero(free & (pairs["length"] < MANY_OUTCOMES)).tolist():
+            start = pairs["start"][p]
+            weights = g.entries["weight"][start : start + pairs["length"][p]]
+            if weights.min() >= JOIN_WEIGHT:
+                self.joined_total[p] = pairs["total"][p]
+                self.joined_length[p] = pairs["length"][p]
+
+    def _grow(self) -> None:
+        """Make room for every pair."""
+        more = self.memory.num_pairs - len(self.joined_total)
+        if more > 0:
+            self.joined_total = np.append(self.joined_total, np.zeros(more))
+            none = np.zeros(more, dtype=np.int64)
+            self.joined_length = np.append(self.joined_length, none)
+
+    def pool(self) -> tuple[float, Floats]:
+        """B, and m_r of every pair: 0 where it is not in the pool."""
+        self._grow()
+        size = self.memory.num_pairs
+        pairs = self.memory.graph.pairs[:size]
+        joined = self.joined_total > 0.0
+        samples = np.where(joined, pairs["total"] - self.joined_total, 0.0)
+        found = np.where(joined, pairs["length"] - self.joined_length, 0)
+        if self.void or np.any(joined & (pairs["length"] >= MANY_OUTCOMES)):
+            return math.inf, np.zeros(size)
+        total, discoveries = float(samples.sum()), float(found.sum())
+        return self.cost + log_price(total, discoveries), samples - found
+
+    # --- bounds of the requested state ----------------------------------------
+
+    def warm(self) -> None:
+        """Compile the loops, or load them."""
+        super().warm()
+        self.start(0)
+        self._side(1.0, 1.0, np.zeros(self.memory.num_pairs), lambda: None)
+        self._side(-1.0, 1.0, np.zeros(self.memory.num_pairs), lambda: None)
+
+    def close(self, over: Callable[[], object]) -> bool:
+        """Bring the bounds of the requested state to what the pool proves."""
+        price, repeats = self.pool()
+        samples = self.num_samples
+        if not price < math.inf or samples == self._seen_at:
+            return True
+        self.list_reach()
+        g, root = self.memory.graph, self.order[0]
+        node, mine = g.nodes[root], self.memory.pairs_of(root)
+        tops = {}
+        for side in (1.0, -1.0):
+            found = self._side(side, price, repeats, over)
+            if found is None:
+                return False
+            tops[side] = found
+        self._seen_at = samples
+        upper = np.minimum(tops[1.0], np.append(node["upper"], mine["q_upper"]))
+        lower = np.maximum(-tops[-1.0], np.append(node["lower"], mine["q_lower"]))
+        if np.all(lower <= upper):
+            node["upper"], node["lower"] = upper[0], lower[0]
+            mine["q_upper"], mine["q_lower"] = upper[1:], lower[1:]
+        return True
+
+    def _work(self, side: float, pooled: Ints) -> Work:
+        """Arrays for one side, beginning with what was found last."""
+        g, n, p = self.memory.graph, self.memory.num_nodes, self.memory.num_pairs
+        last = self.inner.get(side)
+        known = g.nodes["upper"] if side > 0.0 else -g.nodes["lower"]
+        values = known[:n].copy()
+        q = (g.pairs["q_upper"] if side > 0.0 else -g.pairs["q_lower"])[:p].copy()
+        if last is not None:
+            values[: len(last[0])], q[: len(last[1])] = last
+        values[0] = 0.0
+        by_node = [np.zeros(n) for _ in range(3)]
+        by_pair = [np.zeros(p) for _ in range(2)]
+        entries = np.zeros(int(g.sizes[0]))
+        return Work(values, *by_node[:2], q, pooled, *by_pair, by_node[2], entries)
+
+    def _side(
+        self, side: float, price: float, repeats: Floats, over: Callable[[], object]
+    ) -> Floats | None:
+        """Side * V of the requested node and side * Q of its pairs, as bounded.
+
+        None where ``over`` gave a reason.
+        """
+        g, size, loops = self.memory.graph, self.memory.num_pairs, self.pooled_loops
+        rules, discount = self.rules, self.rules.bound.discount
+        listed = g.nodes["listed"][g.pairs["node"][:size]] == 1
+        could = np.flatnonzero(listed & (repeats >= 1.0))
+        gaps = np.zeros(size)
+        loops.gaps(g, could, side, discount, gaps)
+        with np.errstate(divide="ignore"):
+            bonus = rules.shrink * gaps * price * (1.0 + 8.0 * UNIT) / repeats
+        node = g.pairs["node"][:size]
+        span = g.nodes["q_high"][node] - g.nodes["q_low"][node]
+        could = could[bonus[could] <= MOST_BONUS * span[could]]
+        pooled = np.zeros(size, dtype=np.int64)
+        pooled[could] = 1
+        work, known = self._work(side, pooled), (self.order, self.count)
+        loops.prepare(g, *known, work, rules)
+        root = int(self.order[0])
+        width = float(g.nodes["upper"][root] - g.nodes["lower"][root])
+        still = STILL * width * (1.0 - discount)
+        tuned = (side, self.scale, still, work, rules)
+        away = 0.0
+        for _ in range(1 if side > 0.0 else POLICIES):
+            if side < 0.0:
+                loops.fix_policy(g, *known, work, rules)
+            away = loops.solve(g, *known, -1, 0.0, *tuned)
+        self.inner[side] = work.values.copy(), work.q.copy()
+        first, num = int(g.nodes["first"][root]), int(g.nodes["size"][root])
+        base = np.append(work.values[root], work.q[first : first + num])
+        base += away + 4.0 * UNIT * self.scale
+        return self._worst(side, could, bonus, base, tuned, over)
+
+    def _worst(
+        self,
+        side: float,
+        could: Ints,
+        bonus: Floats,
+        base: Floats,
+        tuned: tuple[Any, ...],
+        over: Callable[[], object],
+    ) -> Floats | None:
+        """What the worst pair makes of ``base``."""
+        g = self.memory.graph
+        values = self.inner[side][0]
+        could = could[np.argsort(-bonus[could], kind="stable")]
+        tops, effects = base.copy(), np.zeros(self.memory.num_pairs)
+        enough = np.full(len(base), math.inf)
+        for begin in range(0, max(1, len(could)), CHUNK):
+            part = could[begin : begin + CHUNK]
+            found = np.zeros(len(part))
+            self.pooled_loops.worst_pair(
+                g,
+                self.order,
+                self.count,
+                part,
+                bonus[part],
+                values,
+                base,
+                enough,
+                tops,
+                found,
+                *tuned,
+            )
+            effects[part] = np.maximum(0.0, found - base[0])
+            if over() is not None:
+                return None
+        self.effects[side] = effects
+        return tops
+
+    # --- where samples pay ----------------------------------------------------
+
+    @property
+    def view(self) -> Graph:
+        """The graph that samples are steered by."""
+        return self.memory.graph if self._view is None else self._view
+
+    def spread(self, source: Floats, least: float, passes: int) -> None:
+        """Bring the flow up to date, by the values of what was seen."""
+        price, repeats = self.pool()
+        if not price < math.inf or not self.inner:
+            self._view = None
+            super().spread(source, least, passes)
+            return
+        self.make_room()
+        g, n, p = self.memory.graph, self.memory.num_nodes, self.memory.num_pairs
+        view = g._replace(nodes=g.nodes.copy(), pairs=g.pairs.copy())
+        for side, far, q_far, slope in (
+            (1.0, "upper", "q_upper", "slope_up"),
+            (-1.0, "lower", "q_lower", "slope_down"),
+        ):
+            values, q = self.inner[side]
+            nearer = np.minimum if side > 0.0 else np.maximum
+            k, j = len(values), len(q)
+            view.nodes[far][:k] = nearer(side * values, g.nodes[far][:k])
+            view.pairs[q_far][:j] = nearer(side * q, g.pairs[q_far][:j])
+            self._set_slopes(view, side, slope, repeats)
+        view.nodes["upper"][0] = view.nodes["lower"][0] = 0.0
+        self.count = int(
+            self.loops.spread(
+                view, self.order, self.count, source, least, passes, self.rules
+            )
+        )
+        for name in ("listed", "mass", "residual"):
+            g.nodes[name][:n] = view.nodes[name][:n]
+        for effects in self.effects.values():
+            effect = np.zeros(p)
+            effect[: len(effects)] = effects
+            norm = float((effect**NORM).sum() ** (1.0 / NORM))
+            if norm > 0.0:
+                share = (effect / norm) ** (NORM - 1.0)
+                view.pairs["gain"][:p] += share * effect / np.maximum(repeats, 1.0)
+        self._view = view
+
+    def _set_slopes(self, view: Graph, side: float, slope: str, repeats: Floats) -> None:
+        """Write slopes of the radii that remain when all outcomes are known."""
+        g, p = self.memory.graph, self.memory.num_pairs
+        means = np.zeros(p)
+        self.pooled_loops.means(view, p, side > 0.0, self.rules.bound, means)
+        q = view.pairs["q_upper" if side > 0.0 else "q_lower"][:p]
+        radius = np.maximum(0.0, side * (q - means))
+        pooled = repeats >= 1.0
+        halved = 0.5 * radius * g.pairs["total"][:p]
+        view.pairs[slope][:p] = np.where(pooled, halved, view.pairs[slope][:p])
