@@ -32,6 +32,7 @@ from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.memory_kernel import MANY_OUTCOMES
 from smoothcruiser.certified.pooled_kernel import Work
 from smoothcruiser.certified.region import Region
+from smoothcruiser.certified.steering_kernel import MOST_GROWTH
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
 
@@ -44,7 +45,9 @@ RATES: Floats = np.array([0.01, 0.1, 1.0, 10.0])
 RATE_LOGS: Floats = np.log([0.7, 0.15, 0.1, 0.05])
 B_ROUNDING = 1e-13
 STILL = 0.002  # of the width: what policy iteration may leave, times 1 - gamma
-NORM = 6.0  # the largest effect of a pair is smoothed to this norm, for steering
+INNER = 0.3  # of the width: the pool is steered by once known outcomes leave less
+UNJOINED = 0.5  # of that: above it, only pairs that have not joined are sampled
+LEAST_SHARE = 1.0 / 32.0  # of a pair's samples: a smaller job is not worth its time
 POLICIES = 3  # tried for the lower bound
 # of M - m: a pair whose bonus is larger keeps its own bound
 MOST_BONUS = 0.25
@@ -195,8 +198,8 @@ class PooledRegion(Region):
         could = np.flatnonzero(listed & (repeats >= 1.0))
         gaps = np.zeros(size)
         loops.gaps(g, could, side, discount, gaps)
-        with np.errstate(divide="ignore"):
-            bonus = rules.shrink * gaps * price * (1.0 + 8.0 * UNIT) / repeats
+        bonus = rules.shrink * gaps * price * (1.0 + 8.0 * UNIT)
+        bonus /= np.maximum(repeats, 1.0)
         node = g.pairs["node"][:size]
         span = g.nodes["q_high"][node] - g.nodes["q_low"][node]
         could = could[bonus[could] <= MOST_BONUS * span[could]]
@@ -291,14 +294,46 @@ class PooledRegion(Region):
         )
         for name in ("listed", "mass", "residual"):
             g.nodes[name][:n] = view.nodes[name][:n]
-        for effects in self.effects.values():
-            effect = np.zeros(p)
-            effect[: len(effects)] = effects
-            norm = float((effect**NORM).sum() ** (1.0 / NORM))
-            if norm > 0.0:
-                share = (effect / norm) ** (NORM - 1.0)
-                view.pairs["gain"][:p] += share * effect / np.maximum(repeats, 1.0)
         self._view = view
+        unjoined = (repeats < 1.0).astype(np.float64)
+        open_ended = float((view.pairs["gain"][:p] * unjoined).sum()) * JOIN_SAMPLES
+        if open_ended > UNJOINED * self._inner_width:
+            view.pairs["gain"][:p] *= unjoined
+
+    @property
+    def _inner_width(self) -> float:
+        """The width of the requested state if all outcomes were known."""
+        root = int(self.order[0])
+        return float(self.view.nodes["upper"][root] - self.view.nodes["lower"][root])
+
+    def allocate(
+        self, calls: int, floor: float, first_batch: int, pairs: Ints, counts: Ints
+    ) -> int:
+        """Write the jobs of a round, and return their number."""
+        g, root = self.memory.graph, int(self.order[0])
+        width = float(g.nodes["upper"][root] - g.nodes["lower"][root])
+        if self._view is None or self._inner_width > INNER * width:
+            return super().allocate(calls, floor, first_batch, pairs, counts)
+        _, repeats = self.pool()
+        effect = np.zeros(len(repeats))
+        for found in self.effects.values():
+            effect[: len(found)] = np.maximum(effect[: len(found)], found)
+        high = float(effect.max(initial=0.0))
+        if high <= 0.0:
+            return super().allocate(calls, floor, first_batch, pairs, counts)
+        low = 1e-3 * high
+        for _ in range(30):
+            level = math.sqrt(low * high)
+            if float(_extra(effect, level, repeats).sum()) > calls:
+                low = level
+            else:
+                high = level
+        extra = _extra(effect, high, repeats)
+        jobs = np.flatnonzero(extra)
+        if len(jobs) == 0:
+            return super().allocate(calls, floor, first_batch, pairs, counts)
+        pairs[: len(jobs)], counts[: len(jobs)] = jobs, extra[jobs]
+        return len(jobs)
 
     def _set_slopes(self, view: Graph, side: float, slope: str, repeats: Floats) -> None:
         """Write slopes of the radii that remain when all outcomes are known."""
@@ -308,5 +343,14 @@ class PooledRegion(Region):
         q = view.pairs["q_upper" if side > 0.0 else "q_lower"][:p]
         radius = np.maximum(0.0, side * (q - means))
         pooled = repeats >= 1.0
-        halved = 0.5 * radius * g.pairs["total"][:p]
-        view.pairs[slope][:p] = np.where(pooled, halved, view.pairs[slope][:p])
+        n = g.pairs["total"][:p]
+        unjoined = 0.5 * (view.pairs["q_upper"] - view.pairs["q_lower"])[:p]
+        unjoined *= n * n / JOIN_SAMPLES
+        view.pairs[slope][:p] = np.where(pooled, 0.5 * radius * n, unjoined)
+
+
+def _extra(effect: Floats, level: float, repeats: Floats) -> Ints:
+    """Samples that bring what every pair may add down to ``level``."""
+    grown = np.minimum(effect / level - 1.0, MOST_GROWTH)
+    extra: Ints = (repeats * np.maximum(grown, 0.0)).astype(np.int64)
+    return np.where(extra >= np.maximum(4.0, LEAST_SHARE * repeats), extra, 0)

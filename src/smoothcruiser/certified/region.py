@@ -80,11 +80,6 @@ class Region:
     def leave(self) -> None:
         """Note that a round was left before its end."""
 
-    @property
-    def view(self) -> Graph:
-        """The graph that samples are steered by."""
-        return self.memory.graph
-
     def mark_last(self) -> None:
         """Say which states are sampled for the last step alone; no horizon, none."""
 
@@ -136,6 +131,22 @@ class Region:
                 self.rules,
             )
         )
+
+    def allocate(
+        self, calls: int, floor: float, first_batch: int, pairs: Ints, counts: Ints
+    ) -> int:
+        """Write the jobs of a round, and return their number."""
+        g, order, count = self.view, self.order, self.count
+        return int(
+            self.loops.allocate(
+                g, order, count, calls, floor, first_batch, pairs, counts
+            )
+        )
+
+    @property
+    def view(self) -> Graph:
+        """The graph that samples are steered by."""
+        return self.memory.graph
 
     def sweep(self, tune: int) -> float:
         """Sweep once over the listed nodes and return by how much they closed.
