@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.certified.bounds.base import UNIT, Bound
+from smoothcruiser.certified.bounds.law import POOLED_UNION
 from smoothcruiser.certified.graph import Graph
 from smoothcruiser.certified.loops import make_pooled_loops
 from smoothcruiser.certified.memory import Memory
@@ -49,6 +50,7 @@ INNER = 0.3  # of the width: the pool is steered by once known outcomes leave le
 UNJOINED = 0.5  # of that: above it, only pairs that have not joined are sampled
 LEAST_SHARE = 1.0 / 32.0  # of a pair's samples: a smaller job is not worth its time
 POLICIES = 3  # tried for the lower bound
+LITTLE = 0.01  # of the width: a side that can gain no more is left alone
 # of M - m: a pair whose bonus is larger keeps its own bound
 MOST_BONUS = 0.25
 CHUNK = 32  # pairs between two looks at the clock
@@ -79,6 +81,8 @@ class PooledRegion(Region):
     ) -> None:
         super().__init__(problem, memory, bound, radius_scale)
         self.pooled_loops = make_pooled_loops()
+        wide = self.rules.bound._replace(union=POOLED_UNION)
+        self.rules = self.rules._replace(bound=wide)
         self.joined_total: Floats = np.zeros(0)  # by pair: samples when it joined, or 0
         self.joined_length: Ints = np.zeros(0, dtype=np.int64)
         self.was_left = self.void = False
@@ -173,12 +177,9 @@ class PooledRegion(Region):
     def _work(self, side: float, pooled: Ints) -> Work:
         """Arrays for one side, beginning with what was found last."""
         g, n, p = self.memory.graph, self.memory.num_nodes, self.memory.num_pairs
-        last = self.inner.get(side)
         known = g.nodes["upper"] if side > 0.0 else -g.nodes["lower"]
         values = known[:n].copy()
         q = (g.pairs["q_upper"] if side > 0.0 else -g.pairs["q_lower"])[:p].copy()
-        if last is not None:
-            values[: len(last[0])], q[: len(last[1])] = last
         values[0] = 0.0
         by_node = [np.zeros(n) for _ in range(3)]
         by_pair = [np.zeros(p) for _ in range(2)]
@@ -234,12 +235,20 @@ class PooledRegion(Region):
         """What the worst pair makes of ``base``."""
         g = self.memory.graph
         values = self.inner[side][0]
-        could = could[np.argsort(-bonus[could], kind="stable")]
         tops, effects = base.copy(), np.zeros(self.memory.num_pairs)
+        self.effects[side] = effects
+        far, q_far = ("upper", "q_upper") if side > 0.0 else ("lower", "q_lower")
+        root = int(self.order[0])
+        node, mine = g.nodes[root], self.memory.pairs_of(root)
+        enough = side * np.append(node[far], mine[q_far])
+        little = LITTLE * float(node["upper"] - node["lower"])
+        if np.all(base >= enough - little):
+            return base
+        could = could[np.argsort(-bonus[could], kind="stable")]
         enough = np.full(len(base), math.inf)
         for begin in range(0, max(1, len(could)), CHUNK):
             part = could[begin : begin + CHUNK]
-            found = np.zeros(len(part))
+            found = np.full(len(part), -math.inf)
             self.pooled_loops.worst_pair(
                 g,
                 self.order,
@@ -253,10 +262,10 @@ class PooledRegion(Region):
                 found,
                 *tuned,
             )
-            effects[part] = np.maximum(0.0, found - base[0])
+            done = found > -math.inf
+            effects[part[done]] = np.maximum(0.0, found[done] - base[0])
             if over() is not None:
                 return None
-        self.effects[side] = effects
         return tops
 
     # --- where samples pay ----------------------------------------------------

@@ -210,6 +210,9 @@ def largest_mean(
         if used == 0.0:
             work.weights[e] = 0.0
         total += work.weights[e]
+    if total > 1.0:
+        for e in range(start, stop):
+            work.weights[e] /= total
     work.weights[best] += max(0.0, 1.0 - total)
     if rules.shrink != 1.0:  # wrong on purpose, for tests
         bound = first + (bound - first) * rules.shrink
@@ -391,7 +394,8 @@ def worst_pair(
     ``tops`` is side * V of the requested node, then side * Q of its pairs; ``base`` and
     ``base_q`` are those of no bonus. A candidate whose largest possible effect is below
     ``tops`` is left out. Ends where ``tops`` is nowhere below ``enough``: nothing is
-    gained then. ``found`` is side * V of each candidate. Returns how many were done.
+    gained then. ``found`` is side * V of each candidate. Returns how many were
+    done.
     """
     root = order[0]
     size, first = g.nodes[root]["size"], g.nodes[root]["first"]

@@ -62,6 +62,8 @@ class Bound(NamedTuple):
     every_function: bool = False
     # the part of delta that is kept for what all pairs share (``pooled``)
     pool_share: float = 0.0
+    # the part that is given out to pairs; a pair's bets then count 1 + 3/4 of its own
+    pair_share: float = 1.0
 
 
 class Outcomes(NamedTuple):
@@ -92,7 +94,7 @@ def shared_delta(bound: Bound, facts: Facts, delta: float) -> float:
     The steps of a horizon share their samples, and a bound on the mean of one function
     has to hold for V with each number of steps left.
     """
-    delta *= 1.0 - bound.pool_share
+    delta *= bound.pair_share
     if facts.horizon is None or bound.every_function:
         return delta
     return delta / facts.horizon
