@@ -50,6 +50,9 @@ INNER = 0.3  # of the width: the pool is steered by once known outcomes leave le
 UNJOINED = 0.5  # of that: above it, only pairs that have not joined are sampled
 LEAST_SHARE = 1.0 / 32.0  # of a pair's samples: a smaller job is not worth its time
 POLICIES = 3  # tried for the lower bound
+SELDOM = 1.3  # times the samples of the last time, where the pool does not pay
+MARGIN = 1.1  # by which it has to pay, in the root of calls
+FIRST = 8.0 * math.sqrt(3.0)  # the samples that a pair without any is forecast with
 LITTLE = 0.01  # of the width: a side that can gain no more is left alone
 # of M - m: a pair whose bonus is larger keeps its own bound
 MOST_BONUS = 0.25
@@ -94,7 +97,8 @@ class PooledRegion(Region):
         # by side and pair: what its unseen mass may add
         self.effects: dict[float, Floats] = {}
         self.inner: dict[float, tuple[Floats, Floats]] = {}  # by side: W, Q
-        self._seen_at = -1.0
+        self.pays = False  # whether samples are steered by the pool
+        self._seen_at = 0.0
         self._view: Graph | None = None
 
     # --- the pool -------------------------------------------------------------
@@ -155,7 +159,8 @@ class PooledRegion(Region):
         """Bring the bounds of the requested state to what the pool proves."""
         price, repeats = self.pool()
         samples = self.num_samples
-        if not price < math.inf or samples == self._seen_at:
+        often = 1.0 if self.pays else SELDOM
+        if not price < math.inf or samples <= often * self._seen_at:
             return True
         self.list_reach()
         g, root = self.memory.graph, self.order[0]
@@ -276,14 +281,34 @@ class PooledRegion(Region):
         return self.memory.graph if self._view is None else self._view
 
     def spread(self, source: Floats, least: float, passes: int) -> None:
-        """Bring the flow up to date, by the values of what was seen."""
+        """Bring the flow up to date, and choose what samples are steered by."""
+        super().spread(source, least, passes)
         price, repeats = self.pool()
+        self._view = None
         if not price < math.inf or not self.inner:
-            self._view = None
-            super().spread(source, least, passes)
             return
-        self.make_room()
         g, n, p = self.memory.graph, self.memory.num_nodes, self.memory.num_pairs
+        before = g.pairs["gain"][:p] * np.maximum(g.pairs["total"][:p], FIRST) ** 2
+        view = self._seen_view(repeats)
+        self.make_room()
+        self.count = int(
+            self.loops.spread(
+                view, self.order, self.count, source, least, 4 * passes, self.rules
+            )
+        )
+        g.nodes["listed"][:n] = view.nodes["listed"][:n]
+        self.pays = self._forecast(view, price, repeats) < float(np.sqrt(before).sum())
+        if not self.pays:
+            return
+        self._view = view
+        unjoined = (repeats < 1.0).astype(np.float64)
+        open_ended = float((view.pairs["gain"][:p] * unjoined).sum()) * JOIN_SAMPLES
+        if open_ended > UNJOINED * self._inner_width:
+            view.pairs["gain"][:p] *= unjoined
+
+    def _seen_view(self, repeats: Floats) -> Graph:
+        """The graph with the bounds of what was seen in the place of those that hold."""
+        g = self.memory.graph
         view = g._replace(nodes=g.nodes.copy(), pairs=g.pairs.copy())
         for side, far, q_far, slope in (
             (1.0, "upper", "q_upper", "slope_up"),
@@ -296,18 +321,37 @@ class PooledRegion(Region):
             view.pairs[q_far][:j] = nearer(side * q, g.pairs[q_far][:j])
             self._set_slopes(view, side, slope, repeats)
         view.nodes["upper"][0] = view.nodes["lower"][0] = 0.0
-        self.count = int(
-            self.loops.spread(
-                view, self.order, self.count, source, least, passes, self.rules
-            )
-        )
-        for name in ("listed", "mass", "residual"):
-            g.nodes[name][:n] = view.nodes[name][:n]
-        self._view = view
-        unjoined = (repeats < 1.0).astype(np.float64)
-        open_ended = float((view.pairs["gain"][:p] * unjoined).sum()) * JOIN_SAMPLES
-        if open_ended > UNJOINED * self._inner_width:
-            view.pairs["gain"][:p] *= unjoined
+        return view
+
+    def _forecast(self, view: Graph, price: float, repeats: Floats) -> float:
+        """The root of the calls for a width of 1 with the pool, as far as can be told.
+
+        Radii like slope/n and flows take (sum of sqrt(flow slope))**2 calls for a
+        width of 1. The pool takes sum of m_r x_r, x_r what pair r may add now; a pair
+        that has not joined is taken to be like the others with its flow.
+        """
+        size = self.memory.num_pairs
+        pairs = view.pairs[:size]
+        effect = self._effect()
+        joined = repeats >= 1.0
+        node = pairs["node"]
+        span = view.nodes["q_high"][node] - view.nodes["q_low"][node]
+        mass = np.maximum(0.0, view.nodes["mass"] + view.nodes["residual"])[node]
+        mass[node == self.order[0]] += 1.0
+        flow = mass * pairs["policy"]
+        linear = flow * span * price
+        known = float((effect * repeats)[joined].sum())
+        ratio = max(1.0, known / max(float(linear[joined].sum()), 1e-300))
+        left = ratio * float(linear[~joined].sum())
+        slopes = np.where(joined, pairs["gain"] * pairs["total"] ** 2, 0.0)
+        return float(np.sqrt(slopes).sum() + math.sqrt(known + left)) * MARGIN
+
+    def _effect(self) -> Floats:
+        """What the unseen mass of every pair may add to either side."""
+        effect = np.zeros(self.memory.num_pairs)
+        for found in self.effects.values():
+            effect[: len(found)] = np.maximum(effect[: len(found)], found)
+        return effect
 
     @property
     def _inner_width(self) -> float:
@@ -324,9 +368,7 @@ class PooledRegion(Region):
         if self._view is None or self._inner_width > INNER * width:
             return super().allocate(calls, floor, first_batch, pairs, counts)
         _, repeats = self.pool()
-        effect = np.zeros(len(repeats))
-        for found in self.effects.values():
-            effect[: len(found)] = np.maximum(effect[: len(found)], found)
+        effect = self._effect()
         high = float(effect.max(initial=0.0))
         if high <= 0.0:
             return super().allocate(calls, floor, first_batch, pairs, counts)
