@@ -51,6 +51,8 @@ UNJOINED = 0.5  # of that: above it, only pairs that have not joined are sampled
 LEAST_SHARE = 1.0 / 32.0  # of a pair's samples: a smaller job is not worth its time
 POLICIES = 3  # tried for the lower bound
 SELDOM = 1.3  # times the samples of the last time, where the pool does not pay
+# of B: with two or three discoveries after pairs joined, more will come
+MOST_PRICE = 25.0
 MARGIN = 1.1  # by which it has to pay, in the root of calls
 FIRST = 8.0 * math.sqrt(3.0)  # the samples that a pair without any is forecast with
 LITTLE = 0.01  # of the width: a side that can gain no more is left alone
@@ -285,7 +287,8 @@ class PooledRegion(Region):
         super().spread(source, least, passes)
         price, repeats = self.pool()
         self._view = None
-        if not price < math.inf or not self.inner:
+        self.pays = False
+        if not price < MOST_PRICE or not self.inner:
             return
         g, n, p = self.memory.graph, self.memory.num_nodes, self.memory.num_pairs
         before = g.pairs["gain"][:p] * np.maximum(g.pairs["total"][:p], FIRST) ** 2
