@@ -27,7 +27,7 @@ import numpy as np
 
 from smoothcruiser.certified.bounds.base import UNIT, Bound
 from smoothcruiser.certified.bounds.law import POOLED_UNION
-from smoothcruiser.certified.graph import Graph
+from smoothcruiser.certified.graph import Graph, empty_graph
 from smoothcruiser.certified.loops import make_pooled_loops
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.memory_kernel import MANY_OUTCOMES
@@ -99,6 +99,7 @@ class PooledRegion(Region):
         # by side and pair: what its unseen mass may add
         self.effects: dict[float, Floats] = {}
         self.inner: dict[float, tuple[Floats, Floats]] = {}  # by side: W, Q
+        self.num_helped = 0  # times that the requested interval was narrowed
         self.pays = False  # whether samples are steered by the pool
         self._seen_at = 0.0
         self._view: Graph | None = None
@@ -153,9 +154,69 @@ class PooledRegion(Region):
     def warm(self) -> None:
         """Compile the loops, or load them."""
         super().warm()
-        self.start(0)
-        self._side(1.0, 1.0, np.zeros(self.memory.num_pairs), lambda: None)
-        self._side(-1.0, 1.0, np.zeros(self.memory.num_pairs), lambda: None)
+        g, loops, rules = empty_graph(self.bound.fields), self.pooled_loops, self.rules
+        none, listed = np.zeros(0), np.zeros(0, dtype=np.int64)
+        work = Work(none, none, none, none, listed, none, none, none, none)
+        tuned = (1.0, 1.0, 1.0, work, rules)
+        loops.prepare(g, listed, 0, work, rules)
+        loops.gaps(g, listed, 1.0, 0.5, none)
+        loops.means(g, 0, True, rules.bound, none)
+        loops.fix_policy(g, listed, 0, work, rules)
+        loops.solve(g, listed, 0, -1, 0.0, *tuned)
+        one = np.zeros(1, dtype=np.int64)  # the end, which has no actions
+        loops.worst_pair(g, one, 0, listed, *(none,) * 6, *tuned)
+
+    def start(self, root: int) -> None:
+        """Begin the list with the requested node."""
+        super().start(root)
+        self.inner, self.effects, self.pays, self._seen_at = {}, {}, False, 0.0
+
+    def sections(self) -> dict[str, Any]:
+        """Who joined and when, and what samples are steered by."""
+        found: dict[str, Any] = {
+            "joined_total": self.joined_total,
+            "joined_length": self.joined_length,
+            "pool_state": np.array(
+                [self.was_left, self.void, self.pays, self._seen_at], dtype=np.float64
+            ),
+        }
+        for side in (1.0, -1.0):
+            values, q = self.inner.get(side, (np.zeros(0), np.zeros(0)))
+            effects = self.effects.get(side, np.zeros(0))
+            for name, part in (("values", values), ("q", q), ("effects", effects)):
+                found[f"pool_{name}_{side:+.0f}"] = part
+        return found
+
+    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
+        """Take up what ``sections`` had written."""
+        self.joined_total = np.frombuffer(parts["joined_total"], np.float64).copy()
+        self.joined_length = np.frombuffer(parts["joined_length"], np.int64).copy()
+        size = len(self.joined_total)
+        require(
+            size == len(self.joined_length) and size <= self.memory.num_pairs,
+            "its pool is none",
+        )
+        pairs = self.memory.graph.pairs[:size]
+        inside = (self.joined_total >= 0.0) & (self.joined_total <= pairs["total"])
+        inside &= (self.joined_length >= 0) & (self.joined_length <= pairs["length"])
+        require(bool(np.all(inside)), "a pair joined its pool before it had samples")
+        state = np.frombuffer(parts["pool_state"], np.float64).tolist()
+        require(len(state) == 4, "its pool is none")
+        self.was_left, self.void, self.pays = (x != 0.0 for x in state[:3])
+        self._seen_at = state[3]
+        self.inner, self.effects = {}, {}
+        for side in (1.0, -1.0):
+            values, q, effects = (
+                np.frombuffer(parts[f"pool_{name}_{side:+.0f}"], np.float64).copy()
+                for name in ("values", "q", "effects")
+            )
+            fits = len(values) <= self.memory.num_nodes
+            require(
+                fits and max(len(q), len(effects)) <= self.memory.num_pairs,
+                "its pool is none",
+            )
+            if len(values):
+                self.inner[side], self.effects[side] = (values, q), effects
 
     def close(self, over: Callable[[], object]) -> bool:
         """Bring the bounds of the requested state to what the pool proves."""
@@ -177,6 +238,7 @@ class PooledRegion(Region):
         upper = np.minimum(tops[1.0], np.append(node["upper"], mine["q_upper"]))
         lower = np.maximum(-tops[-1.0], np.append(node["lower"], mine["q_lower"]))
         if np.all(lower <= upper):
+            self.num_helped += bool(upper[0] < node["upper"] or lower[0] > node["lower"])
             node["upper"], node["lower"] = upper[0], lower[0]
             mine["q_upper"], mine["q_lower"] = upper[1:], lower[1:]
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from smoothcruiser.certified.bounds import can_pool
 from smoothcruiser.certified.bounds.base import Bound
 from smoothcruiser.certified.layers import LayeredRegion
 from smoothcruiser.certified.memory import Memory
@@ -17,7 +18,7 @@ def make_region(
 ) -> Region:
     """The region that fits the problem: layers where there is a horizon."""
     kind = Region if problem.horizon is None else LayeredRegion
-    if bound.pool_share > 0.0:
+    if bound.pool_share > 0.0 and can_pool(problem):
         kind = PooledRegion
     elif is_undiscounted(problem):
         kind = TotalRegion

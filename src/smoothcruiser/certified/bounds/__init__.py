@@ -17,6 +17,8 @@ from smoothcruiser.problem.undiscounted import is_undiscounted
 
 BOUNDS: dict[str, Bound] = {bound.word: bound for bound in (BETTING, LAW, POOLED)}
 DEFAULT = BETTING.word
+# pairs of a table: solving for every one of them takes seconds beyond
+MOST_POOLED = 500
 
 
 def default_bound(problem: Problem) -> str:
@@ -29,7 +31,26 @@ def default_bound(problem: Problem) -> str:
     sampled = not problem.deterministic and not has_rows(problem)
     if sampled and (shared or declared or is_undiscounted(problem)):
         return LAW.word
-    return DEFAULT
+    return POOLED.word if can_pool(problem) else DEFAULT
+
+
+def can_pool(problem: Problem) -> bool:
+    """Whether unseen outcomes are pooled over pairs: where that is proved and cheap.
+
+    That is a table of one player with a discount, a built-in operator and few pairs.
+    It is told before the first sample, since shares of delta are fixed then.
+    """
+    if problem.tables is None or problem.horizon is not None or problem.is_game:
+        return False
+    pairs = int(problem.tables.legal[~problem.tables.terminal].sum())
+    return (
+        pairs <= MOST_POOLED
+        and problem.discount < 1.0
+        and problem.operator.built_in
+        and problem.min_probability is None
+        and not problem.deterministic
+        and not has_rows(problem)
+    )
 
 
 def register(bound: Bound) -> Bound:
