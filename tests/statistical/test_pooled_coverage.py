@@ -89,9 +89,7 @@ def a_problem(rng: np.random.Generator):
     R = (rng.random((states, actions, states)) < 0.3).astype(float)
     operator = [Entropy(0.1), Max(), Sparsemax(0.3)][int(rng.integers(3))]
     discount = float(rng.choice([0.5, 0.9]))
-    return tabular(
-        P, R, discount=discount, operator=operator, reward_range=(0.0, 1.0)
-    )
+    return tabular(P, R, discount=discount, operator=operator, reward_range=(0.0, 1.0))
 
 
 def misses(runs: int, delta: float, scale: float) -> tuple[int, int]:

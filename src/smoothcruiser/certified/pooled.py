@@ -75,7 +75,7 @@ def log_price(samples: float, discoveries: float) -> float:
         terms = max(terms, sum(abs(x) for x in parts))
     top = max(logs)
     found = top + math.log(math.fsum(math.exp(x - top) for x in logs))
-    return -found + B_ROUNDING * (1.0 + terms)
+    return float(B_ROUNDING * (1.0 + terms) - found)
 
 
 class PooledRegion(Region):
@@ -238,7 +238,9 @@ class PooledRegion(Region):
         upper = np.minimum(tops[1.0], np.append(node["upper"], mine["q_upper"]))
         lower = np.maximum(-tops[-1.0], np.append(node["lower"], mine["q_lower"]))
         if np.all(lower <= upper):
-            self.num_helped += bool(upper[0] < node["upper"] or lower[0] > node["lower"])
+            self.num_helped += bool(
+                upper[0] < node["upper"] or lower[0] > node["lower"]
+            )
             node["upper"], node["lower"] = upper[0], lower[0]
             mine["q_upper"], mine["q_lower"] = upper[1:], lower[1:]
         return True
@@ -250,10 +252,17 @@ class PooledRegion(Region):
         values = known[:n].copy()
         q = (g.pairs["q_upper"] if side > 0.0 else -g.pairs["q_lower"])[:p].copy()
         values[0] = 0.0
-        by_node = [np.zeros(n) for _ in range(3)]
-        by_pair = [np.zeros(p) for _ in range(2)]
-        entries = np.zeros(int(g.sizes[0]))
-        return Work(values, *by_node[:2], q, pooled, *by_pair, by_node[2], entries)
+        return Work(
+            values=values,
+            backed=np.zeros(n),
+            constant=np.zeros(n),
+            q=q,
+            pooled=pooled,
+            offsets=np.zeros(p),
+            policy=np.zeros(p),
+            tangent=np.zeros(n),
+            weights=np.zeros(int(g.sizes[0])),
+        )
 
     def _side(
         self, side: float, price: float, repeats: Floats, over: Callable[[], object]
@@ -451,7 +460,9 @@ class PooledRegion(Region):
         pairs[: len(jobs)], counts[: len(jobs)] = jobs, extra[jobs]
         return len(jobs)
 
-    def _set_slopes(self, view: Graph, side: float, slope: str, repeats: Floats) -> None:
+    def _set_slopes(
+        self, view: Graph, side: float, slope: str, repeats: Floats
+    ) -> None:
         """Write slopes of the radii that remain when all outcomes are known."""
         g, p = self.memory.graph, self.memory.num_pairs
         means = np.zeros(p)

@@ -92,17 +92,13 @@ def seen_gap(g: Graph, p: int, side: float, discount: float) -> float:
     return float(max(0.0, top - least) + 8.0 * UNIT * (abs(top) + abs(least)))
 
 
-def gaps(
-    g: Graph, pairs: Ints, side: float, discount: float, found: Floats
-) -> None:
+def gaps(g: Graph, pairs: Ints, side: float, discount: float, found: Floats) -> None:
     """Write ``seen_gap`` of the listed pairs."""
     for p in pairs:
         found[p] = seen_gap(g, p, side, discount)
 
 
-def means(
-    g: Graph, count: int, upper: bool, rules: BoundRules, found: Floats
-) -> None:
+def means(g: Graph, count: int, upper: bool, rules: BoundRules, found: Floats) -> None:
     """Write the mean of r + gamma U(z), or of r + gamma L(z), of every pair."""
     seen = Outcomes(g.nodes, g.entries)
     for p in range(count):
@@ -425,7 +421,9 @@ def worst_pair(
         tops[0] = max(tops[0], found[c] + 4.0 * UNIT * scale)
         useless = tops[0] >= enough[0]
         for a in range(size):
-            tops[1 + a] = max(tops[1 + a], work.q[first + a] + away + 4.0 * UNIT * scale)
+            tops[1 + a] = max(
+                tops[1 + a], work.q[first + a] + away + 4.0 * UNIT * scale
+            )
             useless = useless and tops[1 + a] >= enough[1 + a]
         if useless:
             return c + 1

@@ -1,10 +1,9 @@
 """Certified search: intervals that hold at any time, for states that come back.
 
-The price depends on the problem itself.
-
-The problem: V(s0) and Q(s0, a) of a regularized MDP or game, from samples of
-its oracle alone, with a promise that holds for every state seen, every number
-of samples and every query on one memory at once, with probability 1 - delta.
+The price depends on the problem itself. The problem: V(s0) and Q(s0, a) of a
+regularized MDP or game, from samples of its oracle alone, with a promise that holds
+for every state seen, every number of samples and every query on one memory at once,
+with probability 1 - delta.
 Each round sweeps the bounds L <= V <= U over the seen graph (``region``), stops
 if the interval is narrow enough, and otherwise samples (``sampling``) where the
 width of the answer comes from (``steering``). A bound says how far a mean can
@@ -45,10 +44,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from smoothcruiser.certified.bounds import bound_of, default_bound
-from smoothcruiser.certified.estimate import (
-    answer,
-    assumed_in_search,
-)
+from smoothcruiser.certified.estimate import answer, assumed_in_search
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.inspected import LEAST_SECONDS, Inspected
 from smoothcruiser.certified.intake import Intake
@@ -416,8 +412,6 @@ class Certified:
                     )
             if nothing is None:
                 nothing = self._taking.round(at, limits)
-                if nothing is not None:
-                    self._region.leave()
             if nothing in STOPS:  # it was saved: the rest is for the answer alone
                 self._sweeps.settle(at, limits.closing())
                 if self._sweeps.narrow(at, limits):
