@@ -40,6 +40,8 @@ from smoothcruiser.problem.tabular import Floats, Ints
 # A pair joins with so many samples, and if each of its outcomes came so often: then a
 # discovery is unlikely. Each one costs about log(T).
 JOIN_SAMPLES, JOIN_WEIGHT = 24.0, 3.0
+# With so many samples it joins in any case: what came twice in them is rare.
+JOIN_ANYWAY = 8.0 * JOIN_SAMPLES
 # Beta(a, 1) laws of the rate of discoveries, and their weights. None in 1e5 samples
 # costs 0.6, one 15, ten 95.
 RATES: Floats = np.array([0.01, 0.1, 1.0, 10.0])
@@ -124,7 +126,7 @@ class PooledRegion(Region):
         for p in np.flatnonzero(free & (pairs["length"] < MANY_OUTCOMES)).tolist():
             start = pairs["start"][p]
             weights = g.entries["weight"][start : start + pairs["length"][p]]
-            if weights.min() >= JOIN_WEIGHT:
+            if weights.min() >= JOIN_WEIGHT or pairs["total"][p] >= JOIN_ANYWAY:
                 self.joined_total[p] = pairs["total"][p]
                 self.joined_length[p] = pairs["length"][p]
 
@@ -375,7 +377,8 @@ class PooledRegion(Region):
         if not self.pays:
             return
         self._view = view
-        unjoined = (repeats < 1.0).astype(np.float64)
+        waiting = (repeats < 1.0) & (g.pairs["total"][:p] < 2.0 * JOIN_SAMPLES)
+        unjoined = waiting.astype(np.float64)
         open_ended = float((view.pairs["gain"][:p] * unjoined).sum()) * JOIN_SAMPLES
         if open_ended > UNJOINED * self._inner_width:
             view.pairs["gain"][:p] *= unjoined
@@ -473,6 +476,7 @@ class PooledRegion(Region):
         n = g.pairs["total"][:p]
         unjoined = 0.5 * (view.pairs["q_upper"] - view.pairs["q_lower"])[:p]
         unjoined *= n * n / JOIN_SAMPLES
+        unjoined = np.where(n < 2.0 * JOIN_SAMPLES, unjoined, g.pairs[slope][:p])
         view.pairs[slope][:p] = np.where(pooled, 0.5 * radius * n, unjoined)
 
 
