@@ -19,6 +19,7 @@ from smoothcruiser.certified import (
     inductive_kernel,
     layers_kernel,
     memory_kernel,
+    pooled_kernel,
     steering_kernel,
     sweeps_kernel,
 )
@@ -102,6 +103,26 @@ class ClosingLoops(NamedTuple):
     push: Any
     climb: Any
     is_inductive: Any
+
+
+class PooledLoops(NamedTuple):
+    """The loops that bound a state by what all pairs together never showed."""
+
+    prepare: Any
+    gaps: Any
+    means: Any
+    solve: Any
+    fix_policy: Any
+    worst_pair: Any
+
+
+@cache
+def make_pooled_loops() -> PooledLoops:
+    """Return the loops; the operator is a built-in one."""
+    names = PooledLoops._fields
+    return PooledLoops(
+        *(compiled(getattr(pooled_kernel, name), nogil=True) for name in names)
+    )
 
 
 @cache

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.certified.bounds.base import Bound, BoundRules
-from smoothcruiser.certified.graph import empty_graph
+from smoothcruiser.certified.graph import Graph, empty_graph
 from smoothcruiser.certified.loops import make_loops, warm, warm_intake
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.ranges import largest_value
@@ -79,6 +79,12 @@ class Region:
     def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
         """Take up what ``sections`` had written; ``require`` refuses what cannot be."""
 
+    def allow(self, delta: float) -> None:
+        """Give the region its part of ``delta``; most have none."""
+
+    def leave(self) -> None:
+        """Note that a round was left before its end."""
+
     def mark_last(self) -> None:
         """Say which states are sampled for the last step alone; no horizon, none."""
 
@@ -130,6 +136,22 @@ class Region:
                 self.rules,
             )
         )
+
+    def allocate(
+        self, calls: int, floor: float, first_batch: int, pairs: Ints, counts: Ints
+    ) -> int:
+        """Write the jobs of a round, and return their number."""
+        g, order, count = self.view, self.order, self.count
+        return int(
+            self.loops.allocate(
+                g, order, count, calls, floor, first_batch, pairs, counts
+            )
+        )
+
+    @property
+    def view(self) -> Graph:
+        """The graph that samples are steered by."""
+        return self.memory.graph
 
     def sweep(self, tune: int) -> float:
         """Sweep once over the listed nodes and return by how much they closed.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from smoothcruiser.certified.bounds.base import Bound
 from smoothcruiser.certified.layers import LayeredRegion
 from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.pooled import PooledRegion
 from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.totals import TotalRegion
 from smoothcruiser.problem.problem import Problem
@@ -16,6 +17,8 @@ def make_region(
 ) -> Region:
     """The region that fits the problem: layers where there is a horizon."""
     kind = Region if problem.horizon is None else LayeredRegion
-    if is_undiscounted(problem):
+    if bound.pool_share > 0.0:
+        kind = PooledRegion
+    elif is_undiscounted(problem):
         kind = TotalRegion
     return kind(problem, memory, bound, radius_scale)

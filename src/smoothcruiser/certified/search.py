@@ -1,10 +1,9 @@
 """Certified search: intervals that hold at any time, for states that come back.
 
-The price depends on the problem itself.
-
-The problem: V(s0) and Q(s0, a) of a regularized MDP or game, from samples of
-its oracle alone, with a promise that holds for every state seen, every number
-of samples and every query on one memory at once, with probability 1 - delta.
+The price depends on the problem itself. The problem: V(s0) and Q(s0, a) of a
+regularized MDP or game, from samples of its oracle alone, with a promise that holds
+for every state seen, every number of samples and every query on one memory at once,
+with probability 1 - delta.
 Each round sweeps the bounds L <= V <= U over the seen graph (``region``), stops
 if the interval is narrow enough, and otherwise samples (``sampling``) where the
 width of the answer comes from (``steering``). A bound says how far a mean can
@@ -44,11 +43,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from smoothcruiser.certified.bounds import bound_of, default_bound
-from smoothcruiser.certified.estimate import (
-    answer,
-    assumed_in_search,
-)
+from smoothcruiser.certified.bounds import bound_of, check_pool, default_bound
+from smoothcruiser.certified.estimate import answer, assumed_in_search
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.inspected import LEAST_SECONDS, Inspected
 from smoothcruiser.certified.intake import Intake
@@ -124,6 +120,7 @@ class Certified:
         self.delta = 0.0 if self.known else promise.failure()
         self.problem, self.seed = problem, seed
         self.bound = bound_of(default_bound(problem) if bound is None else bound)
+        check_pool(self.bound, problem)
         self.memory = Memory(
             problem, self.bound, Room.at_hand(check_max_states(max_states))
         )
@@ -358,6 +355,7 @@ class Certified:
     def _build(self, state: Any, hold: Hold, deadline: float) -> bool:
         problem, memory = self.problem, self.memory
         self._region = make_region(problem, memory, self.bound, self.radius_scale)
+        self._region.allow(self.delta)
         self._sweeps = Sweeps(problem, self._region, self._crossed)
         self._steering = self.steering(problem, self._region, exact=self.exact)
         try:

@@ -88,16 +88,7 @@ class Steering:
             np.zeros(memory.num_pairs, dtype=np.int64),
         )
         floor = 0.0 if self.exact else WORTH * width / max(1.0, region.num_samples)
-        jobs = region.loops.allocate(
-            memory.graph,
-            region.order,
-            region.count,
-            calls,
-            floor,
-            self.first_batch,
-            pairs,
-            counts,
-        )
+        jobs = region.allocate(calls, floor, self.first_batch, pairs, counts)
         return pairs[:jobs], counts[:jobs]
 
     def equal(self, enough: EqualSamples | None, left: int) -> Jobs:

@@ -113,12 +113,14 @@ class Taking:
                     reason = limits.over(self.ending(limits))
                 if reason is not None:
                     search._save(at)
+                    search._region.leave()
                     search.num_calls += self.lost
                     self._enter(limits.closing())
                     at.end_round()
                     return reason
         except Full as error:
             search.num_calls += error.calls
+            search._region.leave()
             self.waiting(limits)
             return error.reason
         at.end_round()

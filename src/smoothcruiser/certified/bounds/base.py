@@ -60,6 +60,10 @@ class Bound(NamedTuple):
     readable: Callable[[Any], bool] = lambda pairs: True
     # whether one event bounds the mean of every function of the outcome at once
     every_function: bool = False
+    # the part of delta that is kept for what all pairs share (``pooled``)
+    pool_share: float = 0.0
+    # the part that is given out to pairs; a pair's bets then count 1 + 3/4 of its own
+    pair_share: float = 1.0
 
 
 class Outcomes(NamedTuple):
@@ -90,6 +94,7 @@ def shared_delta(bound: Bound, facts: Facts, delta: float) -> float:
     The steps of a horizon share their samples, and a bound on the mean of one function
     has to hold for V with each number of steps left.
     """
+    delta *= bound.pair_share
     if facts.horizon is None or bound.every_function:
         return delta
     return delta / facts.horizon

@@ -1,0 +1,432 @@
+"""Values under the laws of what was seen, with a bonus at one pair, compiled.
+
+Pooled over all pairs, the mass u_r that was never seen at pair r obeys
+
+    sum over r of m_r u_r <= B,
+
+m_r the pooled samples of r that were no discovery (``pooled``). With P~ the law given
+"seen", V(s0) is then at most the largest W(s0) over r, where W is the fixed point of
+
+    W(s) = F(Q(s, .)),   Q(p) = sup of P~(r + gamma W) + [p = r] c_r,   c_r = gap_r B/m_r,
+
+and Q(p) is the bound that p has already where p has no part in the pool. P~ lies in
+the set of Lemma K, whose support is what was seen. Below everything is mirrored, with
+a fixed policy in the place of F.
+
+``solve`` looks for W by policy iteration. ``residual`` is the proof: nothing before it
+matters. It computes Q and F with all rounding on the safe side, and W + rho/(1 - gamma)
+is at least the fixed point where no backup of W exceeds W by more than rho.
+
+legend   symbol      public name
+  W                  ``values``, times ``side``: 1 above, -1 below
+  c_r                ``bonus`` of pair ``at``
+  P*                 ``weights``: the law for which P~(r + gamma W) is largest
+
+The proof is in docs/pooled.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from smoothcruiser.certified.bounds.base import (
+    UNIT,
+    BoundRules,
+    Outcomes,
+    sample_mean,
+    value_rounding,
+)
+from smoothcruiser.certified.bounds.betting import LONGEST_LOG, pole_guard
+from smoothcruiser.certified.bounds.law import refresh
+from smoothcruiser.certified.graph import Graph
+from smoothcruiser.certified.sweeps_kernel import SweepRules
+from smoothcruiser.operators.dispatch import builtin_gradient, builtin_value
+from smoothcruiser.problem.tabular import Floats, Ints
+
+MOST_POLES = 12  # tried for one pair and one W
+NEAR_POLE = 0.03  # of the offset: within it the radius is within 0.05% of the best
+LONGEST_STEP = 2.0  # of log(offset)
+MOST_POLICIES = 30  # steps of policy iteration
+MOST_PASSES = 300  # over the listed nodes, for one policy
+
+
+class PoolWork(NamedTuple):
+    """Arrays of one computation: by node (N,), by pair (P,), by entry (E,)."""
+
+    values: Floats  # (N,): side * W; 0 at the end
+    backed: Floats  # (N,): what a backup makes of it
+    constant: Floats  # (N,): the part of a policy's backup without W
+    q: Floats  # (P,)
+    pooled: Ints  # (P,): 1 where the pair has a part in the pool
+    offsets: Floats  # (P,): nu less the largest f, of the last time
+    policy: Floats  # (P,): grad F at the last Q; the fixed one below
+    tangent: Floats  # (N,): F(Q) - <policy, Q> at the fixed policy
+    weights: Floats  # (E,): P*, then times policy and discount
+
+
+def prepare(
+    g: Graph, order: Ints, count: int, work: PoolWork, rules: SweepRules
+) -> None:
+    """Bring beta of every pair of the pool up to date."""
+    seen = Outcomes(g.nodes, g.entries)
+    for i in range(count):
+        node = g.nodes[order[i]]
+        for p in range(node["first"], node["first"] + node["size"]):
+            if work.pooled[p] == 1:
+                refresh(seen, g.pairs[p], rules.bound)
+
+
+def seen_gap(g: Graph, p: int, side: float, discount: float) -> float:
+    """M less the least r + gamma L(z) of the outcomes seen (mirrored below).
+
+    So much can the mean over unseen outcomes exceed that over seen ones.
+    """
+    pair, node = g.pairs[p], g.nodes[g.pairs[p]["node"]]
+    least = math.inf
+    for e in range(pair["start"], pair["start"] + pair["length"]):
+        after = g.nodes[g.entries[e]["target"]]
+        near = after["lower"] if side > 0.0 else after["upper"]
+        least = min(least, side * (g.entries[e]["reward"] + discount * near))
+    low, high = node["q_low"], node["q_high"]
+    least = max(least, low if side > 0.0 else -high)
+    top = high if side > 0.0 else -low
+    return float(max(0.0, top - least) + 8.0 * UNIT * (abs(top) + abs(least)))
+
+
+def gaps(g: Graph, pairs: Ints, side: float, discount: float, found: Floats) -> None:
+    """Write ``seen_gap`` of the listed pairs."""
+    for p in pairs:
+        found[p] = seen_gap(g, p, side, discount)
+
+
+def means(g: Graph, count: int, upper: bool, rules: BoundRules, found: Floats) -> None:
+    """Write the mean of r + gamma U(z), or of r + gamma L(z), of every pair."""
+    seen = Outcomes(g.nodes, g.entries)
+    for p in range(count):
+        if g.pairs[p]["total"] > 0.0:
+            found[p] = sample_mean(seen, g.pairs[p], upper, rules)
+
+
+def at_offset(
+    g: Graph,
+    pair: Any,
+    base: float,
+    offset: float,
+    side: float,
+    scale: float,
+    work: PoolWork,
+    rules: SweepRules,
+) -> tuple[float, float]:
+    """The bound at nu = base + offset, and a better offset by Newton's step.
+
+    As ``bounds.law.at_pole``. Writes the weights P* of this nu.
+    """
+    pole = base + offset
+    guard = pole_guard(pole, scale)
+    start, stop = pair["start"], pair["start"] + pair["length"]
+    repeats = pair["total"] - pair["length"]
+    logs, inverse, square = 0.0, 0.0, 0.0
+    for e in range(start, stop):
+        again = g.entries[e]["weight"] - 1.0
+        if again > 0.0:
+            value = side * g.entries[e]["reward"]
+            value += rules.bound.discount * work.values[g.entries[e]["target"]]
+            gap = pole - value - guard
+            if gap <= guard:
+                return pole, offset * math.exp(LONGEST_STEP)
+            logs += again * math.log(gap)
+            inverse += again / gap
+            square += again / (gap * gap)
+            work.weights[e] = again / (gap * repeats)
+    logs, inverse, square = logs / repeats, inverse / repeats, square / repeats
+    mean = math.exp(logs) * pair["law_share"]
+    mean *= 1.0 - (stop - start + 8) * LONGEST_LOG * UNIT
+    for e in range(start, stop):
+        work.weights[e] *= mean
+    spread, decay = logs + math.log(inverse), pair["law_beta"] / repeats
+    rate = offset * (inverse - square / inverse)
+    step = -LONGEST_STEP
+    if spread > 0.0 and decay > 0.0 and rate < 0.0:
+        step = -math.log(spread / decay) * spread / rate
+        step = min(LONGEST_STEP, max(-LONGEST_STEP, step))
+    return pole - mean + guard, offset * math.exp(step)
+
+
+def largest_mean(
+    g: Graph, p: int, side: float, scale: float, work: PoolWork, rules: SweepRules
+) -> float:
+    """An upper bound of P~(r + gamma W) over the laws of Lemma K on what was seen.
+
+    Writes the weights for which it is nearly that.
+    """
+    pair = g.pairs[p]
+    start, stop = pair["start"], pair["start"] + pair["length"]
+    repeats = pair["total"] - pair["length"]
+    best, top, first, second = start, -math.inf, 0.0, 0.0
+    low = math.inf
+    for e in range(start, stop):
+        value = side * g.entries[e]["reward"]
+        value += rules.bound.discount * work.values[g.entries[e]["target"]]
+        work.weights[e] = 0.0
+        if value > top:
+            top, best = value, e
+        low = min(low, value)
+        first += (g.entries[e]["weight"] - 1.0) * value
+        second += (g.entries[e]["weight"] - 1.0) * value * value
+    base = top + 2.0 * UNIT * scale
+    work.weights[best] = 1.0
+    guard = pole_guard(base, scale)
+    if stop - start == 1 or repeats < 1.0 or pair["law_share"] <= 0.0:
+        return float(base)
+    if top - low <= 4.0 * guard:
+        return float(base)
+    first, second = first / repeats, second / repeats
+    bound, used = base, 0.0
+    at = work.offsets[p]
+    if at <= 0.0:
+        variance = max(0.0, second - first * first)
+        at = math.sqrt(variance * repeats / (2.0 * max(pair["law_beta"], 1e-9)))
+        at = max(at - (top - first), 0.05 * at, 1e-6 * (top - low))
+    last = 0.0
+    for _ in range(MOST_POLES):
+        if not 0.0 < at < 1e30:
+            break
+        last = at
+        found, after = at_offset(g, pair, base, at, side, scale, work, rules)
+        if found < bound:
+            bound, used = found, at
+        near = abs(after - at) <= NEAR_POLE * at
+        at = after
+        if near:
+            break
+    if used > 0.0 and used != last:
+        at_offset(g, pair, base, used, side, scale, work, rules)
+    work.offsets[p] = used
+    total = 0.0
+    for e in range(start, stop):
+        if used == 0.0:
+            work.weights[e] = 0.0
+        total += work.weights[e]
+    if total > 1.0:
+        for e in range(start, stop):
+            work.weights[e] /= total
+    work.weights[best] += max(0.0, 1.0 - total)
+    if rules.shrink != 1.0:  # wrong on purpose, for tests
+        bound = first + (bound - first) * rules.shrink
+    return float(bound)
+
+
+def residual(
+    g: Graph,
+    order: Ints,
+    count: int,
+    at: int,
+    bonus: float,
+    side: float,
+    scale: float,
+    work: PoolWork,
+    rules: SweepRules,
+) -> float:
+    """Back W up once, and return by how much a backup exceeds it at most.
+
+    Below (``side`` -1) the policy is ``work.policy``, above that of F.
+    """
+    most = -math.inf
+    for i in range(count):
+        s = order[i]
+        node = g.nodes[s]
+        size, first = node["size"], node["first"]
+        for a in range(size):
+            p = first + a
+            pair = g.pairs[p]
+            if work.pooled[p] == 1:
+                work.q[p] = largest_mean(g, p, side, scale, work, rules)
+            else:
+                work.q[p] = pair["q_upper"] if side > 0.0 else -pair["q_lower"]
+            if p == at:
+                work.q[p] += bonus + 2.0 * UNIT * scale
+            rules.q[a] = work.q[p]
+            rules.w[a] = pair["prior"]
+        if side > 0.0:
+            value = builtin_value(
+                rules.operator, rules.q[:size], rules.w[:size], rules.temperature
+            )
+        else:
+            value = work.tangent[s]
+            for a in range(size):
+                value += work.policy[first + a] * work.q[first + a]
+        value += value_rounding(size, scale, rules.temperature)
+        work.backed[s] = value
+        most = max(most, value - work.values[s])
+        if side > 0.0:
+            builtin_gradient(
+                rules.operator,
+                rules.q[:size],
+                rules.w[:size],
+                rules.temperature,
+                rules.out[:size],
+            )
+            for a in range(size):
+                work.policy[first + a] = rules.out[a]
+    return float(most)
+
+
+def evaluate(
+    g: Graph, order: Ints, count: int, still: float, work: PoolWork, rules: SweepRules
+) -> None:
+    """Move W to the values of the policy and the laws of the last ``residual``."""
+    discount = rules.bound.discount
+    for i in range(count):
+        s = order[i]
+        node = g.nodes[s]
+        constant = work.backed[s]
+        for p in range(node["first"], node["first"] + node["size"]):
+            if work.pooled[p] == 1:
+                pair = g.pairs[p]
+                for e in range(pair["start"], pair["start"] + pair["length"]):
+                    work.weights[e] *= discount * work.policy[p]
+                    constant -= work.weights[e] * work.values[g.entries[e]["target"]]
+        work.constant[s] = constant
+    for _ in range(MOST_PASSES):
+        moved = 0.0
+        for i in range(count - 1, -1, -1):
+            s = order[i]
+            node = g.nodes[s]
+            value, own = work.constant[s], 0.0
+            for p in range(node["first"], node["first"] + node["size"]):
+                if work.pooled[p] == 1:
+                    pair = g.pairs[p]
+                    for e in range(pair["start"], pair["start"] + pair["length"]):
+                        z = g.entries[e]["target"]
+                        if z == s:
+                            own += work.weights[e]
+                        else:
+                            value += work.weights[e] * work.values[z]
+            value /= 1.0 - own
+            moved = max(moved, abs(value - work.values[s]))
+            work.values[s] = value
+        if moved <= still:
+            break
+
+
+def solve(
+    g: Graph,
+    order: Ints,
+    count: int,
+    at: int,
+    bonus: float,
+    side: float,
+    scale: float,
+    still: float,
+    work: PoolWork,
+    rules: SweepRules,
+) -> float:
+    """Bring W near its fixed point; return what has to be added to all of it.
+
+    What comes back, with ``work.values`` and ``work.q``, is a proof: ``rho`` is that of
+    the last backup of exactly this W. At a pair the same is added to Q, times gamma.
+    """
+    rho = residual(g, order, count, at, bonus, side, scale, work, rules)
+    for _ in range(MOST_POLICIES):
+        moved = 0.0
+        for i in range(count):
+            moved = max(moved, abs(work.backed[order[i]] - work.values[order[i]]))
+        if moved <= still:
+            break
+        evaluate(g, order, count, 0.1 * still, work, rules)
+        rho = residual(g, order, count, at, bonus, side, scale, work, rules)
+    away = max(0.0, rho) / (1.0 - rules.bound.discount)
+    return float(away * (1.0 + 8.0 * UNIT))
+
+
+def fix_policy(
+    g: Graph, order: Ints, count: int, work: PoolWork, rules: SweepRules
+) -> None:
+    """Fix the policy: grad F at Q_L, and the tangent of F there, times -1.
+
+    F(Q) >= F(Q_L) + <policy, Q - Q_L> for every Q. ``work.q`` holds -Q_L.
+    """
+    for i in range(count):
+        s = order[i]
+        node = g.nodes[s]
+        size, first = node["size"], node["first"]
+        for a in range(size):
+            rules.q[a] = -work.q[first + a]
+            rules.w[a] = g.pairs[first + a]["prior"]
+        value = builtin_value(
+            rules.operator, rules.q[:size], rules.w[:size], rules.temperature
+        )
+        builtin_gradient(
+            rules.operator,
+            rules.q[:size],
+            rules.w[:size],
+            rules.temperature,
+            rules.out[:size],
+        )
+        for a in range(size):
+            work.policy[first + a] = rules.out[a]
+            value -= rules.out[a] * rules.q[a]
+        work.tangent[s] = -value
+
+
+def worst_pair(
+    g: Graph,
+    order: Ints,
+    count: int,
+    candidates: Ints,
+    bonuses: Floats,
+    base: Floats,
+    base_q: Floats,
+    enough: Floats,
+    tops: Floats,
+    found: Floats,
+    side: float,
+    scale: float,
+    still: float,
+    work: PoolWork,
+    rules: SweepRules,
+) -> int:
+    """Raise ``tops`` to what each candidate in turn makes of the requested state.
+
+    ``tops`` is side * V of the requested node, then side * Q of its pairs; ``base`` and
+    ``base_q`` are those of no bonus. A candidate whose largest possible effect is below
+    ``tops`` is left out. Ends where ``tops`` is nowhere below ``enough``: nothing is
+    gained then. ``found`` is side * V of each candidate. Returns how many were
+    done.
+    """
+    root = order[0]
+    size, first = g.nodes[root]["size"], g.nodes[root]["first"]
+    for c in range(len(candidates)):
+        most = bonuses[c] / (1.0 - rules.bound.discount) + 8.0 * UNIT * scale
+        needed = base_q[0] + most > tops[0]
+        for a in range(size):
+            needed = needed or base_q[1 + a] + most > tops[1 + a]
+        if not needed:
+            found[c] = base_q[0] + most
+            continue
+        for i in range(count):
+            work.values[order[i]] = base[order[i]]
+        away = solve(
+            g,
+            order,
+            count,
+            candidates[c],
+            bonuses[c],
+            side,
+            scale + most,
+            still,
+            work,
+            rules,
+        )
+        found[c] = work.values[root] + away
+        tops[0] = max(tops[0], found[c] + 4.0 * UNIT * scale)
+        useless = tops[0] >= enough[0]
+        for a in range(size):
+            tops[1 + a] = max(
+                tops[1 + a], work.q[first + a] + away + 4.0 * UNIT * scale
+            )
+            useless = useless and tops[1 + a] >= enough[1 + a]
+        if useless:
+            return c + 1
+    return len(candidates)
