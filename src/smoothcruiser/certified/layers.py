@@ -286,7 +286,8 @@ class LayeredRegion(Region):
             )
             if count != CROWDED:
                 break
-            if memory.has_bytes(3 * size * STAGE.itemsize):
+            # two layers are the least: what is asked, and where it leads
+            if self.depth <= 1 or memory.has_bytes(3 * size * STAGE.itemsize):
                 size *= 2
             else:
                 self.depth = max(1, 3 * self.depth // 4)

@@ -114,7 +114,7 @@ def _check_shares(search: Certified, pairs: Any) -> None:
     k, total = search._drawn_pairs, pairs["total"]
     # with a horizon a pair may be sampled anew once (``layers``)
     most = len(pairs) if search.problem.horizon is None else 2 * len(pairs)
-    require(k <= most, "more pairs have samples than there are")
+    require(search.exact or k <= most, "more pairs have samples than there are")
     require(bool(np.all(total >= 0.0) and np.all(total < MOST)), "a count is none")
     require(bool(np.all(total == np.floor(total))), "a count is no whole number")
     if search.exact:

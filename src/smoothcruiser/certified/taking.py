@@ -91,6 +91,8 @@ class Taking:
         g = search.memory.graph
         new = pairs[g.pairs["total"][pairs] == 0.0]
         if not search.exact:
+            # a round that was left may have given one to a pair that it did not sample
+            new = new[g.pairs["cost"][new] == 0.0]
             k = search._drawn_pairs + 1 + np.arange(len(new))
             costs = pair_costs(search.bound, search.problem, k, search.delta)
             g.pairs["cost"][new] = costs

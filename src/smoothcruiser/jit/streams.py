@@ -35,6 +35,7 @@ import numpy as np
 from smoothcruiser.jit import distributions  # noqa: F401 - registers its methods
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.jit.elements import pick_by_probabilities
+from smoothcruiser.jit.interrupts import unbroken
 from smoothcruiser.jit.stream_type import STREAM, below, stream_at
 
 __all__ = [
@@ -268,79 +269,96 @@ def _size(a: Any, call: str) -> tuple[int, Any]:
 # --- compiled code, called from Python with a stream's address ----------------
 
 
-@compiled
+def built_whole(function: Any) -> Any:
+    """Compiled at its first use, which no Ctrl-C and no time limit breaks off.
+
+    That use is in a call of the user's step, which they may end. Half a module left
+    to LLVM crashes the process later, and the next use would begin anew.
+    """
+    found = compiled(function)
+    build = found.compile
+
+    def compile_whole(signature: Any) -> Any:
+        with unbroken():
+            return build(signature)
+
+    found.compile = compile_whole
+    return found
+
+
+@built_whole
 def _integers(address: int, n: int) -> Any:
     return stream_at(address).integers(n)
 
 
-@compiled
+@built_whole
 def _between(address: int, first: int, last: int) -> Any:
     start = np.uint64(first)
     size = np.uint64(last) - start + np.uint64(1)
     return np.int64(start + below(stream_at(address), size))
 
 
-@compiled
+@built_whole
 def _raw(address: int) -> Any:
     return stream_at(address).raw()
 
 
-@compiled
+@built_whole
 def _random(address: int) -> Any:
     return stream_at(address).random()
 
 
-@compiled
+@built_whole
 def _uniform(address: int, low: float, high: float) -> Any:
     return stream_at(address).uniform(low, high)
 
 
-@compiled
+@built_whole
 def _normal(address: int, loc: float, scale: float) -> Any:
     return stream_at(address).normal(loc, scale)
 
 
-@compiled
+@built_whole
 def _exponential(address: int, scale: float) -> Any:
     return stream_at(address).exponential(scale)
 
 
-@compiled
+@built_whole
 def _gamma(address: int, shape: float, scale: float) -> Any:
     return stream_at(address).gamma(shape, scale)
 
 
-@compiled
+@built_whole
 def _beta(address: int, a: float, b: float) -> Any:
     return stream_at(address).beta(a, b)
 
 
-@compiled
+@built_whole
 def _poisson(address: int, lam: float) -> Any:
     return stream_at(address).poisson(lam)
 
 
-@compiled
+@built_whole
 def _binomial(address: int, n: int, p: float) -> Any:
     return stream_at(address).binomial(n, p)
 
 
-@compiled
+@built_whole
 def _geometric(address: int, p: float) -> Any:
     return stream_at(address).geometric(p)
 
 
-@compiled
+@built_whole
 def _categorical(address: int, weights: Any) -> Any:
     return stream_at(address).categorical(weights)
 
 
-@compiled
+@built_whole
 def _chosen(address: int, p: Any) -> Any:
     return pick_by_probabilities(stream_at(address), p)
 
 
-@compiled
+@built_whole
 def _order(address: int, size: int) -> Any:
     return stream_at(address).permutation(size)
 

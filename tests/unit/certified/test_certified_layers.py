@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.certified.layers import LayeredRegion
 from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.snapshot import restore, to_bytes
 from smoothcruiser.exact import solve
 
 pytestmark = pytest.mark.compiles
@@ -177,3 +180,28 @@ def test_bounds_by_state_are_used_in_every_layer():
     for row in memory.table():
         assert row.interval[0] >= low[row.state] - 0.05 - 1e-9
         assert row.interval[1] <= high[row.state] + 0.05 + 1e-9
+
+
+def test_a_machine_with_less_memory_lists_two_layers_still():
+    """Where a snapshot alone is more than fits, another query ends, and holds."""
+
+    def step(state: float, action: int, rng: np.random.Generator):
+        return float(rng.random() < 0.5), float(rng.random())
+
+    problem = sc.MDP(
+        step,
+        num_actions=2,
+        discount=1.0,
+        operator=sc.Max(),
+        initial_state=0.0,
+        reward_range=(0.0, 1.0),
+        horizon=2,
+    )
+    memory = Certified(problem, delta=0.1, seed=1)
+    memory.query(epsilon=1e-3, budget=5000)
+    small = Certified(problem, delta=0.1, seed=1)
+    small.memory.room = replace(small.memory.room, max_bytes=500_000)
+    restore(small, to_bytes(memory))
+    assert len(small._region.layers.stages) > 1024  # no room is left in the list
+    found = small.query(small.memory.states[5], epsilon=1e-3, budget=5000)
+    assert found.interval[0] <= 1.0 <= found.interval[1]

@@ -3,6 +3,7 @@
 import math
 import signal
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from smoothcruiser.certified.parallel import ParallelSampler, draw_part
 from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.sampling import Sampler, first_words
 from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.snapshot import restore, to_bytes
 from smoothcruiser.errors import Interrupted, InvalidInput
 from smoothcruiser.jit.streams import from_words
 
@@ -244,3 +246,32 @@ def test_compiling_counts_against_no_limit(monkeypatch):
     assert answer.num_calls > 0
     assert answer.epsilon < 1.0
     assert answer.compile_seconds >= 0.3
+
+
+@pytest.mark.parametrize("horizon", [None, 5])
+def test_rounds_left_in_the_middle_give_no_pair_two_shares(horizon: int | None):
+    """What was saved after many stops can be taken up, and no share of delta is lost."""
+    calls = 0
+
+    def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+        nonlocal calls
+        calls += 1
+        if calls % 150 == 0:  # by hand, in the middle of a round
+            raise KeyboardInterrupt
+        return float(rng.random() < 0.1), (state + 1 + int(3 * rng.random())) % 40
+
+    problem = sc.MDP(
+        step,
+        num_actions=4,
+        discount=0.9,
+        operator=sc.Max(),
+        initial_state=0,
+        reward_range=(0.0, 1.0),
+        horizon=horizon,
+    )
+    memory = Certified(problem, delta=0.1, seed=1)
+    for _ in range(12):
+        memory.query(0, epsilon=1e-3, budget=2000)
+        given = int((memory.memory.graph.pairs["cost"] > 0.0).sum())
+        assert horizon is not None or memory._drawn_pairs == given
+        restore(Certified(problem, delta=0.1, seed=1), to_bytes(memory))

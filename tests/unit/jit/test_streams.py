@@ -15,7 +15,8 @@ import pytest
 from numba import njit
 from scipy import stats
 
-from smoothcruiser.jit.streams import from_words, stream
+from smoothcruiser.jit.interrupts import held
+from smoothcruiser.jit.streams import built_whole, from_words, stream
 
 pytestmark = pytest.mark.compiles
 
@@ -229,3 +230,24 @@ def test_streams_of_neighbouring_shards_are_independent():
     left = many(stream(0, 0, 0), METHODS["random"], 0, 50_000) < 0.5
     right = many(stream(0, 0, 1), METHODS["random"], 0, 50_000) < 0.5
     assert stats.binomtest(int(np.sum(left == right)), 50_000, 0.5).pvalue > FALSE_ALARM
+
+
+def test_nothing_breaks_off_what_a_method_compiles():
+    """Its first use is in a step that a time limit may end; LLVM must not be."""
+
+    def one_more(address: int) -> int:
+        return address + 1
+
+    law, seen = built_whole(one_more), []
+    build = law._compiler.compile
+    with held() as hold:
+
+        def noted(*given):
+            seen.append(hold.open)
+            return build(*given)
+
+        law._compiler.compile = noted
+        hold.begin()
+        assert law(2) == 3
+        seen.append(hold.open)
+    assert seen == [False, True]
