@@ -10,6 +10,7 @@ deeper ones are listed.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from copy import copy
 from typing import Any
@@ -91,13 +92,14 @@ class LayeredRegion(Region):
         size, layers = len(self.memory.graph.nodes), self.depth + 1
         if len(self._place) < size:
             self._place = np.zeros(size, dtype=np.int64)
-        if len(self._boxes) < layers:
-            self._boxes = np.array(
-                [
-                    [self.memory.box(player, self.horizon - d) for player in (1, 2)]
-                    for d in range(layers)
-                ]
-            )
+        known, box = len(self._boxes), self.memory.box
+        if known < layers:
+            players = (1, 2) if self.problem.is_game else (1, 1)
+            more = [
+                [box(player, self.horizon - d) for player in players]
+                for d in range(known, layers)
+            ]
+            self._boxes = np.concatenate([self._boxes, np.array(more)])
         return Steps(self._boxes, self.horizon, self._place)
 
     def sections(self) -> dict[str, Any]:
@@ -174,9 +176,17 @@ class LayeredRegion(Region):
         )
 
     def list_reach(self) -> None:
-        """List all layers that can matter."""
-        self.depth = self.deepest
-        self._list()
+        """List all layers that can matter, or as many as there is time for."""
+        while True:
+            begin, wanted = time.perf_counter(), self.depth
+            self._list()
+            took = time.perf_counter() - begin
+            ended = self.layers.counts[-1] == 0  # no play goes on as long as that
+            if ended or not wanted == self.depth < self.deepest:
+                return
+            if self.over(4.0 * took) is not None:
+                return
+            self.depth = min(self.deepest, 2 * self.depth)
 
     def list_all(self) -> None:
         """List what is in reach; every state of the memory is, of some query."""
@@ -212,8 +222,13 @@ class LayeredRegion(Region):
         return self._pass(tune)
 
     def spread(self, source: Floats, least: float, passes: int) -> None:
-        """Write the gains of all pairs; list deeper layers where they matter."""
+        """Write the gains of all pairs; list deeper layers where they matter.
+
+        It is ``unfinished`` where there is no time for them.
+        """
+        self.unfinished = False
         while True:
+            begin = time.perf_counter()
             g, loops = self.memory.graph, self.layer_loops
             g.pairs["gain"][: self.memory.num_pairs] = 0.0
             self.layers.stages["mass"] = 0.0
@@ -227,6 +242,9 @@ class LayeredRegion(Region):
             if left == 0.0:
                 return
             before = self.depth
+            self.unfinished = self.over(4.0 * (time.perf_counter() - begin)) is not None
+            if self.unfinished:
+                return
             self.depth = min(self.deepest, max(before + FIRST_DEPTH, 3 * before // 2))
             self._list()
             if self.depth <= before or self._pass(WALK) < 0.0:

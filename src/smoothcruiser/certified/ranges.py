@@ -16,6 +16,8 @@ from functools import lru_cache
 from smoothcruiser.certified.memory_kernel import GRID_CELLS
 from smoothcruiser.problem.facts import BOUNDS_ROUNDING, Facts
 
+MANY_STEPS = 2000  # of a horizon: beyond it the sum of radii is bounded, not added up
+
 
 def box(
     facts: Facts, player: int, left: int | None
@@ -52,8 +54,13 @@ def widest(facts: Facts, left: int | None) -> float:
 def widths(facts: Facts) -> tuple[float, ...]:
     """Return M - m with all steps to go, one step fewer, and so on.
 
-    It is one number without a horizon.
+    It is one number without a horizon; and one that none exceeds where there are many,
+    with room for a reward that was rounded to the grid.
     """
+    if facts.horizon is not None and facts.horizon > MANY_STEPS:
+        low, high = facts.value_hull()
+        span = max(high, 0.0) - min(low, 0.0)
+        return (2.0 * facts.reward_span + facts.discount * span,)
     left = (None,) if facts.horizon is None else range(facts.horizon, 0, -1)
     return tuple(widest(facts, steps) for steps in left)
 
@@ -65,8 +72,8 @@ def discounted_width(facts: Facts) -> float:
     radius is a share of M - m.
     """
     found = widths(facts)
-    if facts.horizon is None:
-        return found[0] * facts.steps(None)
+    if len(found) == 1:
+        return found[0] * facts.steps(facts.horizon)
     return math.fsum(width * facts.discount**t for t, width in enumerate(found))
 
 

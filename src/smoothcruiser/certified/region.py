@@ -29,6 +29,7 @@ class Region:
 
     # sweeps end when one closes less than this share of the width (weighted by visits)
     little = 0.01
+    unfinished = False  # whether steering was left for want of time
     most_sweeps = 400  # of a round; the rest follows in the next one, or at the end
 
     def __init__(
@@ -37,6 +38,8 @@ class Region:
         self.problem, self.memory, self.bound = problem, memory, bound
         self.loops = make_loops(problem.operator, bound)
         self.rules = _rules(problem, radius_scale)
+        # why to stop, if there are so many seconds of work ahead; None: go on
+        self.over: Callable[[float], object] = _never
         self.order: Ints = np.zeros(0, dtype=np.int64)
         self.count = 0
 
@@ -161,6 +164,10 @@ class Region:
         """
         g = self.memory.graph
         return float(self.loops.sweep(g, self.order, self.count, tune, self.rules))
+
+
+def _never(need: float) -> None:
+    """No reason to stop."""
 
 
 def _rules(problem: Problem, radius_scale: float) -> SweepRules:

@@ -287,7 +287,7 @@ class Certified:
         state = self.memory.states[at.root]
         reason = limits.over()
         if self._prepared:
-            self._sampler.hold = limits.hold
+            self._sampler.hold, self._region.over = limits.hold, limits.over
             self._sampler.deadline = limits.deadline
             late = ended_at(limits.latest, limits.hold)
             with self._faults(), overdue(limits.seconds), late:
@@ -464,7 +464,8 @@ class Certified:
         even = self._steering.uniform
         pairs, counts = even(left) if self.uniform else self._jobs(at, limits, left)
         if len(pairs) == 0:
-            return limits.over() or "exhausted"
+            none = "seconds" if self._region.unfinished else "exhausted"
+            return limits.over() or none
         self._taking.give_shares(pairs)
         at.begin_round(pairs, counts)
         return None
@@ -485,7 +486,7 @@ class Certified:
                 return pairs, counts
             steered = calls
         pairs, counts = choose.steered(root, limits, steered)
-        if len(pairs) == 0:
+        if len(pairs) == 0 and not self._region.unfinished:
             pairs, counts = choose.equal(None, steered)
         choose.num_steered += int(counts.sum())
         if self.problem.deterministic and not self.known:

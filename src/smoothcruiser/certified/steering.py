@@ -83,6 +83,8 @@ class Steering:
             SPREAD_SHARE * width / region.count,
             SPREAD_PASSES,
         )
+        if region.unfinished:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         pairs, counts = (
             np.zeros(memory.num_pairs, dtype=np.int64),
             np.zeros(memory.num_pairs, dtype=np.int64),
