@@ -157,8 +157,8 @@ def _check_discount(p: Problem) -> None:
             (
                 f"discount must be in [0, 1) without a horizon, got {p.discount!r}; "
                 "give horizon= to use 1, or operator=Max() with a known model (tabular, "
-                "outcomes=) or a bounded total: payoffs='end', total_reward_range= with "
-                "rewards of one sign, or episodes_end=."
+                "outcomes=) or a bounded total: payoffs='end', total_reward_range= or "
+                "value_bounds= with rewards of one sign, or episodes_end=."
             ),
         )
 
