@@ -36,7 +36,7 @@ run: $(READY) ## plan on a built-in problem, and show the exact answer beside it
 # (seen: "LLVM ERROR: Symbol not found: __gufunc__..."). One process fills it first.
 test: lint ## what CI runs: lint, types, imports, tests
 	@$(BIN)/python -c 'import quantecon'
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 quick: $(READY) ## the unit tests that neither compile nor start processes: half a minute
 	@$(BIN)/python -m pytest tests/unit -m "not compiles"
@@ -56,6 +56,7 @@ bench: $(READY) ## ratios against C and against other libraries; writes docs/evi
 
 evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writes docs/evidence
 	@mkdir -p docs/evidence
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 	@$(BIN)/python benchmarks/sharp_coverage.py --runs 130 --out docs/evidence/coverage.md
 	@$(BIN)/python benchmarks/portfolio.py --out docs/evidence/portfolio.md
 	@$(BIN)/python benchmarks/portfolio_coverage.py --worlds 90 --out docs/evidence/portfolio-coverage.md

@@ -126,6 +126,7 @@ def test_terminated_is_honoured_where_the_row_behind_it_is_not_absorbing():
     assert solution.values[36] == pytest.approx(-sum(0.9**i for i in range(13)))
 
 
+@pytest.mark.slow
 def test_a_fickle_passenger_is_not_in_the_tables():
     problem = sc.make(
         "gym:Taxi-v4,fickle_passenger=true,reward_low=-10,reward_high=20",

@@ -158,6 +158,8 @@ def drop_mover(state):
     return 1 + state[1]
 
 
+# kinds of state that are compiled as another kind of the list is
+ALIKE = ("nested", "tuple", "float")
 PROBLEMS = {
     "int": (
         0,
@@ -216,7 +218,13 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("name", list(PROBLEMS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in ALIKE else [])
+        for name in PROBLEMS
+    ],
+)
 def test_agreement_on_every_kind_of_state(name):
     state, make = PROBLEMS[name]
     for i, operator in enumerate(OPERATORS):
@@ -246,6 +254,7 @@ def shrunk_gradient(q):
     return 0.9 * e / np.sum(e)
 
 
+@pytest.mark.slow
 def test_agreement_on_a_user_operator_with_a_user_oracle():
     operator = sc.CustomOperator(shrunk_value, shrunk_gradient, smooth=0.5)
     problem = sc.MDP(hop, num_actions=2, discount=0.5, operator=operator)

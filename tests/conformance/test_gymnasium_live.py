@@ -67,6 +67,7 @@ def test_a_problem_starts_where_the_environment_is_and_leaves_it_untouched(name)
     assert everything(env) == before
 
 
+@pytest.mark.slow
 def test_a_live_environment_as_the_asked_state_means_here():
     env = moved(gym.make("FrozenLake-v1", is_slippery=False), 0)
     problem = adapter.problem(env, discount=0.9, operator=sc.Max())

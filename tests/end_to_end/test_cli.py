@@ -121,6 +121,7 @@ def whole_numbers(data: Any) -> int:
 HARD = "chain:n=5 --discount 0.995 --temperature 0.1 --epsilon 1% --delta 0.1"
 
 
+@pytest.mark.slow
 def test_prices_beyond_what_python_prints_are_explained(run: Any) -> None:
     """4,300 digits are the longest whole number that Python turns into text;
     this schedule has about 10^5766 calls.

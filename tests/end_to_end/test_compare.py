@@ -73,6 +73,7 @@ def test_table_and_plot(tmp_path):
     assert picture.read_text().count("<path") > 10
 
 
+@pytest.mark.slow
 def test_every_budget_is_shown_and_a_plot_is_checked_before_the_runs():
     done = run(
         "compare",

@@ -102,6 +102,7 @@ def test_forms_of_a_policy_agree():
         sc.evaluate(problem, lambda s: solution.policy[s], executor="compiled")
 
 
+@pytest.mark.slow
 def test_trees_are_followed_as_far_as_they_know():
     """A tree's compiled and Python rollouts agree, and its policy is worth more
     than the blind one on the lake.
@@ -219,6 +220,7 @@ def test_the_cut_is_a_share_of_epsilon_where_episodes_end():
     assert answer.interval[0] <= policy_value(problem, blind)[0] <= answer.interval[1]
 
 
+@pytest.mark.slow
 def test_an_exact_solution_with_a_horizon_is_played_step_by_step():
     """One step left: take the money; before: invest. The first step's policy at
     every step would earn less.

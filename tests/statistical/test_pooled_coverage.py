@@ -14,6 +14,8 @@ from smoothcruiser.exact import solve
 from smoothcruiser.operators import Entropy, Max, Sparsemax
 from smoothcruiser.problem.tabular import tabular
 
+pytestmark = pytest.mark.slow
+
 RUNS, PAIRS, OUTCOMES, STEPS, FIRST = 8_000, 4, 6, 240, 3
 ALPHA = 0.1
 

@@ -244,6 +244,7 @@ def test_a_tree_is_kept_over_the_other_players_move():
     assert tree.node(0).visits > 300
 
 
+@pytest.mark.slow
 def test_an_agents_policy_is_one_function_that_can_be_certified():
     """act learns and draws new seeds; policy answers the same every time, so
     its value exists, and evaluate finds it.

@@ -62,6 +62,7 @@ def test_fewer_legal_rows_than_declared_are_refused() -> None:
         sc.plan(problem, **PROMISE)
 
 
+@pytest.mark.slow
 @pytest.mark.compiles
 @pytest.mark.parametrize("compiled", [True, False])
 def test_searches_and_policies_meet_the_same_refusal(compiled: bool) -> None:

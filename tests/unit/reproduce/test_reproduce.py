@@ -282,6 +282,7 @@ def test_csv_columns_and_gaps(tmp_path):
     assert row == ["x", "", "0.5", "3", "1.0", "2.0"]
 
 
+@pytest.mark.slow
 @pytest.mark.compiles
 def test_reproduce_all_quickly(tmp_path):
     """Every file is there, the page is whole and asks nothing of the network,

@@ -152,6 +152,7 @@ GAME = sc.Game(
 )
 
 
+@pytest.mark.slow
 def test_named_tuples_legal_moves_ends_and_players():
     """A user's own compiled game: NamedTuple states, moves that are not always
     legal, an end flagged by the step.
@@ -175,6 +176,7 @@ def test_compiled_errors_name_state_and_action():
             Tree(narrow, method="uct", seed=2, executor=executor).grow(simulations=10)
 
 
+@pytest.mark.slow
 def test_arrays_are_states():
     problem = sc.MDP(
         spin,
