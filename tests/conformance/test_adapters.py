@@ -432,6 +432,7 @@ def backward(state, discount, operator, memo):
     return memo[key]
 
 
+@pytest.mark.slow
 def test_tic_tac_toe_is_solved_as_by_backward_induction():
     problem = sc.make("openspiel:tic_tac_toe", discount=0.9, temperature=0.2)
     truth = backward(

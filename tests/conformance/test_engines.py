@@ -187,6 +187,7 @@ def halved_gradient(q):
     return out
 
 
+@pytest.mark.slow
 def test_agreement_with_an_operator_whose_gradient_does_not_sum_to_one():
     """The paper's general form: A ~ g/|g|_1 and rewards weighted by |g|_1 = 1/2."""
     operator = sc.CustomOperator(halved_value, halved_gradient, smooth=0.25)

@@ -14,6 +14,7 @@ import pytest
 FILE = Path(__file__).parents[2] / "benchmarks" / "certified_survival.py"
 
 
+@pytest.mark.slow
 @pytest.mark.compiles
 def test_a_search_killed_in_the_middle_ends_with_the_same_bits(tmp_path, monkeypatch):
     """kill -9 while a slow step is sampled: what was saved is there, and the resumed

@@ -122,6 +122,7 @@ def test_a_report_is_written_even_if_standard_output_takes_nothing(
     assert "chain" in (tmp_path / "page.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.compiles
 def test_random_command_lines_run_or_are_refused_in_a_sentence(tmp_path: Path) -> None:
     script = ROOT / "benchmarks" / "command_lines.py"

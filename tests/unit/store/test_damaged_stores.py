@@ -11,6 +11,7 @@ from damaged_stores import all_cases
 pytestmark = pytest.mark.compiles
 
 
+@pytest.mark.slow
 def test_damaged_stores_are_refused_or_give_the_same_bits(tmp_path: Path) -> None:
     cases = all_cases(120, tmp_path)
     assert [case for _, case in cases if case.broken] == []

@@ -215,6 +215,7 @@ def test_a_tree_of_arrays_moves_with_its_memory():
         assert tree.deepest >= 1
 
 
+@pytest.mark.slow
 def test_arrays_that_differ_by_the_sign_of_zero_are_one_state():
     @numba.njit
     def mirror(state, action, rng):
