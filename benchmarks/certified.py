@@ -126,8 +126,9 @@ def show_lake() -> None:
         exact = float(solve(problem).values[0])
         epsilon = share * problem.facts.value_span()
         for target in ("value", "q_values"):
-            ours = Certified(problem, delta=0.05).query(epsilon=epsilon, target=target)  # type: ignore[arg-type]
-            equal = Uniform(problem, delta=0.05).query(epsilon=epsilon, target=target)  # type: ignore[arg-type]
+            asked: Any = {"epsilon": epsilon, "target": target}
+            ours = Certified(problem, delta=0.05).query(**asked)
+            equal = Uniform(problem, delta=0.05).query(**asked)
             old = f"{'':12}"
             if target == "value":
                 old = f"{uniform_bernstein(problem, epsilon, 0.05):12.3g}"

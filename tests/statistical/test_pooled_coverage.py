@@ -14,8 +14,6 @@ from smoothcruiser.exact import solve
 from smoothcruiser.operators import Entropy, Max, Sparsemax
 from smoothcruiser.problem.tabular import tabular
 
-pytestmark = pytest.mark.slow
-
 RUNS, PAIRS, OUTCOMES, STEPS, FIRST = 8_000, 4, 6, 240, 3
 ALPHA = 0.1
 
@@ -75,6 +73,7 @@ def test_the_pooled_event_fails_rarely() -> None:
     assert failures(1.0) <= binom.ppf(0.999, RUNS, ALPHA)
 
 
+@pytest.mark.slow
 def test_a_third_of_the_price_would_be_too_little() -> None:
     assert failures(1.0 / 3.0) > 0
 
@@ -132,6 +131,7 @@ def test_pooled_intervals_hold() -> None:
     assert helped > runs // 2
 
 
+@pytest.mark.slow
 def test_radii_that_are_too_small_are_noticed() -> None:
     missed, _ = misses(100, 0.2, 0.05)
     assert missed >= 10

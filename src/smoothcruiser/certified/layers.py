@@ -35,6 +35,7 @@ from smoothcruiser.certified.layers_kernel import (
 from smoothcruiser.certified.loops import make_layer_loops, not_compiled, warm_intake
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.region import Region
+from smoothcruiser.problem.bounds import bad_bounds
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
 
@@ -197,15 +198,18 @@ class LayeredRegion(Region):
 
         Their outcomes are rewards. A state that turns out to be met earlier is
         sampled anew, as a new pair with a share of its own: nothing of what was
-        sampled counts any more.
+        sampled counts any more. It is called while no sample waits to be entered.
         """
         memory, nodes = self.memory, self.memory.graph.nodes[: self.memory.num_nodes]
-        last = nodes["depth"] == self.horizon - 1
+        pairs = memory.graph.pairs[: memory.num_pairs]
+        whole = np.zeros(len(nodes), dtype=bool)  # sampled with next states, for good
+        whole[pairs["node"][pairs["total"] > 0.0]] = True
+        whole &= nodes["last"] == 0
+        last = (nodes["depth"] == self.horizon - 1) & ~whole
         early = np.flatnonzero((nodes["last"] == 1) & ~last)
         nodes["last"] = last
         if len(early) == 0:
             return
-        pairs = memory.graph.pairs[: memory.num_pairs]
         again = np.isin(pairs["node"], early)
         for name in ("total", "cost", "slope_up", "slope_down", "gain"):
             pairs[name][again] = 0.0
@@ -310,7 +314,27 @@ class LayeredRegion(Region):
             else:
                 self.depth = max(1, 3 * self.depth // 4)
         self.count, self.layers = int(count), new
+        self._check_claims()
         memory.layer_bytes = new.stages.nbytes
+
+    def _check_claims(self) -> None:
+        """Refuse bounds on V of the user that leave nothing of what the facts allow."""
+        stages = self.layers.stages[: self.layers.starts[-1]]
+        if self.problem.value_gap is None or np.all(stages["lower"] <= stages["upper"]):
+            return
+        at = int(np.flatnonzero(stages["lower"] > stages["upper"])[0])
+        d = int(np.searchsorted(self.layers.starts, at, side="right")) - 1
+        node = self.memory.graph.nodes[stages["node"][at]]
+        low, high = self._boxes[d, 0 if node["sign"] > 0.0 else 1][[V_LOW, V_HIGH]]
+        if node["claim_low"] <= high and low <= node["claim_high"]:
+            return  # bounds from samples have crossed, which the next pass tells
+        raise bad_bounds(
+            self.memory.states[int(stages["node"][at])],
+            float(node["claim_low"]),
+            float(node["claim_high"]),
+            self.problem.facts,
+            (float(low), float(high)),
+        )
 
 
 def no_layers() -> Layers:

@@ -225,7 +225,7 @@ class PooledRegion(Region):
             if len(values):
                 self.inner[side], self.effects[side] = (values, q), effects
 
-    def close(self, over: Callable[[], object]) -> bool:
+    def close(self) -> bool:
         """Bring the bounds of the requested state to what the pool proves."""
         price, repeats = self.pool()
         samples = self.num_samples
@@ -238,7 +238,7 @@ class PooledRegion(Region):
         node, mine = g.nodes[root], self.memory.pairs_of(root)
         tops = {}
         for side in (1.0, -1.0):
-            found = self._side(side, price, repeats, over)
+            found = self._side(side, price, repeats)
             if found is None:
                 return False
             tops[side] = found
@@ -272,9 +272,7 @@ class PooledRegion(Region):
             weights=np.zeros(int(g.sizes[0])),
         )
 
-    def _side(
-        self, side: float, price: float, repeats: Floats, over: Callable[[], object]
-    ) -> Floats | None:
+    def _side(self, side: float, price: float, repeats: Floats) -> Floats | None:
         """Side * V of the requested node and side * Q of its pairs, as bounded.
 
         None where ``over`` gave a reason.
@@ -307,7 +305,7 @@ class PooledRegion(Region):
         first, num = int(g.nodes["first"][root]), int(g.nodes["size"][root])
         base = np.append(work.values[root], work.q[first : first + num])
         base += away + 4.0 * UNIT * self.scale
-        return self._worst(side, could, bonus, base, tuned, over)
+        return self._worst(side, could, bonus, base, tuned)
 
     def _worst(
         self,
@@ -316,7 +314,6 @@ class PooledRegion(Region):
         bonus: Floats,
         base: Floats,
         tuned: tuple[Any, ...],
-        over: Callable[[], object],
     ) -> Floats | None:
         """What the worst pair makes of ``base``."""
         g = self.memory.graph
@@ -350,7 +347,7 @@ class PooledRegion(Region):
             )
             done = found > -math.inf
             effects[part[done]] = np.maximum(0.0, found[done] - base[0])
-            if over() is not None:
+            if self.over() is not None:
                 return None
         return tops
 

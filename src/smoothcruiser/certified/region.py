@@ -39,7 +39,7 @@ class Region:
         self.loops = make_loops(problem.operator, bound)
         self.rules = _rules(problem, radius_scale)
         # why to stop, if there are so many seconds of work ahead; None: go on
-        self.over: Callable[[float], object] = _never
+        self.over: Callable[..., object] = _never
         self.order: Ints = np.zeros(0, dtype=np.int64)
         self.count = 0
 
@@ -68,7 +68,7 @@ class Region:
         listed = g.nodes["listed"][g.pairs["node"][:size]] == 1
         return float(g.pairs["total"][:size][listed].sum())
 
-    def close(self, over: Callable[[], object]) -> bool:
+    def close(self) -> bool:
         """Close what sweeps leave open; with a discount or a horizon that is nothing.
 
         Returns False where it was left because ``over`` gave a reason.
@@ -166,7 +166,7 @@ class Region:
         return float(self.loops.sweep(g, self.order, self.count, tune, self.rules))
 
 
-def _never(need: float) -> None:
+def _never(need: float = 0.0) -> None:
     """No reason to stop."""
 
 

@@ -287,7 +287,7 @@ class Certified:
         state = self.memory.states[at.root]
         reason = limits.over()
         if self._prepared:
-            self._sampler.hold, self._region.over = limits.hold, limits.over
+            self._sampler.hold = limits.hold
             self._sampler.deadline = limits.deadline
             late = ended_at(limits.latest, limits.hold)
             with self._faults(), overdue(limits.seconds), late:
@@ -460,7 +460,8 @@ class Certified:
 
     def _begin_round(self, at: Position, limits: Ends, left: int) -> str | None:
         """Choose what to sample; return None, or why there is nothing."""
-        self._region.mark_last()
+        if self._intake.batch is None:  # else samples wait that were taken before
+            self._region.mark_last()
         even = self._steering.uniform
         pairs, counts = even(left) if self.uniform else self._jobs(at, limits, left)
         if len(pairs) == 0:

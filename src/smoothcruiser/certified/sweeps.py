@@ -54,9 +54,10 @@ class Sweeps:
         Where time is up before, the position says which sweep is next.
         ``pause`` is called between two sweeps.
         """
+        self.region.over = limits.over
         while at.swept != SETTLED and at.swept < self.region.most_sweeps:
             if at.swept == CLOSING:
-                if not self.region.close(limits.over):
+                if not self.region.close():
                     return
                 at.swept = SETTLED
             else:
@@ -79,6 +80,7 @@ class Sweeps:
         satisfies width <= gamma width + radii + what the last sweep moved, so
         stopping here adds at most ``SWEPT`` of the goal.
         """
+        self.region.over = limits.over
         self.region.list_reach()
         tune = SCAN
         while not self.narrow(at, limits) and limits.over(self.seconds) is None:
@@ -87,7 +89,7 @@ class Sweeps:
             goal = limits.goal_at(self.memory.interval(at.root))
             if goal is None:
                 goal = self.memory.half_width(at.root, limits.target)
-            self.region.close(limits.over)
+            self.region.close()
             still = float((before - self.region.widths).max()) <= (
                 0.0 if self.exact else 2.0 * SWEPT * goal / self.steps
             )

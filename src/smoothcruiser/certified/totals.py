@@ -98,7 +98,7 @@ class TotalRegion(Region):
                     break
         return closed
 
-    def close(self, over: Callable[[], object]) -> bool:
+    def close(self) -> bool:
         """Bring the far bounds of all listed nodes down, as far as induction proves.
 
         Where that took more updates than there are samples, in vain, it is not tried
@@ -116,7 +116,7 @@ class TotalRegion(Region):
             return True
         self._work = 0.0
         try:
-            found = self._found(far, near, SLACK_SHARE * width, known, over)
+            found = self._found(far, near, SLACK_SHARE * width, known)
         except TimeoutError:
             g.nodes[far][listed] = known
             return False
@@ -128,25 +128,18 @@ class TotalRegion(Region):
         self.failed_at = samples if vain else 0.0
         return True
 
-    def _found(
-        self,
-        far: str,
-        near: str,
-        slack: float,
-        known: Floats,
-        over: Callable[[], object],
-    ) -> Floats | None:
+    def _found(self, far: str, near: str, slack: float, known: Floats) -> Floats | None:
         """Far bounds that hold by induction; None where none better were found."""
         g, listed, upper = self.memory.graph, self.listed, self.upper
         nearest, cell = np.minimum if upper else np.maximum, slack / CELLS
         g.nodes[far][listed] = g.nodes[near][listed]
-        if not self._climb(known, 0.0, STILL * slack, slack, over):
+        if not self._climb(known, 0.0, STILL * slack, slack):
             return None
         moved = g.nodes[far][listed] + (slack if upper else -slack)
         raised = cell * (np.ceil(moved / cell) if upper else np.floor(moved / cell))
         raised = np.maximum(raised, 0.0) if upper else np.minimum(raised, 0.0)
         g.nodes[far][listed] = nearest(raised, known)
-        proved = self._climb(known, cell, 0.0, 0.0, over) and (
+        proved = self._climb(known, cell, 0.0, 0.0) and (
             self.closing_loops.is_inductive(
                 g, self.order, self.count, known, upper, self.rules
             )
@@ -154,14 +147,7 @@ class TotalRegion(Region):
         found: Floats = nearest(g.nodes[far][listed], known)
         return found if proved else None
 
-    def _climb(
-        self,
-        known: Floats,
-        cell: float,
-        still: float,
-        slack: float,
-        over: Callable[[], object],
-    ) -> bool:
+    def _climb(self, known: Floats, cell: float, still: float, slack: float) -> bool:
         """Move f until a pass moves it by at most ``still``.
 
         Returns whether it came to rest, somewhere by more than ``slack`` within what is
@@ -181,6 +167,6 @@ class TotalRegion(Region):
             if number % every == 0:
                 if float(np.abs(known - g.nodes[far][self.listed]).max()) <= slack:
                     return False
-                if over() is not None:
+                if self.over() is not None:
                     raise TimeoutError
         return False

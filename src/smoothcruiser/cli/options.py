@@ -150,7 +150,7 @@ def _problem_words(function: Function) -> Function:
         click.option(
             "--discount",
             type=float,
-            help="Weight of the next step's value, in [0, 1); 1 with a horizon or exact.",
+            help="Weight of the next step's value, in [0, 1); 1 with a horizon, or for totals.",
         ),
     ):
         function = option(function)

@@ -11,6 +11,7 @@ import smoothcruiser as sc
 from smoothcruiser.certified.layers import LayeredRegion
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshot import restore, to_bytes
+from smoothcruiser.errors import OracleError
 from smoothcruiser.exact import solve
 
 pytestmark = pytest.mark.compiles
@@ -205,3 +206,34 @@ def test_a_machine_with_less_memory_lists_two_layers_still():
     assert len(small._region.layers.stages) > 1024  # no room is left in the list
     found = small.query(small.memory.states[5], epsilon=1e-3, budget=5000)
     assert found.interval[0] <= 1.0 <= found.interval[1]
+
+
+@pytest.mark.parametrize("horizon", [3, 40])
+def test_bounds_by_state_that_cannot_be_are_refused(horizon: int):
+    """V >= 2 with one step left, where one reward is at most 1: before or at the rim."""
+    problem = sc.MDP(
+        lambda s, a, rng: (float(rng.random()), (s + 1) % 5),
+        num_actions=1,
+        discount=1.0,
+        operator=sc.Max(),
+        initial_state=0,
+        reward_range=(0.0, 1.0),
+        horizon=horizon,
+        value_bounds=(lambda s: 2.0, lambda s: 39.0),
+        value_gap=37.0,
+    )
+    memory = Certified(problem, delta=0.1, seed=1)
+    with pytest.raises(OracleError, match="the rewards allow values"):
+        memory.query(epsilon=1e-3, budget=200_000)
+
+
+def test_samples_with_next_states_stay_so():
+    """A state that was sampled whole is never taken for one of the last step."""
+    memory = Certified(ring(12), delta=0.1, seed=2)
+    memory.uniform = True  # samples states before they are listed
+    memory.query(budget=3_000)
+    g = memory.memory.graph
+    last = g.nodes["last"][g.pairs["node"][: memory.memory.num_pairs]] == 1
+    for pair in g.pairs[: memory.memory.num_pairs][last]:
+        entries = g.entries[pair["start"] : pair["start"] + pair["length"]]
+        assert np.all(entries["target"] == 0)
