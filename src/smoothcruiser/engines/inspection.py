@@ -162,7 +162,7 @@ class _Inspector:
         while len(self.looked) < most and self._in_time() and self.last <= self.room:
             actions = problem.legal_actions(state)
             _, after, ended = self._pair(
-                state, actions[walk.integers(len(actions))]
+                state, actions[walk.integers(len(actions))], steps
             ).answer
             steps += 1
             over = ended or problem.is_terminal(after) or steps == problem.horizon
@@ -201,11 +201,15 @@ class _Inspector:
             )
             self._check_taken(found, rng)
 
-    def _pair(self, state: Any, action: int) -> Look:
-        """The inspection of one pair, called twice from equal streams."""
+    def _pair(self, state: Any, action: int, steps: int = 0) -> Look:
+        """The inspection of one pair, called twice from equal streams.
+
+        The walk has come to its state in so many ``steps``.
+        """
         place, calls = len(self.looked) + 1, self.calls
         profile = self.problem.profile(state)
         self._check_bounds(state)
+        self._check_left(state, steps)
         before = copied(state)
         # The step gets a copy, so that the caller's own state stays as it is.
         given = state if before is None else copy.deepcopy(before)
@@ -265,6 +269,17 @@ class _Inspector:
         first, second = (bounds_at(problem, state) for _ in range(2))
         if first != second:
             raise flickering(state)
+
+    def _check_left(self, state: Any, steps: int) -> None:
+        """Refuse bounds on V that the steps left of a horizon do not allow.
+
+        A search that believes them may never meet a state with fewer steps left.
+        """
+        problem = self.problem
+        if problem.value_gap is None or problem.horizon is None:
+            return
+        left = problem.horizon - steps
+        bounds_at(problem, state, problem.facts.value_bounds(problem.mover(state), left))
 
     def _stream(self, place: int) -> Stream:
         return stream(self.seed, Key.INSPECTION, place)
