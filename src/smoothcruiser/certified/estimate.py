@@ -47,6 +47,10 @@ SAME_LAW = (
 KNOWN_LAW = (
     "outcomes= is the model: what it lists for a state and an action is their law"
 )
+PARTLY_KNOWN = (
+    "outcomes= is the model where it lists one ({rows:,} rows read), and what it lists "
+    "is the law there; elsewhere "
+)
 NO_WORKERS = (
     "Executor and workers were not used: nothing is sampled, and outcomes= is read in "
     "this process."
@@ -66,12 +70,13 @@ def answer(
     reached: float,
     reason: str,
     num_calls: int,
+    num_rows: int,
     **spent: Any,
 ) -> Estimate:
     """The Estimate of a query that ended for ``reason`` with half-width ``reached``.
 
-    It took ``num_calls`` of the step, or of ``outcomes`` where that is read instead;
-    ``spent`` is its ``seconds`` and ``compile_seconds``.
+    It took ``num_calls`` of the step and of ``outcomes``, of which ``num_rows`` were
+    rows; ``spent`` is its ``seconds`` and ``compile_seconds``.
     """
     problem, memory = search.problem, search.memory
     exact = search.exact
@@ -80,10 +85,12 @@ def answer(
         f"{counts(memory.num_nodes - 1, 'state')}, {counts(drawn, 'pair')} and "
         f"{counts(memory.num_entries, 'outcome')}"
     )
-    made = counts(search.num_calls, "call")
+    made = counts(search.num_calls - search.num_rows, "call")
     if search.known:
-        made = f"{counts(search.num_calls, 'row')} of outcomes= read"
-    idle = search.known and search._compute != Compute()
+        calls = search.num_calls > search.num_rows
+        rest = f" and {made} where there is none" if calls else ""
+        made = f"{counts(search.num_rows, 'row')} of outcomes= read{rest}"
+    idle = search.known and search.exact and search._compute != Compute()
     notes = (
         *search.notes,
         *((NO_WORKERS,) if idle else ()),
@@ -104,7 +111,7 @@ def answer(
         if reason == "epsilon" and asked.epsilon is not None
         else reached,
         delta=0.0 if exact else search.delta,
-        num_calls=0 if search.known else num_calls,
+        num_calls=num_calls - num_rows,
         **spent,
         seed=search.seed,
         notes=notes,
@@ -216,15 +223,18 @@ def one_outcome(twice: int) -> str:
 
 
 def assumed_in_search(
-    problem: Problem, known: bool, twice: int, looked: str
+    problem: Problem, rows: int | None, exact: bool, twice: int, looked: str
 ) -> tuple[str, ...]:
-    """The assumptions of a search over rows that are ``known``, or over samples.
+    """The assumptions of a search over rows, over samples, or over both.
 
-    ``twice`` and ``looked`` say what was checked of the samples.
+    ``rows`` of a known model were read, None: there is none. ``exact`` says that
+    nothing was estimated, ``twice`` and ``looked`` what was checked of the samples.
     """
-    if known:
+    if rows is not None and exact:
         return known_assumptions(problem)
     law = one_outcome(twice) if problem.deterministic else SAME_LAW
+    if rows is not None:
+        law = PARTLY_KNOWN.format(rows=rows) + law
     return assumptions(problem, law, looked=looked)
 
 
@@ -243,7 +253,7 @@ def assumptions(
 
 def _no_chance(search: Certified, drawn: int) -> tuple[str, ...]:
     """Advice where every pair that was sampled has had one outcome."""
-    single = search.memory.num_entries == drawn
+    single = search.memory.num_entries == drawn and not search.known
     if search.exact or not single or search.num_calls < 2 * max(drawn, 1):
         return ()
     return (

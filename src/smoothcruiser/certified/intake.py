@@ -27,7 +27,6 @@ from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.rarest import check_rarest
 from smoothcruiser.errors import OracleError
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.problem.totals import AT_THE_END
 
@@ -132,7 +131,7 @@ class Intake:
         entered when they are read (``reading``).
         """
         batch, memory = self.batch, self.memory
-        if batch is None or batch.drawn == 0 or has_rows(self.problem):
+        if batch is None or batch.drawn == batch.entered:
             self.batch = None
             return None
         batch.truncate()

@@ -34,6 +34,7 @@ class Position:
     epsilon: float | None
     target: Target
     relative: float | None = None
+    first_row: int = 0  # of these calls, rows that were read
     swept: int = 0  # sweeps since the last round
     ended: str | None = None  # why there is nothing more to sample
     sampling: bool = False  # whether a round is under way

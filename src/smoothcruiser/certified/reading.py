@@ -4,6 +4,10 @@ Where a problem has ``outcomes=``, a pair is read and not sampled: its row is th
 itself, so it has no radius and takes no share of delta, and no oracle call is made.
 A job is a pair that is read once; a row is entered as a whole as soon as it is read.
 
+A pair without a row (``outcomes`` returned None) is sampled, by the sampler that the
+problem would have without ``outcomes=``; it is made when the first one is met. With
+``deterministic=True`` one call of the step is a row.
+
 Nodes are numbered in the order in which rows name their states, whatever the blocks
 in which rows are read, so that the clock changes no bit. New states of a block are
 added together, because NumPy is slow one by one: where all of them are plain values
@@ -18,7 +22,8 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,53 +33,144 @@ from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.room import Full
 from smoothcruiser.certified.sampling import ALWAYS_COMPARED, COMPARED_EVERY, Sampler
 from smoothcruiser.errors import Interrupted, OracleError
-from smoothcruiser.problem.answers import at
+from smoothcruiser.jit.streams import from_words
+from smoothcruiser.problem.answers import answered, at
 from smoothcruiser.problem.rows import (
     READ_AGAIN,
     Row,
     answered_again,
     check_rewards,
-    read_row,
+    known_row,
     same_rows,
 )
 from smoothcruiser.problem.states import identical, is_fixed, unchanged
-from smoothcruiser.problem.tabular import Ints
+from smoothcruiser.problem.tabular import Bools, Ints
+
+if TYPE_CHECKING:
+    from smoothcruiser.certified.memory import Memory
+    from smoothcruiser.engines.inspection import Looks
+    from smoothcruiser.problem.problem import Problem
 
 BLOCK = 4096  # rows that are entered together
+OVER = object()  # the next state of a call that ended the episode
+# what a reader and the sampler of its pairs without rows have in common
+SHARED = ("words", "guard", "arrivals", "hold", "deadline")
 # for rows that are read again after a query: the clock cuts short slow models alone
 LEAST_SECONDS = 0.1
 
 
 class RowReader(Sampler):
-    """Reads ``outcomes`` of the pairs of a batch; every job is one row."""
+    """Reads ``outcomes`` of the pairs of a batch; every job is one row.
 
-    resolved = True
+    The jobs of a batch are all rows to read, or all pairs to sample.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        memory: Memory,
+        seed: int,
+        make_inner: Callable[[], Sampler],
+    ) -> None:
+        super().__init__(problem, memory, seed)
+        self.missing: list[int] = []  # pairs found without a row, until they are taken
+        self._called_at: list[int] = []  # pairs of a block at which the step was called
+        self._make_inner = make_inner
+        self._inner: Sampler | None = None  # samples pairs without a row
+        if memory.graph.pairs["cost"][: memory.num_pairs].any():  # some were met before
+            self._lend()
+
+    # --- pairs without a row --------------------------------------------------
+
+    @property
+    def resolved(self) -> bool:  # type: ignore[override]
+        """Whether the next states of samples are nodes."""
+        return self._inner is None or self._inner.resolved
+
+    @property
+    def workers(self) -> int:  # type: ignore[override]
+        """The processes that share a slice of samples."""
+        return 0 if self._inner is None else self._inner.workers
+
+    @property
+    def ready(self) -> bool:  # type: ignore[override]
+        """Whether ``look`` would get an answer at once."""
+        return self._inner is None or self._inner.ready
+
+    @property
+    def looks(self) -> int | None:  # noqa: D102
+        return self.guard.looks if self._inner is None else self._inner.looks
+
+    def _lend(self) -> Sampler:
+        """The sampler of pairs without a row, with the streams as they are now."""
+        if self._inner is None:
+            self._inner = self._make_inner()
+        for name in SHARED:
+            setattr(self._inner, name, getattr(self, name))
+        return self._inner
+
+    def look(  # noqa: D102
+        self, state: Any, looked: Looks | None, most_calls: int, seconds: float
+    ) -> tuple[int, Looks]:
+        return self._lend().look(state, looked, most_calls, seconds)
+
+    def reads(self, pairs: Ints) -> Bools:  # noqa: D102
+        found = self.memory.graph.pairs[pairs]
+        unread: Bools = (found["total"] == 0.0) & (found["cost"] == 0.0)
+        return unread
 
     def draw(self, batch: Batch, most: int) -> None:
         """Read the next rows of a batch, at most ``most`` of them, and enter them.
 
-        ``Full`` ends it before the row for which there is no room.
+        ``Full`` ends it before the row for which there is no room. A batch of pairs
+        without rows is sampled.
         """
         first, counts = batch.ahead(most)
         pairs = batch.pairs[first : first + len(counts)]
+        if not self.reads(pairs[:1])[0]:
+            inner = self._lend()
+            try:
+                inner.draw(batch, most)
+            finally:
+                self.words, self.torn = inner.words, inner.torn
+            return
         for begin in range(0, len(pairs), BLOCK):
             self._read_block(pairs[begin : begin + BLOCK], batch)
 
-    def read_again(self, limits: Ends) -> None:
+    def take_up(self, batch: Batch) -> None:  # noqa: D102
+        if self._inner is not None:
+            self._lend().take_up(batch)
+
+    def check_written(self, batch: Batch) -> None:  # noqa: D102
+        if self._inner is not None:
+            self._inner.check_written(batch)
+
+    def close(self) -> None:  # noqa: D102
+        if self._inner is not None:
+            self._inner.close()
+
+    # --- rows -----------------------------------------------------------------
+
+    def read_again(self, limits: Ends) -> int:
         """Refuse a model that answers differently when it is asked again.
 
-        Nothing more is read when time is up.
+        Nothing more is read when time is up. Returns the calls of the step.
         """
         g, size = self.memory.graph, self.memory.num_pairs
+        self._called_at = []
         known = np.flatnonzero(g.pairs["total"][:size] > 0.0)
         least = time.perf_counter() + LEAST_SECONDS
         for pair in known[:: 1 + len(known) // READ_AGAIN]:
             if time.perf_counter() > max(least, limits.deadline):
-                return
+                break
             found = g.pairs[pair]
             kept = g.entries[found["start"] : found["start"] + found["length"]]
             (node,), (action,) = self._places(pair[None])
-            row = self._row(node, action)
+            row = self._row(int(pair), node, action)
+            if (row is None) != (found["cost"] > 0.0):
+                raise answered_again(self.memory.states[node], action)
+            if row is None:
+                continue
             try:
                 again = _merged(row, self._one_by_one(row, node))
             except Full:  # it names states that it did not name before
@@ -82,6 +178,7 @@ class RowReader(Sampler):
             before = kept[["target", "reward", "weight"]].tolist()
             if not same_rows(before, list(zip(*again, strict=True))):
                 raise answered_again(self.memory.states[node], action)
+        return len(self._called_at)
 
     def _places(self, pairs: Ints) -> tuple[list[int], list[int]]:
         """The nodes and the actions of pairs."""
@@ -90,12 +187,33 @@ class RowReader(Sampler):
 
     def _read_block(self, pairs: Ints, batch: Batch) -> None:
         nodes, actions = self._places(pairs)
+        self._called_at = []
         try:
             with self.hold.opened():  # nothing is entered so far
-                rows = list(map(self._row, nodes, actions))
+                listed = list(map(self._row, pairs.tolist(), nodes, actions))
         except KeyboardInterrupt as stop:
             self.torn = any(map(self._is_torn, nodes))
-            raise Interrupted("The search was stopped.") from stop
+            lost = len(self._called_at)
+            raise Interrupted("The search was stopped.", calls=lost) from stop
+        there = [i for i, row in enumerate(listed) if row is not None]
+        rows = [row for row in listed if row is not None]
+        done, left_out = self._enter_rows(pairs[there], [nodes[i] for i in there], rows)
+        # a row that has no room is read again; so is what comes after it
+        size = len(pairs) if left_out is None else there[done]
+        self.missing += [int(pairs[i]) for i in range(size) if listed[i] is None]
+        called = int(np.isin(pairs[:size], self._called_at).sum())
+        self.num_rows += done - called
+        new = slice(batch.drawn, batch.drawn + size)
+        batch.raws[new], batch.rewards[new] = END, self.problem.facts.reward_range[0]
+        batch.drawn = batch.entered = new.stop
+        if left_out is not None:
+            left_out.calls = len(self._called_at) - called
+            raise left_out
+
+    def _enter_rows(
+        self, pairs: Ints, nodes: list[int], rows: list[Row]
+    ) -> tuple[int, Full | None]:
+        """Enter rows in their order; how many there was room for, and why no more."""
         left_out: Full | None = None
         found = None
         if not self.memory.is_crowded(sum(map(len, rows))):
@@ -118,20 +236,15 @@ class RowReader(Sampler):
                 np.concatenate([row[1] for row in merged]),
                 np.concatenate([row[2] for row in merged]),
             )
-            new = slice(batch.drawn, batch.drawn + len(merged))
-            batch.raws[new], batch.rewards[new] = (
-                END,
-                self.problem.facts.reward_range[0],
-            )
-            batch.drawn = batch.entered = new.stop
-        if left_out is not None:
-            raise left_out
+        return len(merged), left_out
 
-    def _row(self, node: int, action: int) -> Row:
+    def _row(self, pair: int, node: int, action: int) -> Row | None:
         """The row of a pair; that its state was left alone is checked now and then."""
         state = self.memory.states[node]
         before = self.guard.copied(state) if self.guard.due() else None
-        row = read_row(self.problem, state, action)
+        row = known_row(self.problem, state, action)
+        if row is None:
+            return self._called(pair, state, action)
         check_rewards(self.problem, row, state, action)
         if before is not None:
             self.guard.looks += 1
@@ -143,11 +256,33 @@ class RowReader(Sampler):
                 )
         return row
 
+    def _called(self, pair: int, state: Any, action: int) -> Row | None:
+        """The row of a pair that has none: one call, if that is declared to be enough.
+
+        Every call goes on with the pair's stream, so that two of them are a test.
+        """
+        problem = self.problem
+        if not problem.deterministic:
+            return None
+        facts, rng = problem.facts, from_words(self._streams(np.array([pair]))[0])
+        reward, after, ended = answered(
+            problem,
+            state,
+            action,
+            rng,
+            *facts.reward_range,
+            facts.terminals,
+            self.guard,
+        )
+        self.words[pair] = rng.words
+        self._called_at.append(pair)
+        return [(1.0, reward, OVER if ended else after)]
+
     def _one_by_one(self, row: Row, node: int) -> list[int]:
         """The nodes of a row's next states, each added when it is met."""
         if self.memory.graph.nodes["last"][node]:
             return [END] * len(row)
-        return [self.memory.node_of(state) for _, _, state in row]
+        return [END if z is OVER else self.memory.node_of(z) for _, _, z in row]
 
     def _together(self, nodes: list[int], rows: list[Row]) -> list[list[int]] | None:
         """The nodes of the next states of many rows, new ones added together.

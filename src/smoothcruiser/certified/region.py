@@ -88,6 +88,9 @@ class Region:
     def leave(self) -> None:
         """Note that a round was left before its end."""
 
+    def sample(self) -> None:
+        """Note that pairs are sampled, beside rows of a known model."""
+
     def mark_last(self) -> None:
         """Say which states are sampled for the last step alone; no horizon, none."""
 

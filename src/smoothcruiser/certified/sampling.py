@@ -12,13 +12,14 @@ Two samplers fill the same buffers (next state as a whole number, reward):
 ``CompiledSampler`` for tabular problems and for numba.njit steps over whole
 numbers, ``PythonSampler`` for any step over states that have keys. Neither
 reads tables or outcomes: they call the oracle. Where a problem has outcomes,
-nothing is sampled, and ``reading.RowReader`` takes their place.
+``reading.RowReader`` takes their place, and samples only pairs without a row.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,7 +59,7 @@ from smoothcruiser.problem.states import (
     unchanged,
     written_into,
 )
-from smoothcruiser.problem.tabular import Floats, Ints
+from smoothcruiser.problem.tabular import Bools, Floats, Ints
 from smoothcruiser.query import Compute
 
 if TYPE_CHECKING:
@@ -91,10 +92,13 @@ class Sampler:
     workers = 0  # processes that share a slice; 0: it is sampled here
     ready = True  # whether ``look`` would get an answer at once
     torn = False  # whether a step that was broken off has left its state changed
+    num_rows = 0  # jobs that were rows of a known model, and took no call
+    missing: list[int]  # pairs for which a known model has no row, until they are taken
     deadline = math.inf  # after which nobody waits for workers
 
     def __init__(self, problem: Problem, memory: Memory, seed: int) -> None:
         self.problem, self.memory, self.seed = problem, memory, seed
+        self.missing = []
         self.words: Any = np.zeros((0, 4), dtype=np.uint64)
         self.compile_seconds = 0.0
         self.guard = Guard()
@@ -126,8 +130,16 @@ class Sampler:
         """
         raise NotImplementedError
 
-    def read_again(self, limits: Ends) -> None:
-        """Refuse a known model that answers differently now; no samples do."""
+    def reads(self, pairs: Ints) -> Bools:
+        """Which of the pairs, when they are jobs, are rows to read: of a simulator none."""
+        return np.zeros(len(pairs), dtype=np.bool_)
+
+    def read_again(self, limits: Ends) -> int:
+        """Refuse a known model that answers differently now; no samples do.
+
+        Returns the calls of the step that this took.
+        """
+        return 0
 
     def take_up(self, batch: Batch) -> None:
         """Get ready for the rest of a batch that another process has begun."""
@@ -453,17 +465,33 @@ def make_sampler(
     hold: Hold,
     deadline: float = math.inf,
 ) -> Sampler:
-    """Return the sampler that fits the problem.
+    """Return the sampler that fits the problem; rows of a known model are read.
 
-    Rows of a known model are read. Otherwise it is compiled where the step is and
-    states are whole numbers, Python elsewhere, and on workers if requested. A stop,
-    or the deadline, ends the wait for workers with KeyboardInterrupt.
+    A stop, or the deadline, ends the wait for workers with KeyboardInterrupt.
     """
     if has_rows(problem):
         from smoothcruiser.certified.reading import RowReader
 
         check_ends(problem)
-        return RowReader(problem, memory, seed)
+        rest = partial(step_sampler, problem, memory, state, seed, compute, hold)
+        return RowReader(problem, memory, seed, rest)
+    return step_sampler(problem, memory, state, seed, compute, hold, deadline)
+
+
+def step_sampler(
+    problem: Problem,
+    memory: Memory,
+    state: Any,
+    seed: int,
+    compute: Compute,
+    hold: Hold,
+    deadline: float = math.inf,
+) -> Sampler:
+    """Return the sampler that calls the step.
+
+    It is compiled where the step is and states are whole numbers, Python elsewhere,
+    and on workers if requested.
+    """
     whole = (
         isinstance(state, int | np.integer)
         and not isinstance(state, bool)

@@ -103,7 +103,8 @@ class Certified:
         """Start an empty memory for ``problem``.
 
         ``delta`` is the probability that any interval of this memory fails. A
-        problem with ``outcomes=`` is not sampled: its rows are read, and delta is 0.
+        problem with ``outcomes=`` is not sampled where these have a row: rows are
+        read, and delta is 0 if that is everywhere.
         ``bound`` is a word of ``certified.bounds.BOUNDS``, by default that which
         serves the problem best; it says how far a mean of samples can be from what
         it estimates, and certificates name it.
@@ -115,17 +116,18 @@ class Certified:
         """
         refuse_unbounded(problem, "certified")
         self._compute = Compute.of("Certified", where)
-        self.known = has_rows(problem)  # whether rows are read instead of samples
+        self.known = has_rows(problem)  # whether rows are read, where there are any
         promise = Promise(delta=check_delta(delta))
-        self.delta = 0.0 if self.known else promise.failure()
+        # 0: none was given, and nothing may be sampled
+        self.delta = promise.delta or 0.0 if self.known else promise.failure()
         self.problem, self.seed = problem, seed
         self.bound = bound_of(default_bound(problem) if bound is None else bound)
         check_pool(self.bound, problem)
         self.memory = Memory(
             problem, self.bound, Room.at_hand(check_max_states(max_states))
         )
-        self.num_calls = 0  # of the step, or of outcomes= where that is read
-        self.exact = problem.deterministic or self.known  # one look at a pair suffices
+        self.num_calls = 0  # of the step, and rows of outcomes= that were read
+        self.num_rows = 0  # of these, the rows
         self._drawn_pairs = 0  # k: pairs that have a share of delta
         self.fault: str | None = None  # why no further query can be asked
         self._prepared = False  # whether the next five are there
@@ -141,6 +143,12 @@ class Certified:
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
         self.reason: str | None = None  # why the last query ended
         self.spelled: list[bytes] = []  # states in the form of snapshots
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is estimated: one look at any pair met so far suffices."""
+        only_rows = self.known and self._drawn_pairs == 0
+        return self.problem.deterministic or only_rows
 
     def close(self) -> None:
         """End the workers, if there are any; the memory can still be read."""
@@ -241,7 +249,12 @@ class Certified:
             if root == END:
                 return terminal_estimate(self.problem, state, "certified", self.seed)
             self._at = Position(
-                root, self.num_calls, limits.epsilon, limits.target, limits.relative
+                root,
+                self.num_calls,
+                limits.epsilon,
+                limits.target,
+                limits.relative,
+                self.num_rows,
             )
             with self._faults():
                 self._region.start(root)
@@ -278,7 +291,7 @@ class Certified:
 
     def _answer(self, limits: Ends, begin: float, compile_seconds: float) -> Estimate:
         """Search from the position on, and describe what was found."""
-        if self.known:
+        if self.exact and self.known:
             limits = read(limits, self.problem.facts)
         elif not self.exact:
             limits = estimated(limits, self.bound, self.problem, self.delta)
@@ -303,6 +316,7 @@ class Certified:
             reached=self.memory.half_width(at.root, limits.target),
             reason=reason,
             num_calls=self.num_calls - at.first_call,
+            num_rows=self.num_rows - at.first_row,
             seconds=time.perf_counter() - begin - compile_seconds,
             compile_seconds=compile_seconds,
         )
@@ -320,7 +334,7 @@ class Certified:
         self.memory.check_untouched(
             max(closing.deadline, time.perf_counter() + LEAST_SECONDS)
         )
-        self._sampler.read_again(closing)
+        self.num_calls += self._sampler.read_again(closing)
         self.num_calls += self._inspected.again(self._sampler, state, closing)
 
     def _check_whole(self) -> None:
@@ -358,6 +372,9 @@ class Certified:
         self._region.allow(self.delta)
         self._sweeps = Sweeps(problem, self._region, self._crossed)
         self._steering = self.steering(problem, self._region, exact=self.exact)
+        if not self.exact:
+            self._sweeps.exact = False
+            self._region.sample()
         try:
             self._sampler = make_sampler(
                 problem, memory, state, self.seed, self._compute, hold, deadline
@@ -378,6 +395,8 @@ class Certified:
         """Run rounds until the query may end, and return why it did."""
         self._taking.start(begin)
         while True:
+            if self._steering.exact and not self.exact:
+                limits = self._begin_sampling(limits)
             left = limits.budget - (self.num_calls - at.first_call)
             nothing = at.ended
             if nothing == "budget" and left > 0:
@@ -393,7 +412,8 @@ class Certified:
                 if nothing in ENOUGH:
                     return nothing
                 # nothing was sampled so far
-                fresh = self._inspected.looked is None and not self.known
+                fresh = self._inspected.looked is None
+                fresh = fresh and not (self.known and self.exact)
                 if nothing is None and fresh and left > 0:
                     state = self.memory.states[at.root]
                     calls = self._inspected.begin(self._sampler, state, left, limits)
@@ -418,6 +438,16 @@ class Certified:
                 if self._sweeps.narrow(at, limits):
                     return self._sweeps.reached(at, limits)
                 return limits.over() or nothing
+
+    def _begin_sampling(self, limits: Ends) -> Ends:
+        """Go on with samples beside rows, and return the limits for that.
+
+        It follows the round in which the first pair without a row was met.
+        """
+        self._steering.begin_sampling()
+        self._sweeps.exact = False
+        self._region.sample()
+        return estimated(limits, self.bound, self.problem, self.delta)
 
     def _stopped(self, at: Position, limits: Ends) -> str | None:
         """Return why a query ends between two rounds, if it does; it is saved then."""
@@ -450,11 +480,13 @@ class Certified:
     def assumed(self) -> tuple[str, ...]:
         """The assumptions of this memory's certificates."""
         looked = self._inspected.words(self._sampler) if self._prepared else ""
-        return assumed_in_search(self.problem, self.known, self._twice, looked)
+        rows = self.num_rows if self.known else None
+        return assumed_in_search(self.problem, rows, self.exact, self._twice, looked)
 
     def _crossed(self, node: int) -> Exception:
         """What to raise where the bounds of a node exclude each other."""
-        return contradiction(self.memory.states[node], self.delta, self.assumed)
+        delta = 0.0 if self.known and self.exact else self.delta
+        return contradiction(self.memory.states[node], delta, self.assumed)
 
     # --- one round ------------------------------------------------------------
 
@@ -467,14 +499,14 @@ class Certified:
         if len(pairs) == 0:
             none = "seconds" if self._region.unfinished else "exhausted"
             return limits.over() or none
-        self._taking.give_shares(pairs)
-        at.begin_round(pairs, counts)
+        self._taking.begin_round(at, pairs, counts)
         return None
 
     def _jobs(self, at: Position, limits: Ends, left: int) -> Jobs:
         """Return which pairs to sample, and how often each."""
         choose, root = self._steering, at.root
-        calls = min(left, choose.calls(root, limits, self._drawn_pairs))
+        seen = self.num_rows if self.known else self._drawn_pairs
+        calls = min(left, choose.calls(root, limits, seen))
         steered = choose.allowed(limits, calls)
         if steered <= 0:
             pairs, counts = choose.equal(limits.equal, left)

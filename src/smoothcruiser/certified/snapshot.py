@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MAGIC = b"SCCERT2\n"
 MOST_BYTES = 10**9  # what SQLite keeps in one place
 # what the header keeps of the search and of the guard of its states
-COUNTS = ("num_calls", "_drawn_pairs", "_twice")
+COUNTS = ("num_calls", "num_rows", "_drawn_pairs", "_twice")
 GUARD = ("looks", "filled", "blind", "tried", "left", "_word")
 SETS = (
     "States of this memory hold sets, and a store does not keep the order of their "
@@ -110,7 +110,7 @@ def to_bytes(search: Certified) -> bytes:
 
 
 AT = (
-    *("root", "first_call", "epsilon", "relative", "target"),
+    *("root", "first_call", "first_row", "epsilon", "relative", "target"),
     *("swept", "ended", "sampling"),
 )
 BATCH = ("drawn", "entered", "watched")
@@ -266,8 +266,7 @@ def _restore(search: Certified, data: bytes) -> None:
     sampler, region = search._sampler, search._region
     require(sampler.resolved is header["resolved"], "its step was of another kind")
     soundness.check_raws(search, pairs, entries)
-    if not search.known:
-        search._region.loops.rehash(memory.graph)
+    search._region.loops.rehash(memory.graph)
     soundness.check_room(memory)
     soundness.check_order(memory, order)
     region.order, region.count = order.copy(), len(order)

@@ -22,7 +22,7 @@ from smoothcruiser.certified.room import FULL
 from smoothcruiser.certified.shares import pair_costs
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import is_number
-from smoothcruiser.problem.tabular import Floats, Ints
+from smoothcruiser.problem.tabular import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
@@ -117,10 +117,12 @@ def _check_shares(search: Certified, pairs: Any) -> None:
     require(search.exact or k <= most, "more pairs have samples than there are")
     require(bool(np.all(total >= 0.0) and np.all(total < MOST)), "a count is none")
     require(bool(np.all(total == np.floor(total))), "a count is no whole number")
+    rows = _are_rows(search, pairs)
+    require(bool(np.all(total[rows] <= 1.0)), "a row was read twice")
     if search.exact:
         require(not pairs["cost"].any(), "a share of delta was not given")
-        require(not search.known or bool(np.all(total <= 1.0)), "a row was read twice")
         return
+    require(search.delta > 0.0, "samples have no delta")
     given = np.sort(pairs["cost"][pairs["cost"] != 0.0])
     problem = search.problem
     due = np.sort(pair_costs(search.bound, problem, 1 + np.arange(k), search.delta))
@@ -133,8 +135,15 @@ def _check_shares(search: Certified, pairs: Any) -> None:
         len(given) == len(due) and np.allclose(given, due, rtol=1e-9, atol=0.0),
         "the shares of delta are not those it gave",
     )
-    require(bool(np.all(pairs["cost"][total > 0.0] > 0.0)), "samples have no share")
+    sampled = (total > 0.0) & ~rows
+    require(bool(np.all(pairs["cost"][sampled] > 0.0)), "samples have no share")
     require(search.bound.readable(pairs), "its bound has remembered something else")
+
+
+def _are_rows(search: Certified, pairs: Any) -> Bools:
+    """Which pairs hold a row of a known model, or nothing yet."""
+    found: Bools = (pairs["cost"] == 0.0) & search.known
+    return found
 
 
 def _check_outcomes(search: Certified, nodes: Any, pairs: Any, entries: Any) -> None:
@@ -144,18 +153,19 @@ def _check_outcomes(search: Certified, nodes: Any, pairs: Any, entries: Any) -> 
     )
     low, high = search.problem.facts.reward_range
     weight, reward, target = entries["weight"], entries["reward"], entries["target"]
-    counts = np.all(weight >= 1.0) and np.all(weight == np.floor(weight))
-    shares = np.all((weight > 0.0) & (weight <= 1.0 + ROW_ROUNDING))
-    require(bool(shares if search.known else counts), "an outcome has no count")
+    owner, rows = np.repeat(np.arange(len(pairs)), length), _are_rows(search, pairs)
+    counts = (weight >= 1.0) & (weight == np.floor(weight))
+    shares = (weight > 0.0) & (weight <= 1.0 + ROW_ROUNDING)
+    counted = np.where(rows[owner], shares, counts)
+    require(bool(counted.all()), "an outcome has no count")
     require(
         bool(np.all((low <= reward) & (reward <= high))), "a reward is out of range"
     )
     require(
         bool(np.all((target >= 0) & (target < len(nodes)))), "an outcome leads nowhere"
     )
-    owner = np.repeat(np.arange(len(pairs)), length)
     sums = np.bincount(owner, weights=weight, minlength=len(pairs))
-    gap = ROW_ROUNDING * length if search.known else np.zeros(len(pairs))
+    gap = np.where(rows, ROW_ROUNDING * length, 0.0)
     require(bool(np.all(abs(sums - pairs["total"]) <= gap)), "counts do not add up")
     one = search.problem.deterministic and not search.known
     require(not one or bool((length <= 1).all()), "outcomes differ")
@@ -169,7 +179,8 @@ def check_raws(search: Certified, pairs: Any, entries: Any) -> None:
     if search._sampler.resolved:
         require(np.array_equal(raw, target), "an outcome leads to two states")
     elif search.problem.key is None:
-        inside = target != END
+        rows = np.repeat(_are_rows(search, pairs), pairs["length"])
+        inside = (target != END) & ~rows
         states = np.array([0, *search.memory.states[1:]], np.int64)
         same = np.array_equal(raw[inside], states[target[inside]])
         require(same, "an outcome leads to two states")
@@ -180,7 +191,7 @@ def check_pool(pairs: Any, used: Any, size: Any, slots: Any, *, known: bool) -> 
 
     Room doubles: a pair of room r has had 2 + 4 + ... + r places, more than half
     of the last of them in use. Outcomes of a known model are never looked up, so
-    that their hash table is empty.
+    that they are not in the hash table.
     """
     start, length = pairs["start"], pairs["length"].astype(np.int64)
     room = pairs["room"].astype(np.int64)
@@ -202,7 +213,8 @@ def check_pool(pairs: Any, used: Any, size: Any, slots: Any, *, known: bool) -> 
         bool(np.all(first[1:] >= last[:-1])) and bool(np.all(last <= used)),
         "outcomes overlap",
     )
-    hashed = 0 if known else int(length[length > SHORT_SCAN].sum())
+    looked_up = (length > SHORT_SCAN) & ((pairs["cost"] > 0.0) | (not known))
+    hashed = int(length[looked_up].sum())
     require(
         slots & (slots - 1) == 0
         and max(1024, 2 * hashed) <= slots <= max(1024, 8 * (hashed + 64)),
@@ -234,7 +246,11 @@ def check_position(search: Certified, at: Position) -> None:
         region.count > 0 and region.order[0] == at.root, "it lists another state first"
     )
     require(
-        whole(at.first_call) and at.first_call <= search.num_calls, "its calls are none"
+        whole(at.first_call)
+        and at.first_call <= search.num_calls
+        and whole(at.first_row)
+        and at.first_row <= search.num_rows <= search.num_calls,
+        "its calls are none",
     )
     for epsilon in (at.epsilon, at.relative):
         require(
@@ -257,11 +273,12 @@ def check_jobs(search: Certified, pairs: Ints, counts: Ints) -> None:
     require(len(pairs) == len(counts), "its jobs are none")
     inside = (pairs >= 0) & (pairs < search.memory.num_pairs)
     require(bool(inside.all()), "a job is of no pair")
-    most = 2 if search.known else MOST
+    rows = _are_rows(search, search.memory.graph.pairs[pairs])
+    most = np.where(rows, 2, MOST)
     require(bool(np.all((counts >= 1) & (counts < most))), "a job has no samples")
     if not search.exact:
         cost = search.memory.graph.pairs["cost"][pairs]
-        require(bool((cost > 0.0).all()), "a job has no share of delta")
+        require(bool((cost > 0.0)[~rows].all()), "a job has no share of delta")
 
 
 def batch_of(

@@ -57,6 +57,10 @@ class Steering:
         """Begin a query."""
         self.num_steered = 0
 
+    def begin_sampling(self) -> None:
+        """Go on with samples beside rows of a known model."""
+        self.exact, self.first_batch = False, FIRST_BATCH
+
     def calls(self, root: int, limits: Ends, drawn_pairs: int) -> int:
         """Return the number of calls of the next round."""
         if self.exact:
@@ -108,8 +112,10 @@ class Steering:
         open_ended = (
             np.where(n == 0.0, span, known["slope_up"] + known["slope_down"]) > 0.0
         )
+        # a row of a known model is read once
+        exact = (known["cost"] == 0.0) & (n > 0.0)
         short = (g.nodes["listed"][known["node"]] == 1) & (
-            open_ended if enough is None else n < level
+            open_ended if enough is None else (n < level) & ~exact
         )
         if not short.any():
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)

@@ -25,7 +25,8 @@ from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.room import Full
 from smoothcruiser.certified.shares import pair_costs
-from smoothcruiser.errors import Interrupted
+from smoothcruiser.certified.steering_kernel import FIRST_BATCH
+from smoothcruiser.errors import Interrupted, InvalidInput
 from smoothcruiser.jit.interrupts import TimeIsUp
 from smoothcruiser.problem.tabular import Ints
 from smoothcruiser.progress import Progress
@@ -85,12 +86,48 @@ class Taking:
         sweeps = LAST_SWEEPS * search._sweeps.seconds
         return waiting * self.entering + sweeps + search._inspected.reserved(limits)
 
+    def begin_round(self, at: Position, pairs: Ints, counts: Ints) -> None:
+        """Keep the jobs of a round: rows first, then pairs to sample, with their shares."""
+        reads = self.search._sampler.reads(pairs)
+        rows = np.flatnonzero(reads)
+        self.give_shares(pairs[~reads])
+        at.begin_round(
+            np.concatenate([pairs[rows], pairs[~reads]]),
+            np.concatenate([np.ones(len(rows), dtype=np.int64), counts[~reads]]),
+        )
+
+    def _begin_batch(self, at: Position) -> None:
+        """Make a batch of the first jobs, all of them rows, or none."""
+        rows = int(self.search._sampler.reads(at.pairs).sum())
+        first = rows or len(at.pairs)
+        pairs, counts = self.search._intake.begin(at.pairs[:first], at.counts[:first])
+        at.pairs = np.concatenate([pairs, at.pairs[first:]])
+        at.counts = np.concatenate([counts, at.counts[first:]])
+
+    def _take_missing(self, at: Position) -> None:
+        """Give the pairs that had no row their shares of delta, and sample them.
+
+        That is in this round, or in the next one if the step was not inspected yet.
+        """
+        search, sampler = self.search, self.search._sampler
+        pairs = np.array(sampler.missing, dtype=np.int64)
+        sampler.missing = []
+        if len(pairs) == 0:
+            return
+        if search.delta == 0.0:
+            raise without_delta(search, int(pairs[0]))
+        self.give_shares(pairs)
+        if search._inspected.looked is not None:
+            first = np.full(len(pairs), FIRST_BATCH, dtype=np.int64)
+            at.pairs = np.concatenate([at.pairs, pairs])
+            at.counts = np.concatenate([at.counts, first])
+
     def give_shares(self, pairs: Ints) -> None:
         """Assign the next k to every new pair, before its first sample."""
         search = self.search
         g = search.memory.graph
         new = pairs[g.pairs["total"][pairs] == 0.0]
-        if not search.exact:
+        if len(new) and not search.problem.deterministic:
             # a round that was left may have given one to a pair that it did not sample
             new = new[g.pairs["cost"][new] == 0.0]
             k = search._drawn_pairs + 1 + np.arange(len(new))
@@ -108,7 +145,7 @@ class Taking:
         try:
             while intake.batch is not None or len(at.pairs):
                 if intake.batch is None:
-                    at.pairs, at.counts = intake.begin(at.pairs, at.counts)
+                    self._begin_batch(at)
                 reason = self._fill(at, limits) or self._enter(limits)
                 if reason is None:
                     search._save_if_due(at)
@@ -164,6 +201,7 @@ class Taking:
             slice_seconds = POOL_SECONDS if sampler.workers else SLICE_SECONDS
             most = pace.within(min(slice_seconds, SLICE_SHARE * left), self.entering)
             begin, before = time.perf_counter(), batch.drawn
+            rows, missing = sampler.num_rows, len(sampler.missing)
             try:
                 sampler.draw(batch, max(most, sampler.workers))
             except Interrupted as stop:
@@ -171,7 +209,21 @@ class Taking:
                 return limits.over() or "seconds"
             finally:
                 search.num_calls += batch.drawn - before
+                search.num_calls -= len(sampler.missing) - missing
+                search.num_rows += sampler.num_rows - rows
+                self._take_missing(at)
             pace.took(batch.drawn - before, time.perf_counter() - begin)
             if batch.drawn < batch.size:
                 search._save_if_due(at)
         return None
+
+
+def without_delta(search: Certified, pair: int) -> InvalidInput:
+    """The refusal to sample a pair without a row where no delta was given."""
+    found = search.memory.graph.pairs[pair]
+    state = search.memory.states[int(found["node"])]
+    return InvalidInput(
+        f"outcomes({state!r}, {int(found['action'])}) is None, so that pair has to be "
+        "sampled; give delta, the allowed probability of failure (--delta 0.1), or "
+        "list that row."
+    )

@@ -68,6 +68,10 @@ class TotalRegion(Region):
             loops.climb(g, order, 0, none, True, 0.0, rules)
             loops.is_inductive(g, order, 0, none, True, rules)
 
+    def sample(self) -> None:
+        """Note that pairs are sampled: induction needs bounds for every function."""
+        self.closes = self.closes and self.bound.every_function
+
     def start(self, root: int) -> None:
         """Begin the list with the requested node."""
         super().start(root)

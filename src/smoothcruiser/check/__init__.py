@@ -151,14 +151,14 @@ def check(
             Finding("speed", "ok", f"{speed:,.0f} calls per second on one core.")
         )
     if good and is_undiscounted(problem):
-        known = problem.tables is not None or problem.outcomes is not None
+        known = claims.is_known(probe)
         who = "exact solves the model" if known else "certified search plans it"
         told = f"discount 1 without a horizon: {who}, no schedule does."
         findings.append(Finding("price", "ok", told))
     elif good:
         found = _price_finding(price, seconds, epsilon, chance)
         if found.verdict == "warning":
-            way = _way_out(problem, findings)
+            way = _way_out(probe, findings)
             found = replace(found, sentence=f"{found.sentence[:-1]}; {way}.")
         findings.append(found)
     return Report(problem.name, tuple(findings), probe.calls, speed, price, seconds)
@@ -233,9 +233,9 @@ def _price_finding(
     )
 
 
-def _way_out(problem: Problem, findings: list[Finding]) -> str:
+def _way_out(probe: Probe, findings: list[Finding]) -> str:
     """What to do about a price that is too high."""
-    if problem.tables is not None or problem.outcomes is not None:
+    if claims.is_known(probe):
         return "plan solves the known model instead, or searches it, with 0 calls"
     kept = any(found.name == "memory" and found.verdict == "ok" for found in findings)
     if kept:

@@ -18,9 +18,10 @@ from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.keys import CheckKey
 from smoothcruiser.operators import check_operator
 from smoothcruiser.problem.answers import two_in_one
-from smoothcruiser.problem.rows import check_rewards, read_row
+from smoothcruiser.problem.rows import check_rewards, known_row
 from smoothcruiser.problem.states import check_recognizable, identical, same_state
 
+ROWS = 12  # pairs whose rows of outcomes= are compared with samples
 EPISODE_STEPS = 200  # of an episode whose total is compared
 TOTAL_ROUNDING = 1e-14  # of a sum of rewards, per term
 
@@ -51,14 +52,25 @@ def determinism(probe: Probe) -> Finding:
     )
 
 
+def is_known(probe: Probe) -> bool:
+    """Whether all that was met of the model is known."""
+    problem = probe.problem
+    if problem.tables is not None or problem.outcomes is None:
+        return problem.tables is not None
+    return all(known_row(problem, *pair) is not None for pair in probe.some(ROWS))
+
+
 def outcomes(probe: Probe) -> Finding:
     """The frequencies of samples are those of ``outcomes=``."""
     if probe.problem.outcomes is None:
         return Finding("outcomes", "ok", "no known model is claimed.")
-    pairs = probe.some(12)
+    pairs, unknown = probe.some(ROWS), 0
     samples = 20 * SAMPLES if probe.spent / max(1, probe.calls) < 1e-3 else SAMPLES
     for i, (state, action) in enumerate(pairs):
-        model = read_row(probe.problem, state, action)
+        model = known_row(probe.problem, state, action)
+        if model is None:
+            unknown += 1
+            continue
         check_rewards(probe.problem, model, state, action)
         counts = [0] * len(model)
         for k in range(samples):
@@ -97,11 +109,12 @@ def outcomes(probe: Probe) -> Finding:
                     f"has probability {p:g} in outcomes= but came "
                     f"{count} times in {samples} draws; the model and the oracle differ."
                 )
-    return Finding(
-        "outcomes",
-        "ok",
-        f"outcomes= agrees with {samples} draws of {len(pairs)} pairs.",
-    )
+    agrees = f"outcomes= agrees with {samples} draws of {len(pairs) - unknown} pairs"
+    if unknown:
+        agrees += (
+            f"; {unknown} of the {len(pairs)} looked at have no row and are sampled"
+        )
+    return Finding("outcomes", "ok", f"{agrees}.")
 
 
 def keys(probe: Probe) -> Finding:

@@ -20,7 +20,7 @@ from smoothcruiser.errors import OracleError
 from smoothcruiser.jit.keys import CheckKey
 from smoothcruiser.problem.bounds import bounds_at, slack
 from smoothcruiser.problem.facts import BOUNDS_ROUNDING, largest
-from smoothcruiser.problem.rows import read_row
+from smoothcruiser.problem.rows import known_row
 
 STATES = 6  # whose backups are sampled
 ASKED = 200  # most states whose bounds are only compared with each other
@@ -73,8 +73,10 @@ def _backup(probe: Probe, place: int, state: Any, action: int, tests: int) -> En
     low, high = facts.value_hull()
     span = facts.reward_span + facts.discount * (max(high, 0.0) - min(low, 0.0))
     rounding = BOUNDS_ROUNDING * (2.0 * largest((low, high)) + facts.reward_bound)
+    model = None
     if problem.outcomes is not None:
-        model = read_row(problem, state, action)
+        model = known_row(problem, state, action)
+    if model is not None:
         shares = [p for p, _, _ in model]
         backups = [_ends(probe, r, z, problem.is_terminal(z)) for _, r, z in model]
         radius = rounding

@@ -279,7 +279,8 @@ class _Inspector:
         if problem.value_gap is None or problem.horizon is None:
             return
         left = problem.horizon - steps
-        bounds_at(problem, state, problem.facts.value_bounds(problem.mover(state), left))
+        within = problem.facts.value_bounds(problem.mover(state), left)
+        bounds_at(problem, state, within)
 
     def _stream(self, place: int) -> Stream:
         return stream(self.seed, Key.INSPECTION, place)

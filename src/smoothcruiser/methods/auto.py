@@ -49,6 +49,7 @@ from smoothcruiser.methods.pricing import (
 )
 from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import NoRow
 from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.problem.undiscounted import is_undiscounted, refuse_unbounded
 from smoothcruiser.query import KEYWORDS, Limits, Query
@@ -158,9 +159,17 @@ class _Choosing:
             if self.limits.seconds is not None:
                 listing = self.begin + LISTING * self.limits.seconds
             useful = self.promise.asked or self._limited
-            known = known_model_answer(self.query, listing, searched=useful)
+            try:
+                known = known_model_answer(self.query, listing, searched=useful)
+            except NoRow as error:
+                note = f"auto did not choose exact: {error.where}."
+                return self._simulate().with_notes(note)
             if known is not None:
                 return known
+        return self._simulate()
+
+    def _simulate(self) -> Prepared:
+        """What is run where the model is not known, or not all of it."""
         refuse_unbounded(self.problem, "auto, where the model is not listed,")
         self.promise.failure()  # it says what is missing
         if not self.promise.asked and not self._limited:

@@ -27,7 +27,7 @@ from smoothcruiser.methods.base import (
     Session,
 )
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.rows import check_ends, has_rows
+from smoothcruiser.problem.rows import check_ends, has_rows, known_row
 from smoothcruiser.problem.undiscounted import refuse_unbounded
 from smoothcruiser.query import Promise, Query
 
@@ -171,14 +171,45 @@ def _reading(query: Query) -> Forecast:
     """What is known before a search that reads rows instead of sampling."""
     epsilon = query.promise.epsilon
     within = "" if epsilon is None else f" within ±{epsilon:g}"
+    action = _without_row(query)
+    if action is not None:
+        delta = 0.0 if query.problem.deterministic else query.promise.failure()
+        sentence = (
+            f"certified search: the value and every action value{within} with "
+            f"probability {1 - delta:g}. outcomes= is the model where it has\n"
+            "rows: they are read, without calls of the step and without a share of "
+            f"delta. It has none for action {action} of this state;\n"
+            "such pairs are sampled. How many there are, and what they cost, is not "
+            "known before the run; budget counts calls and rows.\n"
+        )
+        return Forecast("certified", None, sentence, epsilon=epsilon, delta=delta)
     sentence = (
         f"certified search: the value and every action value{within}, with no chance "
         "in it (delta 0). It makes 0 calls of\n"
         "the step: outcomes= is the model, and it reads the rows that the answer needs, "
         "as many as budget allows. How many\n"
-        "that are depends on the problem and is not known before the run.\n"
+        "that are depends on the problem and is not known before the run. A pair for "
+        "which outcomes= is None would be sampled,\n"
+        "with a share of delta; there is none in this state.\n"
     )
     return Forecast("certified", 0, sentence, epsilon=epsilon, delta=0.0)
+
+
+def _without_row(query: Query) -> int | None:
+    """The first action of the requested state for which there is no row, if any.
+
+    What else is wrong with the rows is for the search to say.
+    """
+    problem, state = query.problem, query.state
+    try:
+        if state is None or problem.is_terminal(state):
+            return None
+        for action in problem.legal_actions(state):
+            if known_row(problem, state, action) is None:
+                return int(action)
+    except SmoothcruiserError:
+        return None
+    return None
 
 
 def _kept(

@@ -13,7 +13,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.methods.base import Prepared
 from smoothcruiser.methods.certified import CertifiedSearch
 from smoothcruiser.methods.exact import Exact
-from smoothcruiser.problem.rows import BadRow
+from smoothcruiser.problem.rows import BadRow, NoRow
 from smoothcruiser.problem.undiscounted import refuse_unbounded
 from smoothcruiser.query import Query
 
@@ -24,6 +24,8 @@ def known_model_answer(
     query: Query, deadline: float, *, searched: bool
 ) -> Prepared | None:
     """The solution of ``outcomes``, or a search in it; None if neither can be.
+
+    Raises ``NoRow`` where a pair has no row: then there is a simulator to sample.
 
     Args:
         query: about a problem with ``outcomes``, at a state.
@@ -50,7 +52,7 @@ def known_model_answer(
                 "read as far as the answer needs it; delta is 0."
             )
         )
-    except BadRow:
+    except (BadRow, NoRow):
         raise
     except InvalidInput:  # states that are not told apart, ends that only step knows
         return None

@@ -25,7 +25,7 @@ from typing import Any, Protocol, runtime_checkable
 # (state, action, rng) -> (reward, next_state) or (reward, next_state, terminated)
 Step = Callable[[Any, int, Any], tuple[Any, ...]]
 # (state, action) -> [(probability, reward, next_state), …]
-Outcomes = Callable[[Any, int], Sequence[tuple[float, float, Any]]]
+Outcomes = Callable[[Any, int], Sequence[tuple[float, float, Any]] | None]
 
 
 @runtime_checkable

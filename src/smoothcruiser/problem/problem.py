@@ -315,9 +315,10 @@ class MDP(Problem):
             searches then sample it once.
         outcomes: ``outcomes(state, action)`` lists (probability, reward,
             next_state), where the model is known: probabilities sum to 1, and a
-            terminal state is one for which ``terminal`` says so. ``solve`` needs
-            it, and certified search reads it instead of sampling (delta is 0);
-            schedules and trees do not use it.
+            terminal state is one for which ``terminal`` says so. None in the place
+            of a list says that it is not known there. ``solve`` needs all of it;
+            certified search reads it instead of sampling (delta is 0 if that is
+            everywhere); schedules and trees do not use it.
         key: ``key(state)``, a hashable value that distinguishes states; by
             default the state itself.
         call_seconds: a call that takes longer counts as hanging; None, the

@@ -3,10 +3,12 @@
 A row is [(probability, reward, next_state), ...]. Its probabilities must sum to 1
 within ``ROW_SUM_TOLERANCE``, and are divided by their sum; outcomes of probability
 0 are left out. The sum is correctly rounded (``math.fsum``), so that each returned
-probability is within two roundings of the exact quotient.
+probability is within two roundings of the exact quotient. None in the place of a row
+says that the model is not known there.
 
-Who reads rows: the exact solver, which explores all states, and certified search,
-which reads them where it would sample. Sampling methods never do.
+Who reads rows: the exact solver, which explores all states and needs all rows, and
+certified search, which reads them where it would sample, and samples where there is
+none. Sampling methods never do.
 """
 
 from __future__ import annotations
@@ -36,8 +38,20 @@ class BadRow(InvalidInput):
     """A list of outcomes that is none: wrong for everyone, also where others can do."""
 
 
+class NoRow(InvalidInput):
+    """The model is not known at a pair, and somebody needs all of it."""
+
+    def __init__(self, state: Any, action: int) -> None:
+        self.where = f"{_call(state, action)} is None"
+        super().__init__(
+            f"{self.where}, so the model is not known there, and exact needs all of "
+            "it; list that row, or use certified search, which samples where there is "
+            "none."
+        )
+
+
 def has_rows(problem: Problem) -> bool:
-    """Whether certified search reads ``outcomes`` instead of sampling.
+    """Whether certified search reads ``outcomes``, where these have a row.
 
     Tables are sampled: they are there to be solved, and to test searches with.
     """
@@ -54,10 +68,21 @@ def check_ends(problem: Problem) -> None:
 
 
 def read_row(problem: Problem, state: Any, action: int) -> Row:
-    """The outcomes of one pair, checked and normalized."""
+    """The outcomes of one pair, for who needs every row."""
+    row = known_row(problem, state, action)
+    if row is None:
+        raise NoRow(state, action)
+    return row
+
+
+def known_row(problem: Problem, state: Any, action: int) -> Row | None:
+    """The outcomes of one pair, checked and normalized; None if they are not known."""
     assert problem.outcomes is not None
     try:
-        found = [(float(p), float(r), z) for p, r, z in problem.outcomes(state, action)]
+        listed = problem.outcomes(state, action)
+        if listed is None:
+            return None
+        found = [(float(p), float(r), z) for p, r, z in listed]
     except (TypeError, ValueError) as error:
         raise BadRow(
             f"{_call(state, action)} must list (probability, reward, next_state): "
@@ -84,7 +109,20 @@ def read_row(problem: Problem, state: Any, action: int) -> Row:
         )
     row = [(p / total, r, z) for p, r, z in found if p > 0.0]
     _check_chances(problem, row, state, action)
+    if problem.deterministic and len(row) > 1:
+        _check_single(problem, row, state, action)
     return row
+
+
+def _check_single(problem: Problem, row: Row, state: Any, action: int) -> None:
+    """Refuse two outcomes where one was declared; the same may be listed twice."""
+    outcomes = {(reward, problem.key_of(after)) for _, reward, after in row}
+    if len(outcomes) > 1 and not problem.is_terminal(state):
+        raise BadRow(
+            f"{_call(state, action)} lists {len(outcomes)} outcomes, but "
+            "deterministic=True says that there is one; drop deterministic=, or fix "
+            "outcomes."
+        )
 
 
 def _check_chances(problem: Problem, row: Row, state: Any, action: int) -> None:

@@ -43,6 +43,30 @@ def jump(state, action, rng):
     return u, (state * 5 + action + int(200 * u)) % 1000
 
 
+def rows_of_tuples(state, action):
+    """The law of some pairs of ``lists``' world, over tuples; None elsewhere."""
+    if (state[0] + action) % 2:
+        return None
+    after = [((state[0] + action + i) % 7, state[1]) for i in (0, 1, 1, 2)]
+    shares = (1 / 3, 1 / 6, 1 / 6, 1 / 3)
+    return [
+        (p, float(i < 2), z)
+        for i, (p, z) in enumerate(zip(shares, after, strict=False))
+    ]
+
+
+def half_tuples(state, action, rng):
+    reward, after = lists(state, action, rng)
+    return reward, tuple(after)
+
+
+def rows_of_jumps(state, action):
+    """Rows of forty outcomes in every third state: too many for a short scan."""
+    if state % 3:
+        return None
+    return [(1 / 40, i / 40, (state * 5 + action + 5 * i) % 1000) for i in range(40)]
+
+
 def worlds() -> dict[str, tuple[sc.MDP, dict[str, Any]]]:
     """Problems, and a query of each that takes a fraction of a second."""
     plain: dict[str, Any] = {"num_actions": 2, "operator": ENTROPY, "discount": 0.7}
@@ -72,6 +96,14 @@ def worlds() -> dict[str, tuple[sc.MDP, dict[str, Any]]]:
         "certain": (
             sc.MDP(certain, initial_state=0, deterministic=True, **plain),
             {"epsilon": 1e-3},
+        ),
+        "partly known": (
+            sc.MDP(half_tuples, initial_state=(0, 1), outcomes=rows_of_tuples, **plain),
+            {"epsilon": 0.3},
+        ),
+        "partly known, compiled": (
+            sc.MDP(jump, initial_state=0, outcomes=rows_of_jumps, **plain),
+            {"epsilon": 0.1, "budget": 6_000},
         ),
     }
 

@@ -26,8 +26,8 @@ def default_bound(problem: Problem) -> str:
     """
     shared = problem.horizon is not None and problem.horizon > 1
     declared = problem.min_probability is not None
-    sampled = not problem.deterministic and not has_rows(problem)
-    if sampled and (shared or declared or is_undiscounted(problem)):
+    several = shared or declared or is_undiscounted(problem)
+    if several and not problem.deterministic:
         return LAW.word
     return DEFAULT
 
