@@ -188,9 +188,10 @@ def _reading(query: Query) -> Forecast:
         "in it (delta 0). It makes 0 calls of\n"
         "the step: outcomes= is the model, and it reads the rows that the answer needs, "
         "as many as budget allows. How many\n"
-        "that are depends on the problem and is not known before the run. A pair for "
-        "which outcomes= is None would be sampled,\n"
-        "with a share of delta; there is none in this state.\n"
+        "that are depends on the problem and is not known before the run. This holds if "
+        "outcomes= has a row for every pair that\n"
+        "the answer needs, as it has for those of this state: a pair without one is "
+        "sampled, with a share of delta.\n"
     )
     return Forecast("certified", 0, sentence, epsilon=epsilon, delta=0.0)
 
