@@ -73,6 +73,7 @@ class Memory:
         self._box = rounded_box if has_rows(problem) else box
         self._boxes: dict[int, tuple[float, float, float, float]] = {}
         self.layer_bytes = 0  # of the bounds by steps left, which a region keeps
+        self.key_bytes = 0  # of the states as words, which a sampler keeps
         # (state, range of V, what the user's functions left of it) of the first ones
         self._claims: list[tuple[Any, Interval | None, Interval]] = []
         self._weights = problem.operator.weights(problem.num_actions)
@@ -119,7 +120,7 @@ class Memory:
     def _used(self, more_states: int) -> int:
         """The bytes of the arrays, of the pairs' streams, and of the states."""
         states = self._state_bytes * (self.kept + more_states)
-        arrays = self.num_bytes + self.layer_bytes
+        arrays = self.num_bytes + self.layer_bytes + self.key_bytes
         return arrays + STREAM_BYTES * self.num_pairs + states
 
     def has_bytes(self, more: int) -> bool:

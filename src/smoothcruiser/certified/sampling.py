@@ -8,9 +8,10 @@ they are sampled. The i-th sample of a pair does not depend on how batches were
 cut. No two pairs share a stream, because the radii need samples that are
 independent across pairs.
 
-Two samplers fill the same buffers (next state as a whole number, reward):
+Three samplers fill the same buffers (next state as a whole number, reward):
 ``CompiledSampler`` for tabular problems and for numba.njit steps over whole
-numbers, ``PythonSampler`` for any step over states that have keys. Neither
+numbers, ``words.WordSampler`` for such steps over tuples and arrays of numbers,
+``PythonSampler`` for any step over states that have keys. None of them
 reads tables or outcomes: they call the oracle. Where a problem has outcomes,
 ``reading.RowReader`` takes their place, and samples only pairs without a row.
 """
@@ -489,8 +490,8 @@ def step_sampler(
 ) -> Sampler:
     """Return the sampler that calls the step.
 
-    It is compiled where the step is and states are whole numbers, Python elsewhere,
-    and on workers if requested.
+    It is compiled where the step is and states are made of numbers, Python elsewhere
+    (or if requested), and on workers if requested.
     """
     whole = (
         isinstance(state, int | np.integer)
@@ -507,7 +508,12 @@ def step_sampler(
 
         with hold.opened(), waiting_until(deadline):
             return ParallelSampler(problem, memory, seed, executor, compute)
-    return PythonSampler(problem, memory, seed)
+    found = None
+    if compute.executor in (None, "compiled"):
+        from smoothcruiser.certified.words import word_sampler
+
+        found = word_sampler(problem, memory, state, seed)
+    return PythonSampler(problem, memory, seed) if found is None else found
 
 
 def _whole_states(oracle: Any) -> bool:

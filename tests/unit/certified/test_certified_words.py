@@ -1,0 +1,214 @@
+"""Compiled steps over tuples, NamedTuples and arrays: the bits of plain Python.
+
+Law: where states are rows of words, which compiled code looks up, everything that a
+search returns is what ``PythonSampler`` makes of the same step and seed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.certified.sampling import PythonSampler
+from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.snapshot import restore, to_bytes
+from smoothcruiser.certified.words import MOST_MISFITS, WordSampler
+from smoothcruiser.errors import OracleError
+
+SIZE = 6
+
+
+class Place(NamedTuple):
+    """Fields of three types."""
+
+    x: int
+    height: float
+    lit: bool
+
+
+@numba.njit
+def named(state, action, rng):
+    """Three fields, and an end that the step reports."""
+    x = (state.x + action + int(3 * rng.random())) % SIZE
+    height = 0.5 * int(3 * rng.random())
+    return height, Place(x, height, x % 2 == 0), x == 5 and height == 1.0
+
+
+@numba.njit
+def bytes_of(state, action, rng):
+    """Three bytes: less than one word."""
+    after = state.copy()
+    after[action] = (after[action] + 1 + int(2 * rng.random())) % 4
+    return after[action] / 4.0, after
+
+
+@numba.njit
+def nested(state, action, rng):
+    """A number beside an array of floats, some of whose zeros are negative."""
+    count, held = state
+    after = held.copy()
+    after[action] = (after[action] + 1.0) % 3.0
+    if rng.random() < 0.01:
+        after[1 - action] *= -1.0
+    return 0.5, ((count + action) % 4, np.abs(after) if rng.random() < 0.5 else after)
+
+
+@numba.njit
+def growing(state, action, rng):
+    """Arrays of another shape now and then."""
+    if rng.random() < 0.005:
+        return 1.0, np.zeros(3, np.int64)
+    after = state.copy()
+    after[0] = (after[0] + action + int(2 * rng.random())) % SIZE
+    return after[0] / SIZE, after
+
+
+def problem(oracle: Any, state: Any, **changes: Any) -> sc.MDP:
+    given: dict[str, Any] = {
+        "num_actions": 2,
+        "discount": 0.7,
+        "operator": sc.Entropy(0.1),
+        "initial_state": state,
+    }
+    return sc.MDP(oracle, **given | changes)
+
+
+WORLDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "NamedTuple": (
+        named,
+        Place(0, 0.0, True),
+        {"terminal": lambda s: s.x == 3 and s.lit is False and s.height > 0.0},
+    ),
+    "bytes": (bytes_of, np.zeros(3, np.int8), {}),
+    "nested": (nested, (0, np.zeros(2)), {}),
+    "shapes": (growing, np.zeros(2, np.int64), {}),
+}
+
+
+def both(world: sc.MDP, **limits: Any) -> tuple[Certified, Certified]:
+    """Two memories after the same query, compiled and plain."""
+    memories = []
+    for executor, kind in ((None, WordSampler), ("python", PythonSampler)):
+        memory = Certified(world, delta=0.1, seed=4, executor=executor)
+        memory.query(**limits)
+        assert type(memory._sampler) is kind
+        memories.append(memory)
+    return memories[0], memories[1]
+
+
+def check_same(one: Certified, other: Certified) -> None:
+    """All states in their order, all arrays, all streams."""
+    assert one.num_calls == other.num_calls
+    assert repr(one.memory.states) == repr(other.memory.states)
+    for mine, theirs in zip(one.memory.graph, other.memory.graph, strict=True):
+        assert mine.tobytes() == theirs.tobytes()
+    size = one.memory.num_pairs
+    assert np.array_equal(one._sampler.words[:size], other._sampler.words[:size])
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("name", WORLDS)
+def test_the_bits_are_those_of_plain_python(name: str) -> None:
+    """Some worlds leave samples to plain Python: -0.0, and arrays of other shapes."""
+    oracle, state, changes = WORLDS[name]
+    fast, plain = both(problem(oracle, state, **changes), budget=6_000)
+    check_same(fast, plain)
+    assert fast.memory.num_nodes > 10
+    misfits = fast._sampler._misfits  # type: ignore[attr-defined]
+    assert (0 < misfits <= MOST_MISFITS) == (name in ("nested", "shapes"))
+
+
+@pytest.mark.compiles
+def test_the_bits_are_the_same_with_a_horizon_and_without_room() -> None:
+    """The last step has rewards only; a full memory ends before the same sample."""
+    oracle, state, changes = WORLDS["NamedTuple"]
+    world = problem(oracle, state, **changes | {"horizon": 3, "discount": 1.0})
+    check_same(*both(world, budget=3_000))
+    memories = []
+    for executor in (None, "python"):
+        memory = Certified(
+            problem(oracle, state, **changes),
+            delta=0.1,
+            max_states=9,
+            executor=executor,
+        )
+        memory.query(budget=3_000)
+        assert memory.reason == "max_states"
+        memories.append(memory)
+    check_same(*memories)
+
+
+@pytest.mark.compiles
+def test_a_search_is_taken_up_with_its_states() -> None:
+    """A snapshot of a compiled search goes on as one that was never stopped."""
+    oracle, state, changes = WORLDS["NamedTuple"]
+    world = problem(oracle, state, **changes)
+    first, whole, again = (Certified(world, delta=0.1, seed=2) for _ in range(3))
+    for memory in (first, whole):
+        memory.query(budget=1_000)
+    restore(again, to_bytes(first))
+    for memory in (whole, again):
+        memory.query(budget=2_000)
+    assert to_bytes(whole) == to_bytes(again)
+    assert type(again._sampler) is WordSampler
+
+
+@numba.njit
+def writing(state, action, rng):
+    """Changes its argument, and puts it back only sometimes."""
+    after = state.copy()
+    after[0] = (after[0] + action + 1) % 9
+    if rng.random() < 0.01:
+        state[1] += 1
+    return 0.5, after
+
+
+@numba.njit
+def too_much(state, action, rng):
+    return 1.5 if rng.random() < 0.001 else 0.5, ((state[0] + action) % 5, 0)
+
+
+@numba.njit
+def failing(state, action, rng):
+    if rng.random() < 0.001:
+        raise ValueError("a lamp broke")
+    return 0.5, ((state[0] + action) % 5, 0)
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize(
+    ("oracle", "state", "message"),
+    [
+        (writing, np.zeros(2, np.int64), "changed the state"),
+        (too_much, (0, 0), r"reward 1.5 .*reward_range"),
+        (failing, (0, 0), "a lamp broke"),
+    ],
+)
+def test_errors_say_what_plain_python_says(oracle: Any, state: Any, message: str):
+    with pytest.raises(OracleError, match=message):
+        Certified(problem(oracle, state), delta=0.1, seed=1).query(budget=50_000)
+
+
+@pytest.mark.compiles
+def test_other_numbers_and_keys_are_left_to_plain_python() -> None:
+    """Python would return a float32 as another type, and calls a key itself."""
+
+    @numba.njit
+    def light(state, action, rng):
+        return 0.5, (np.float32((state[0] + action) % 3),)
+
+    @numba.njit
+    def whole(state, action, rng):
+        return 0.5, ((state[0] + action) % 3,)
+
+    for world in (
+        problem(light, (np.float32(0),)),
+        problem(whole, (0,), key=lambda s: s[0]),
+    ):
+        memory = Certified(world, delta=0.1)
+        memory.query(budget=100)
+        assert type(memory._sampler) is PythonSampler
