@@ -188,10 +188,10 @@ def record(
 def rehash(g: Graph) -> None:
     """Fill an empty hash table from the pairs.
 
-    Rows of a known model, whose cost is 0, are never looked up.
+    Rows of a known model, whose total is 1, are never looked up.
     """
     g.sizes[HASHED] = 0
     for p in range(len(g.pairs)):
-        if g.pairs[p]["length"] > SHORT_SCAN and g.pairs[p]["cost"] > 0.0:
+        if g.pairs[p]["length"] > SHORT_SCAN and g.pairs[p]["total"] > 1.0:
             for place in range(g.pairs[p]["length"]):
                 insert_hash(g, p, place)
