@@ -89,7 +89,7 @@ class Sweeps:
             goal = limits.goal_at(self.memory.interval(at.root))
             if goal is None:
                 goal = self.memory.half_width(at.root, limits.target)
-            self.region.close()
+            self.region.close(last=True)
             still = float((before - self.region.widths).max()) <= (
                 0.0 if self.exact else 2.0 * SWEPT * goal / self.steps
             )
