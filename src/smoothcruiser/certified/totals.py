@@ -110,7 +110,8 @@ class TotalRegion(Region):
                 )
                 if moved <= little:
                     break
-        return closed
+        crossed = np.flatnonzero(self.widths < 0.0)
+        return closed if len(crossed) == 0 else float(-1 - self.listed[crossed[0]])
 
     def close(self, last: bool = False) -> bool:
         """Bring the far bounds of all listed nodes down, as far as induction proves.
