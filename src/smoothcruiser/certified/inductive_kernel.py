@@ -113,24 +113,21 @@ def climb(
 ) -> float:
     """Pass once over the listed nodes, and return how far f moved at most.
 
-    With a ``cell`` above 0, f moves on a grid and away from V only, so that nearly equal
-    values become equal.
+    f moves on a grid and away from V only, so that nearly equal values become equal.
     """
     nodes, moved = g.nodes, 0.0
     for i in range(count - 1, -1, -1):
         node = nodes[order[i]]
-        value = backed_up(g, order[i], upper, rules)
-        if cell > 0.0:
-            value = on_grid(value, cell, upper)
+        value = on_grid(backed_up(g, order[i], upper, rules), cell, upper)
         if upper:
             value = min(value, known[i])
-            if cell == 0.0 or value > node["upper"]:
-                moved = max(moved, abs(value - node["upper"]))
+            if value > node["upper"]:
+                moved = max(moved, value - node["upper"])
                 node["upper"] = value
         else:
             value = max(value, known[i])
-            if cell == 0.0 or value < node["lower"]:
-                moved = max(moved, abs(value - node["lower"]))
+            if value < node["lower"]:
+                moved = max(moved, node["lower"] - value)
                 node["lower"] = value
     return moved
 

@@ -20,6 +20,7 @@ from smoothcruiser.certified import (
     layers_kernel,
     memory_kernel,
     pooled_kernel,
+    solving_kernel,
     steering_kernel,
     sweeps_kernel,
 )
@@ -101,6 +102,8 @@ class ClosingLoops(NamedTuple):
     """The loops that prove bounds of totals by induction."""
 
     push: Any
+    straighten: Any
+    follow: Any
     climb: Any
     is_inductive: Any
 
@@ -131,6 +134,10 @@ def make_closing_loops(bound: Bound) -> ClosingLoops:
     put = {"nogil": True, "salt": _mark(bound), "BOUND": compiled(bound.side)}
     return ClosingLoops(
         push=compiled(inductive_kernel.push, **put),
+        straighten=compiled(
+            solving_kernel.straighten, TILT=compiled(bound.tilt), **put
+        ),
+        follow=compiled(solving_kernel.follow, nogil=True),
         climb=compiled(inductive_kernel.climb, **put),
         is_inductive=compiled(inductive_kernel.is_inductive, **put),
     )

@@ -225,7 +225,7 @@ class PooledRegion(Region):
             if len(values):
                 self.inner[side], self.effects[side] = (values, q), effects
 
-    def close(self) -> bool:
+    def close(self, last: bool = False) -> bool:
         """Bring the bounds of the requested state to what the pool proves."""
         price, repeats = self.pool()
         samples = self.num_samples

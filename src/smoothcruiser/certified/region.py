@@ -68,12 +68,16 @@ class Region:
         listed = g.nodes["listed"][g.pairs["node"][:size]] == 1
         return float(g.pairs["total"][:size][listed].sum())
 
-    def close(self) -> bool:
+    def close(self, last: bool = False) -> bool:
         """Close what sweeps leave open; with a discount or a horizon that is nothing.
 
         Returns False where it was left because ``over`` gave a reason.
         """
         return True
+
+    def urgent(self, calls: int) -> tuple[Ints, Ints] | None:
+        """Jobs that come before all others, of about ``calls`` samples; None: none."""
+        return None
 
     def sections(self) -> dict[str, Any]:
         """What a snapshot keeps beside the graph and the list of nodes."""

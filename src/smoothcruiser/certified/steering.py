@@ -87,6 +87,9 @@ class Steering:
             SPREAD_SHARE * width / region.count,
             SPREAD_PASSES,
         )
+        urgent = region.urgent(calls)
+        if urgent is not None:
+            return urgent
         if region.unfinished:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         pairs, counts = (

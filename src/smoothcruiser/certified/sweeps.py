@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import numpy as np
+
 from smoothcruiser.certified.bounds.base import KEEP, SCAN, SWEPT, WALK
 from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.position import CLOSING, SETTLED, Position
@@ -57,7 +59,7 @@ class Sweeps:
         self.region.over = limits.over
         while at.swept != SETTLED and at.swept < self.region.most_sweeps:
             if at.swept == CLOSING:
-                if not self.region.close():
+                if not self._close():
                     return
                 at.swept = SETTLED
             else:
@@ -89,13 +91,21 @@ class Sweeps:
             goal = limits.goal_at(self.memory.interval(at.root))
             if goal is None:
                 goal = self.memory.half_width(at.root, limits.target)
-            self.region.close()
+            self._close(last=True)
             still = float((before - self.region.widths).max()) <= (
                 0.0 if self.exact else 2.0 * SWEPT * goal / self.steps
             )
             if still and tune == SCAN:
                 return
             tune = SCAN if still else KEEP
+
+    def _close(self, last: bool = False) -> bool:
+        """Run ``Region.close``; bounds that exclude each other are an error."""
+        done, region = self.region.close(last), self.region
+        crossed = np.flatnonzero(region.widths < 0.0)
+        if len(crossed):
+            raise self.crossed(int(region.listed[crossed[0]]))
+        return done
 
     def _sweep(self, tune: int) -> float:
         """Run ``Region.sweep``; bounds that exclude each other are an error."""

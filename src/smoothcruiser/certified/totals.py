@@ -9,19 +9,22 @@ too, and proves them (``inductive_kernel``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from smoothcruiser.certified.bounds.base import KEEP, Bound
+from smoothcruiser.certified.bounds.base import WALK, Bound
+from smoothcruiser.certified.bounds.law import missing
 from smoothcruiser.certified.graph import empty_graph
 from smoothcruiser.certified.loops import make_closing_loops
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.region import Region
+from smoothcruiser.certified.solving_kernel import Lines
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
-from smoothcruiser.problem.tabular import Floats
+from smoothcruiser.problem.tabular import Floats, Ints
 
 # of the answer's width: what is added to f so that induction succeeds
 SLACK_SHARE = 0.02
@@ -34,6 +37,10 @@ PUSHED = 1e-6  # of the answer's width: less is not worth a further pass
 # the clock
 MOST_WORK, LOOK_WORK = 1e7, 2e5
 NARROWEST = 1e-7  # of the largest value in sight
+# rounds of tangents, and passes over them times pairs, at about 0.01 microseconds
+# each: in all, and between two looks at the clock
+MOST_TANGENTS, MOST_LINES, LOOK_LINES = 12, 1e7, 2e6
+WORTH_MORE = 8.0  # so many times the samples so far may be spent on complete supports
 MORE_SAMPLES = 1.5  # so many times those with which it was tried in vain
 
 
@@ -56,6 +63,7 @@ class TotalRegion(Region):
         self.closing_loops = make_closing_loops(bound)
         self.failed_at = 0.0  # samples with which ``close`` took long in vain
         self._work = 0.0  # pairs that it has updated
+        self.last = 0.0, 0.0  # samples and width when samples were chosen last
 
     def warm(self) -> None:
         """Compile the loops, or load them."""
@@ -65,7 +73,10 @@ class TotalRegion(Region):
         loops, rules = self.closing_loops, self.rules
         loops.push(g, order, 0, True, rules)
         if self.closes:
-            loops.climb(g, order, 0, none, True, 0.0, rules)
+            lines = Lines(none, none, order, none)
+            loops.straighten(g, order, 0, True, True, lines, rules)
+            loops.follow(g, order, 0, True, 0, 0.0, lines)
+            loops.climb(g, order, 0, none, True, 1.0, rules)
             loops.is_inductive(g, order, 0, none, True, rules)
 
     def sample(self) -> None:
@@ -75,15 +86,18 @@ class TotalRegion(Region):
     def start(self, root: int) -> None:
         """Begin the list with the requested node."""
         super().start(root)
-        self.failed_at = 0.0
+        self.failed_at, self.last = 0.0, (0.0, 0.0)
 
     def sections(self) -> dict[str, Any]:
-        """When closing was tried in vain."""
-        return {"failed_at": np.array([self.failed_at])}
+        """When closing was tried in vain, and what steering compares with."""
+        return {"closing": np.array([self.failed_at, *self.last])}
 
     def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
         """Take up what ``sections`` had written."""
-        (self.failed_at,) = np.frombuffer(parts["failed_at"], np.float64).tolist()
+        found = np.frombuffer(parts["closing"], np.float64)
+        require(len(found) == 3 and bool(np.isfinite(found).all()), "it cannot close")
+        self.failed_at, samples, width = found.tolist()
+        self.last = samples, width
 
     def sweep(self, tune: int) -> float:
         """Sweep once over the listed nodes, and push their bounds on in between."""
@@ -100,17 +114,19 @@ class TotalRegion(Region):
                 )
                 if moved <= little:
                     break
-        return closed
+        crossed = np.flatnonzero(self.widths < 0.0)
+        return closed if len(crossed) == 0 else float(-1 - self.listed[crossed[0]])
 
-    def close(self) -> bool:
+    def close(self, last: bool = False) -> bool:
         """Bring the far bounds of all listed nodes down, as far as induction proves.
 
         Where that took more updates than there are samples, in vain, it is not tried
-        again before there are many more samples.
+        again before there are many more samples, or for the ``last`` time.
         Returns False where it was left because ``over`` gave a reason.
         """
         samples = self.num_samples
-        if not self.closes or samples < MORE_SAMPLES * self.failed_at:
+        waits = samples < MORE_SAMPLES * self.failed_at and not last
+        if not self.closes or waits:
             return True
         g, listed, upper = self.memory.graph, self.listed, self.upper
         far, near = ("upper", "lower") if upper else ("lower", "upper")
@@ -119,31 +135,81 @@ class TotalRegion(Region):
         if width <= NARROWEST * self.rules.bound.scale:  # the grid would be rounding
             return True
         self._work = 0.0
+        names = [name for name, _ in self.bound.fields]
+        kept = g.pairs[names].copy()
         try:
             found = self._found(far, near, SLACK_SHARE * width, known)
         except TimeoutError:
-            g.nodes[far][listed] = known
+            g.nodes[far][listed], g.pairs[names] = known, kept
             return False
         g.nodes[far][listed] = known if found is None else found
-        if found is not None:
-            self.sweep(KEEP)
+        if found is None:
+            g.pairs[names] = kept
+        else:
+            self.sweep(WALK)
         gained = float(np.abs(known - g.nodes[far][listed]).max())
         vain = gained <= SLACK_SHARE * width and self._work > samples
         self.failed_at = samples if vain else 0.0
         return True
+
+    def urgent(self, calls: int) -> tuple[Ints, Ints] | None:
+        """Samples that complete supports, where that narrows the answer faster.
+
+        It is compared with what the samples since the last time did.
+        """
+        g, least = self.memory.graph, self.problem.min_probability
+        node, samples = g.nodes[self.order[0]], self.num_samples
+        width = float(node["upper"] - node["lower"])
+        before, was = self.last
+        self.last = samples, width
+        if not self.closes or least is None or not before < samples:
+            return None
+        size = self.memory.num_pairs
+        pairs = np.flatnonzero(g.nodes["listed"][g.pairs["node"][:size]] == 1)
+        short = missing(g.pairs[pairs], least)
+        pairs, short = pairs[short > 0.0], short[short > 0.0]
+        rate = max(0.0, was - width) / (samples - before)
+        most = min(WORTH_MORE * samples, width / rate if rate > 0.0 else math.inf)
+        if len(pairs) == 0 or short.sum() > most:
+            return None
+        if self._if_complete() < rate * short.sum() + SLACK_SHARE * width:
+            return None
+        first = np.argsort(short, kind="stable")
+        fit = max(1, int(np.searchsorted(np.cumsum(short[first]), calls)))
+        chosen = first[:fit]
+        return pairs[chosen], np.minimum(short[chosen], calls).astype(np.int64)
+
+    def _if_complete(self) -> float:
+        """How much the far bound of the answer would move if all supports were complete."""
+        g, listed, upper = self.memory.graph, self.listed, self.upper
+        far, near = ("upper", "lower") if upper else ("lower", "upper")
+        names = [name for name, _ in self.bound.fields]
+        kept, known = g.pairs[names].copy(), g.nodes[far][listed].copy()
+        open_ = (g.pairs["law_complete"] == 0) & (g.pairs["total"] > 0.0)
+        g.pairs["law_complete"][open_] = 1
+        width = abs(float(known[0] - g.nodes[near][listed[0]]))
+        g.nodes[far][listed] = g.nodes[near][listed]
+        try:
+            self._solve(far, STILL * SLACK_SHARE * width)
+            return abs(float(g.nodes[far][listed[0]] - known[0]))
+        except TimeoutError:
+            return 0.0
+        finally:
+            g.pairs[names], g.nodes[far][listed] = kept, known
 
     def _found(self, far: str, near: str, slack: float, known: Floats) -> Floats | None:
         """Far bounds that hold by induction; None where none better were found."""
         g, listed, upper = self.memory.graph, self.listed, self.upper
         nearest, cell = np.minimum if upper else np.maximum, slack / CELLS
         g.nodes[far][listed] = g.nodes[near][listed]
-        if not self._climb(known, 0.0, STILL * slack, slack):
-            return None
+        self._solve(far, STILL * slack)
         moved = g.nodes[far][listed] + (slack if upper else -slack)
+        if not np.any(moved < known if upper else moved > known):
+            return None
         raised = cell * (np.ceil(moved / cell) if upper else np.floor(moved / cell))
         raised = np.maximum(raised, 0.0) if upper else np.minimum(raised, 0.0)
         g.nodes[far][listed] = nearest(raised, known)
-        proved = self._climb(known, cell, 0.0, 0.0) and (
+        proved = self._climb(known, cell) and (
             self.closing_loops.is_inductive(
                 g, self.order, self.count, known, upper, self.rules
             )
@@ -151,14 +217,38 @@ class TotalRegion(Region):
         found: Floats = nearest(g.nodes[far][listed], known)
         return found if proved else None
 
-    def _climb(self, known: Floats, cell: float, still: float, slack: float) -> bool:
-        """Move f until a pass moves it by at most ``still``.
+    def _solve(self, far: str, still: float) -> None:
+        """Move f to where it comes to rest, by tangents (``solving_kernel``)."""
+        g, listed, loops = self.memory.graph, self.listed, self.closing_loops
+        args = (g, self.order, self.count, self.upper)
+        pairs = float(g.nodes["size"][listed].sum())
+        lines = Lines(
+            np.zeros(len(g.pairs)),
+            np.zeros(len(g.entries)),
+            np.zeros(len(g.entries), dtype=np.int64),
+            g.nodes[far].copy(),
+        )
+        for turn in range(MOST_TANGENTS):
+            loops.straighten(*args, turn == 0, lines, self.rules)
+            self._work += pairs
+            left, some = int(MOST_LINES / pairs) + 10, int(LOOK_LINES / pairs) + 1
+            while left > 0:
+                passes = min(some, left)
+                done = loops.follow(*args, passes, 0.01 * still, lines)
+                if self.over() is not None:
+                    raise TimeoutError
+                left = 0 if done < passes else left - passes
+            moved = float(np.abs(lines.value[listed] - g.nodes[far][listed]).max())
+            g.nodes[far][listed] = lines.value[listed]
+            if turn > 0 and moved <= still:
+                break
 
-        Returns whether it came to rest, somewhere by more than ``slack`` within what is
-        known. Raises TimeoutError where time is up.
+    def _climb(self, known: Floats, cell: float) -> bool:
+        """Move f on the grid, away from V; whether it came to rest.
+
+        Raises TimeoutError where time is up.
         """
         g = self.memory.graph
-        far = "upper" if self.upper else "lower"
         work = float(g.nodes["size"][self.listed].sum())
         every = int(max(1.0, LOOK_WORK / work))
         for number in range(int(min(MOST_PASSES, max(10.0, MOST_WORK / work)))):
@@ -166,11 +256,8 @@ class TotalRegion(Region):
                 g, self.order, self.count, known, self.upper, cell, self.rules
             )
             self._work += work
-            if moved <= still:
+            if moved == 0.0:
                 return True
-            if number % every == 0:
-                if float(np.abs(known - g.nodes[far][self.listed]).max()) <= slack:
-                    return False
-                if self.over() is not None:
-                    raise TimeoutError
+            if number % every == 0 and self.over() is not None:
+                raise TimeoutError
         return False

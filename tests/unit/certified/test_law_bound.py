@@ -250,16 +250,61 @@ def test_a_complete_support_of_one_outcome_is_exact(whole):
 
 @pytest.mark.compiles
 def test_so_many_outcomes_that_no_other_fits_are_complete(whole):
-    """Three of at least 0.3: one sample of each will do, and f stays between them."""
+    """Three of at least 0.3: one sample of each will do; 0.1 is left for any of them."""
     g, pairs = pair_of([1, 1, 1], [0.2, 0.4, 0.6])
     rules = RULES._replace(min_probability=0.3)
-    assert whole(g, pairs, True, WALK, rules) == 0.6
-    assert whole(g, pairs, False, WALK, rules) == 0.2
+    assert whole(g, pairs, True, WALK, rules) == pytest.approx(0.42, abs=1e-8)
+    assert whole(g, pairs, False, WALK, rules) == pytest.approx(0.38, abs=1e-8)
     assert pairs["law_complete"][0] == 1
     g, pairs = pair_of([1, 1, 1], [0.2, 0.4, 0.6])
-    rules = RULES._replace(min_probability=0.25)
-    assert whole(g, pairs, True, WALK, rules) >= 1.0
+    rules = RULES._replace(min_probability=0.25)  # a fourth one may be worth 1
+    assert whole(g, pairs, True, WALK, rules) == pytest.approx(0.55, abs=1e-8)
     assert pairs["law_complete"][0] == 0
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("least", [0.5, 0.2, 0.05])
+def test_every_seen_outcome_has_the_declared_probability(whole, least):
+    """The largest P f over laws with P_i >= p is reached, and never exceeded."""
+    rng = np.random.default_rng(7)
+    for _ in range(200):
+        size = int(rng.integers(1, int(1.0 / least + 1e-9) + 1))
+        f = rng.random(size)
+        rules = RULES._replace(min_probability=least)
+        for upper in (True, False):
+            g, pairs = pair_of([1] * size, f)  # no repeat: the law says nothing
+            found = whole(g, pairs, upper, WALK, rules)
+            complete = (size + 1) * least > 1.0 + 1e-9
+            end = 1.0 if upper else 0.0
+            if complete:
+                end = f.max() if upper else f.min()
+            best = least * f.sum() + (1.0 - size * least) * end
+            assert found == pytest.approx(best, abs=1e-8)
+            assert found >= best if upper else found <= best
+
+
+@pytest.mark.compiles
+def test_a_long_run_without_a_new_outcome_completes_a_support(whole):
+    """log(K(K + 1)/(alpha/4)) / -log(1 - p) samples in a row, and not one less."""
+    least = 0.01
+    rules = RULES._replace(min_probability=least)
+    wanted = (math.log(6.0) + COST + math.log(2.0)) / -math.log1p(-least)
+    for more, complete in ((math.ceil(wanted) + 1, 1), (math.floor(wanted) - 1, 0)):
+        g, pairs = pair_of([30, 20], [0.2, 0.6])
+        whole(g, pairs, True, WALK, rules)
+        assert pairs["law_found"][0] == 50.0
+        assert pairs["law_complete"][0] == 0
+        g.entries["weight"][0] += more
+        pairs["total"] += more
+        whole(g, pairs, True, WALK, rules)
+        assert pairs["law_complete"][0] == complete
+        assert (law.missing(pairs, least)[0] == 0.0) == bool(complete)
+
+
+def test_shares_of_a_declared_pair_add_up():
+    """Three quarters for the law, one quarter for runs; there are no bets."""
+    both = math.exp(-law.LAW_COST) + math.exp(-law.RUN_COST)
+    assert both == pytest.approx(2.0, rel=1e-12)
 
 
 @pytest.mark.compiles
@@ -314,6 +359,7 @@ def test_what_a_file_may_hold():
         ("nu_up", -1.0),
         ("nu_down", math.inf),
         ("law_total", 12.0),
+        ("law_found", 1.0),
         ("law_length", 3),
         ("law_complete", 2),
         ("pole_up", 99),

@@ -32,6 +32,36 @@ SWEPT = 0.005  # of epsilon: what the last sweeps may leave
 KEEP, WALK, SCAN = 0, 1, 2
 
 
+class Outcomes(NamedTuple):
+    """The part of the graph that a bound reads.
+
+    It is small, since it is passed for every pair.
+    """
+
+    nodes: Any  # (N,) of NODE
+    entries: Any  # (E,) of ENTRY
+
+
+class BoundRules(NamedTuple):
+    """What a bound needs that does not change during a query."""
+
+    discount: float
+    scale: float  # largest |value| in sight, for rounding
+    # declared: no outcome of a step is less likely; 0 where nothing was declared
+    min_probability: float
+    # log of the number of functions V that a bet on one function has to serve: the
+    # steps of a horizon, which share their samples
+    union: float
+
+
+def frequencies(
+    g: Outcomes, pair: Any, upper: bool, rules: BoundRules, weights: Floats
+) -> None:
+    """Write by how much the mean moves with the value of each next state."""
+    for e in range(pair["start"], pair["start"] + pair["length"]):
+        weights[e] = rules.discount * g.entries[e]["weight"] / pair["total"]
+
+
 class Bound(NamedTuple):
     """One way to bound Q from samples; a row of ``BOUNDS``."""
 
@@ -64,28 +94,10 @@ class Bound(NamedTuple):
     pool_share: float = 0.0
     # the part that is given out to pairs; a pair's bets then count 1 + 3/4 of its own
     pair_share: float = 1.0
-
-
-class Outcomes(NamedTuple):
-    """The part of the graph that a bound reads.
-
-    It is small, since it is passed for every pair.
-    """
-
-    nodes: Any  # (N,) of NODE
-    entries: Any  # (E,) of ENTRY
-
-
-class BoundRules(NamedTuple):
-    """What a bound needs that does not change during a query."""
-
-    discount: float
-    scale: float  # largest |value| in sight, for rounding
-    # declared: no outcome of a step is less likely; 0 where nothing was declared
-    min_probability: float
-    # log of the number of functions V that a bet on one function has to serve: the
-    # steps of a horizon, which share their samples
-    union: float
+    # (g, pair, upper, rules, weights) -> None: by how much ``side`` moves with the value
+    # of each next state, written at the places of the pair's entries; compiled. It
+    # serves the search at discount 1 (``solving_kernel``), which checks what it finds.
+    tilt: Callable[..., None] = frequencies
 
 
 def shared_delta(bound: Bound, facts: Facts, delta: float) -> float:

@@ -73,6 +73,9 @@ BETA_ROUNDING = 1e-13
 # functions, and 1/8 for the bets of either side.
 LAW_COST = math.log(4.0 / 3.0) - math.log(2.0)
 BETS_COST = math.log(4.0)
+# Where a least probability is declared there are no bets, and their quarter proves
+# supports complete: alpha/4 = 2 exp(-cost)/4.
+RUN_COST = math.log(4.0) - math.log(2.0)
 # Where each is worth its time (measured: docs/certified.md, 2b). The law's price grows
 # with the outcomes, that of bets with the functions. Below a union of 4 = log 55 bets
 # are better from K = 2 on, above it from K = 3 on; K = 1 is always the law's. Beyond
@@ -116,6 +119,16 @@ def log_predicted(g: Outcomes, pair: Any) -> tuple[float, float]:
     return best + math.log(total), terms
 
 
+def long_run(cost: float, size: int, least: float) -> float:
+    """So many samples in a row without a new outcome prove that ``size`` are all.
+
+    It is log(size (size + 1) / alpha) / -log(1 - p), with a quarter of the pair's share:
+    that of the bets, which are not made where p is declared.
+    """
+    runs = math.log(size * (size + 1.0)) + cost + RUN_COST
+    return (1.0 + CERTAIN) * runs / -math.log1p(-least * (1.0 - CERTAIN))
+
+
 def refresh(g: Outcomes, pair: Any, rules: BoundRules) -> None:
     """Bring beta, the share and the mark of a complete support up to date.
 
@@ -129,6 +142,8 @@ def refresh(g: Outcomes, pair: Any, rules: BoundRules) -> None:
         return
     if pair["law_complete"] == 1 and pair["law_length"] < size:
         pair["law_complete"] = -1
+    if pair["law_length"] < size:
+        pair["law_found"] = n
     repeats, share, beta = n - size, 0.0, 0.0
     if repeats >= 1.0:
         predicted, terms = log_predicted(g, pair)
@@ -148,7 +163,9 @@ def refresh(g: Outcomes, pair: Any, rules: BoundRules) -> None:
         least > 0.0
         and pair["law_complete"] == 0
         and (
-            1.0 - share < least * (1.0 - CERTAIN) or (size + 1) * least > 1.0 + CERTAIN
+            1.0 - share < least * (1.0 - CERTAIN)
+            or (size + 1) * least > 1.0 + CERTAIN
+            or n - pair["law_found"] >= long_run(pair["cost"], size, least)
         )
     ):
         pair["law_complete"] = 1
@@ -303,6 +320,34 @@ def descend(
     return bound, best
 
 
+def declared_side(
+    g: Outcomes, pair: Any, upper: bool, base: float, rules: BoundRules
+) -> float:
+    """The bound that a declared least probability gives: each seen outcome has it.
+
+    P f <= base - p * (sum of base - f_i), and exact where the outcomes use up all of
+    the probability.
+    """
+    node, least = g.nodes[pair["node"]], rules.min_probability * (1.0 - CERTAIN)
+    away, size = 0.0, pair["length"]
+    for e in range(pair["start"], pair["start"] + size):
+        away += abs(base - outcome_value(g, e, node, upper, rules))
+    guard = (size + 4) * UNIT * (abs(base) + rules.scale)
+    away = max(0.0, least * away - guard)
+    return float(base - away if upper else base + away)
+
+
+def spare(g: Outcomes, pair: Any, rules: BoundRules) -> float:
+    """What the outcomes leave of the probability, times the span of their values."""
+    node, size = g.nodes[pair["node"]], pair["length"]
+    low, high = node["q_high"], node["q_low"]
+    for e in range(pair["start"], pair["start"] + size):
+        low = min(low, outcome_value(g, e, node, False, rules))
+        high = max(high, outcome_value(g, e, node, True, rules))
+    left = 1.0 - size * rules.min_probability
+    return float(max(0.0, left) * max(0.0, high - low)) if left > CERTAIN else 0.0
+
+
 def law_side(
     g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules
 ) -> float:
@@ -326,8 +371,12 @@ def law_side(
         bound, offset = descend(g, pair, upper, base, steps, rules)
     if complete:
         bound = min(bound, base) if upper else max(bound, base)
+    told = bound
+    if rules.min_probability > 0.0:
+        least = declared_side(g, pair, upper, base, rules)
+        told = min(bound, least) if upper else max(bound, least)
     if tune == KEEP and not (complete and pair["length"] == 1):
-        return float(bound)
+        return float(told)
     slope = 0.0
     if not (complete and pair["length"] == 1):
         pole = base + offset if upper else base - offset
@@ -343,11 +392,48 @@ def law_side(
         radius = abs(bound - mean) - 4.0 * (pair["length"] + 8) * UNIT * rules.scale
         beta = pair["law_beta"] if pair["law_share"] > 0.0 else pair["cost"]
         slope = max(beta * reach, SLOWEST * pair["total"] * max(0.0, radius))
+        if complete:  # samples move no bound by more than what was declared leaves
+            slope = min(slope, pair["total"] * spare(g, pair, rules))
     if upper:
         pair["nu_up"], pair["slope_up"] = offset, slope
     else:
         pair["nu_down"], pair["slope_down"] = offset, slope
-    return float(bound)
+    return float(told)
+
+
+def tilt(
+    g: Outcomes, pair: Any, upper: bool, rules: BoundRules, weights: Floats
+) -> None:
+    """Write by how much the law's bound moves with the value of each next state.
+
+    The offset is improved first. Where the support is complete, the edge moves with
+    the farthest value.
+    """
+    refresh(g, pair, rules)
+    start, stop = pair["start"], pair["start"] + pair["length"]
+    base, complete = edge(g, pair, upper, rules), pair["law_complete"] == 1
+    if stop - start == 1:
+        weights[start] = rules.discount * (1.0 if complete else pair["law_share"])
+        return
+    bound, offset = descend(g, pair, upper, base, WALK_STEPS, rules)
+    if upper:
+        pair["nu_up"] = offset
+    else:
+        pair["nu_down"] = offset
+    pole = base + offset if upper else base - offset
+    node, far, rest = g.nodes[pair["node"]], start, 1.0
+    most = outcome_value(g, start, node, upper, rules)
+    for e in range(start, stop):
+        value = outcome_value(g, e, node, upper, rules)
+        if value > most if upper else value < most:
+            far, most = e, value
+        gap = abs(pole - value)
+        again = (g.entries[e]["weight"] - 1.0) / max(1.0, pair["total"] - stop + start)
+        share = min(rest, again * abs(pole - bound) / gap) if gap > 0.0 else 0.0
+        weights[e] = rules.discount * share
+        rest -= share
+    if complete:
+        weights[far] += rules.discount * rest
 
 
 def bets_side(
@@ -402,16 +488,28 @@ def price(facts: Facts, epsilon: float, delta: float, num_pairs: int) -> int:
     return betting.price(facts, epsilon, delta / (4.0 * functions), num_pairs)
 
 
+def missing(pairs: Any, least: float) -> Floats:
+    """The samples after which the supports of pairs will be complete, if all was seen."""
+    size = np.maximum(pairs["length"].astype(np.float64), 1.0)
+    cost = pairs["cost"]
+    runs = (np.log(size * (size + 1.0)) + cost + RUN_COST) / -math.log1p(-least)
+    more = np.ceil((1.0 + 4.0 * CERTAIN) * runs) - (pairs["total"] - pairs["law_found"])
+    done = (pairs["law_complete"] != 0) | (pairs["cost"] == 0.0)
+    return np.where(done, 0.0, np.maximum(more, 1.0))
+
+
 def readable(pairs: Any) -> bool:
     """Return whether every pair remembers what ``side`` can compute with.
 
     Like the bounds of a pair themselves, beta is taken as stored: it cannot be
     computed anew without the counts.
     """
-    names = ("law_total", "law_beta", "law_share", "nu_up", "nu_down")
+    names = ("law_total", "law_found", "law_beta", "law_share", "nu_up", "nu_down")
     if not all(bool(np.all((pairs[x] >= 0.0) & (pairs[x] < 1e30))) for x in names):
         return False
-    fresh = pairs["law_total"] <= pairs["total"]
+    fresh = (pairs["law_total"] <= pairs["total"]) & (
+        pairs["law_found"] <= pairs["law_total"]
+    )
     whole = bool(np.all(fresh & (pairs["law_length"] <= pairs["length"])))
     marks = bool(np.all(np.isin(pairs["law_complete"], (-1, 0, 1))))
     share = bool(np.all(pairs["law_share"] <= 1.0))
@@ -426,6 +524,8 @@ LAW = Bound(
         ("law_share", "f8"),
         ("nu_up", "f8"),
         ("nu_down", "f8"),
+        # the samples when its last outcome turned up, or somewhat more
+        ("law_found", "f8"),
         ("law_length", "i4"),  # and the outcomes
         ("law_complete", "i4"),
         # Last: Numba takes a record for that of a bound whose fields it begins with,
@@ -438,6 +538,7 @@ LAW = Bound(
     floor=betting.rounding_floor,
     readable=readable,
     every_function=True,
+    tilt=tilt,
 )
 
 # For ``certified.pooled``: outcomes that no pair has shown are paid for by all pairs
