@@ -36,7 +36,7 @@ def make_sampler(
     """
     if has_rows(problem):
         check_ends(problem)
-        rest = partial(step_sampler, problem, memory, state, seed, compute, hold)
+        rest = partial(step_sampler, problem, memory, state, seed, compute)
         return RowReader(problem, memory, seed, rest)
     return step_sampler(problem, memory, state, seed, compute, hold, deadline)
 
