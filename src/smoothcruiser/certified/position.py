@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from smoothcruiser.certified.intake import Batch
-from smoothcruiser.certified.limits import Target
+from smoothcruiser.certified.limits import Ends, Target
 from smoothcruiser.problem.tabular import Ints
 
 # in the place of a number of sweeps: no further one is due, or only what closes the rest
@@ -41,6 +41,12 @@ class Position:
     # the jobs of the round that are in no batch yet
     pairs: Ints = field(default_factory=no_jobs)
     counts: Ints = field(default_factory=no_jobs)
+
+    @classmethod
+    def begin(cls, root: int, calls: int, rows: int, limits: Ends) -> Position:
+        """A query about the node ``root``, on a memory with so many calls and rows."""
+        asked = limits.epsilon, limits.target, limits.relative
+        return cls(root, calls, *asked, first_row=rows)
 
     def begin_round(self, pairs: Ints, counts: Ints) -> None:
         """Keep the jobs of a round."""

@@ -49,6 +49,7 @@ from smoothcruiser.problem.tabular import Bools, Ints
 if TYPE_CHECKING:
     from smoothcruiser.certified.memory import Memory
     from smoothcruiser.engines.inspection import Looks
+    from smoothcruiser.jit.interrupts import Hold
     from smoothcruiser.problem.problem import Problem
 
 BLOCK = 4096  # rows that are entered together
@@ -70,7 +71,7 @@ class RowReader(Sampler):
         problem: Problem,
         memory: Memory,
         seed: int,
-        make_inner: Callable[[], Sampler],
+        make_inner: Callable[[Hold, float], Sampler],
     ) -> None:
         super().__init__(problem, memory, seed)
         self.missing: list[int] = []  # pairs found without a row, until they are taken
@@ -104,7 +105,7 @@ class RowReader(Sampler):
     def _lend(self) -> Sampler:
         """The sampler of pairs without a row, with the streams as they are now."""
         if self._inner is None:
-            self._inner = self._make_inner()
+            self._inner = self._make_inner(self.hold, self.deadline)
         for name in SHARED:
             setattr(self._inner, name, getattr(self, name))
         return self._inner
@@ -128,7 +129,10 @@ class RowReader(Sampler):
         first, counts = batch.ahead(most)
         pairs = batch.pairs[first : first + len(counts)]
         if not self.reads(pairs[:1])[0]:
-            inner = self._lend()
+            try:
+                inner = self._lend()
+            except KeyboardInterrupt as stop:  # while it waited for workers
+                raise Interrupted("The search was stopped.") from stop
             try:
                 inner.draw(batch, most)
             finally:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,15 +31,13 @@ from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.memory_kernel import mixed
 from smoothcruiser.certified.room import Full
 from smoothcruiser.certified.shared import make_threads, run_shared
-from smoothcruiser.engines.registry import choose
-from smoothcruiser.engines.watchdog import waiting_until
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
     OracleError,
     SmoothcruiserError,
 )
-from smoothcruiser.jit.build import compiled, is_compiled
+from smoothcruiser.jit.build import compiled
 from smoothcruiser.jit.interrupts import Hold, TimeIsUp
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.answers import (
@@ -52,7 +49,6 @@ from smoothcruiser.problem.answers import (
     unpacked,
 )
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.rows import check_ends, has_rows
 from smoothcruiser.problem.states import (
     Guard,
     copied,
@@ -61,7 +57,6 @@ from smoothcruiser.problem.states import (
     written_into,
 )
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
-from smoothcruiser.query import Compute
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.inspection import Looks
@@ -455,72 +450,3 @@ class PythonSampler(Sampler):
                     raise
             raws[i] = found
         batch.drawn = at + count
-
-
-def make_sampler(
-    problem: Problem,
-    memory: Memory,
-    state: Any,
-    seed: int,
-    compute: Compute,
-    hold: Hold,
-    deadline: float = math.inf,
-) -> Sampler:
-    """Return the sampler that fits the problem; rows of a known model are read.
-
-    A stop, or the deadline, ends the wait for workers with KeyboardInterrupt.
-    """
-    if has_rows(problem):
-        from smoothcruiser.certified.reading import RowReader
-
-        check_ends(problem)
-        rest = partial(step_sampler, problem, memory, state, seed, compute, hold)
-        return RowReader(problem, memory, seed, rest)
-    return step_sampler(problem, memory, state, seed, compute, hold, deadline)
-
-
-def step_sampler(
-    problem: Problem,
-    memory: Memory,
-    state: Any,
-    seed: int,
-    compute: Compute,
-    hold: Hold,
-    deadline: float = math.inf,
-) -> Sampler:
-    """Return the sampler that calls the step.
-
-    It is compiled where the step is and states are made of numbers, Python elsewhere
-    (or if requested), and on workers if requested.
-    """
-    whole = (
-        isinstance(state, int | np.integer)
-        and not isinstance(state, bool)
-        and -(2**63) < int(state) < 2**63
-    )
-    if problem.tables is not None or (
-        whole and is_compiled(problem.oracle) and _whole_states(problem.oracle)
-    ):
-        return CompiledSampler(problem, memory, seed, workers=compute.workers or 1)
-    executor = choose(problem, compute)
-    if executor.pool is not None:
-        from smoothcruiser.certified.parallel import ParallelSampler
-
-        with hold.opened(), waiting_until(deadline):
-            return ParallelSampler(problem, memory, seed, executor, compute)
-    found = None
-    if compute.executor in (None, "compiled"):
-        from smoothcruiser.certified.words import word_sampler
-
-        found = word_sampler(problem, memory, state, seed)
-    return PythonSampler(problem, memory, seed) if found is None else found
-
-
-def _whole_states(oracle: Any) -> bool:
-    """Return whether the step maps whole numbers to whole numbers."""
-    from numba import types
-
-    from smoothcruiser.jit.oracle import next_state_type
-
-    after = next_state_type(oracle, types.int64)
-    return isinstance(after, types.Integer) and after.signed

@@ -46,7 +46,7 @@ import numpy as np
 from smoothcruiser.certified.bounds import bound_of, check_pool, default_bound
 from smoothcruiser.certified.estimate import answer, assumed_in_search
 from smoothcruiser.certified.graph import END
-from smoothcruiser.certified.inspected import LEAST_SECONDS, Inspected
+from smoothcruiser.certified.inspected import Inspected
 from smoothcruiser.certified.intake import Intake
 from smoothcruiser.certified.keeping import Keeper, Pace
 from smoothcruiser.certified.limits import Ends, Target, estimated, make_limits, read
@@ -55,7 +55,8 @@ from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.region import Region
 from smoothcruiser.certified.regions import make_region
 from smoothcruiser.certified.room import FULL, Full, Room, check_max_states
-from smoothcruiser.certified.sampling import Sampler, make_sampler
+from smoothcruiser.certified.samplers import make_sampler
+from smoothcruiser.certified.sampling import Sampler
 from smoothcruiser.certified.snapshot import to_bytes
 from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.certified.steering import Jobs, Steering, with_checks
@@ -248,14 +249,8 @@ class Certified:
                 ) from None
             if root == END:
                 return terminal_estimate(self.problem, state, "certified", self.seed)
-            self._at = Position(
-                root,
-                self.num_calls,
-                limits.epsilon,
-                limits.target,
-                limits.relative,
-                self.num_rows,
-            )
+            calls = self.num_calls, self.num_rows
+            self._at = Position.begin(root, *calls, limits)
             with self._faults():
                 self._region.start(root)
                 self._steering.start()
@@ -305,7 +300,7 @@ class Certified:
             late = ended_at(limits.latest, limits.hold)
             with self._faults(), overdue(limits.seconds), late:
                 reason = self._search(at, limits, begin)
-                self._end(at, limits, state)
+                self._taking.end_query(limits, state)
         self.reason = reason
         assert reason is not None
         return answer(
@@ -320,22 +315,6 @@ class Certified:
             seconds=time.perf_counter() - begin - compile_seconds,
             compile_seconds=compile_seconds,
         )
-
-    def _end(self, at: Position, limits: Ends, state: Any) -> None:
-        """Inspect the step and the states again, after a query."""
-        if self._sampler.torn:
-            self.fault = (
-                "a step that was stopped in the middle has left its state changed"
-            )
-            if self.keeper is not None:
-                self.keeper.unkept = f"{self.fault}."
-            return
-        closing = limits.closing()
-        self.memory.check_untouched(
-            max(closing.deadline, time.perf_counter() + LEAST_SECONDS)
-        )
-        self.num_calls += self._sampler.read_again(closing)
-        self.num_calls += self._inspected.again(self._sampler, state, closing)
 
     def _check_whole(self) -> None:
         if self.fault is not None:
@@ -396,7 +375,7 @@ class Certified:
         self._taking.start(begin)
         while True:
             if self._steering.exact and not self.exact:
-                limits = self._begin_sampling(limits)
+                limits = self._taking.begin_sampling(limits)
             left = limits.budget - (self.num_calls - at.first_call)
             nothing = at.ended
             if nothing == "budget" and left > 0:
@@ -411,14 +390,8 @@ class Certified:
                 nothing = self._stopped(at, limits)
                 if nothing in ENOUGH:
                     return nothing
-                # nothing was sampled so far
-                fresh = self._inspected.looked is None
-                fresh = fresh and not (self.known and self.exact)
-                if nothing is None and fresh and left > 0:
-                    state = self.memory.states[at.root]
-                    calls = self._inspected.begin(self._sampler, state, left, limits)
-                    self.num_calls, left = self.num_calls + calls, left - calls
-                    self._save(at)
+                if nothing is None and left > 0 and self._taking.is_first:
+                    left -= self._taking.inspect(at, left, limits)
                     nothing = limits.over()
                 if nothing is None:
                     nothing = (
@@ -438,16 +411,6 @@ class Certified:
                 if self._sweeps.narrow(at, limits):
                     return self._sweeps.reached(at, limits)
                 return limits.over() or nothing
-
-    def _begin_sampling(self, limits: Ends) -> Ends:
-        """Go on with samples beside rows, and return the limits for that.
-
-        It follows the round in which the first pair without a row was met.
-        """
-        self._steering.begin_sampling()
-        self._sweeps.exact = False
-        self._region.sample()
-        return estimated(limits, self.bound, self.problem, self.delta)
 
     def _stopped(self, at: Position, limits: Ends) -> str | None:
         """Return why a query ends between two rounds, if it does; it is saved then."""

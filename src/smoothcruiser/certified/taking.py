@@ -16,12 +16,13 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smoothcruiser.certified.inspected import LEAST_SECONDS
 from smoothcruiser.certified.keeping import POOL_SECONDS, SLICE_SECONDS
-from smoothcruiser.certified.limits import Ends
+from smoothcruiser.certified.limits import Ends, estimated
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.room import Full
 from smoothcruiser.certified.shares import pair_costs
@@ -134,6 +135,50 @@ class Taking:
             costs = pair_costs(search.bound, search.problem, k, search.delta)
             g.pairs["cost"][new] = costs
         search._drawn_pairs += len(new)
+
+    def begin_sampling(self, limits: Ends) -> Ends:
+        """Go on with samples beside rows, and return the limits for that.
+
+        It follows the round in which the first pair without a row was met.
+        """
+        search = self.search
+        search._steering.begin_sampling()
+        search._sweeps.exact = False
+        search._region.sample()
+        return estimated(limits, search.bound, search.problem, search.delta)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether nothing was sampled so far, and something has to be."""
+        search = self.search
+        only_rows = search.known and search.exact
+        return search._inspected.looked is None and not only_rows
+
+    def inspect(self, at: Position, left: int, limits: Ends) -> int:
+        """Inspect the step before the first sample, and return the calls."""
+        search = self.search
+        state = search.memory.states[at.root]
+        calls = search._inspected.begin(search._sampler, state, left, limits)
+        search.num_calls += calls
+        search._save(at)
+        return calls
+
+    def end_query(self, limits: Ends, state: Any) -> None:
+        """Inspect the step, the rows and the states again, after a query."""
+        search, sampler = self.search, self.search._sampler
+        if sampler.torn:
+            search.fault = (
+                "a step that was stopped in the middle has left its state changed"
+            )
+            if search.keeper is not None:
+                search.keeper.unkept = f"{search.fault}."
+            return
+        closing = limits.closing()
+        search.memory.check_untouched(
+            max(closing.deadline, time.perf_counter() + LEAST_SECONDS)
+        )
+        search.num_calls += sampler.read_again(closing)
+        search.num_calls += search._inspected.again(sampler, state, closing)
 
     def round(self, at: Position, limits: Ends) -> str | None:
         """Sample the jobs of the round; return None, or why it was left.

@@ -39,7 +39,7 @@ NONE: Ints = np.zeros(0, dtype=np.int64)
 NO_REWARDS: Floats = np.zeros(0)
 
 
-class Machine(NamedTuple):
+class WordLoops(NamedTuple):
     """What is compiled for one step and one kind of state."""
 
     draw: Callable[..., int]
@@ -50,7 +50,7 @@ class Machine(NamedTuple):
     form: Any  # the Numba type of a state, and the shapes in it
 
 
-_machines: dict[Any, Machine | None] = {}
+_loops: dict[Any, WordLoops | None] = {}
 
 
 def word_sampler(
@@ -60,15 +60,15 @@ def word_sampler(
     if problem.key is not None or not is_compiled(problem.oracle):
         return None
     begin = time.perf_counter()
-    machine = _machine(problem.oracle, state)
-    if machine is None:
+    loops = _loops_of(problem.oracle, state)
+    if loops is None:
         return None
-    found = WordSampler(problem, memory, seed, machine)
+    found = WordSampler(problem, memory, seed, loops)
     found.compile_seconds = time.perf_counter() - begin
     return found
 
 
-def _machine(oracle: Any, state: Any) -> Machine | None:
+def _loops_of(oracle: Any, state: Any) -> WordLoops | None:
     """The compiled loops of a step; None for states that have no words."""
     import numba
 
@@ -79,19 +79,17 @@ def _machine(oracle: Any, state: Any) -> Machine | None:
     except ValueError:
         return None
     key = (oracle, kind, _shapes(state))
-    if key not in _machines:
+    if key not in _loops:
         floats = _floats(kind, state)
         returned = None if floats is None else returned_type(oracle, kind)
         fits = returned is not None and returned[1] == kind
-        _machines[key] = (
-            _compiled(oracle, kind, state, returned, floats) if fits else None
-        )
-    return _machines[key]
+        _loops[key] = _compiled(oracle, kind, state, returned, floats) if fits else None
+    return _loops[key]
 
 
 def _compiled(
     oracle: Any, kind: Any, state: Any, returned: Any, floats: Any
-) -> Machine:
+) -> WordLoops:
     from smoothcruiser.certified import draws_kernel, words_kernel
     from smoothcruiser.jit.state_words import words
 
@@ -99,7 +97,7 @@ def _compiled(
     adapter = draws_kernel.step_three if len(returned) == 3 else draws_kernel.step_two
     step = compiled(adapter, USER_STEP=oracle)
     parts: dict[str, Any] = {"LOAD": form.load, "STORE": form.store}
-    return Machine(
+    return WordLoops(
         compiled(words_kernel.draw_states, nogil=True, STEP=step, **parts),
         compiled(words_kernel.enter_state, STORE=form.store),
         compiled(words_kernel.load_state, LOAD=form.load),
@@ -144,10 +142,10 @@ class WordSampler(PythonSampler):
     """Batches of a compiled step whose states are rows of words."""
 
     def __init__(
-        self, problem: Problem, memory: Memory, seed: int, machine: Machine
+        self, problem: Problem, memory: Memory, seed: int, loops: WordLoops
     ) -> None:
         super().__init__(problem, memory, seed)
-        self.machine, width = machine, len(machine.floats)
+        self.loops, width = loops, len(loops.floats)
         self._keys: Ints = np.zeros((FIRST_ROWS, width), dtype=np.int64)
         self._targets: Ints = np.full(FIRST_ROWS, END)  # (rows,): their nodes
         self._slots: Ints = np.full(2 * FIRST_ROWS, -1)
@@ -209,7 +207,7 @@ class WordSampler(PythonSampler):
         before = np.zeros(4, dtype=np.uint64)
         self._frame[:] = 0
         try:
-            status = self.machine.draw(
+            status = self.loops.draw(
                 origins,
                 chosen["action"].astype(np.int64),
                 counts,
@@ -221,7 +219,7 @@ class WordSampler(PythonSampler):
                 *facts.reward_range,
                 facts.terminals,
                 int(self._frame.ctypes.data),
-                self.machine.floats,
+                self.loops.floats,
                 self._keys,
                 self._slots,
                 self._sizes,
@@ -247,7 +245,7 @@ class WordSampler(PythonSampler):
 
     def _state_at(self, words: Ints) -> Any:
         """A state of its own, made of a row of words."""
-        found = self.machine.load(int(words.ctypes.data))
+        found = self.loops.load(int(words.ctypes.data))
         return found if is_fixed(found) else copy.deepcopy(found)
 
     def _cover_nodes(self) -> None:
@@ -266,11 +264,11 @@ class WordSampler(PythonSampler):
         """The row of a state; -1 where it has none."""
         import numba
 
-        if (numba.typeof(state), _shapes(state)) != self.machine.form:
+        if (numba.typeof(state), _shapes(state)) != self.loops.form:
             return -1
         self._frame[:] = 0
-        frame, floats = int(self._frame.ctypes.data), self.machine.floats
-        found = self.machine.enter(
+        frame, floats = int(self._frame.ctypes.data), self.loops.floats
+        found = self.loops.enter(
             state, frame, floats, self._keys, self._slots, self._sizes
         )
         return int(found)
@@ -304,6 +302,6 @@ class WordSampler(PythonSampler):
             self._keys, self._targets = keys, targets
         if 2 * need > len(self._slots):
             self._slots = np.full(1 << (2 * need).bit_length(), -1)
-            self.machine.fill(self._keys, self._slots, used)
+            self.loops.fill(self._keys, self._slots, used)
         parts = self._keys, self._targets, self._slots, self._rows
         self.memory.key_bytes = sum(part.nbytes for part in parts)

@@ -35,7 +35,7 @@ from smoothcruiser.methods.base import (
     listed,
     unused,
 )
-from smoothcruiser.methods.certified import CertifiedSearch
+from smoothcruiser.methods.certified import CertifiedSearch, cannot_search
 from smoothcruiser.methods.exact import Exact, Lookup
 from smoothcruiser.methods.known import known_model_answer
 from smoothcruiser.methods.portfolio import Chosen, Decision, Option, Race, Unbegun
@@ -50,7 +50,6 @@ from smoothcruiser.methods.pricing import (
 from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import NoRow
-from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.problem.undiscounted import is_undiscounted, refuse_unbounded
 from smoothcruiser.query import KEYWORDS, Limits, Query
 from smoothcruiser.schedule.numbers import short
@@ -178,7 +177,7 @@ class _Choosing:
                 "(--epsilon 5%), or a limit to do its best within: budget (--budget) "
                 "or seconds (--seconds)."
             )
-        cannot = self._no_search()
+        cannot = cannot_search(self.query)
         if is_undiscounted(self.problem):
             return self._undiscounted(cannot)
         if cannot is not None:
@@ -204,27 +203,6 @@ class _Choosing:
     @property
     def _limited(self) -> bool:
         return self.limits.calls is not None or self.limits.seconds is not None
-
-    def _no_search(self) -> str | None:
-        """Why certified search cannot answer; None if it can."""
-        from smoothcruiser.engines.registry import choose
-
-        query, problem = self.query, self.problem
-        if query.state is None:
-            return "no state was named, so states cannot be looked at"
-        executor = choose(problem, query.compute)
-        if not executor.same_bits:
-            return f"certified search does not run on executor {executor.name!r}"
-        if "shards" in query.given:
-            return "shards belong to a schedule"
-        try:
-            check_recognizable(query.state, problem.key_of(query.state))
-        except InvalidInput:
-            return (
-                "states cannot be told apart, so a search could not keep them "
-                "(key= tells them apart)"
-            )
-        return None
 
     # --- a promise ------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from smoothcruiser.methods.base import (
 )
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import check_ends, has_rows, known_row
+from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.problem.undiscounted import refuse_unbounded
 from smoothcruiser.query import Promise, Query
 
@@ -165,6 +166,28 @@ class Searching(Prepared):
                 return _kept(memory, query, opened, self.stored)
         finally:
             memory.close()
+
+
+def cannot_search(query: Query) -> str | None:
+    """Why certified search cannot answer, within a sentence; None if it can."""
+    from smoothcruiser.engines.registry import choose
+
+    problem = query.problem
+    if query.state is None:
+        return "no state was named, so states cannot be looked at"
+    executor = choose(problem, query.compute)
+    if not executor.same_bits:
+        return f"certified search does not run on executor {executor.name!r}"
+    if "shards" in query.given:
+        return "shards belong to a schedule"
+    try:
+        check_recognizable(query.state, problem.key_of(query.state))
+    except InvalidInput:
+        return (
+            "states cannot be told apart, so a search could not keep them "
+            "(key= tells them apart)"
+        )
+    return None
 
 
 def _reading(query: Query) -> Forecast:

@@ -18,6 +18,7 @@ from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.snapshot import restore, to_bytes
 from smoothcruiser.certified.words import MOST_MISFITS, WordSampler
 from smoothcruiser.errors import OracleError
+from smoothcruiser.jit.build import compiled
 
 SIZE = 6
 
@@ -155,6 +156,29 @@ def test_a_search_is_taken_up_with_its_states() -> None:
         memory.query(budget=2_000)
     assert to_bytes(whole) == to_bytes(again)
     assert type(again._sampler) is WordSampler
+
+
+@pytest.mark.compiles
+def test_rows_that_share_slots_are_told_apart() -> None:
+    """Six rows that differ in their last word, in eight slots, also filled anew."""
+    from smoothcruiser.certified.words_kernel import fill_slots, find_row
+
+    find, fill = compiled(find_row), compiled(fill_slots)
+    keys, slots = np.zeros((7, 2), np.int64), np.full(8, -1)
+    sizes, frame = np.ones(1, np.int64), np.zeros(2, np.int64)
+
+    def rows() -> list[int]:
+        found = []
+        for last in range(6):
+            frame[:] = 5, last
+            found.append(find(frame.ctypes.data, keys, slots, sizes))
+        return found
+
+    assert rows() == rows() == [1, 2, 3, 4, 5, 6]
+    slots[:] = -1
+    fill(keys, slots, 7)
+    assert rows() == [1, 2, 3, 4, 5, 6]
+    assert sizes[0] == 7
 
 
 @numba.njit

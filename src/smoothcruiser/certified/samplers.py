@@ -1,0 +1,86 @@
+"""Which sampler a problem has."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.reading import RowReader
+from smoothcruiser.certified.sampling import CompiledSampler, PythonSampler, Sampler
+from smoothcruiser.certified.words import word_sampler
+from smoothcruiser.engines.registry import choose
+from smoothcruiser.engines.watchdog import waiting_until
+from smoothcruiser.jit.build import is_compiled
+from smoothcruiser.jit.interrupts import Hold
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.rows import check_ends, has_rows
+from smoothcruiser.query import Compute
+
+
+def make_sampler(
+    problem: Problem,
+    memory: Memory,
+    state: Any,
+    seed: int,
+    compute: Compute,
+    hold: Hold,
+    deadline: float = math.inf,
+) -> Sampler:
+    """Return the sampler that fits the problem; rows of a known model are read.
+
+    A stop, or the deadline, ends the wait for workers with KeyboardInterrupt.
+    """
+    if has_rows(problem):
+        check_ends(problem)
+        rest = partial(step_sampler, problem, memory, state, seed, compute)
+        return RowReader(problem, memory, seed, rest)
+    return step_sampler(problem, memory, state, seed, compute, hold, deadline)
+
+
+def step_sampler(
+    problem: Problem,
+    memory: Memory,
+    state: Any,
+    seed: int,
+    compute: Compute,
+    hold: Hold,
+    deadline: float = math.inf,
+) -> Sampler:
+    """Return the sampler that calls the step.
+
+    It is compiled where the step is and states are made of numbers, Python elsewhere
+    (or if requested), and on workers if requested.
+    """
+    whole = (
+        isinstance(state, int | np.integer)
+        and not isinstance(state, bool)
+        and -(2**63) < int(state) < 2**63
+    )
+    if problem.tables is not None or (
+        whole and is_compiled(problem.oracle) and _whole_states(problem.oracle)
+    ):
+        return CompiledSampler(problem, memory, seed, workers=compute.workers or 1)
+    executor = choose(problem, compute)
+    if executor.pool is not None:
+        from smoothcruiser.certified.parallel import ParallelSampler
+
+        with hold.opened(), waiting_until(deadline):
+            return ParallelSampler(problem, memory, seed, executor, compute)
+    found = None
+    if compute.executor in (None, "compiled"):
+        found = word_sampler(problem, memory, state, seed)
+    return PythonSampler(problem, memory, seed) if found is None else found
+
+
+def _whole_states(oracle: Any) -> bool:
+    """Return whether the step maps whole numbers to whole numbers."""
+    from numba import types
+
+    from smoothcruiser.jit.oracle import next_state_type
+
+    after = next_state_type(oracle, types.int64)
+    return isinstance(after, types.Integer) and after.signed
