@@ -92,9 +92,29 @@ class Steering:
             np.zeros(memory.num_pairs, dtype=np.int64),
             np.zeros(memory.num_pairs, dtype=np.int64),
         )
-        floor = 0.0 if self.exact else WORTH * width / max(1.0, region.num_samples)
+        floor = 0.0 if self.exact else self._floor(root, limits)
         jobs = region.allocate(calls, floor, self.first_batch, pairs, counts)
         return pairs[:jobs], counts[:jobs]
+
+    def _floor(self, root: int, limits: Ends) -> float:
+        """Return what a sample has to narrow the answer by, where any does.
+
+        Radii of slope/n, weighted by flow, add up to the goal where every gain
+        flow * slope/n**2 is (goal / sum of sqrt(flow * slope))**2. A pair whose gain is
+        below that has all that it needs, while others that were met later catch up.
+        """
+        width = 2.0 * self.memory.half_width(root, limits.target)
+        floor = WORTH * width / max(1.0, self.region.num_samples)
+        goal = limits.goal_at(self.memory.interval(root))
+        if goal is None:
+            return floor
+        g, size = self.region.view, self.memory.num_pairs
+        pairs = g.pairs[:size]
+        listed = g.nodes["listed"][pairs["node"]] == 1
+        gains, n = pairs["gain"][listed], pairs["total"][listed]
+        roots = np.sqrt(np.maximum(gains, 0.0)) * np.maximum(n, 2.0 * FIRST_BATCH)
+        need = float(roots.sum())
+        return max(floor, (2.0 * goal / need) ** 2) if need > 0.0 else floor
 
     def equal(self, enough: EqualSamples | None, left: int) -> Jobs:
         """Return samples for the pairs in reach that have fewest, up to twice as many.
