@@ -16,7 +16,7 @@ import numpy as np
 from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.price import EqualSamples
 from smoothcruiser.certified.region import Region
-from smoothcruiser.certified.steering_kernel import FIRST_BATCH
+from smoothcruiser.certified.steering_kernel import FIRST_BATCH, MOST_GROWTH
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
 
@@ -100,8 +100,8 @@ class Steering:
         """Return what a sample has to narrow the answer by, where any does.
 
         Radii of slope/n, weighted by flow, add up to the goal where every gain
-        flow * slope/n**2 is (goal / sum of sqrt(flow * slope))**2. A pair whose gain is
-        below that has all that it needs, while others that were met later catch up.
+        flow * slope/n**2 is (goal / sum of sqrt(flow * slope))**2. While some pair
+        cannot catch up with that in one round, those that have it wait.
         """
         width = 2.0 * self.memory.half_width(root, limits.target)
         floor = WORTH * width / max(1.0, self.region.num_samples)
@@ -114,7 +114,9 @@ class Steering:
         gains, n = pairs["gain"][listed], pairs["total"][listed]
         roots = np.sqrt(np.maximum(gains, 0.0)) * np.maximum(n, 2.0 * FIRST_BATCH)
         need = float(roots.sum())
-        return max(floor, (2.0 * goal / need) ** 2) if need > 0.0 else floor
+        enough = (2.0 * goal / need) ** 2 if need > 0.0 else 0.0
+        late = float(gains.max(initial=0.0)) > (1.0 + MOST_GROWTH) ** 2 * enough
+        return max(floor, enough) if late else floor
 
     def equal(self, enough: EqualSamples | None, left: int) -> Jobs:
         """Return samples for the pairs in reach that have fewest, up to twice as many.
