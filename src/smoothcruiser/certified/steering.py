@@ -78,14 +78,14 @@ class Steering:
         """Return at most ``calls`` samples, where they narrow the answer most."""
         region, memory = self.region, self.memory
         width = 2.0 * memory.half_width(root, limits.target)
+        urgent = region.urgent(calls)
+        if urgent is not None:
+            return urgent
         region.spread(
             self._source(root, limits),
             SPREAD_SHARE * width / region.count,
             SPREAD_PASSES,
         )
-        urgent = region.urgent(calls)
-        if urgent is not None:
-            return urgent
         if region.unfinished:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         pairs, counts = (

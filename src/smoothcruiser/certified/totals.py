@@ -9,7 +9,6 @@ too, and proves them (``inductive_kernel``).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +24,8 @@ from smoothcruiser.certified.solving_kernel import Lines
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.tabular import Floats, Ints
+
+Jobs = tuple[Ints, Ints]  # pairs, and the samples of each
 
 # of the answer's width: what is added to f so that induction succeeds
 SLACK_SHARE = 0.02
@@ -60,6 +61,9 @@ class TotalRegion(Region):
         # whether V is the least fixed point from 0 upwards, or the greatest downwards
         self.upper = low >= 0.0
         self.closes = every and (low >= 0.0 or high <= 0.0) and radius_scale == 1.0
+        # whether supports can be complete, and sampled until they are
+        fields = [name for name, _ in bound.fields]
+        self.completes = self.closes and not exact and "law_found" in fields
         self.closing_loops = make_closing_loops(bound)
         self.failed_at = 0.0  # samples with which ``close`` took long in vain
         self._work = 0.0  # pairs that it has updated
@@ -148,27 +152,40 @@ class TotalRegion(Region):
         self.failed_at = samples if vain else 0.0
         return True
 
-    def urgent(self, calls: int) -> tuple[Ints, Ints] | None:
+    def urgent(self, calls: int) -> Jobs | None:
         """Samples that complete supports, where that narrows the answer faster.
 
-        It is compared with what the samples since the last time did.
+        It is compared with what the samples since the last time did. There are none,
+        and it is ``unfinished``, where time is up before this is known.
         """
-        g, least = self.memory.graph, self.problem.min_probability
-        node, samples = g.nodes[self.order[0]], self.num_samples
+        node, samples = self.memory.graph.nodes[self.order[0]], self.num_samples
         width = float(node["upper"] - node["lower"])
         before, was = self.last
+        self.unfinished, jobs = False, None
+        if self.completes and before < samples:
+            rate = max(0.0, was - width) / (samples - before)
+            try:
+                jobs = self._completing(calls, samples, width, rate)
+            except TimeoutError:
+                self.unfinished = True
+                return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         self.last = samples, width
-        if not self.closes or least is None or not before < samples:
-            return None
-        size = self.memory.num_pairs
-        pairs = np.flatnonzero(g.nodes["listed"][g.pairs["node"][:size]] == 1)
+        return jobs
+
+    def _completing(
+        self, calls: int, samples: float, width: float, rate: float
+    ) -> Jobs | None:
+        """The jobs of ``urgent`` where samples so far narrow the answer by ``rate``."""
+        g, least = self.memory.graph, self.problem.min_probability
+        assert least is not None
+        owner = g.pairs["node"][: self.memory.num_pairs]
+        pairs = np.flatnonzero(g.nodes["listed"][owner] == 1)
         short = missing(g.pairs[pairs], least)
         pairs, short = pairs[short > 0.0], short[short > 0.0]
-        rate = max(0.0, was - width) / (samples - before)
-        most = min(WORTH_MORE * samples, width / rate if rate > 0.0 else math.inf)
-        if len(pairs) == 0 or short.sum() > most:
+        need = float(short.sum())
+        if not 0.0 < need <= WORTH_MORE * samples or need * rate > width:
             return None
-        if self._if_complete() < rate * short.sum() + SLACK_SHARE * width:
+        if self._if_complete() < need * rate + SLACK_SHARE * width:
             return None
         first = np.argsort(short, kind="stable")
         fit = max(1, int(np.searchsorted(np.cumsum(short[first]), calls)))
@@ -176,20 +193,21 @@ class TotalRegion(Region):
         return pairs[chosen], np.minimum(short[chosen], calls).astype(np.int64)
 
     def _if_complete(self) -> float:
-        """How much the far bound of the answer would move if all supports were complete."""
+        """How much the far bound of the answer would move if all supports were complete.
+
+        Raises TimeoutError where time is up.
+        """
         g, listed, upper = self.memory.graph, self.listed, self.upper
         far, near = ("upper", "lower") if upper else ("lower", "upper")
         names = [name for name, _ in self.bound.fields]
         kept, known = g.pairs[names].copy(), g.nodes[far][listed].copy()
-        open_ = (g.pairs["law_complete"] == 0) & (g.pairs["total"] > 0.0)
-        g.pairs["law_complete"][open_] = 1
+        seen = (g.pairs["law_complete"] == 0) & (g.pairs["total"] > 0.0)
+        g.pairs["law_complete"][seen] = 1
         width = abs(float(known[0] - g.nodes[near][listed[0]]))
         g.nodes[far][listed] = g.nodes[near][listed]
         try:
             self._solve(far, STILL * SLACK_SHARE * width)
             return abs(float(g.nodes[far][listed[0]] - known[0]))
-        except TimeoutError:
-            return 0.0
         finally:
             g.pairs[names], g.nodes[far][listed] = kept, known
 
