@@ -41,6 +41,10 @@ NARROWEST = 1e-7  # of the largest value in sight
 # rounds of tangents, and passes over them times pairs, at about 0.01 microseconds
 # each: in all, and between two looks at the clock
 MOST_TANGENTS, MOST_LINES, LOOK_LINES = 12, 1e7, 2e6
+# samples and width when it was last decided whether supports come first, by how much a
+# steered sample narrowed the answer before (-1: not known), and what was decided
+UNPACED = 0.0, 0.0, -1.0, 0.0
+LEAST_SPAN = 0.1  # of the samples: what tells how much they narrow
 WORTH_MORE = 8.0  # so many times the samples so far may be spent on complete supports
 MORE_SAMPLES = 1.5  # so many times those with which it was tried in vain
 
@@ -67,7 +71,7 @@ class TotalRegion(Region):
         self.closing_loops = make_closing_loops(bound)
         self.failed_at = 0.0  # samples with which ``close`` took long in vain
         self._work = 0.0  # pairs that it has updated
-        self.last = 0.0, 0.0  # samples and width when samples were chosen last
+        self.pace = UNPACED
 
     def warm(self) -> None:
         """Compile the loops, or load them."""
@@ -86,18 +90,18 @@ class TotalRegion(Region):
     def start(self, root: int) -> None:
         """Begin the list with the requested node."""
         super().start(root)
-        self.failed_at, self.last = 0.0, (0.0, 0.0)
+        self.failed_at, self.pace = 0.0, UNPACED
 
     def sections(self) -> dict[str, Any]:
         """When closing was tried in vain, and what steering compares with."""
-        return {"closing": np.array([self.failed_at, *self.last])}
+        return {"closing": np.array([self.failed_at, *self.pace])}
 
     def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
         """Take up what ``sections`` had written."""
         found = np.frombuffer(parts["closing"], np.float64)
-        require(len(found) == 3 and bool(np.isfinite(found).all()), "it cannot close")
-        self.failed_at, samples, width = found.tolist()
-        self.last = samples, width
+        require(len(found) == 5 and bool(np.isfinite(found).all()), "it cannot close")
+        self.failed_at, *pace = found.tolist()
+        self.pace = (pace[0], pace[1], pace[2], pace[3])
 
     def sweep(self, tune: int) -> float:
         """Sweep once over the listed nodes, and push their bounds on in between."""
@@ -155,21 +159,27 @@ class TotalRegion(Region):
     def urgent(self, calls: int) -> Jobs | None:
         """Samples that complete supports, where that narrows the answer faster.
 
-        It is compared with what the samples since the last time did. There are none,
-        and it is ``unfinished``, where time is up before this is known.
+        It is compared with what the last samples that were steered did. There are
+        none, and it is ``unfinished``, where time is up before this is known.
         """
-        node, samples = self.memory.graph.nodes[self.order[0]], self.num_samples
+        g, size = self.memory.graph, self.memory.num_pairs
+        node, samples = g.nodes[self.order[0]], float(g.pairs["total"][:size].sum())
         width = float(node["upper"] - node["lower"])
-        before, was = self.last
+        before, was, rate, completing = self.pace
+        listed = self.num_samples
         self.unfinished, jobs = False, None
-        if self.completes and before < samples:
-            rate = max(0.0, was - width) / (samples - before)
+        if not self.completes or samples - before < LEAST_SPAN * listed:
+            return None
+        if before > 0.0:  # samples that complete may narrow it only in the end
+            found = max(0.0, was - width) / (samples - before)
+            rate = max(rate, found) if completing else found
+        if rate >= 0.0:
             try:
-                jobs = self._completing(calls, samples, width, rate)
+                jobs = self._completing(calls, listed, width, rate)
             except TimeoutError:
                 self.unfinished = True
                 return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        self.last = samples, width
+        self.pace = samples, width, rate, float(jobs is not None)
         return jobs
 
     def _completing(
