@@ -75,6 +75,7 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python benchmarks/certified.py --coverage > docs/evidence/certified.txt
 	@$(BIN)/python benchmarks/horizon_coverage.py --out docs/evidence/horizon-coverage.md
 	@$(BIN)/python benchmarks/verification.py --out docs/evidence/verification.md
+	@$(BIN)/python benchmarks/steering.py --out docs/evidence/steering.md
 	@$(BIN)/smoothcruiser reproduce all --out docs/evidence/reproduce
 	@$(BIN)/python benchmarks/literature.py
 	@$(BIN)/python benchmarks/tree_search.py --out docs/evidence/literature/tree-search.json

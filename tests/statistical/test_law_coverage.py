@@ -116,7 +116,7 @@ def test_the_event_and_what_follows_hold_at_all_n(loop, declared):
     assert bounds <= ALPHA
     assert support <= ALPHA
     assert event <= ALPHA
-    assert max(bounds, support) <= event  # they follow from it
+    assert max(bounds, support) <= event  # they follow from it, but for long runs
     assert (certified > 0.6) == declared
 
 

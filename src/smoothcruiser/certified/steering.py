@@ -16,7 +16,7 @@ import numpy as np
 from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.price import EqualSamples
 from smoothcruiser.certified.region import Region
-from smoothcruiser.certified.steering_kernel import FIRST_BATCH
+from smoothcruiser.certified.steering_kernel import FIRST_BATCH, MOST_GROWTH
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
 
@@ -82,23 +82,45 @@ class Steering:
         """Return at most ``calls`` samples, where they narrow the answer most."""
         region, memory = self.region, self.memory
         width = 2.0 * memory.half_width(root, limits.target)
+        urgent = region.urgent(calls)
+        if urgent is not None:
+            return urgent
         region.spread(
             self._source(root, limits),
             SPREAD_SHARE * width / region.count,
             SPREAD_PASSES,
         )
-        urgent = region.urgent(calls)
-        if urgent is not None:
-            return urgent
         if region.unfinished:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         pairs, counts = (
             np.zeros(memory.num_pairs, dtype=np.int64),
             np.zeros(memory.num_pairs, dtype=np.int64),
         )
-        floor = 0.0 if self.exact else WORTH * width / max(1.0, region.num_samples)
+        floor = 0.0 if self.exact else self._floor(root, limits)
         jobs = region.allocate(calls, floor, self.first_batch, pairs, counts)
         return pairs[:jobs], counts[:jobs]
+
+    def _floor(self, root: int, limits: Ends) -> float:
+        """Return what a sample has to narrow the answer by, where any does.
+
+        Radii of slope/n, weighted by flow, add up to the goal where every gain
+        flow * slope/n**2 is (goal / sum of sqrt(flow * slope))**2. While some pair
+        cannot catch up with that in one round, those that have it wait.
+        """
+        width = 2.0 * self.memory.half_width(root, limits.target)
+        floor = WORTH * width / max(1.0, self.region.num_samples)
+        goal = limits.goal_at(self.memory.interval(root))
+        if goal is None:
+            return floor
+        g, size = self.region.view, self.memory.num_pairs
+        pairs = g.pairs[:size]
+        listed = g.nodes["listed"][pairs["node"]] == 1
+        gains, n = pairs["gain"][listed], pairs["total"][listed]
+        roots = np.sqrt(np.maximum(gains, 0.0)) * np.maximum(n, 2.0 * FIRST_BATCH)
+        need = float(roots.sum())
+        enough = (2.0 * goal / need) ** 2 if need > 0.0 else 0.0
+        late = float(gains.max(initial=0.0)) > (1.0 + MOST_GROWTH) ** 2 * enough
+        return max(floor, enough) if late else floor
 
     def equal(self, enough: EqualSamples | None, left: int) -> Jobs:
         """Return samples for the pairs in reach that have fewest, up to twice as many.

@@ -9,7 +9,6 @@ too, and proves them (``inductive_kernel``).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +25,8 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.tabular import Floats, Ints
 
+Jobs = tuple[Ints, Ints]  # pairs, and the samples of each
+
 # of the answer's width: what is added to f so that induction succeeds
 SLACK_SHARE = 0.02
 CELLS = 4096  # of the grid, in that slack
@@ -40,6 +41,10 @@ NARROWEST = 1e-7  # of the largest value in sight
 # rounds of tangents, and passes over them times pairs, at about 0.01 microseconds
 # each: in all, and between two looks at the clock
 MOST_TANGENTS, MOST_LINES, LOOK_LINES = 12, 1e7, 2e6
+# samples and width when it was last decided whether supports come first, by how much a
+# steered sample narrowed the answer before (-1: not known), and what was decided
+UNPACED = 0.0, 0.0, -1.0, 0.0
+LEAST_SPAN = 0.1  # of the samples: what tells how much they narrow
 WORTH_MORE = 8.0  # so many times the samples so far may be spent on complete supports
 MORE_SAMPLES = 1.5  # so many times those with which it was tried in vain
 
@@ -60,10 +65,13 @@ class TotalRegion(Region):
         # whether V is the least fixed point from 0 upwards, or the greatest downwards
         self.upper = low >= 0.0
         self.closes = every and (low >= 0.0 or high <= 0.0) and radius_scale == 1.0
+        # whether supports can be complete, and sampled until they are
+        fields = [name for name, _ in bound.fields]
+        self.completes = self.closes and not exact and "law_found" in fields
         self.closing_loops = make_closing_loops(bound)
         self.failed_at = 0.0  # samples with which ``close`` took long in vain
         self._work = 0.0  # pairs that it has updated
-        self.last = 0.0, 0.0  # samples and width when samples were chosen last
+        self.pace = UNPACED
 
     def warm(self) -> None:
         """Compile the loops, or load them."""
@@ -86,18 +94,18 @@ class TotalRegion(Region):
     def start(self, root: int) -> None:
         """Begin the list with the requested node."""
         super().start(root)
-        self.failed_at, self.last = 0.0, (0.0, 0.0)
+        self.failed_at, self.pace = 0.0, UNPACED
 
     def sections(self) -> dict[str, Any]:
         """When closing was tried in vain, and what steering compares with."""
-        return {"closing": np.array([self.failed_at, *self.last])}
+        return {"closing": np.array([self.failed_at, *self.pace])}
 
     def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
         """Take up what ``sections`` had written."""
         found = np.frombuffer(parts["closing"], np.float64)
-        require(len(found) == 3 and bool(np.isfinite(found).all()), "it cannot close")
-        self.failed_at, samples, width = found.tolist()
-        self.last = samples, width
+        require(len(found) == 5 and bool(np.isfinite(found).all()), "it cannot close")
+        self.failed_at, *pace = found.tolist()
+        self.pace = (pace[0], pace[1], pace[2], pace[3])
 
     def sweep(self, tune: int) -> float:
         """Sweep once over the listed nodes, and push their bounds on in between."""
@@ -152,27 +160,46 @@ class TotalRegion(Region):
         self.failed_at = samples if vain else 0.0
         return True
 
-    def urgent(self, calls: int) -> tuple[Ints, Ints] | None:
+    def urgent(self, calls: int) -> Jobs | None:
         """Samples that complete supports, where that narrows the answer faster.
 
-        It is compared with what the samples since the last time did.
+        It is compared with what the last samples that were steered did. There are
+        none, and it is ``unfinished``, where time is up before this is known.
         """
-        g, least = self.memory.graph, self.problem.min_probability
-        node, samples = g.nodes[self.order[0]], self.num_samples
+        g, size = self.memory.graph, self.memory.num_pairs
+        node, samples = g.nodes[self.order[0]], float(g.pairs["total"][:size].sum())
         width = float(node["upper"] - node["lower"])
-        before, was = self.last
-        self.last = samples, width
-        if not self.closes or least is None or not before < samples:
+        before, was, rate, completing = self.pace
+        listed = self.num_samples
+        self.unfinished, jobs = False, None
+        if not self.completes or samples - before < LEAST_SPAN * listed:
             return None
-        size = self.memory.num_pairs
-        pairs = np.flatnonzero(g.nodes["listed"][g.pairs["node"][:size]] == 1)
+        if before > 0.0:  # samples that complete may narrow it only in the end
+            found = max(0.0, was - width) / (samples - before)
+            rate = max(rate, found) if completing else found
+        if rate >= 0.0:
+            try:
+                jobs = self._completing(calls, listed, width, rate)
+            except TimeoutError:
+                self.unfinished = True
+                return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        self.pace = samples, width, rate, float(jobs is not None)
+        return jobs
+
+    def _completing(
+        self, calls: int, samples: float, width: float, rate: float
+    ) -> Jobs | None:
+        """The jobs of ``urgent`` where samples so far narrow the answer by ``rate``."""
+        g, least = self.memory.graph, self.problem.min_probability
+        assert least is not None
+        owner = g.pairs["node"][: self.memory.num_pairs]
+        pairs = np.flatnonzero(g.nodes["listed"][owner] == 1)
         short = missing(g.pairs[pairs], least)
         pairs, short = pairs[short > 0.0], short[short > 0.0]
-        rate = max(0.0, was - width) / (samples - before)
-        most = min(WORTH_MORE * samples, width / rate if rate > 0.0 else math.inf)
-        if len(pairs) == 0 or short.sum() > most:
+        need = float(short.sum())
+        if not 0.0 < need <= WORTH_MORE * samples or need * rate > width:
             return None
-        if self._if_complete() < rate * short.sum() + SLACK_SHARE * width:
+        if self._if_complete() < need * rate + SLACK_SHARE * width:
             return None
         first = np.argsort(short, kind="stable")
         fit = max(1, int(np.searchsorted(np.cumsum(short[first]), calls)))
@@ -180,20 +207,21 @@ class TotalRegion(Region):
         return pairs[chosen], np.minimum(short[chosen], calls).astype(np.int64)
 
     def _if_complete(self) -> float:
-        """How much the far bound of the answer would move if all supports were complete."""
+        """How much the far bound of the answer would move if all supports were complete.
+
+        Raises TimeoutError where time is up.
+        """
         g, listed, upper = self.memory.graph, self.listed, self.upper
         far, near = ("upper", "lower") if upper else ("lower", "upper")
         names = [name for name, _ in self.bound.fields]
         kept, known = g.pairs[names].copy(), g.nodes[far][listed].copy()
-        open_ = (g.pairs["law_complete"] == 0) & (g.pairs["total"] > 0.0)
-        g.pairs["law_complete"][open_] = 1
+        seen = (g.pairs["law_complete"] == 0) & (g.pairs["total"] > 0.0)
+        g.pairs["law_complete"][seen] = 1
         width = abs(float(known[0] - g.nodes[near][listed[0]]))
         g.nodes[far][listed] = g.nodes[near][listed]
         try:
             self._solve(far, STILL * SLACK_SHARE * width)
             return abs(float(g.nodes[far][listed[0]] - known[0]))
-        except TimeoutError:
-            return 0.0
         finally:
             g.pairs[names], g.nodes[far][listed] = kept, known
 

@@ -159,7 +159,10 @@ def test_running_rewards_where_episodes_end():
 
 @pytest.mark.parametrize(
     ("declared", "why"),
-    [(0.6, "[23] outcomes were seen"), (0.2, "turned up|less likely|exclude each other")],
+    [
+        (0.6, "[23] outcomes were seen"),
+        (0.2, "turned up|less likely|exclude each other"),
+    ],
 )
 def test_a_false_declaration_is_an_error(declared: float, why: str):
     """More outcomes than it allows; one that comes late or is too rare."""
