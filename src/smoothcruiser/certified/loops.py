@@ -214,7 +214,7 @@ def rebound(function: Any, replace: dict[str, Any]) -> Any:
 def warm_intake(loops: Loops, graph: Any) -> None:
     """Compile (or load) what enters samples and shares them out, on an empty graph."""
     empty, none = np.zeros(0, dtype=np.int64), np.zeros(0)
-    loops.record(graph, empty, empty, empty, none, 0, False, 0.0, 1.0, np.uint64(0))
+    loops.record(graph, empty, empty, empty, none, 0, 0.0, 1.0, np.uint64(0))
     loops.rehash(graph)
     loops.allocate(graph, empty, 0, 0, 0.0, 1, empty, empty)
 

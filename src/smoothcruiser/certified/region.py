@@ -15,6 +15,7 @@ from smoothcruiser.certified.bounds.base import Bound, BoundRules
 from smoothcruiser.certified.graph import Graph, empty_graph
 from smoothcruiser.certified.loops import make_loops, warm, warm_intake
 from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.numbers import copy_larger
 from smoothcruiser.certified.ranges import largest_value
 from smoothcruiser.certified.sweeps_kernel import SweepRules
 from smoothcruiser.problem.problem import Problem
@@ -97,16 +98,12 @@ class Region:
         for name in ("listed", "mass", "residual"):
             g.nodes[name][:n] = 0
         g.nodes["listed"][root] = 1
-        self.order = np.zeros(max(64, 2 * n), dtype=np.int64)
+        self.order = np.zeros(max(64, n), dtype=np.int64)
         self.order[0], self.count = root, 1
 
     def make_room(self) -> None:
         """Make room in the list for every node."""
-        size = self.memory.num_nodes
-        if len(self.order) < size:
-            larger = np.zeros(max(size, 2 * len(self.order)), dtype=np.int64)
-            larger[: len(self.order)] = self.order
-            self.order = larger
+        self.order = copy_larger(self.order, self.memory.num_nodes)
 
     def list_reach(self) -> None:
         """List every node that the requested one leads to, even those without flow."""
@@ -186,6 +183,7 @@ def _rules(problem: Problem, radius_scale: float) -> SweepRules:
         shrink=float(radius_scale),
         # far bounds tie at the edge of the range until much is known
         tie=TIE if problem.horizon is not None or is_undiscounted(problem) else 0.0,
+        priors=np.array(problem.operator.weights(K)),
         q=np.zeros(K),
         w=np.ones(K),
         out=np.zeros(K),

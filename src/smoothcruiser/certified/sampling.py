@@ -25,6 +25,7 @@ import numpy as np
 
 from smoothcruiser.certified.graph import END, END_RAW
 from smoothcruiser.certified.intake import Batch
+from smoothcruiser.certified.jumps import advance_streams
 from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.memory_kernel import mixed
@@ -197,6 +198,12 @@ class CompiledSampler(Sampler):
         self, problem: Problem, memory: Memory, seed: int, *, workers: int = 1
     ) -> None:
         super().__init__(problem, memory, seed)
+        memory.hold_numbers()
+        # a table's step takes one number of its stream at most, so that a stream is
+        # where the samples of its pair say (unless some were forgotten: ``layers``)
+        self.derives = problem.tables is not None and problem.horizon is None
+        if self.derives:
+            memory.stream_bytes = 0
         self.pool = make_threads(workers, self._run) if workers > 1 else None
         begin = time.perf_counter()
         from smoothcruiser.certified import draws_kernel as draws
@@ -265,14 +272,17 @@ class CompiledSampler(Sampler):
         first, counts = batch.ahead(most)
         pairs = batch.pairs[first : first + len(counts)]
         chosen = memory.graph.pairs[pairs]
-        states = np.array(
-            [memory.states[node] for node in chosen["node"].tolist()], dtype=np.int64
-        )
+        states = memory.states.book.numbers[chosen["node"]]
         actions = chosen["action"].astype(np.int64)
         size, fault = int(counts.sum()), np.zeros(2, dtype=np.int64)
         new = slice(batch.drawn, batch.drawn + size)
         raws, rewards = batch.raws[new], batch.rewards[new]
-        words = self._streams(pairs)
+        if self.derives:
+            taken = chosen["total"].astype(np.int64)
+            taken[0] += batch.counts[first] - (batch.ends[first] - batch.drawn)
+            words = self.words_at(pairs, taken)
+        else:
+            words = self._streams(pairs)
         try:
             begin = time.perf_counter()
             small = size < LEAST_SHARED and size * self._each < SHARED_SECONDS
@@ -301,8 +311,20 @@ class CompiledSampler(Sampler):
         if last.any():  # nothing of the last step counts but its reward
             raws[np.repeat(last, counts)] = END_RAW
         self._each = (time.perf_counter() - begin) / size
-        self.words[pairs] = words
+        if not self.derives:
+            self.words[pairs] = words
         batch.drawn += size
+
+    def words_at(self, pairs: Ints, taken: Ints) -> Any:
+        """The streams of a table's pairs after so many samples of each."""
+        words = first_words(self.seed, pairs)
+        advance_streams(words, taken)
+        return words
+
+    def cover(self) -> None:
+        """Give every pair its stream, where streams are kept."""
+        if not self.derives:
+            super().cover()
 
     def close(self) -> None:
         """End the threads."""

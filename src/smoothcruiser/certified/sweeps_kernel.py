@@ -41,6 +41,7 @@ class SweepRules(NamedTuple):
     # how much the near bound of an action counts beside the far one when samples are
     # steered: it tells apart actions whose far bounds are equal
     tie: float
+    priors: Any  # (K,) of floats: the operator's weight of each action
     q: Any  # (K,) of floats: scratch
     w: Any  # (K,)
     out: Any  # (K,)
@@ -84,7 +85,7 @@ def node_bound(node: Any, pairs: Any, upper: bool, rules: SweepRules) -> float:
     for a in range(size):
         pair = pairs[first + a]
         rules.q[a] = sign * (pair["q_upper"] if upper else pair["q_lower"])
-        rules.w[a] = pair["prior"]
+        rules.w[a] = rules.priors[pair["action"]]
     value = sign * builtin_value(
         rules.operator, rules.q[:size], rules.w[:size], rules.temperature
     )
