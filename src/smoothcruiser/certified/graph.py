@@ -8,7 +8,8 @@ action; the pairs of a node are neighbours. An entry is a distinct outcome (next
 reward) of a pair with the number of times it came, or with its probability where the
 model is known. The entries of a pair are neighbours in a pool, in a block with room for
 a quarter more than there are at the most (``memory_kernel.room_class``); a block that
-became too small is given to the next pair that needs one of its size.
+became too small is given to the next pair that needs one of its size. Where a quarter
+of the pool is free, it is packed before it grows.
 
 Records are as small as what they hold allows: docs/certified.md, section 6. Indices have
 32 bits, so that a memory numbers at most ``MOST`` nodes, pairs or places in the pool.
@@ -27,9 +28,9 @@ from smoothcruiser.problem.tabular import Ints
 END = 0  # the node of every terminal state
 END_RAW = -(2**63)  # what stands for the next state where the step said ``terminated``
 MOST = 2**31 - 1  # nodes, pairs and places in the pool, each
-# places in ``sizes``: entries used, hash slots used, and for each class of blocks 1 + the
-# place of the first block that is free
-ENTRIES, HASHED, FREE = 0, 1, 2
+# places in ``sizes``: entries used, hash slots used, entries in blocks that are free, and
+# for each class of blocks 1 + the place of the first one that is free
+ENTRIES, HASHED, IDLE, FREE = 0, 1, 2, 3
 CLASSES = 128  # of blocks of entries: four for each power of two up to 2**31
 # why the bounds of a node may have to be computed anew (``sweeps_kernel``): they moved
 # when it was last its turn, it has new samples, and a bound's choices were only kept

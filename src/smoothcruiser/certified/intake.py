@@ -184,7 +184,7 @@ class Intake:
             batch.entered = begin + int(done)
             if batch.entered == end:
                 break
-            memory.make_room(rehash_with=self.loops.rehash)
+            memory.make_room(self.loops)
         if self.problem.min_probability is not None:
             check_rarest(memory, self.problem.min_probability, pairs)
 

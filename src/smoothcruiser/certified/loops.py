@@ -38,6 +38,7 @@ class Loops(NamedTuple):
 
     record: Any
     rehash: Any
+    repack: Any
     sweep: Any
     spread: Any
     reach: Any
@@ -161,6 +162,7 @@ def _builtin(bound: Bound) -> Loops:
     return Loops(
         record=compiled(memory_kernel.record, nogil=True),
         rehash=compiled(memory_kernel.rehash),
+        repack=compiled(memory_kernel.repack),
         sweep=compiled(
             sweeps_kernel.sweep,
             nogil=True,
@@ -216,6 +218,7 @@ def warm_intake(loops: Loops, graph: Any) -> None:
     empty, none = np.zeros(0, dtype=np.int64), np.zeros(0)
     loops.record(graph, empty, empty, empty, none, 0, 0.0, 1.0, np.uint64(0))
     loops.rehash(graph)
+    loops.repack(graph, graph.entries)
     loops.allocate(graph, empty, 0, 0, 0.0, 1, empty, empty)
 
 

@@ -22,6 +22,7 @@ from smoothcruiser.certified.graph import (
     END_RAW,
     ENTRIES,
     HASHED,
+    IDLE,
     MOST,
     NODE,
     SAMPLED,
@@ -449,26 +450,40 @@ class Memory:
                 f"{self.states[bad['node']]!r} keeps the turn; drop alternating=."
             )
 
-    def make_room(self, *, rehash_with: Any) -> None:
+    def make_room(self, loops: Any) -> None:
         """Make room for entries, and in the hash table, where they are nearly full.
 
         Raises ``Full`` where the memory may not hold that much.
         """
         g = self.graph
+        used, idle = int(g.sizes[ENTRIES]), int(g.sizes[IDLE])
         longest = int(g.pairs["length"][: self.num_pairs].max(initial=1))
-        need = int(g.sizes[ENTRIES]) + room_of(longest + 1) + 64
+        need = used + room_of(longest + 1) + 64
+        pack = need > len(g.entries) and 4 * idle > used
+        size = larger(need - idle, need - idle + 1) if pack else need
         crowded = 2 * (int(g.sizes[HASHED]) + 2 * SHORT_SCAN) > len(g.slots)
         grown = 2 * g.slots.nbytes if crowded else 0
-        if need > len(g.entries):
+        if pack:
+            grown += size * g.entries.itemsize
+        elif need > len(g.entries):
             grown += larger(len(g.entries), need) * g.entries.itemsize
         self._check_indices(need)
         if self._used(0) + grown > self.room.max_bytes:
             raise Full(self.room.why)
         self._fit = 0
-        self._grow("entries", need)
+        if pack:
+            self.repack(size, loops)
+        else:
+            self._grow("entries", need)
         if crowded:
             self.graph = self.graph._replace(slots=free_slots(2 * len(g.slots)))
-            rehash_with(self.graph)
+            loops.rehash(self.graph)
+
+    def repack(self, size: int, loops: Any) -> None:
+        """Pack the outcomes into a pool of ``size`` entries."""
+        pool = np.zeros(size, self.graph.entries.dtype)
+        loops.repack(self.graph, pool)
+        self.graph = self.graph._replace(entries=pool)
 
     def _grow(self, name: str, need: int) -> None:
         larger_one = copy_larger(getattr(self.graph, name), need)

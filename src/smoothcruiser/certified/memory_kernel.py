@@ -15,7 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.certified.graph import ENTRIES, FREE, HASHED, SAMPLED, Graph
+from smoothcruiser.certified.graph import (
+    CLASSES,
+    ENTRIES,
+    FREE,
+    HASHED,
+    IDLE,
+    SAMPLED,
+    Graph,
+)
 from smoothcruiser.problem.tabular import Floats, Ints
 
 MANY_OUTCOMES = 64
@@ -104,6 +112,7 @@ def take_block(g: Graph, length: int) -> int:
     if g.sizes[head] > 0:
         start = g.sizes[head] - 1
         g.sizes[head] = g.entries[start]["target"]
+        g.sizes[IDLE] -= room_of(length)
         return int(start)
     start = g.sizes[ENTRIES]
     g.sizes[ENTRIES] += room_of(length)
@@ -128,6 +137,7 @@ def add_entry(g: Graph, p: int, target: int, reward: float) -> int:
             head = FREE + room_class(length)
             g.entries[old]["target"] = g.sizes[head]
             g.sizes[head] = old + 1
+            g.sizes[IDLE] += length
         pair["start"] = fresh
     entry = g.entries[pair["start"] + length]
     entry["reward"], entry["weight"], entry["target"] = reward, 0.0, target
@@ -211,3 +221,19 @@ def rehash(g: Graph) -> None:
         if g.pairs[p]["length"] > SHORT_SCAN:
             for place in range(g.pairs[p]["length"]):
                 insert_hash(g, p, place)
+
+
+def repack(g: Graph, pool: Any) -> None:
+    """Move all entries to ``pool``, each pair's in a block of its own, none free."""
+    used = 0
+    for p in range(len(g.pairs)):
+        pair = g.pairs[p]
+        if pair["length"] > 0:
+            for i in range(pair["length"]):
+                old, new = g.entries[pair["start"] + i], pool[used + i]
+                new["reward"], new["weight"] = old["reward"], old["weight"]
+                new["target"] = old["target"]
+            pair["start"] = used
+            used += room_of(pair["length"])
+    g.sizes[ENTRIES], g.sizes[IDLE] = used, 0
+    g.sizes[FREE : FREE + CLASSES] = 0

@@ -52,7 +52,7 @@ def copy_larger(array: Any, need: int) -> Any:
     """An array with room for ``need``: the same one, or a copy with free room."""
     if need <= len(array):
         return array
-    fresh = np.zeros(larger(len(array), need), array.dtype)
+    fresh = np.zeros((larger(len(array), need), *array.shape[1:]), array.dtype)
     fresh[: len(array)] = array
     return fresh
 

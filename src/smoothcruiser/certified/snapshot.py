@@ -25,7 +25,7 @@ from smoothcruiser.certified import soundness
 from smoothcruiser.certified.graph import END, ENTRIES, ENTRY, NODE, free_slots
 from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.memory import Memory, Seen
-from smoothcruiser.certified.memory_kernel import SHORT_SCAN, room_of
+from smoothcruiser.certified.memory_kernel import SHORT_SCAN
 from smoothcruiser.certified.numbers import NumberNodes, NumberStates
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.soundness import require
@@ -61,12 +61,15 @@ def to_bytes(search: Certified) -> bytes:
     if intake.batch is not None:
         sampler.check_written(intake.batch)
     spelling = search.spelling
-    starts, lengths = graph.pairs["start"][:p], graph.pairs["length"][:p]
+    pairs = np.zeros(p, graph.pairs.dtype)  # a copy has anything between its fields
+    pairs[:] = graph.pairs[:p]
+    live = _live(pairs["start"], pairs["length"])
+    pairs["start"] = 0
     sampler.cover()
     sections: dict[str, Any] = {
         "nodes": graph.nodes[:n],
-        "pairs": graph.pairs[:p],
-        "entries": graph.entries[_live(starts, lengths)],
+        "pairs": pairs,
+        "entries": graph.entries[live],
         "words": sampler.words[:p],
         "order": search._region.listed,
         **search._region.sections(),
@@ -270,6 +273,7 @@ def _restore(search: Certified, data: bytes) -> None:
     sampler, region = search._sampler, search._region
     require(sampler.resolved is header["resolved"], "its step was of another kind")
     if not search.known:
+        memory.repack(2 * len(memory.graph.entries), search._region.loops)
         search._region.loops.rehash(memory.graph)
     soundness.check_order(memory, order)
     region.order, region.count = order.copy(), len(order)
@@ -338,21 +342,16 @@ def _fill_graph(memory: Memory, nodes: Any, pairs: Any, entries: Any) -> None:
     graph, known = memory.graph, has_rows(memory.problem)
     graph.nodes[: len(nodes)], graph.pairs[: len(pairs)] = nodes, pairs
     lengths = pairs["length"].astype(np.int64)
-    rooms = np.zeros(len(lengths), np.int64)
-    for length in np.unique(lengths[lengths > 0]).tolist():
-        rooms[lengths == length] = length if known else room_of(length)
-    ends = np.cumsum(rooms)
-    used = int(ends[-1]) if len(ends) else 0
-    graph.pairs["start"][: len(pairs)] = ends - rooms
-    pool = np.zeros(max(used, 1024), ENTRY)
-    pool[_live(ends - rooms, lengths)] = entries
+    graph.pairs["start"][: len(pairs)] = np.cumsum(lengths) - lengths
+    pool = np.zeros(max(len(entries), 1024), ENTRY)
+    pool[: len(entries)] = entries
     hashed = 0 if known else int(lengths[lengths > SHORT_SCAN].sum())
     slots = 1024
     while slots < 4 * (hashed + SHORT_SCAN):
         slots *= 2
     memory.graph = graph._replace(entries=pool, slots=free_slots(slots))
     memory.graph.sizes[:] = 0
-    memory.graph.sizes[ENTRIES] = used
+    memory.graph.sizes[ENTRIES] = len(entries)
 
 
 def _restore_watch(search: Certified, header: dict[str, Any], arrivals: Any) -> None:
