@@ -8,8 +8,8 @@ action; the pairs of a node are neighbours. An entry is a distinct outcome (next
 reward) of a pair with the number of times it came, or with its probability where the
 model is known. The entries of a pair are neighbours in a pool, in a block with room for
 a quarter more than there are at the most (``memory_kernel.room_class``); a block that
-became too small is given to the next pair that needs one of its size. Where a quarter
-of the pool is free, it is packed before it grows.
+became too small is given to the next pair that needs one of its size, and the pool is
+packed whenever it grows.
 
 Records are as small as what they hold allows: docs/certified.md, section 6. Indices have
 32 bits, so that a memory numbers at most ``MOST`` nodes, pairs or places in the pool.
@@ -32,7 +32,7 @@ MOST = 2**31 - 1  # nodes, pairs and places in the pool, each
 # for each class of blocks 1 + the place of the first one that is free
 ENTRIES, HASHED, IDLE, FREE = 0, 1, 2, 3
 CLASSES = 128  # of blocks of entries: four for each power of two up to 2**31
-# why the bounds of a node may have to be computed anew (``sweeps_kernel``): they moved
+# why the bounds of a node may have to be computed anew (``changes_kernel``): they moved
 # when it was last its turn, it has new samples, and a bound's choices were only kept
 MOVED, SAMPLED, KEPT = 1, 2, 4
 UNMET = 2**31 - 1  # the depth of a node that no query has met
@@ -55,7 +55,7 @@ NODE = np.dtype(
         ("last", "i1"),
         ("sign", "i1"),  # 1 where max moves, -1 where min does
         ("listed", "i1"),  # whether the current query has met it
-        ("stale", "i1"),  # why its bounds may have to be computed anew (``sweeps``)
+        ("stale", "i1"),  # why its bounds may have to be computed anew: marks
     ],
     align=True,
 )

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smoothcruiser.certified import (
+    changes_kernel,
     inductive_kernel,
     layers_kernel,
     memory_kernel,
     pooled_kernel,
     steering_kernel,
-    sweeps_kernel,
 )
 from smoothcruiser.certified.bounds.base import KEEP, Bound
 from smoothcruiser.errors import InvalidInput
@@ -68,12 +68,12 @@ def make_loops(operator: Operator, bound: Bound) -> Loops:
         return base
     if own.compiled:
         return base._replace(
-            sweep=compiled(sweeps_kernel.sweep, builtin_value=own.value, BOUND=side),
+            sweep=compiled(changes_kernel.sweep, builtin_value=own.value, BOUND=side),
             spread=compiled(steering_kernel.spread, builtin_gradient=own.gradient),
         )
     return base._replace(
         sweep=rebound(
-            sweeps_kernel.sweep, {"builtin_value": own.value, "BOUND": bound.side}
+            changes_kernel.sweep, {"builtin_value": own.value, "BOUND": bound.side}
         ),
         spread=rebound(steering_kernel.spread, {"builtin_gradient": own.gradient}),
     )
@@ -164,7 +164,7 @@ def _builtin(bound: Bound) -> Loops:
         rehash=compiled(memory_kernel.rehash),
         repack=compiled(memory_kernel.repack),
         sweep=compiled(
-            sweeps_kernel.sweep,
+            changes_kernel.sweep,
             nogil=True,
             salt=_mark(bound),
             BOUND=compiled(bound.side),

@@ -456,25 +456,20 @@ class Memory:
         Raises ``Full`` where the memory may not hold that much.
         """
         g = self.graph
-        used, idle = int(g.sizes[ENTRIES]), int(g.sizes[IDLE])
         longest = int(g.pairs["length"][: self.num_pairs].max(initial=1))
-        need = used + room_of(longest + 1) + 64
-        pack = need > len(g.entries) and 4 * idle > used
-        size = larger(need - idle, need - idle + 1) if pack else need
+        more = room_of(longest + 1) + 64
+        full = int(g.sizes[ENTRIES]) + more > len(g.entries)
+        live = int(g.sizes[ENTRIES] - g.sizes[IDLE])
+        size = larger(live, live + more)
         crowded = 2 * (int(g.sizes[HASHED]) + 2 * SHORT_SCAN) > len(g.slots)
         grown = 2 * g.slots.nbytes if crowded else 0
-        if pack:
-            grown += size * g.entries.itemsize
-        elif need > len(g.entries):
-            grown += larger(len(g.entries), need) * g.entries.itemsize
-        self._check_indices(need)
+        grown += size * g.entries.itemsize if full else 0
+        self._check_indices(size)
         if self._used(0) + grown > self.room.max_bytes:
             raise Full(self.room.why)
         self._fit = 0
-        if pack:
+        if full:
             self.repack(size, loops)
-        else:
-            self._grow("entries", need)
         if crowded:
             self.graph = self.graph._replace(slots=free_slots(2 * len(g.slots)))
             loops.rehash(self.graph)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.certified.bounds.base import Bound, BoundRules
-from smoothcruiser.certified.graph import Graph, empty_graph
+from smoothcruiser.certified.graph import SAMPLED, Graph, empty_graph
 from smoothcruiser.certified.loops import make_loops, warm, warm_intake
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.numbers import copy_larger
@@ -97,7 +97,7 @@ class Region:
         g, n = self.memory.graph, self.memory.num_nodes
         for name in ("listed", "mass", "residual"):
             g.nodes[name][:n] = 0
-        g.nodes["listed"][root] = 1
+        g.nodes["listed"][root], g.nodes["stale"][:n] = 1, SAMPLED
         self.order = np.zeros(max(64, n), dtype=np.int64)
         self.order[0], self.count = root, 1
 
@@ -117,6 +117,7 @@ class Region:
         others = [node for node in range(1, size) if node != self.order[0]]
         self.order[1 : 1 + len(others)], self.count = others, 1 + len(others)
         self.memory.graph.nodes["listed"][1:size] = 1
+        self.memory.graph.nodes["stale"][1:size] = SAMPLED
 
     def spread(self, source: Floats, least: float, passes: int) -> None:
         """Bring the flow up to date, and list the nodes that it meets.
@@ -154,7 +155,7 @@ class Region:
         return self.memory.graph
 
     def sweep(self, tune: int) -> float:
-        """Sweep once over the listed nodes and return by how much they closed.
+        """Sweep over the listed nodes that can change; return by how much they closed.
 
         The sum is weighted by visits. Where the bounds of a node exclude each
         other, it is -1 minus that node.
