@@ -11,7 +11,7 @@ a quarter more than there are at the most (``memory_kernel.room_class``); a bloc
 became too small is given to the next pair that needs one of its size, and the pool is
 packed whenever it grows.
 
-Records are as small as what they hold allows: docs/certified.md, section 6. Indices have
+Records are as small as what they hold allows: docs/certified.md, section 9. Indices have
 32 bits, so that a memory numbers at most ``MOST`` nodes, pairs or places in the pool.
 
 A pair has the fields below and those that its bound needs (``pair_type``).
