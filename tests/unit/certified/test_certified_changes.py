@@ -84,8 +84,9 @@ def test_news_is_passed_on_and_comes_to_rest():
         if not (g.nodes["stale"] & MOVED).any():
             break
     assert not (g.nodes["stale"] & MOVED).any()
+    g.nodes["lower"][:], g.pairs["q_lower"][:] = 0.0, 0.0
     for state in (30, 31):
-        g.nodes["upper"][search.memory.nodes[state]] -= 0.25
+        g.nodes["upper"][search.memory.nodes[state]] -= 0.02
     before = g.nodes["upper"].copy()
     region.sweep(KEEP)
     assert np.array_equal(g.nodes["upper"], before)  # nobody was told
