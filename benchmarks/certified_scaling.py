@@ -78,7 +78,7 @@ def threads(states: int, budget: float) -> list[str]:
         begin = time.process_time()
         search, found, _ = run(problem, measure=False, workers=workers, budget=budget)
         spent = time.process_time() - begin
-        digest = hashlib.sha256(repr((found.interval, found.q_intervals)).encode())
+        digest = hashlib.sha256(repr((found.interval, found.q_values)).encode())
         size = search.memory.num_pairs
         for name in ("q_lower", "q_upper", "total"):
             digest.update(search.memory.graph.pairs[name][:size].tobytes())
@@ -99,6 +99,8 @@ def show_scaling(million: bool, out: Path | None) -> None:
     def say(*more: str) -> None:
         lines.extend(more)
         print("\n".join(more), flush=True)
+        if out is not None:
+            out.write_text("\n".join(lines) + "\n")
 
     Certified(sparse_garnet(50, 0, 0.5), delta=0.1).query(budget=1_000)  # compile
     say(COLUMNS, "|---" * 11 + "|")
@@ -120,5 +122,3 @@ def show_scaling(million: bool, out: Path | None) -> None:
         "|---" * 6 + "|",
         *threads(10_000, 2e7),
     )
-    if out is not None:
-        out.write_text("\n".join(lines) + "\n")
