@@ -3,9 +3,8 @@
 Each pair has a stream of its own that continues where it stopped.
 
 The tape of pair k is the stream whose four words are outputs 4k..4k+3 of
-SplitMix64 under the seed. Access is random, so that pairs cost nothing until
-they are sampled. The i-th sample of a pair does not depend on how batches were
-cut. No two pairs share a stream, because the radii need samples that are
+SplitMix64 under the seed. So pairs cost nothing until they are sampled, and the i-th
+sample of a pair does not depend on how batches were cut. No two pairs share a stream, because the radii need samples that are
 independent across pairs.
 
 Two samplers fill the same buffers (next state as a whole number, reward):
@@ -93,6 +92,7 @@ class Sampler:
     ready = True  # whether ``look`` would get an answer at once
     torn = False  # whether a step that was broken off has left its state changed
     deadline = math.inf  # after which nobody waits for workers
+    derives = False  # whether a pair's samples say where its stream is
 
     def __init__(self, problem: Problem, memory: Memory, seed: int) -> None:
         self.problem, self.memory, self.seed = problem, memory, seed
@@ -156,9 +156,9 @@ class Sampler:
         """Release workers, where there are any."""
 
     def cover(self) -> None:
-        """Give every pair of the memory its stream."""
+        """Give every pair of the memory its stream, where streams are kept."""
         have = len(self.words)
-        if have < self.memory.num_pairs:
+        if have < self.memory.num_pairs and not self.derives:
             fresh = first_words(
                 self.seed, np.arange(have, max(self.memory.num_pairs, 2 * have, 256))
             )
@@ -199,11 +199,9 @@ class CompiledSampler(Sampler):
     ) -> None:
         super().__init__(problem, memory, seed)
         memory.hold_numbers()
-        # a table's step takes one number of its stream at most, so that a stream is
-        # where the samples of its pair say (unless some were forgotten: ``layers``)
+        # a table's step takes one number at most; layers may forget samples
         self.derives = problem.tables is not None and problem.horizon is None
-        if self.derives:
-            memory.stream_bytes = 0
+        memory.stream_bytes *= not self.derives
         self.pool = make_threads(workers, self._run) if workers > 1 else None
         begin = time.perf_counter()
         from smoothcruiser.certified import draws_kernel as draws
@@ -277,12 +275,11 @@ class CompiledSampler(Sampler):
         size, fault = int(counts.sum()), np.zeros(2, dtype=np.int64)
         new = slice(batch.drawn, batch.drawn + size)
         raws, rewards = batch.raws[new], batch.rewards[new]
+        words = first_words(self.seed, pairs) if self.derives else self._streams(pairs)
         if self.derives:
             taken = chosen["total"].astype(np.int64)
             taken[0] += batch.counts[first] - (batch.ends[first] - batch.drawn)
-            words = self.words_at(pairs, taken)
-        else:
-            words = self._streams(pairs)
+            advance_streams(words, taken)
         try:
             begin = time.perf_counter()
             small = size < LEAST_SHARED and size * self._each < SHARED_SECONDS
@@ -314,17 +311,6 @@ class CompiledSampler(Sampler):
         if not self.derives:
             self.words[pairs] = words
         batch.drawn += size
-
-    def words_at(self, pairs: Ints, taken: Ints) -> Any:
-        """The streams of a table's pairs after so many samples of each."""
-        words = first_words(self.seed, pairs)
-        advance_streams(words, taken)
-        return words
-
-    def cover(self) -> None:
-        """Give every pair its stream, where streams are kept."""
-        if not self.derives:
-            super().cover()
 
     def close(self) -> None:
         """End the threads."""
