@@ -4,8 +4,8 @@ Each pair has a stream of its own that continues where it stopped.
 
 The tape of pair k is the stream whose four words are outputs 4k..4k+3 of
 SplitMix64 under the seed. So pairs cost nothing until they are sampled, and the i-th
-sample of a pair does not depend on how batches were cut. No two pairs share a stream, because the radii need samples that are
-independent across pairs.
+sample of a pair does not depend on how batches were cut. No two pairs share a stream,
+because the radii need samples that are independent across pairs.
 
 Two samplers fill the same buffers (next state as a whole number, reward):
 ``CompiledSampler`` for tabular problems and for numba.njit steps over whole
